@@ -1,0 +1,154 @@
+"""What can go wrong, as a small tree of exceptions.
+
+Every exception of this package is a :class:`NandarrayError` and also the built-in that fits, so that code which knows
+nothing of nandarray still catches it (``KeyError`` for an unknown name, ``OSError`` for a full disk). The tree is cut by
+what a handler would do about the error, not by where it arose. ``kind`` is a stable, append-only string for programs;
+the native engine raises these classes by ``kind`` through :data:`BY_KIND`, and a test holds both lists equal.
+
+This module does not decide *when* something is wrong; the engine and the indexing code do.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import ClassVar
+
+__all__ = [
+    "BY_KIND",
+    "BadIndexError",
+    "ChecksumError",
+    "ClosedError",
+    "CorruptError",
+    "ExistsError",
+    "InvalidError",
+    "LockedError",
+    "MediaError",
+    "NandarrayError",
+    "NotAStoreError",
+    "NotFoundError",
+    "ReadOnlyError",
+    "StoreFullError",
+    "UnsupportedVersionError",
+    "VolumeMismatchError",
+    "WrongKeyError",
+]
+
+
+class NandarrayError(Exception):
+    """The root of every exception that nandarray raises on purpose."""
+
+    kind: ClassVar[str] = "error"
+
+
+class NotFoundError(NandarrayError, KeyError):
+    """No array or group has this name."""
+
+    kind = "not-found"
+
+    def __str__(self) -> str:
+        # KeyError quotes its argument; a sentence should not come out in quotes.
+        return Exception.__str__(self)
+
+
+class ExistsError(NandarrayError, ValueError):
+    """The name is taken, or is a group where an array is asked for (or the other way round)."""
+
+    kind = "exists"
+
+
+class InvalidError(NandarrayError, ValueError):
+    """An argument has a wrong value: a shape, a dtype, a name, an option."""
+
+    kind = "invalid"
+
+
+class VolumeMismatchError(InvalidError):
+    """A view's shape does not have as many elements as the array."""
+
+    kind = "volume-mismatch"
+
+
+class BadIndexError(NandarrayError, IndexError):
+    """A coordinate or an index lies outside the array."""
+
+    kind = "out-of-range"
+
+
+class ReadOnlyError(NandarrayError, OSError):
+    """The store was opened with mode ``"r"``."""
+
+    kind = "read-only"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*((errno.EROFS, *args) if len(args) == 1 else args))
+
+
+class LockedError(NandarrayError, OSError):
+    """Another process, or another store object of this one, holds the store."""
+
+    kind = "locked"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*((errno.EWOULDBLOCK, *args) if len(args) == 1 else args))
+
+
+class StoreFullError(NandarrayError, OSError):
+    """The capacity or the disk is used up; the command that met this changed nothing."""
+
+    kind = "full"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*((errno.ENOSPC, *args) if len(args) == 1 else args))
+
+
+class MediaError(NandarrayError, OSError):
+    """The operating system reported an error while reading or writing the file."""
+
+    kind = "media"
+
+
+class CorruptError(NandarrayError, OSError):
+    """The file holds something that no version of this program wrote: damage, truncation."""
+
+    kind = "corrupt"
+
+
+class ChecksumError(CorruptError):
+    """A page's bytes do not match their checksum; names array, building block and offset."""
+
+    kind = "checksum"
+
+
+class NotAStoreError(NandarrayError, OSError):
+    """The file exists and is not a nandarray store."""
+
+    kind = "not-a-store"
+
+
+class UnsupportedVersionError(NandarrayError, OSError):
+    """The store was written by a newer program in a format that this one does not know."""
+
+    kind = "version"
+
+
+class WrongKeyError(NandarrayError, ValueError):
+    """An encrypted array was opened with a wrong key, or with none."""
+
+    kind = "wrong-key"
+
+
+class ClosedError(NandarrayError, ValueError):
+    """The store, or the array's store, is closed; or the array was deleted."""
+
+    kind = "closed"
+
+
+def _tree(cls: type[NandarrayError]) -> dict[str, type[NandarrayError]]:
+    found = {cls.kind: cls}
+    for sub in cls.__subclasses__():
+        found.update(_tree(sub))
+    return found
+
+
+#: Stable ``kind`` string -> exception class; the native engine raises through it.
+BY_KIND: dict[str, type[NandarrayError]] = _tree(NandarrayError)

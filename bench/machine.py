@@ -1,0 +1,107 @@
+"""The machine under the run: what it is, and how its page cache is emptied between cold reads.
+
+Cold means: the store is closed, everything written is on the disk, the page cache is dropped, the store is opened again.
+Root drops the whole cache (pages, dentries and inodes: a store of many files pays for finding them); anyone else asks
+for the pages of the store's own files, which leaves the inodes warm. The output says which of the two it was.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+_DROP = Path("/proc/sys/vm/drop_caches")
+
+
+def cold_method(wanted: str = "auto") -> str:
+    """Return ``drop_caches`` or ``fadvise``: what this process may do, or what was asked for."""
+    if wanted != "auto":
+        return wanted
+    return "drop_caches" if os.access(_DROP, os.W_OK) else "fadvise"
+
+
+def make_cold(folder: Path, method: str) -> None:
+    """Empty the page cache of a closed store."""
+    os.sync()
+    if method == "drop_caches":
+        _DROP.write_text("3\n")
+        return
+    for file in folder.rglob("*"):
+        if file.is_file():
+            fd = os.open(file, os.O_RDONLY)
+            try:
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(fd)
+
+
+def make_durable(folder: Path) -> None:
+    """Put every file and directory of a store on the disk: what a system's own flush may have left undone."""
+    for path in [folder, *folder.rglob("*")]:
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def warm_files(folder: Path) -> None:
+    """Read every file of a store once, so that its pages are in the cache."""
+    buffer = bytearray(4 << 20)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb", buffering=0) as file:
+                while file.readinto(buffer):
+                    pass
+
+
+def disk_usage(folder: Path) -> int:
+    """Bytes that the files of a folder take on the disk (holes not counted)."""
+    return sum(p.stat().st_blocks * 512 for p in folder.rglob("*") if p.is_file())
+
+
+def memory_available() -> int:
+    """Bytes of memory that could be had without swapping; 0 where that is unknown."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"
+
+
+def describe(folder: Path) -> dict[str, Any]:
+    """Return what a reader of the figures wants to know of the machine, and nothing that names it."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": f"{platform.system()} {platform.release().split('-')[0]}",
+        "python": platform.python_version(),
+    }
+
+
+def versions(packages: list[str]) -> dict[str, str]:
+    """Return the installed versions of these packages."""
+    import importlib.metadata as metadata
+
+    found = {}
+    for package in dict.fromkeys(packages):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

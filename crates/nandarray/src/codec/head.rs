@@ -1,0 +1,311 @@
+//! The head of a payload: what a building block's bytes look like in its access units.
+//!
+//! ```text
+//! payload := fixed head, 32 bytes
+//!            frame ends, 4 bytes a frame     offset in the payload one past the frame; bit 31 set = stored raw
+//!            frame tags, 16 bytes a frame    only when encrypted
+//!            head tag, 16 bytes              only when encrypted; seals all of the above
+//!            frames, back to back
+//! ```
+//! Numbers are little-endian. Every length but the frames' own follows from the spec, so a reader knows before reading
+//! anything how many bytes the head takes ([`Layout::head_bytes`]). Bytes after the last frame (the rest of the last page) are ignored.
+//!
+//! Parsing follows smoltcp's rule: bytes, then a checked [`FrameTable`], after which no offset can be wrong.
+//!
+//! Does not: carry a checksum; pages have one, and an encrypted payload has tags.
+
+use std::ops::Range;
+
+use super::crypt::TAG_BYTES;
+use super::error::CodecError;
+use super::spec::{Algorithm, CodecSpec, Filter};
+
+/// Bytes before the frame ends.
+pub(super) const FIXED_BYTES: usize = 32;
+
+const MAGIC: [u8; 4] = *b"nafr";
+const VERSION: u8 = 1;
+
+/// Top bit of a frame end: the frame is stored raw.
+const STORED: u32 = 1 << 31;
+
+/// Where the fields of the fixed head lie.
+mod field {
+    use std::ops::Range;
+    pub(super) const MAGIC: Range<usize> = 0..4;
+    pub(super) const VERSION: usize = 4;
+    /// 0 none, 1 LZ4 block, 2 zstd frame.
+    pub(super) const COMPRESSION: usize = 5;
+    /// 0 none, 1 byte shuffle, 2 bit shuffle.
+    pub(super) const FILTER: usize = 6;
+    /// 0 plain, 1 AES-256-GCM-SIV.
+    pub(super) const ENCRYPTION: usize = 7;
+    pub(super) const ELEMENT_BYTES: Range<usize> = 8..12;
+    pub(super) const FRAME_BYTES: Range<usize> = 12..16;
+    pub(super) const FRAME_COUNT: Range<usize> = 16..20;
+    pub(super) const BLOCK_BYTES: Range<usize> = 20..24;
+    /// First part of the nonces; zero when not encrypted.
+    pub(super) const SEQUENCE: Range<usize> = 24..32;
+}
+
+const _: () = assert!(field::SEQUENCE.end == FIXED_BYTES, "the last field ends the fixed head");
+const _: () = assert!(
+    super::spec::BLOCK_BYTES_MAX * 2 < STORED as u64,
+    "a frame end fits 31 bits: frames take no more than the block, and the head of a large block far less than that"
+);
+
+/// Sizes that follow from a spec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) block_bytes: usize,
+    pub(super) frame_bytes: usize,
+    pub(super) frame_count: usize,
+    pub(super) encrypted: bool,
+}
+
+impl Layout {
+    /// Of a validated spec.
+    pub(super) fn new(spec: &CodecSpec) -> Self {
+        let block_bytes = usize::try_from(spec.block_bytes).expect("a block of at most 256 MiB");
+        let frame_bytes = spec.frame_bytes().min(block_bytes);
+        let frame_count = block_bytes.div_ceil(frame_bytes);
+        Self { block_bytes, frame_bytes, frame_count, encrypted: spec.encrypted }
+    }
+
+    /// Payload bytes of everything before the first frame.
+    pub(super) fn head_bytes(&self) -> usize {
+        let sealed = if self.encrypted { (self.frame_count + 1) * TAG_BYTES } else { 0 };
+        self.tags_start() + sealed
+    }
+
+    /// Payload offset of the first frame tag.
+    fn tags_start(&self) -> usize {
+        FIXED_BYTES + 4 * self.frame_count
+    }
+
+    /// Raw bytes of one frame.
+    pub(super) fn raw_range(&self, frame: usize) -> Range<usize> {
+        let start = frame * self.frame_bytes;
+        start..(start + self.frame_bytes).min(self.block_bytes)
+    }
+
+    /// The frames that hold any of `raw`.
+    pub(super) fn frames(&self, raw: &Range<usize>) -> Result<Range<usize>, CodecError> {
+        let Range { start, end } = *raw;
+        if start > end || end > self.block_bytes {
+            return Err(CodecError::Range { start, end, block_bytes: self.block_bytes });
+        }
+        let first = start / self.frame_bytes;
+        Ok(if start == end { first..first } else { first..end.div_ceil(self.frame_bytes) })
+    }
+}
+
+/// The fixed head that a payload of this spec has.
+pub(super) fn fixed_head(spec: &CodecSpec, layout: &Layout, sequence: u64) -> [u8; FIXED_BYTES] {
+    let number = |value: usize| u32::try_from(value).expect("sizes of a validated spec fit 32 bits").to_le_bytes();
+    let mut head = [0; FIXED_BYTES];
+    head[field::MAGIC].copy_from_slice(&MAGIC);
+    head[field::VERSION] = VERSION;
+    head[field::COMPRESSION] = match spec.compression.map(|compression| compression.algorithm) {
+        None => 0,
+        Some(Algorithm::Lz4) => 1,
+        Some(Algorithm::Zstd { .. }) => 2,
+    };
+    head[field::FILTER] = match spec.compression.map_or(Filter::None, |compression| compression.filter) {
+        Filter::None => 0,
+        Filter::Shuffle => 1,
+        Filter::BitShuffle => 2,
+    };
+    head[field::ENCRYPTION] = u8::from(spec.encrypted);
+    head[field::ELEMENT_BYTES].copy_from_slice(&spec.element_bytes.to_le_bytes());
+    head[field::FRAME_BYTES].copy_from_slice(&number(layout.frame_bytes));
+    head[field::FRAME_COUNT].copy_from_slice(&number(layout.frame_count));
+    head[field::BLOCK_BYTES].copy_from_slice(&number(layout.block_bytes));
+    head[field::SEQUENCE].copy_from_slice(&(if spec.encrypted { sequence } else { 0 }).to_le_bytes());
+    head
+}
+
+/// Writes a payload's head as its frames become known.
+pub(super) struct HeadWriter<'a> {
+    layout: &'a Layout,
+    head: &'a mut [u8],
+}
+
+impl<'a> HeadWriter<'a> {
+    /// `head` is the first [`Layout::head_bytes`] of a payload, the fixed head already there.
+    pub(super) fn new(layout: &'a Layout, head: &'a mut [u8]) -> Self {
+        assert_eq!(head.len(), layout.head_bytes());
+        Self { layout, head }
+    }
+
+    pub(super) fn set_end(&mut self, frame: usize, end: usize, stored: bool) {
+        let end = u32::try_from(end).expect("a payload is far below 2 GiB");
+        assert!(end & STORED == 0, "a payload is far below 2 GiB");
+        let entry = if stored { end | STORED } else { end };
+        self.head[FIXED_BYTES + 4 * frame..][..4].copy_from_slice(&entry.to_le_bytes());
+    }
+
+    pub(super) fn set_tag(&mut self, frame: usize, tag: [u8; TAG_BYTES]) {
+        assert!(self.layout.encrypted && frame < self.layout.frame_count);
+        self.head[self.layout.tags_start() + TAG_BYTES * frame..][..TAG_BYTES].copy_from_slice(&tag);
+    }
+
+    /// Sets the head tag to what `seal` makes of the frame ends and tags.
+    pub(super) fn seal(&mut self, seal: impl FnOnce(&[u8]) -> [u8; TAG_BYTES]) {
+        assert!(self.layout.encrypted);
+        let at = self.head.len() - TAG_BYTES;
+        let tag = seal(&self.head[FIXED_BYTES..at]);
+        self.head[at..].copy_from_slice(&tag);
+    }
+}
+
+/// One frame's place in a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    /// Payload offset one past the frame.
+    end: u32,
+    stored: bool,
+}
+
+/// The checked frame table of one payload: which bytes each frame has. Small, and independent of the payload's buffer, so
+/// a store may keep it to read more of a block later.
+#[derive(Debug, Clone)]
+pub struct FrameTable {
+    pub(super) layout: Layout,
+    pub(super) sequence: u64,
+    /// See [`super::crypt::FrameCipher::payload_aad`]; empty when not encrypted.
+    pub(super) payload_aad: Vec<u8>,
+    entries: Vec<Entry>,
+    /// All frame tags; empty when not encrypted.
+    tags: Vec<u8>,
+}
+
+impl FrameTable {
+    /// Checks the fixed head against the spec, then every frame end.
+    pub(super) fn parse(spec: &CodecSpec, layout: Layout, head: &[u8]) -> Result<Self, CodecError> {
+        let needed = layout.head_bytes();
+        let Some(head) = head.get(..needed) else {
+            return Err(CodecError::Truncated { needed_start: 0, needed_end: needed, given_start: 0, given_end: head.len() });
+        };
+        check_fixed(head, &fixed_head(spec, &layout, 0))?;
+        let sequence = u64::from_le_bytes(head[field::SEQUENCE].try_into().expect("8 bytes"));
+        if !layout.encrypted && sequence != 0 {
+            return Err(CodecError::Head { field: "sequence", found: sequence, expected: 0 });
+        }
+        let entries = parse_entries(&layout, &head[FIXED_BYTES..layout.tags_start()])?;
+        let tags = if layout.encrypted { head[layout.tags_start()..needed - TAG_BYTES].to_vec() } else { Vec::new() };
+        Ok(Self { layout, sequence, payload_aad: Vec::new(), entries, tags })
+    }
+
+    /// The sequence number that the payload was encoded under; 0 when not encrypted.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Frames in the payload.
+    #[must_use]
+    pub fn frame_count(&self) -> usize {
+        self.layout.frame_count
+    }
+
+    /// Bytes of the payload: head and frames, without padding.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        self.payload_start(self.layout.frame_count)
+    }
+
+    /// The frames that hold any of the block bytes `raw`; none for an empty range.
+    ///
+    /// # Errors
+    /// [`CodecError::Range`] when `raw` is not within the block.
+    pub fn frames(&self, raw: Range<usize>) -> Result<Range<usize>, CodecError> {
+        self.layout.frames(&raw)
+    }
+
+    /// The block bytes that `frames` decode to.
+    ///
+    /// # Panics
+    /// When `frames` is not within [`Self::frame_count`].
+    #[must_use]
+    pub fn raw_range(&self, frames: Range<usize>) -> Range<usize> {
+        assert!(frames.start <= frames.end && frames.end <= self.layout.frame_count);
+        let at = |frame: usize| (frame * self.layout.frame_bytes).min(self.layout.block_bytes);
+        at(frames.start)..at(frames.end)
+    }
+
+    /// The payload bytes of `frames`.
+    ///
+    /// # Panics
+    /// When `frames` is not within [`Self::frame_count`].
+    #[must_use]
+    pub fn payload_range(&self, frames: Range<usize>) -> Range<usize> {
+        assert!(frames.start <= frames.end && frames.end <= self.layout.frame_count);
+        self.payload_start(frames.start)..self.payload_start(frames.end)
+    }
+
+    /// Whether a frame is stored raw.
+    pub(super) fn stored(&self, frame: usize) -> bool {
+        self.entries[frame].stored
+    }
+
+    /// A frame's tag; of an encrypted payload only.
+    pub(super) fn tag(&self, frame: usize) -> &[u8] {
+        &self.tags[frame * TAG_BYTES..][..TAG_BYTES]
+    }
+
+    /// Payload offset of a frame's first byte; for the number of frames, of one past the last.
+    fn payload_start(&self, frame: usize) -> usize {
+        match frame.checked_sub(1) {
+            None => self.layout.head_bytes(),
+            Some(before) => self.entries[before].end as usize,
+        }
+    }
+}
+
+fn check_fixed(head: &[u8], expected: &[u8; FIXED_BYTES]) -> Result<(), CodecError> {
+    let fields = [
+        ("magic", field::MAGIC),
+        ("version", field::VERSION..field::VERSION + 1),
+        ("compression", field::COMPRESSION..field::COMPRESSION + 1),
+        ("filter", field::FILTER..field::FILTER + 1),
+        ("encryption", field::ENCRYPTION..field::ENCRYPTION + 1),
+        ("element bytes", field::ELEMENT_BYTES),
+        ("frame bytes", field::FRAME_BYTES),
+        ("frame count", field::FRAME_COUNT),
+        ("block bytes", field::BLOCK_BYTES),
+    ];
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+    for (field, range) in fields {
+        let (found, expected) = (number(&head[range.clone()]), number(&expected[range]));
+        if found != expected {
+            return Err(CodecError::Head { field, found, expected });
+        }
+    }
+    Ok(())
+}
+
+fn parse_entries(layout: &Layout, bytes: &[u8]) -> Result<Vec<Entry>, CodecError> {
+    let mut start = layout.head_bytes();
+    let (words, rest) = bytes.as_chunks::<4>();
+    assert!(words.len() == layout.frame_count && rest.is_empty());
+    let mut entries = Vec::with_capacity(layout.frame_count);
+    for (frame, word) in words.iter().enumerate() {
+        let word = u32::from_le_bytes(*word);
+        let entry = Entry { end: word & !STORED, stored: word & STORED != 0 };
+        let end = entry.end as usize;
+        let raw = layout.raw_range(frame).len();
+        let good = match end.checked_sub(start) {
+            Some(length) if entry.stored => length == raw,
+            Some(length) => 0 < length && length < raw,
+            None => false,
+        };
+        if !good {
+            let found = end as i64 - start as i64;
+            return Err(CodecError::FrameLength { frame, found, raw, stored: entry.stored });
+        }
+        entries.push(entry);
+        start = end;
+    }
+    Ok(entries)
+}

@@ -1,0 +1,285 @@
+//! Compression and encryption of one building block.
+//!
+//! The unit of both is the building block, before space is allocated for it (NDS paper, sections 5.3.3 and 5.3.4): a
+//! compressed block simply takes fewer access units. Inside, a block is cut into *frames* of about 32 KiB of raw bytes,
+//! each filtered, compressed and encrypted on its own (in this order), so that reading a part of a block decodes only the
+//! frames it touches. The payload starts with a head that says where each frame lies; see `head.rs` for the format.
+//!
+//! | file | one idea |
+//! | --- | --- |
+//! | `spec` | what a space says about its blocks' bytes; its text form |
+//! | `head` | payload format: head, frame table |
+//! | `frame` | one frame: filter, compress |
+//! | `shuffle`, `bitshuffle`, `isa` | the filters, compiled per instruction set |
+//! | `crypt` | keys, key check, sealing of frames and head |
+//!
+//! Reading: take [`Codec::head_bytes`] from the payload's start, make a [`FrameTable`] of them, ask it which payload bytes
+//! a range needs, fetch and verify these pages, decode. [`Codec::decode`] does all at once for a payload in memory.
+//!
+//! Encoding is deterministic: the same block, context and sequence give the same payload (for one version of the LZ4 and
+//! zstd libraries). A `Codec` is shared freely between threads; parallelism is the caller's, one block per thread.
+//!
+//! Does not: checksum (pages carry CRC-32C), pad to access units, elide zero blocks, or read a clock or a random source.
+
+mod bitshuffle;
+mod crypt;
+mod error;
+mod frame;
+mod head;
+mod isa;
+mod shuffle;
+mod spec;
+
+#[cfg(test)]
+mod measure;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+pub use crypt::{BlockContext, CipherKey, KEY_BYTES, KeyCheck, KeyError, SALT_BYTES};
+pub use error::CodecError;
+pub use head::FrameTable;
+pub use spec::{
+    Algorithm, BLOCK_BYTES_MAX, CodecSpec, Compression, ELEMENT_BYTES_MAX, FRAME_BYTES_TARGET, Filter, SpecError,
+    ZSTD_LEVEL_DEFAULT, ZSTD_LEVELS,
+};
+
+use crypt::{FrameCipher, FrameId};
+use frame::Scratch;
+use head::{HeadWriter, Layout};
+
+/// Encoder and decoder of the building blocks of one space.
+#[derive(Debug)]
+pub struct Codec {
+    spec: CodecSpec,
+    layout: Layout,
+    /// Present exactly when `spec.encrypted`.
+    cipher: Option<FrameCipher>,
+}
+
+impl Codec {
+    /// A codec for a space. A key is given exactly when the spec says encrypted.
+    ///
+    /// # Errors
+    /// [`SpecError`] for sizes or levels out of bounds and for a missing or needless key.
+    pub fn new(spec: CodecSpec, key: Option<&CipherKey>) -> Result<Self, SpecError> {
+        spec.validate()?;
+        let cipher = match (spec.encrypted, key) {
+            (true, Some(key)) => Some(FrameCipher::new(key)),
+            (false, None) => None,
+            (true, None) => return Err(SpecError::KeyMissing),
+            (false, Some(_)) => return Err(SpecError::KeyUnexpected),
+        };
+        Ok(Self { spec, layout: Layout::new(&spec), cipher })
+    }
+
+    /// The spec this was built from.
+    #[must_use]
+    pub fn spec(&self) -> &CodecSpec {
+        &self.spec
+    }
+
+    /// Payload bytes before the first frame: what [`Self::frame_table`] needs. The same for every block of the space.
+    #[must_use]
+    pub fn head_bytes(&self) -> usize {
+        self.layout.head_bytes()
+    }
+
+    /// The longest payload a block can have: the head and every frame stored raw.
+    #[must_use]
+    pub fn payload_bytes_max(&self) -> usize {
+        self.layout.head_bytes() + self.layout.block_bytes
+    }
+
+    /// Encodes a block; `out` becomes its payload, whatever it held.
+    ///
+    /// `sequence` is the first part of the nonces (see `crypt`): it should be new for each encoding of a block, and a
+    /// repetition costs no more than showing that two frames are equal. It is kept in the head, and ignored without
+    /// encryption.
+    ///
+    /// # Errors
+    /// [`CodecError::BufferLength`] when `block` is not of the spec's size.
+    pub fn encode(
+        &self,
+        block: &[u8],
+        context: BlockContext<'_>,
+        sequence: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CodecError> {
+        self.check_block_length(block.len())?;
+        let fixed = head::fixed_head(&self.spec, &self.layout, sequence);
+        let sealing = self.cipher.as_ref().map(|cipher| (cipher, cipher.payload_aad(context, &fixed)));
+        out.clear();
+        out.extend_from_slice(&fixed);
+        out.resize(self.layout.head_bytes(), 0);
+        frame::with_scratch(|scratch| {
+            for number in 0..self.layout.frame_count {
+                let raw = &block[self.layout.raw_range(number)];
+                let start = out.len();
+                let stored = frame::encode(self.spec.compression, self.spec.element_bytes as usize, raw, scratch, out);
+                let end = out.len();
+                let (head, frames) = out.split_at_mut(self.layout.head_bytes());
+                let mut head = HeadWriter::new(&self.layout, head);
+                head.set_end(number, end, stored);
+                if let Some((cipher, payload_aad)) = &sealing {
+                    let id = frame_id(payload_aad, sequence, number, raw.len(), stored);
+                    let text = &mut frames[start - self.layout.head_bytes()..];
+                    head.set_tag(number, cipher.seal_frame(id, text));
+                }
+            }
+        });
+        if let Some((cipher, payload_aad)) = &sealing {
+            let head = &mut out[..self.layout.head_bytes()];
+            HeadWriter::new(&self.layout, head).seal(|table| cipher.seal_head(payload_aad, sequence, table));
+        }
+        Ok(())
+    }
+
+    /// Checks and authenticates a payload's head: its first [`Self::head_bytes`], or more.
+    ///
+    /// # Errors
+    /// [`CodecError`] when the head is short, not of this spec, inconsistent, or not sealed for `context`.
+    pub fn frame_table(&self, head: &[u8], context: BlockContext<'_>) -> Result<FrameTable, CodecError> {
+        let mut table = FrameTable::parse(&self.spec, self.layout, head)?;
+        if let Some(cipher) = &self.cipher {
+            let (fixed, rest) = head[..self.layout.head_bytes()].split_at(head::FIXED_BYTES);
+            let (sealed, tag) = rest.split_at(rest.len() - crypt::TAG_BYTES);
+            table.payload_aad = cipher.payload_aad(context, fixed);
+            if !cipher.verify_head(&table.payload_aad, table.sequence, sealed, tag) {
+                return Err(CodecError::HeadForged);
+            }
+        }
+        Ok(table)
+    }
+
+    /// Decodes the frames that hold any of the block bytes `raw` to their own offsets in `out`, which is as long as the
+    /// block, and returns the range written: whole frames around `raw`. Other bytes of `out` are left alone.
+    ///
+    /// `piece` is a part of the payload that starts at payload offset `piece_start` and covers these frames
+    /// ([`FrameTable::payload_range`]); the whole payload with 0 is one.
+    ///
+    /// # Errors
+    /// [`CodecError`] for a range or buffer that does not fit, a piece that does not cover, or a frame that is damaged or
+    /// forged; the range of `out` then holds arbitrary bytes, none of them of a forged frame.
+    ///
+    /// # Panics
+    /// When `table` comes from a codec of another spec.
+    pub fn decode_frames(
+        &self,
+        table: &FrameTable,
+        piece: &[u8],
+        piece_start: usize,
+        raw: Range<usize>,
+        out: &mut [u8],
+    ) -> Result<Range<usize>, CodecError> {
+        self.check_block_length(out.len())?;
+        let frames = table.frames(raw)?;
+        frame::with_scratch(|scratch| {
+            for number in frames.clone() {
+                let out = &mut out[table.layout.raw_range(number)];
+                self.decode_with(scratch, table, piece, piece_start, number, out)?;
+            }
+            Ok(table.raw_range(frames))
+        })
+    }
+
+    /// Decodes one frame into `out`, which is as long as the frame's [`FrameTable::raw_range`]. For callers that have no
+    /// block-sized buffer; otherwise as [`Self::decode_frames`].
+    ///
+    /// # Errors
+    /// As [`Self::decode_frames`].
+    ///
+    /// # Panics
+    /// When there is no such frame, or `table` comes from a codec of another spec.
+    pub fn decode_frame(
+        &self,
+        table: &FrameTable,
+        piece: &[u8],
+        piece_start: usize,
+        number: usize,
+        out: &mut [u8],
+    ) -> Result<(), CodecError> {
+        let expected = table.raw_range(number..number + 1).len();
+        if out.len() != expected {
+            return Err(CodecError::BufferLength { found: out.len(), expected });
+        }
+        frame::with_scratch(|scratch| self.decode_with(scratch, table, piece, piece_start, number, out))
+    }
+
+    /// Decodes `raw` from a payload in memory: [`Self::frame_table`], then [`Self::decode_frames`].
+    ///
+    /// # Errors
+    /// As these two.
+    pub fn decode(
+        &self,
+        payload: &[u8],
+        raw: Range<usize>,
+        context: BlockContext<'_>,
+        out: &mut [u8],
+    ) -> Result<Range<usize>, CodecError> {
+        let table = self.frame_table(payload, context)?;
+        self.decode_frames(&table, payload, 0, raw, out)
+    }
+
+    fn decode_with(
+        &self,
+        scratch: &mut Scratch,
+        table: &FrameTable,
+        piece: &[u8],
+        piece_start: usize,
+        number: usize,
+        out: &mut [u8],
+    ) -> Result<(), CodecError> {
+        assert!(table.layout == self.layout, "the frame table is of another spec");
+        let source = cut(piece, piece_start, table.payload_range(number..number + 1))?;
+        let stored = table.stored(number);
+        let damaged = CodecError::Decompress { frame: number, raw: out.len() };
+        let unpack = |source: &[u8], scratch: &mut Scratch, out: &mut [u8]| {
+            // Without a compression in the spec, only a stored frame is in order.
+            let Some(compression) = self.spec.compression else { return Err(damaged) };
+            let good = frame::decode(compression, self.spec.element_bytes as usize, source, scratch, out);
+            if good { Ok(()) } else { Err(damaged) }
+        };
+        let Some(cipher) = &self.cipher else {
+            if stored {
+                out.copy_from_slice(source);
+                return Ok(());
+            }
+            return unpack(source, scratch, out);
+        };
+        let id = frame_id(&table.payload_aad, table.sequence, number, out.len(), stored);
+        let open = |text: &mut [u8]| {
+            let genuine = cipher.open_frame(id, table.tag(number), source, text);
+            if genuine { Ok(()) } else { Err(CodecError::FrameForged { frame: number }) }
+        };
+        if stored {
+            return open(out);
+        }
+        let mut opened = scratch.take_opened(source.len());
+        let result = open(&mut opened).and_then(|()| unpack(&opened, scratch, out));
+        scratch.put_opened(opened);
+        result
+    }
+
+    fn check_block_length(&self, found: usize) -> Result<(), CodecError> {
+        let expected = self.layout.block_bytes;
+        if found == expected { Ok(()) } else { Err(CodecError::BufferLength { found, expected }) }
+    }
+}
+
+fn frame_id(payload_aad: &[u8], sequence: u64, number: usize, raw_bytes: usize, stored: bool) -> FrameId<'_> {
+    let narrow = |value: usize| u32::try_from(value).expect("frame numbers and lengths fit 32 bits");
+    FrameId { payload_aad, sequence, number: narrow(number), raw_bytes: narrow(raw_bytes), stored }
+}
+
+/// The bytes `needed` of a payload, from a piece of it.
+fn cut(piece: &[u8], piece_start: usize, needed: Range<usize>) -> Result<&[u8], CodecError> {
+    let inside = needed.start.checked_sub(piece_start).zip(needed.end.checked_sub(piece_start));
+    inside.and_then(|(start, end)| piece.get(start..end)).ok_or(CodecError::Truncated {
+        needed_start: needed.start,
+        needed_end: needed.end,
+        given_start: piece_start,
+        given_end: piece_start.saturating_add(piece.len()),
+    })
+}

@@ -1,0 +1,267 @@
+//! What a space says about the bytes of its building blocks: compression, filter, encryption, sizes.
+//!
+//! A [`CodecSpec`] fixes the payload format of every building block of a space and is kept in the array's metadata;
+//! [`Compression`] is the part a person writes, as text: `lz4`, `zstd`, `zstd:7`, each with an optional `+shuffle` or
+//! `+bitshuffle`. "No compression" is the absence of a [`Compression`], so it has no text here.
+//!
+//! Does not: choose a codec for the data, or hold a key (see [`super::CipherKey`]).
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// Raw bytes of one frame before rounding to whole elements. 32 KiB: a frame and its filtered copy fit in a 48 KiB
+/// L1 or in any L2, LZ4 reaches its whole 64 KiB window's benefit with 16-bit tables, and a partial read decodes at most
+/// this much more than it asked for on either side.
+pub const FRAME_BYTES_TARGET: usize = 32 * 1024;
+
+/// Largest raw building block, in bytes: 256 MiB. Frame ends are 31-bit offsets into a payload that is never more than
+/// a head longer than the block.
+pub const BLOCK_BYTES_MAX: u64 = 256 << 20;
+
+/// Largest element, in bytes: 64 KiB, for record types. The frame of a larger element would defeat partial reads.
+pub const ELEMENT_BYTES_MAX: u32 = 64 * 1024;
+
+/// Levels that zstd takes here; negative "fast" levels are left out because LZ4 is the better fast choice.
+pub const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = 1..=22;
+
+/// The level of a plain `zstd`, which is also the zstd library's own default.
+pub const ZSTD_LEVEL_DEFAULT: i32 = 3;
+
+/// What is wrong with a codec's description.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// The name before `+` or `:` is not a compression algorithm.
+    #[error("unknown compression {text:?}: expected lz4, zstd or zstd:LEVEL, with an optional +shuffle or +bitshuffle")]
+    UnknownCompression {
+        /// The text as given.
+        text: String,
+    },
+    /// The name after `+` is not a filter.
+    #[error("unknown compression filter {filter:?} in {text:?}: expected shuffle or bitshuffle")]
+    UnknownFilter {
+        /// The part after `+`.
+        filter: String,
+        /// The whole text as given.
+        text: String,
+    },
+    /// The part after `:` is not a level of the algorithm.
+    #[error("bad compression level {level:?} in {text:?}: zstd takes 1 to 22, lz4 takes none")]
+    BadLevel {
+        /// The part after `:`.
+        level: String,
+        /// The whole text as given.
+        text: String,
+    },
+    /// The element size is zero or beyond [`ELEMENT_BYTES_MAX`].
+    #[error("element of {element_bytes} bytes: expected 1 to {ELEMENT_BYTES_MAX}")]
+    ElementBytes {
+        /// The element size asked for.
+        element_bytes: u32,
+    },
+    /// The block size is zero or beyond [`BLOCK_BYTES_MAX`].
+    #[error("building block of {block_bytes} bytes: expected 1 to {BLOCK_BYTES_MAX}")]
+    BlockBytes {
+        /// The block size asked for.
+        block_bytes: u64,
+    },
+    /// The spec says encrypted and no key was given.
+    #[error("the space is encrypted and no key was given")]
+    KeyMissing,
+    /// A key was given for a space that is not encrypted.
+    #[error("a key was given and the space is not encrypted")]
+    KeyUnexpected,
+}
+
+/// A general-purpose compressor, run on one frame at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// LZ4 block format: the fast one.
+    Lz4,
+    /// Zstandard frames (RFC 8878): the dense one.
+    Zstd {
+        /// 1 (fast) to 22 (dense). Only the encoder looks at it.
+        level: i32,
+    },
+}
+
+/// A reordering of a frame's bytes that puts alike bytes side by side before compression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Filter {
+    /// Bytes as they are.
+    None,
+    /// Byte `b` of every element together.
+    Shuffle,
+    /// Bit `k` of byte `b` of every element together (Masui et al., "A compression scheme for radio data in high
+    /// performance computing", 2015).
+    BitShuffle,
+}
+
+/// A filter and a compressor, as written in `lz4`, `zstd:7+shuffle`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Compression {
+    /// The compressor.
+    pub algorithm: Algorithm,
+    /// What runs before it.
+    pub filter: Filter,
+}
+
+impl FromStr for Compression {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let (packer, filter) = match text.split_once('+') {
+            None => (text, Filter::None),
+            Some((packer, "shuffle")) => (packer, Filter::Shuffle),
+            Some((packer, "bitshuffle")) => (packer, Filter::BitShuffle),
+            Some((_, filter)) => {
+                return Err(SpecError::UnknownFilter { filter: filter.to_owned(), text: text.to_owned() });
+            }
+        };
+        let (name, level) = match packer.split_once(':') {
+            None => (packer, None),
+            Some((name, level)) => (name, Some(level)),
+        };
+        let bad_level = |level: &str| SpecError::BadLevel { level: level.to_owned(), text: text.to_owned() };
+        let algorithm = match (name, level) {
+            ("lz4", None) => Algorithm::Lz4,
+            ("lz4", Some(level)) => return Err(bad_level(level)),
+            ("zstd", None) => Algorithm::Zstd { level: ZSTD_LEVEL_DEFAULT },
+            ("zstd", Some(level)) => Algorithm::Zstd { level: parse_level(level).ok_or_else(|| bad_level(level))? },
+            _ => return Err(SpecError::UnknownCompression { text: text.to_owned() }),
+        };
+        Ok(Self { algorithm, filter })
+    }
+}
+
+/// Digits only: `+3` and `03` would be second spellings of a level, and the text is kept in metadata.
+fn parse_level(text: &str) -> Option<i32> {
+    let plain = !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|level| plain && ZSTD_LEVELS.contains(level))
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.algorithm {
+            Algorithm::Lz4 => f.write_str("lz4")?,
+            Algorithm::Zstd { level } => write!(f, "zstd:{level}")?,
+        }
+        f.write_str(match self.filter {
+            Filter::None => "",
+            Filter::Shuffle => "+shuffle",
+            Filter::BitShuffle => "+bitshuffle",
+        })
+    }
+}
+
+/// Everything but the key that encoding and decoding a building block needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CodecSpec {
+    /// Filter and compressor, if any.
+    pub compression: Option<Compression>,
+    /// Whether frames are sealed with AES-256-GCM-SIV.
+    pub encrypted: bool,
+    /// Size of one element, 1 to [`ELEMENT_BYTES_MAX`] bytes.
+    pub element_bytes: u32,
+    /// Raw size of one building block, 1 to [`BLOCK_BYTES_MAX`] bytes. Need not be a multiple of the element.
+    pub block_bytes: u64,
+}
+
+impl CodecSpec {
+    /// Whether encoding would only add a head: such a space should store its blocks as they are.
+    #[must_use]
+    pub fn is_identity(&self) -> bool {
+        self.compression.is_none() && !self.encrypted
+    }
+
+    /// Checks the sizes and the level against their limits.
+    ///
+    /// # Errors
+    /// [`SpecError`] with the number at fault.
+    pub fn validate(&self) -> Result<(), SpecError> {
+        if !(1..=ELEMENT_BYTES_MAX).contains(&self.element_bytes) {
+            return Err(SpecError::ElementBytes { element_bytes: self.element_bytes });
+        }
+        if !(1..=BLOCK_BYTES_MAX).contains(&self.block_bytes) {
+            return Err(SpecError::BlockBytes { block_bytes: self.block_bytes });
+        }
+        if let Some(Compression { algorithm: Algorithm::Zstd { level }, .. }) = self.compression
+            && !ZSTD_LEVELS.contains(&level)
+        {
+            return Err(SpecError::BadLevel { level: level.to_string(), text: format!("zstd:{level}") });
+        }
+        Ok(())
+    }
+
+    /// Raw bytes of every frame but the last: [`FRAME_BYTES_TARGET`] rounded down to whole groups of eight elements (bit
+    /// shuffle then leaves no plain tail), or to whole elements where eight are too many, or one element.
+    #[must_use]
+    pub fn frame_bytes(&self) -> usize {
+        let element = self.element_bytes as usize;
+        let unit = if 8 * element <= FRAME_BYTES_TARGET { 8 * element } else { element };
+        (FRAME_BYTES_TARGET / unit * unit).max(unit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_round_trips() {
+        for text in ["lz4", "lz4+shuffle", "lz4+bitshuffle", "zstd:1", "zstd:22+shuffle", "zstd:3+bitshuffle"] {
+            assert_eq!(text.parse::<Compression>().expect(text).to_string(), text);
+        }
+        let plain = Compression { algorithm: Algorithm::Zstd { level: 3 }, filter: Filter::None };
+        assert_eq!("zstd".parse(), Ok(plain));
+    }
+
+    #[test]
+    fn errors_carry_the_offending_text() {
+        let error = |text: &str| text.parse::<Compression>().expect_err(text).to_string();
+        for text in ["", "gzip", "none", "LZ4", " lz4", "lz4 ", "lz", "zstd7"] {
+            assert!(error(text).contains(&format!("unknown compression {text:?}")), "{text}");
+        }
+        for (text, level) in [("lz4:1", "1"), ("zstd:", ""), ("zstd:0", "0"), ("zstd:23+shuffle", "23"), ("zstd:-1", "-1")] {
+            assert!(error(text).contains(&format!("{level:?} in {text:?}")), "{text}");
+        }
+        for text in ["zstd:+3", "zstd:03", "zstd:3 "] {
+            assert!(text.parse::<Compression>().is_err(), "{text}");
+        }
+        for (text, filter) in [("lz4+", ""), ("zstd+shufle", "shufle"), ("lz4+shuffle+shuffle", "shuffle+shuffle")] {
+            assert!(error(text).contains(&format!("filter {filter:?} in {text:?}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn frames_are_whole_elements_and_near_the_target() {
+        let spec = |element_bytes| CodecSpec { compression: None, encrypted: false, element_bytes, block_bytes: 1 };
+        for (element, frame) in
+            [(1, 32768), (2, 32768), (3, 32760), (4, 32768), (8, 32768), (12, 32736), (5000, 30000), (65536, 65536)]
+        {
+            assert_eq!(spec(element).frame_bytes(), frame, "element of {element}");
+        }
+        for element in 1..=ELEMENT_BYTES_MAX {
+            let frame = spec(element).frame_bytes();
+            assert_eq!(frame % element as usize, 0);
+            assert!(frame > FRAME_BYTES_TARGET / 2 && frame <= FRAME_BYTES_TARGET.max(element as usize));
+        }
+    }
+
+    #[test]
+    fn limits_are_checked() {
+        let good = CodecSpec { compression: None, encrypted: false, element_bytes: 4, block_bytes: 4096 };
+        assert_eq!(good.validate(), Ok(()));
+        for element_bytes in [0, ELEMENT_BYTES_MAX + 1] {
+            assert_eq!(CodecSpec { element_bytes, ..good }.validate(), Err(SpecError::ElementBytes { element_bytes }));
+        }
+        for block_bytes in [0, BLOCK_BYTES_MAX + 1, u64::MAX] {
+            assert_eq!(CodecSpec { block_bytes, ..good }.validate(), Err(SpecError::BlockBytes { block_bytes }));
+        }
+        let level = |level| Some(Compression { algorithm: Algorithm::Zstd { level }, filter: Filter::None });
+        assert!(CodecSpec { compression: level(23), ..good }.validate().is_err());
+        assert!(CodecSpec { compression: level(22), ..good }.validate().is_ok());
+    }
+}

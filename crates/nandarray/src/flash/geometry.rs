@@ -1,0 +1,229 @@
+//! The shape of the flash: pages, lanes (channel x bank), blocks, segments; and where each page lies on the medium.
+//!
+//! A *segment* is a superblock: one erase block from every lane, erased and reclaimed as one. Physical pages that sit side
+//! by side across channels sit side by side on the medium, so that a building block that spreads over all channels is one
+//! contiguous extent:
+//!
+//! ```text
+//! medium   | superblocks A, B | segment 0 | segment 1 | ...                 (offsets are multiples of 4 KiB)
+//! segment  | page 0 | page 1 | ... | page n-1 | segment header | OOB 0 | OOB 1 | ... | OOB n-1 | padding
+//! page i   of a segment lies on channel i % channels, bank i / channels % banks, row i / (channels * banks)
+//! ```
+//!
+//! This file knows no states and no timing: it is arithmetic, checked once in [`Geometry::validate`].
+
+use crate::error::{Error, Result};
+
+/// Bytes before segment 0: two superblock slots and room to grow. The first bytes also carry the advisory locks.
+pub const HEAD_BYTES: u64 = 65_536;
+/// Bytes of one superblock slot; slot A at offset 0, slot B behind it.
+pub const SUPERBLOCK_BYTES: u64 = 4_096;
+/// Bytes of the header at the start of a segment's out-of-band area.
+pub const SEGMENT_HEADER_BYTES: u64 = 64;
+/// Bytes of one out-of-band record.
+pub const OOB_BYTES: u64 = 32;
+/// The medium's own unit: everything is aligned to it so that it can be mapped.
+const MEDIUM_ALIGN: u64 = 4_096;
+
+/// The address of a physical page: segment x pages per segment + page within the segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ppa(pub u64);
+
+/// A segment's number, from 0.
+pub type Segment = u32;
+
+/// A lane: one bank of one channel; the unit of parallelism within the flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lane {
+    /// Channel, from 0.
+    pub channel: u32,
+    /// Bank (die behind that channel), from 0.
+    pub bank: u32,
+}
+
+/// The shape of a store's flash. Fixes the format: a store is read with the geometry that it was made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes of a page, which is the access unit: what is read, checked and appended as one. A power of two from 512.
+    pub page_bytes: u32,
+    /// Channels: how many pages are moved in parallel.
+    pub channels: u32,
+    /// Banks behind a channel.
+    pub banks: u32,
+    /// Pages of an erase block (one lane's share of a segment).
+    pub pages_per_block: u32,
+}
+
+impl Geometry {
+    /// The preset of the file backend, chosen by `python -m bench geometry`; the measurement is in docs/benchmarks.md.
+    ///
+    /// 4 KiB pages: what a page cache reads at the least, so that a cold element costs one small read. 64 "channels":
+    /// equation 1 then gives building blocks of 256 KiB, large enough for a disk and small enough for a core's cache.
+    pub const FILE: Self = Self { page_bytes: 4_096, channels: 64, banks: 1, pages_per_block: 16 };
+
+    /// A geometry small enough for tests to fill, collect and crash exhaustively.
+    pub const TINY: Self = Self { page_bytes: 512, channels: 4, banks: 2, pages_per_block: 4 };
+
+    /// Looks a named preset up: `file`, `tiny`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an unknown name.
+    pub fn preset(name: &str) -> Result<Self> {
+        match name {
+            "file" => Ok(Self::FILE),
+            "tiny" => Ok(Self::TINY),
+            _ => Err(Error::invalid(format!("unknown geometry preset {name:?}; there are \"file\" and \"tiny\""))),
+        }
+    }
+
+    /// Checks the ranges that the formats below can address.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming the field, its value and its range.
+    pub fn validate(&self) -> Result<()> {
+        let range = |name: &str, value: u32, low: u32, high: u32| {
+            if (low..=high).contains(&value) {
+                Ok(())
+            } else {
+                Err(Error::invalid(format!("geometry: {name} is {value}, not within {low}..={high}")))
+            }
+        };
+        range("page_bytes", self.page_bytes, 512, 1 << 20)?;
+        range("channels", self.channels, 1, 4096)?;
+        range("banks", self.banks, 1, 1024)?;
+        range("pages_per_block", self.pages_per_block, 1, 1 << 16)?;
+        if !self.page_bytes.is_power_of_two() {
+            return Err(Error::invalid(format!("geometry: page_bytes is {}, not a power of two", self.page_bytes)));
+        }
+        let pages = u64::from(self.lanes()) * u64::from(self.pages_per_block);
+        if !(4..=1 << 20).contains(&pages) {
+            return Err(Error::invalid(format!("geometry: a segment has {pages} pages, not within 4..=1048576")));
+        }
+        let bytes = pages * u64::from(self.page_bytes);
+        if !(4096..=1 << 30).contains(&bytes) {
+            return Err(Error::invalid(format!("geometry: a segment has {bytes} bytes, not within 4 KiB..=1 GiB")));
+        }
+        Ok(())
+    }
+
+    /// Lanes: channels x banks.
+    pub fn lanes(&self) -> u32 {
+        self.channels * self.banks
+    }
+
+    /// Pages of a segment.
+    pub fn pages_per_segment(&self) -> u32 {
+        self.lanes() * self.pages_per_block
+    }
+
+    /// Bytes of a segment's pages, without its out-of-band area.
+    pub fn segment_data_bytes(&self) -> u64 {
+        u64::from(self.pages_per_segment()) * u64::from(self.page_bytes)
+    }
+
+    /// Bytes that a segment takes on the medium.
+    pub fn segment_bytes(&self) -> u64 {
+        let oob = SEGMENT_HEADER_BYTES + u64::from(self.pages_per_segment()) * OOB_BYTES;
+        (self.segment_data_bytes() + oob).next_multiple_of(MEDIUM_ALIGN)
+    }
+
+    /// Where a segment begins on the medium.
+    pub fn segment_offset(&self, segment: Segment) -> u64 {
+        HEAD_BYTES + u64::from(segment) * self.segment_bytes()
+    }
+
+    /// How many whole segments a medium of this size holds.
+    pub fn segments_within(&self, medium_bytes: u64) -> u64 {
+        medium_bytes.saturating_sub(HEAD_BYTES) / self.segment_bytes()
+    }
+
+    /// Where a segment's header lies on the medium.
+    pub fn header_offset(&self, segment: Segment) -> u64 {
+        self.segment_offset(segment) + self.segment_data_bytes()
+    }
+
+    /// The segment that a page lies in.
+    pub fn segment_of(&self, ppa: Ppa) -> Segment {
+        u32::try_from(ppa.0 / u64::from(self.pages_per_segment())).expect("a ppa names a segment below 2^32")
+    }
+
+    /// The page's number within its segment.
+    pub fn page_in_segment(&self, ppa: Ppa) -> u32 {
+        (ppa.0 % u64::from(self.pages_per_segment())) as u32
+    }
+
+    /// The page with this number in this segment.
+    pub fn ppa(&self, segment: Segment, page: u32) -> Ppa {
+        debug_assert!(page < self.pages_per_segment());
+        Ppa(u64::from(segment) * u64::from(self.pages_per_segment()) + u64::from(page))
+    }
+
+    /// Where a page's bytes lie on the medium.
+    pub fn page_offset(&self, ppa: Ppa) -> u64 {
+        self.segment_offset(self.segment_of(ppa)) + u64::from(self.page_in_segment(ppa)) * u64::from(self.page_bytes)
+    }
+
+    /// Where a page's out-of-band record lies on the medium.
+    pub fn oob_offset(&self, ppa: Ppa) -> u64 {
+        self.header_offset(self.segment_of(ppa))
+            + SEGMENT_HEADER_BYTES
+            + u64::from(self.page_in_segment(ppa)) * OOB_BYTES
+    }
+
+    /// The lane that a page lies on.
+    pub fn lane_of(&self, ppa: Ppa) -> Lane {
+        let page = self.page_in_segment(ppa);
+        Lane { channel: page % self.channels, bank: page / self.channels % self.banks }
+    }
+
+    /// The lane's number: bank-major, so that lanes side by side across channels have numbers side by side.
+    pub fn lane_index(&self, lane: Lane) -> usize {
+        (lane.bank * self.channels + lane.channel) as usize
+    }
+
+    /// The page of a segment in this row of this lane.
+    pub fn page_at(&self, lane: usize, row: u32) -> u32 {
+        row * self.lanes() + lane as u32
+    }
+
+    /// Equation 1 of the NDS paper (section 4.1): the smallest building block that uses every channel, in bytes.
+    pub fn building_block_min_bytes(&self) -> u64 {
+        u64::from(self.channels) * u64::from(self.page_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_side_by_side_across_channels_are_side_by_side_on_the_medium() {
+        let g = Geometry::TINY;
+        for page in 0..g.pages_per_segment() - 1 {
+            let (a, b) = (g.ppa(3, page), g.ppa(3, page + 1));
+            assert_eq!(g.page_offset(b) - g.page_offset(a), u64::from(g.page_bytes));
+            let (la, lb) = (g.lane_of(a), g.lane_of(b));
+            assert_eq!((la.channel + 1) % g.channels, lb.channel);
+            assert_eq!(g.page_at(g.lane_index(la), page / g.lanes()), page);
+        }
+    }
+
+    #[test]
+    fn areas_of_a_segment_do_not_overlap() {
+        for g in [Geometry::TINY, Geometry::FILE] {
+            g.validate().unwrap();
+            let last = g.ppa(0, g.pages_per_segment() - 1);
+            assert!(g.page_offset(last) + u64::from(g.page_bytes) <= g.header_offset(0));
+            assert!(g.oob_offset(last) + OOB_BYTES <= g.segment_offset(1));
+            assert_eq!(g.segment_offset(1) % MEDIUM_ALIGN, 0);
+        }
+    }
+
+    #[test]
+    fn bad_geometries_are_refused_with_the_number() {
+        let e = Geometry { page_bytes: 3000, ..Geometry::TINY }.validate().unwrap_err();
+        assert!(e.to_string().contains("3000"), "{e}");
+        let e = Geometry { channels: 0, ..Geometry::TINY }.validate().unwrap_err();
+        assert!(e.to_string().contains("channels is 0"), "{e}");
+    }
+}

@@ -1,0 +1,287 @@
+//! Bytes in an ordinary file: the embedded default, mapped for reading, written by system calls, locked between processes.
+//!
+//! Reading: the file is mapped in windows of [`WINDOW_BYTES`], each mapped whole on first use even where the file is still
+//! shorter, so that growing never moves a mapping; accesses are checked against the file's length. The mapping is advised
+//! "random" because the kernel's guess at sequential access would read megabytes around every element; what will be read is
+//! asked for by [`Media::prefetch`] instead, which keeps many requests in flight. With `map: false` nothing is mapped and
+//! every read is a system call (file systems without coherent mappings; errors instead of a signal when a disk fails).
+//!
+//! Locks are advisory byte-range locks of the open file description (`F_OFD_SETLK`), in the head of the file: one byte for
+//! the single writer, one shared by all readers. The writer does not wait for readers: it only may not reuse what they may
+//! look at ([`Media::if_no_readers`]).
+//!
+//! It does not create parent folders, and does not survive another program cutting the file short while it is mapped.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{Advice, Mmap, MmapOptions};
+
+use super::Media;
+use crate::error::{Error, Result};
+use crate::flash::geometry::HEAD_BYTES;
+
+/// Bytes of one mapping window; address space, not memory.
+const WINDOW_BYTES: u64 = 1 << 36;
+/// Windows: 64 GiB x 4096 is 256 TiB, beyond any file system here.
+const WINDOWS: usize = 4096;
+/// The lock bytes lie in the head, behind the superblock slots; nothing is ever stored there.
+const LOCK_WRITER: i64 = HEAD_BYTES as i64 - 2;
+const LOCK_READERS: i64 = HEAD_BYTES as i64 - 1;
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Only reading, beside other readers and one writer.
+    Read,
+    /// Reading and writing an existing file.
+    Write,
+    /// Reading and writing; the file is made, and must not exist.
+    CreateNew,
+    /// Reading and writing; the file is made where it does not exist.
+    Create,
+}
+
+/// A file as a medium.
+pub struct FileMedia {
+    file: File,
+    path: PathBuf,
+    len: AtomicU64,
+    map: bool,
+    windows: Box<[OnceLock<Mmap>]>,
+}
+
+impl std::fmt::Debug for FileMedia {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileMedia").field("path", &self.path).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl FileMedia {
+    /// Opens and locks a file.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if another writer has it; [`Error::FileExists`]; [`Error::Media`] with the system's error.
+    pub fn open(path: &Path, access: Access, map: bool) -> Result<Self> {
+        let named = || path.display().to_string();
+        let mut options = OpenOptions::new();
+        options.read(true).write(access != Access::Read).custom_flags(libc::O_CLOEXEC);
+        match access {
+            Access::Read | Access::Write => {}
+            Access::CreateNew => {
+                options.create_new(true);
+            }
+            Access::Create => {
+                options.create(true).truncate(false);
+            }
+        }
+        let file = options.open(path).map_err(|source| match (access, source.kind()) {
+            (Access::CreateNew, io::ErrorKind::AlreadyExists) => Error::FileExists { path: named() },
+            _ => Error::Media { op: "opening", offset: 0, len: 0, source: with_path(&source, path) },
+        })?;
+        let meta = file.metadata().map_err(|source| media_error("inspecting", 0, 0, source))?;
+        if meta.is_dir() {
+            let source = with_path(&io::Error::from_raw_os_error(libc::EISDIR), path);
+            return Err(media_error("opening", 0, 0, source));
+        }
+        let got = if access == Access::Read {
+            lock(&file, LOCK_READERS, libc::F_RDLCK as i16, true)
+        } else {
+            lock(&file, LOCK_WRITER, libc::F_WRLCK as i16, false)
+        };
+        if !got.map_err(|source| media_error("locking", 0, 0, source))? {
+            return Err(Error::Locked { path: named() });
+        }
+        Ok(Self {
+            len: AtomicU64::new(meta.len()),
+            file,
+            path: path.to_owned(),
+            map,
+            windows: (0..WINDOWS).map(|_| OnceLock::new()).collect(),
+        })
+    }
+
+    /// The path that the file was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Asks the file system again for the length: a writer may have grown the file since.
+    pub fn refresh_len(&self) -> Result<()> {
+        let len = self.file.metadata().map_err(|source| media_error("inspecting", 0, 0, source))?.len();
+        self.len.store(len, Ordering::Release);
+        Ok(())
+    }
+
+    fn window(&self, index: usize) -> Option<&Mmap> {
+        let cell = self.windows.get(index)?;
+        if let Some(map) = cell.get() {
+            return Some(map);
+        }
+        // SAFETY: the file is ours by the writer's lock, or only read beside a writer that appends and never changes what
+        // an index maps; `slice` hands out only ranges within the length, whose bytes nobody writes while they are used.
+        let map = unsafe {
+            MmapOptions::new().offset(index as u64 * WINDOW_BYTES).len(WINDOW_BYTES as usize).map(&self.file).ok()?
+        };
+        // Advice may fail on odd file systems; it is only a hint.
+        let _ = map.advise(Advice::Random);
+        Some(cell.get_or_init(|| map))
+    }
+
+    fn address(&self, offset: u64, len: usize) -> Option<(&Mmap, usize)> {
+        let end = offset.checked_add(len as u64)?;
+        if !self.map || end > self.len.load(Ordering::Acquire) {
+            return None;
+        }
+        let (window, at) = ((offset / WINDOW_BYTES) as usize, (offset % WINDOW_BYTES) as usize);
+        (at + len <= WINDOW_BYTES as usize).then_some(())?;
+        Some((self.window(window)?, at))
+    }
+}
+
+fn with_path(source: &io::Error, path: &Path) -> io::Error {
+    // The number stays readable by `raw_os_error` only on a bare error, so the path is left to the door when there is one.
+    match source.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(source.kind(), format!("{}: {source}", path.display())),
+    }
+}
+
+fn media_error(op: &'static str, offset: u64, len: usize, source: io::Error) -> Error {
+    Error::Media { op, offset, len: len as u64, source }
+}
+
+/// Takes or releases a lock on one byte; `false` if somebody else has it.
+fn lock(file: &File, byte: i64, kind: i16, wait: bool) -> io::Result<bool> {
+    // SAFETY: `flock` is a plain C struct of integers, for which all-zero is a valid value.
+    let mut request: libc::flock = unsafe { std::mem::zeroed() };
+    request.l_type = kind;
+    request.l_whence = libc::SEEK_SET as i16;
+    request.l_start = byte;
+    request.l_len = 1;
+    let command = if wait { libc::F_OFD_SETLKW } else { libc::F_OFD_SETLK };
+    // SAFETY: the descriptor is open for as long as `file` lives, and `request` is a valid flock for these commands.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const request) };
+    if done == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+impl Media for FileMedia {
+    fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.file.set_len(bytes).map_err(|source| media_error("growing", bytes, 0, source))?;
+        self.len.store(bytes, Ordering::Release);
+        Ok(())
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.file.read_exact_at(out, offset).map_err(|source| media_error("read", offset, out.len(), source))
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        debug_assert!(offset + bytes.len() as u64 <= self.len(), "writes stay within the length");
+        self.file.write_all_at(bytes, offset).map_err(|source| media_error("write", offset, bytes.len(), source))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|source| media_error("sync", 0, 0, source))
+    }
+
+    fn slice(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        let (map, at) = self.address(offset, len)?;
+        Some(&map[at..at + len])
+    }
+
+    fn prefetch(&self, offset: u64, len: u64) {
+        // SAFETY: plain integers and an open descriptor; the kernel checks the range.
+        unsafe {
+            libc::posix_fadvise(self.file.as_raw_fd(), offset as i64, len as i64, libc::POSIX_FADV_WILLNEED);
+        }
+    }
+
+    fn is_resident(&self, offset: u64) -> bool {
+        let page = offset & !4095;
+        let Some((map, at)) = self.address(page, 1) else {
+            return true;
+        };
+        let mut resident = 0u8;
+        // SAFETY: the address lies within the mapping `map`, is page-aligned, and one page needs one byte of answer.
+        let asked = unsafe { libc::mincore(map.as_ptr().add(at).cast_mut().cast(), 1, &raw mut resident) };
+        asked != 0 || resident & 1 == 1
+    }
+
+    fn discard(&self, offset: u64, len: u64) {
+        // SAFETY: plain integers and an open descriptor. Failing (file systems without holes) costs space only.
+        unsafe {
+            libc::fallocate(
+                self.file.as_raw_fd(),
+                libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+                offset as i64,
+                len as i64,
+            );
+        }
+    }
+
+    fn if_no_readers(&self, reuse: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
+        let locked = |kind| {
+            lock(&self.file, LOCK_READERS, kind, false).map_err(|source| media_error("locking", 0, 0, source))
+        };
+        if !locked(libc::F_WRLCK as i16)? {
+            return Ok(false);
+        }
+        let done = reuse();
+        locked(libc::F_UNLCK as i16)?;
+        done.map(|()| true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_was_written_through_both_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        let m = FileMedia::open(&dir.path().join("a"), Access::CreateNew, true).unwrap();
+        m.set_len(8192).unwrap();
+        m.write_at(100, b"hello").unwrap();
+        assert_eq!(m.slice(100, 5).unwrap(), b"hello");
+        let mut out = [0; 5];
+        m.read_at(100, &mut out).unwrap();
+        assert_eq!(&out, b"hello");
+        assert!(m.slice(8190, 5).is_none(), "nothing is shown beyond the end");
+        m.set_len(1 << 20).unwrap();
+        m.write_at(8190, b"grown").unwrap();
+        assert_eq!(m.slice(8190, 5).unwrap(), b"grown");
+    }
+
+    #[test]
+    fn one_writer_many_readers() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let writer = FileMedia::open(&path, Access::Create, true).unwrap();
+        assert!(matches!(FileMedia::open(&path, Access::Write, true), Err(Error::Locked { .. })));
+        assert!(writer.if_no_readers(&mut || Ok(())).unwrap());
+        let one = FileMedia::open(&path, Access::Read, true).unwrap();
+        let two = FileMedia::open(&path, Access::Read, true).unwrap();
+        assert!(!writer.if_no_readers(&mut || Ok(())).unwrap());
+        drop((one, two));
+        assert!(writer.if_no_readers(&mut || Ok(())).unwrap());
+        drop(writer);
+        FileMedia::open(&path, Access::Write, true).unwrap();
+    }
+}

@@ -1,0 +1,62 @@
+//! Where the bytes live: a file, memory, or either behind a fault wrapper.
+//!
+//! A medium is a growable array of bytes with three promises: a write is seen by every later read; [`Media::sync`] makes
+//! every write before it durable; a write that was not synced may, after a loss of power, be there, be missing or be torn
+//! at the sector ([`SECTOR_BYTES`]), each independently of the others. Nothing else is promised, so nothing else is relied on.
+//!
+//! A medium does not know pages, segments or records; locks between processes belong to [`file`].
+
+pub mod fault;
+pub mod file;
+pub mod memory;
+
+use crate::error::Result;
+
+/// What a torn write is torn at: the least that any disk writes as one.
+pub const SECTOR_BYTES: usize = 512;
+
+/// A place where bytes live. All methods may be called from many threads.
+pub trait Media: Send + Sync + std::fmt::Debug {
+    /// Bytes that the medium has at present.
+    fn len(&self) -> u64;
+
+    /// Whether the medium has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Grows (with zeroes) or cuts the medium.
+    fn set_len(&self, bytes: u64) -> Result<()>;
+
+    /// Fills `out` from `offset`; an error if that reaches beyond the end.
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()>;
+
+    /// Writes `bytes` at `offset`; an error if that reaches beyond the end.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Returns once every earlier write is durable.
+    fn sync(&self) -> Result<()>;
+
+    /// The bytes in place, where the medium can show them; `None` where it can only be read.
+    ///
+    /// The caller promises to ask only for ranges that nobody writes while the slice lives: pages are immutable from
+    /// when they are mapped by an index until their segment is erased.
+    fn slice(&self, offset: u64, len: usize) -> Option<&[u8]>;
+
+    /// A hint that this range will be read soon; returns at once.
+    fn prefetch(&self, _offset: u64, _len: u64) {}
+
+    /// Whether reading this byte would not wait for a disk; a guess is enough.
+    fn is_resident(&self, _offset: u64) -> bool {
+        true
+    }
+
+    /// A hint that the range's content will never be read again before it is written.
+    fn discard(&self, _offset: u64, _len: u64) {}
+
+    /// Whether other processes read this medium at present, so that nothing they may look at may be reused.
+    /// Runs `reuse` while no reader can come in; returns whether it ran.
+    fn if_no_readers(&self, reuse: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
+        reuse().map(|()| true)
+    }
+}

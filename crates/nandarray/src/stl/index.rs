@@ -1,0 +1,356 @@
+//! Where the building blocks of a space are: a tree with one level per dimension (NDS paper, section 4.2, figure 6).
+//!
+//! The root level is the slowest-varying dimension; a node maps a block coordinate along its dimension to the next level's
+//! node, a leaf to the [`BlockMap`] of a building block: the list of its access units' physical pages. Nodes are sparse in
+//! chunks of [`CHUNK`] slots, so that a dense space costs 16 bytes a block and a sparse one of 2^64 a side costs what is used.
+//!
+//! The tree holds locations only: no checksums, no states, no data. It is not synchronised; spaces lock it.
+
+use std::collections::BTreeMap;
+
+use crate::flash::Ppa;
+
+/// Slots of a chunk.
+const CHUNK: u64 = 32;
+
+/// A run of access units on physical pages side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// First access unit.
+    pub unit: u32,
+    /// How many units, at least 1.
+    pub count: u32,
+    /// The page of the first unit; the others follow.
+    pub ppa: Ppa,
+}
+
+impl Run {
+    /// The unit behind the last one.
+    pub fn end(&self) -> u32 {
+        self.unit + self.count
+    }
+
+    /// The page of a unit of this run.
+    pub fn page_of(&self, unit: u32) -> Ppa {
+        debug_assert!((self.unit..self.end()).contains(&unit));
+        Ppa(self.ppa.0 + u64::from(unit - self.unit))
+    }
+}
+
+/// The pages of one building block; a unit without a page reads as the fill value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlockMap {
+    /// Units `0..count` on consecutive pages: 48 bits of page, 16 bits of count - 1.
+    One(u64),
+    /// Anything else: runs in order of units, with holes between.
+    Many(Box<Vec<Run>>),
+}
+
+impl BlockMap {
+    /// A map with these runs, which are in order and do not overlap; `None` if there are none.
+    pub fn from_runs(mut runs: Vec<Run>) -> Option<Self> {
+        runs.dedup_by(|next, last| {
+            let joins = last.end() == next.unit && last.ppa.0 + u64::from(last.count) == next.ppa.0;
+            if joins {
+                last.count += next.count;
+            }
+            joins
+        });
+        match runs[..] {
+            [] => None,
+            [Run { unit: 0, count, ppa }] if count <= 1 << 16 && ppa.0 < 1 << 48 => {
+                Some(Self::One(ppa.0 << 16 | u64::from(count - 1)))
+            }
+            _ => {
+                runs.shrink_to_fit();
+                Some(Self::Many(Box::new(runs)))
+            }
+        }
+    }
+
+    fn one(packed: u64) -> Run {
+        Run { unit: 0, count: (packed & 0xffff) as u32 + 1, ppa: Ppa(packed >> 16) }
+    }
+
+    /// The runs in order of units.
+    pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        let (one, many) = match self {
+            Self::One(packed) => (Some(Self::one(*packed)), &[][..]),
+            Self::Many(runs) => (None, &runs[..]),
+        };
+        one.into_iter().chain(many.iter().copied())
+    }
+
+    /// The single run that covers these units, if there is one.
+    #[inline]
+    pub fn covering(&self, units: std::ops::Range<u32>) -> Option<Run> {
+        match self {
+            Self::One(packed) => {
+                let run = Self::one(*packed);
+                (units.end <= run.end()).then_some(run)
+            }
+            Self::Many(runs) => {
+                let at = runs.partition_point(|r| r.end() <= units.start);
+                runs.get(at).copied().filter(|r| r.unit <= units.start && units.end <= r.end())
+            }
+        }
+    }
+
+    /// The page of one unit.
+    pub fn page_of(&self, unit: u32) -> Option<Ppa> {
+        self.covering(unit..unit + 1).map(|r| r.page_of(unit))
+    }
+
+    /// Pages mapped.
+    pub fn pages(&self) -> u64 {
+        self.runs().map(|r| u64::from(r.count)).sum()
+    }
+
+    /// The map after some units were replaced: `new` has runs in order, `gone` says which units lose their page.
+    pub fn replaced(old: Option<&Self>, gone: impl Fn(u32) -> bool, new: &[Run]) -> Option<Self> {
+        let mut runs: Vec<Run> = Vec::with_capacity(new.len() + 2);
+        for run in old.into_iter().flat_map(Self::runs) {
+            let mut start = None;
+            for unit in run.unit..=run.end() {
+                let kept = unit < run.end() && !gone(unit);
+                match (kept, start) {
+                    (true, None) => start = Some(unit),
+                    (false, Some(from)) => {
+                        runs.push(Run { unit: from, count: unit - from, ppa: run.page_of(from) });
+                        start = None;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        runs.extend_from_slice(new);
+        runs.sort_unstable_by_key(|r| r.unit);
+        assert!(runs.windows(2).all(|w| w[0].end() <= w[1].unit), "units of a block overlap: {runs:?}");
+        Self::from_runs(runs)
+    }
+}
+
+/// A sparse array of slots, in chunks.
+#[derive(Debug)]
+struct Sparse<T> {
+    chunks: BTreeMap<u64, Box<[Option<T>; CHUNK as usize]>>,
+}
+
+impl<T> Default for Sparse<T> {
+    fn default() -> Self {
+        Self { chunks: BTreeMap::new() }
+    }
+}
+
+impl<T> Sparse<T> {
+    fn get(&self, at: u64) -> Option<&T> {
+        self.chunks.get(&(at / CHUNK))?[(at % CHUNK) as usize].as_ref()
+    }
+
+    fn slot(&mut self, at: u64) -> &mut Option<T> {
+        let chunk = self.chunks.entry(at / CHUNK).or_insert_with(|| Box::new([const { None }; CHUNK as usize]));
+        &mut chunk[(at % CHUNK) as usize]
+    }
+
+    fn get_mut(&mut self, at: u64) -> Option<&mut T> {
+        self.chunks.get_mut(&(at / CHUNK))?[(at % CHUNK) as usize].as_mut()
+    }
+
+    /// Empties a slot; drops its chunk with the last one.
+    fn take(&mut self, at: u64) -> Option<T> {
+        let chunk = self.chunks.get_mut(&(at / CHUNK))?;
+        let gone = chunk[(at % CHUNK) as usize].take();
+        if chunk.iter().all(Option::is_none) {
+            self.chunks.remove(&(at / CHUNK));
+        }
+        gone
+    }
+
+    fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.chunks.iter().flat_map(|(&c, chunk)| {
+            chunk.iter().enumerate().filter_map(move |(i, s)| Some((c * CHUNK + i as u64, s.as_ref()?)))
+        })
+    }
+}
+
+#[derive(Debug)]
+enum Node {
+    Inner(Sparse<Node>),
+    Leaf(Sparse<BlockMap>),
+}
+
+/// The index of one space.
+#[derive(Debug)]
+pub struct Index {
+    dimensions: usize,
+    root: Node,
+    blocks: u64,
+}
+
+/// One leaf: the blocks along the fastest-varying dimension, at fixed other coordinates.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf<'a>(Option<&'a Sparse<BlockMap>>);
+
+impl<'a> Leaf<'a> {
+    /// The block at this coordinate along the leaf.
+    #[inline]
+    pub fn get(&self, last: u64) -> Option<&'a BlockMap> {
+        self.0?.get(last)
+    }
+}
+
+impl Index {
+    /// An empty index over this many dimensions, at least 1.
+    pub fn new(dimensions: usize) -> Self {
+        assert!(dimensions > 0);
+        let root = if dimensions == 1 { Node::Leaf(Sparse::default()) } else { Node::Inner(Sparse::default()) };
+        Self { dimensions, root, blocks: 0 }
+    }
+
+    /// Building blocks that have a page.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// The leaf at these coordinates, which are all but the last.
+    pub fn leaf(&self, outer: &[u64]) -> Leaf<'_> {
+        assert_eq!(outer.len() + 1, self.dimensions);
+        let mut node = &self.root;
+        for &at in outer {
+            let Node::Inner(children) = node else { unreachable!("levels end at the last dimension") };
+            match children.get(at) {
+                Some(child) => node = child,
+                None => return Leaf(None),
+            }
+        }
+        let Node::Leaf(blocks) = node else { unreachable!("levels end at the last dimension") };
+        Leaf(Some(blocks))
+    }
+
+    /// The block at these coordinates.
+    pub fn get(&self, at: &[u64]) -> Option<&BlockMap> {
+        let (last, outer) = at.split_last().expect("a block has coordinates");
+        self.leaf(outer).get(*last)
+    }
+
+    /// Puts a block, or takes it away with `None`; returns what was there.
+    pub fn set(&mut self, at: &[u64], map: Option<BlockMap>) -> Option<BlockMap> {
+        assert_eq!(at.len(), self.dimensions);
+        let old = match map {
+            Some(map) => {
+                let (last, outer) = at.split_last().expect("checked above");
+                let mut node = &mut self.root;
+                for (level, &coordinate) in outer.iter().enumerate() {
+                    let Node::Inner(children) = node else { unreachable!("levels end at the last dimension") };
+                    let below_is_leaf = level + 2 == self.dimensions;
+                    node = children.slot(coordinate).get_or_insert_with(|| {
+                        if below_is_leaf { Node::Leaf(Sparse::default()) } else { Node::Inner(Sparse::default()) }
+                    });
+                }
+                let Node::Leaf(blocks) = node else { unreachable!("levels end at the last dimension") };
+                self.blocks += 1;
+                blocks.slot(*last).replace(map)
+            }
+            None => Self::take(&mut self.root, at),
+        };
+        self.blocks -= u64::from(old.is_some());
+        old
+    }
+
+    fn take(node: &mut Node, at: &[u64]) -> Option<BlockMap> {
+        match node {
+            Node::Leaf(blocks) => blocks.take(at[0]),
+            Node::Inner(children) => {
+                let child = children.get_mut(at[0])?;
+                let gone = Self::take(child, &at[1..]);
+                let empty = match child {
+                    Node::Inner(c) => c.is_empty(),
+                    Node::Leaf(b) => b.is_empty(),
+                };
+                if empty {
+                    children.take(at[0]);
+                }
+                gone
+            }
+        }
+    }
+
+    /// Calls `see` with every block in order of coordinates.
+    pub fn for_each(&self, see: &mut dyn FnMut(&[u64], &BlockMap)) {
+        fn walk(node: &Node, at: &mut Vec<u64>, see: &mut dyn FnMut(&[u64], &BlockMap)) {
+            match node {
+                Node::Inner(children) => {
+                    for (coordinate, child) in children.iter() {
+                        at.push(coordinate);
+                        walk(child, at, see);
+                        at.pop();
+                    }
+                }
+                Node::Leaf(blocks) => {
+                    for (coordinate, map) in blocks.iter() {
+                        at.push(coordinate);
+                        see(at, map);
+                        at.pop();
+                    }
+                }
+            }
+        }
+        walk(&self.root, &mut Vec::with_capacity(self.dimensions), see);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn run(unit: u32, count: u32, ppa: u64) -> Run {
+        Run { unit, count, ppa: Ppa(ppa) }
+    }
+
+    #[test]
+    fn a_slot_is_two_words() {
+        assert_eq!(size_of::<Option<BlockMap>>(), 16);
+    }
+
+    #[test]
+    fn replacing_units_splits_and_joins_runs() {
+        let whole = BlockMap::from_runs(vec![run(0, 8, 100)]).unwrap();
+        let map = BlockMap::replaced(Some(&whole), |u| u == 3, &[run(3, 1, 500)]).unwrap();
+        assert_eq!(map.runs().collect::<Vec<_>>(), [run(0, 3, 100), run(3, 1, 500), run(4, 4, 104)]);
+        assert_eq!(map.page_of(3), Some(Ppa(500)));
+        assert_eq!(map.covering(4..8), Some(run(4, 4, 104)));
+        assert_eq!(map.covering(3..5), None);
+        let back = BlockMap::replaced(Some(&map), |u| u == 3, &[run(3, 1, 103)]).unwrap();
+        assert_eq!(back, whole);
+        assert_eq!(BlockMap::replaced(Some(&whole), |_| true, &[]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_map(ops in prop::collection::vec((prop::collection::vec(prop_oneof![0u64..5, Just(u64::MAX), Just(1 << 40)], 3), any::<bool>(), 1u64..1000), 0..200)) {
+            let mut index = Index::new(3);
+            let mut model: BTreeMap<Vec<u64>, u64> = BTreeMap::new();
+            for (at, put, ppa) in ops {
+                let map = put.then(|| BlockMap::from_runs(vec![run(0, 4, ppa)]).unwrap());
+                let old = index.set(&at, map).map(|m| m.page_of(0).unwrap().0);
+                let expected = if put { model.insert(at, ppa) } else { model.remove(&at) };
+                prop_assert_eq!(old, expected);
+                prop_assert_eq!(index.blocks(), model.len() as u64);
+            }
+            let mut seen = Vec::new();
+            index.for_each(&mut |at, map| seen.push((at.to_vec(), map.page_of(0).unwrap().0)));
+            prop_assert_eq!(seen, model.clone().into_iter().collect::<Vec<_>>());
+            for (at, ppa) in model {
+                prop_assert_eq!(index.get(&at).unwrap().page_of(0), Some(Ppa(ppa)));
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The space translation layer: spaces, building blocks, views (NDS paper, section 4).
+//!
+//! Cut: [`block_size`] sizes building blocks; [`index`] finds them; [`translate`] turns a view's box into selections of the
+//! space; [`plan`] cuts selections at building blocks; [`copy`] moves the elements; [`space`] is a space's state: its
+//! record, its index and the units that gather in memory; [`read`] assembles, [`write`] composes.
+//! The layer knows dimensions and access units, never segments or erase blocks.
+
+pub mod block_size;
+pub mod copy;
+pub mod index;
+pub mod plan;
+pub mod translate;

@@ -1,0 +1,417 @@
+//! Which building blocks a command touches, and which elements of each: the space translator's second half.
+//!
+//! A [`Selection`] says, per dimension of the space, a range with a step or a list of coordinates, and where the elements
+//! lie in the caller's buffer (byte strides). [`Plan::new`] cuts every dimension at the building blocks' edges into
+//! [`Group`]s; the blocks touched are the product of the groups, numbered so that the last dimension runs fastest. For one
+//! block the groups give the loops of a copy; nothing is materialised per block, so a plan costs what its dimensions cost.
+//!
+//! Bounds are checked here, once, for everything below that trusts pointers.
+
+use smallvec::SmallVec;
+
+use super::copy::Loop;
+use crate::error::{Error, Result, Shape};
+
+/// A building block's coordinate, in blocks.
+pub type BlockAt = SmallVec<[u64; 4]>;
+
+/// The elements wanted along one dimension.
+#[derive(Clone, Debug)]
+pub enum Axis {
+    /// `count` coordinates from `start`, `step` >= 1 apart.
+    Range {
+        /// First coordinate.
+        start: u64,
+        /// Distance, at least 1.
+        step: u64,
+        /// How many.
+        count: u64,
+    },
+    /// These coordinates in this order; repeats are allowed, and of repeats that are written the last wins.
+    List(Vec<u64>),
+}
+
+impl Axis {
+    /// How many elements are wanted.
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Range { count, .. } => *count,
+            Self::List(list) => list.len() as u64,
+        }
+    }
+}
+
+/// Elements of a space and where they lie in a buffer.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// One axis a dimension of the space.
+    pub axes: Vec<Axis>,
+    /// Byte stride in the buffer, one a dimension.
+    pub strides: Vec<isize>,
+    /// Byte offset of the first element in the buffer.
+    pub offset: isize,
+}
+
+impl Selection {
+    /// The whole box `start + [0, count)` with the strides of a C-contiguous buffer.
+    pub fn contiguous(start: &[u64], count: &[u64], item_bytes: u64) -> Self {
+        let mut strides = vec![0; count.len()];
+        let mut stride = item_bytes;
+        for (s, &n) in strides.iter_mut().zip(count).rev() {
+            *s = stride as isize;
+            stride = stride.saturating_mul(n);
+        }
+        let axes = start.iter().zip(count).map(|(&start, &count)| Axis::Range { start, step: 1, count }).collect();
+        Self { axes, strides, offset: 0 }
+    }
+
+    /// Elements selected.
+    pub fn elements(&self) -> u64 {
+        self.axes.iter().map(Axis::count).fold(1, u64::saturating_mul)
+    }
+
+    /// Checks the selection against a shape.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a wrong number of dimensions or a step of 0, [`Error::OutOfRange`] with the coordinate.
+    pub fn check(&self, shape: &[u64]) -> Result<()> {
+        if self.axes.len() != shape.len() {
+            return Err(Error::invalid(format!(
+                "the selection has {} dimensions; the array has shape {}",
+                self.axes.len(),
+                Shape(shape)
+            )));
+        }
+        for (axis, (wanted, &size)) in self.axes.iter().zip(shape).enumerate() {
+            let last = match wanted {
+                Axis::Range { step: 0, .. } => return Err(Error::invalid(format!("step 0 on axis {axis}"))),
+                Axis::Range { count: 0, .. } => None,
+                Axis::Range { start, step, count } => {
+                    Some(u128::from(*start) + u128::from(*step) * u128::from(count - 1))
+                }
+                Axis::List(list) => list.iter().max().map(|&m| u128::from(m)),
+            };
+            if let Some(index) = last.filter(|&l| l >= u128::from(size)) {
+                return Err(Error::OutOfRange { axis, index, size });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The part of a dimension's elements that lies in one building block.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    /// The block's coordinate along the dimension.
+    block: u64,
+    /// Within the block, the first element; or the first entry of the dimension's table.
+    first: u64,
+    /// Elements.
+    count: u64,
+    /// Which of the wanted elements the first one is (ranges only).
+    wanted: u64,
+}
+
+#[derive(Debug)]
+struct AxisPlan {
+    groups: Vec<Group>,
+    /// The step of a range; 0 for a list.
+    step: u64,
+    /// (offset in the block, offset in the buffer) in bytes, of a list.
+    table: Vec<(isize, isize)>,
+    /// The smallest and largest coordinate within the block, a group; for touching pages.
+    stride_block: isize,
+    stride_buffer: isize,
+}
+
+/// A selection cut at the edges of building blocks.
+#[derive(Debug)]
+pub struct Plan {
+    axes: Vec<AxisPlan>,
+    tasks: u64,
+    offset: isize,
+}
+
+/// Byte strides of a building block, C order.
+pub fn block_strides(block: &[u64], item_bytes: u64) -> SmallVec<[u64; 4]> {
+    let mut strides: SmallVec<[u64; 4]> = SmallVec::from_elem(item_bytes, block.len());
+    for i in (0..block.len().saturating_sub(1)).rev() {
+        strides[i] = strides[i + 1] * block[i + 1];
+    }
+    strides
+}
+
+impl Plan {
+    /// Cuts a selection, which was checked against the space's shape, at blocks of this shape.
+    pub fn new(selection: &Selection, block: &[u64], item_bytes: u64) -> Self {
+        let strides = block_strides(block, item_bytes);
+        let axes: Vec<AxisPlan> = selection
+            .axes
+            .iter()
+            .enumerate()
+            .map(|(i, axis)| AxisPlan::new(axis, block[i], strides[i] as isize, selection.strides[i]))
+            .collect();
+        let tasks = axes.iter().map(|a| a.groups.len() as u64).product();
+        Self { axes, tasks, offset: selection.offset }
+    }
+
+    /// How many building blocks are touched.
+    pub fn tasks(&self) -> u64 {
+        self.tasks
+    }
+
+    /// The first and last block coordinate along each dimension: a box around every block touched.
+    pub fn bounds(&self) -> Vec<(u64, u64)> {
+        let of = |a: &AxisPlan| {
+            let low = a.groups.iter().map(|g| g.block).min().unwrap_or(0);
+            (low, a.groups.iter().map(|g| g.block).max().unwrap_or(0))
+        };
+        self.axes.iter().map(of).collect()
+    }
+
+    /// The part of the selection in the `index`-th block.
+    pub fn task(&self, mut index: u64) -> Task<'_> {
+        debug_assert!(index < self.tasks);
+        let mut at: BlockAt = SmallVec::from_elem(0, self.axes.len());
+        let mut loops: SmallVec<[Loop<'_>; 6]> = SmallVec::from_elem(Loop::Table(&[]), self.axes.len());
+        let (mut in_block, mut in_buffer) = (0isize, self.offset);
+        for (i, axis) in self.axes.iter().enumerate().rev() {
+            let group = &axis.groups[(index % axis.groups.len() as u64) as usize];
+            index /= axis.groups.len() as u64;
+            at[i] = group.block;
+            if axis.step == 0 {
+                let table = &axis.table[group.first as usize..(group.first + group.count) as usize];
+                loops[i] = Loop::Table(table);
+            } else {
+                in_block += group.first as isize * axis.stride_block;
+                in_buffer += group.wanted as isize * axis.stride_buffer;
+                loops[i] = Loop::Affine {
+                    n: group.count as usize,
+                    from: axis.step as isize * axis.stride_block,
+                    to: axis.stride_buffer,
+                };
+            }
+        }
+        Task { at, loops, in_block: in_block as usize, in_buffer }
+    }
+}
+
+impl AxisPlan {
+    fn new(axis: &Axis, side: u64, stride_block: isize, stride_buffer: isize) -> Self {
+        match axis {
+            &Axis::Range { start, step, count } => {
+                let mut groups = Vec::new();
+                let mut wanted = 0;
+                while wanted < count {
+                    let at = start + wanted * step;
+                    let (block, first) = (at / side, at % side);
+                    // Elements from `first` on that lie in this block: the last one is below the block's end.
+                    let n = ((side - first - 1) / step + 1).min(count - wanted);
+                    groups.push(Group { block, first, count: n, wanted });
+                    wanted += n;
+                }
+                Self { groups, step, table: Vec::new(), stride_block, stride_buffer }
+            }
+            Axis::List(list) => {
+                let mut order: Vec<usize> = (0..list.len()).collect();
+                order.sort_by_key(|&i| list[i] / side); // stable: of repeats the last stays last
+                let mut groups: Vec<Group> = Vec::new();
+                let mut table = Vec::with_capacity(list.len());
+                for &i in &order {
+                    let block = list[i] / side;
+                    match groups.last_mut() {
+                        Some(g) if g.block == block => g.count += 1,
+                        _ => groups.push(Group { block, first: table.len() as u64, count: 1, wanted: 0 }),
+                    }
+                    table.push(((list[i] % side) as isize * stride_block, i as isize * stride_buffer));
+                }
+                Self { groups, step: 0, table, stride_block, stride_buffer }
+            }
+        }
+    }
+}
+
+/// The part of a selection in one building block. Loops run from the block to the buffer.
+#[derive(Debug)]
+pub struct Task<'a> {
+    /// The block.
+    pub at: BlockAt,
+    /// Loops from block (source side) to buffer (destination side), one a dimension, not merged.
+    pub loops: SmallVec<[Loop<'a>; 6]>,
+    /// Byte offset of the first element in the block.
+    pub in_block: usize,
+    /// Byte offset of the first element in the buffer.
+    pub in_buffer: isize,
+}
+
+impl Task<'_> {
+    /// The first and the last byte touched in the block (inclusive, exclusive).
+    pub fn span(&self, item_bytes: usize) -> std::ops::Range<usize> {
+        let (low, high) = span(&self.loops);
+        self.in_block + low..self.in_block + high + item_bytes
+    }
+
+    /// The same loops seen from the buffer (source side) to the block.
+    pub fn reversed<'t>(&self, tables: &'t mut Vec<Vec<(isize, isize)>>) -> SmallVec<[Loop<'t>; 6]> {
+        tables.clear();
+        for l in &self.loops {
+            if let Loop::Table(pairs) = l {
+                tables.push(pairs.iter().map(|&(f, t)| (t, f)).collect());
+            }
+        }
+        let mut tables = tables.iter();
+        self.loops
+            .iter()
+            .map(|l| match *l {
+                Loop::Affine { n, from, to } => Loop::Affine { n, from: to, to: from },
+                Loop::Table(_) => Loop::Table(tables.next().expect("one table a table loop")),
+            })
+            .collect()
+    }
+
+    /// Calls `touch` with byte ranges of the block that cover every element of the task, no wider than `grain` beyond it.
+    pub fn touch(&self, item_bytes: usize, grain: usize, touch: &mut dyn FnMut(std::ops::Range<usize>)) {
+        touch_loops(&self.loops, self.in_block, item_bytes, grain, touch);
+    }
+}
+
+fn span(loops: &[Loop<'_>]) -> (usize, usize) {
+    loops.iter().fold((0, 0), |(low, high), l| match *l {
+        Loop::Affine { n, from, .. } => (low, high + (n - 1) * from as usize),
+        Loop::Table(pairs) => {
+            let least = pairs.iter().map(|p| p.0).min().unwrap_or(0) as usize;
+            (low + least, high + pairs.iter().map(|p| p.0).max().unwrap_or(0) as usize)
+        }
+    })
+}
+
+fn touch_loops(
+    loops: &[Loop<'_>],
+    base: usize,
+    item_bytes: usize,
+    grain: usize,
+    touch: &mut dyn FnMut(std::ops::Range<usize>),
+) {
+    let (low, high) = span(loops);
+    let whole = base + low..base + high + item_bytes;
+    match loops.split_first() {
+        // Dense enough that skipping within would not skip a page.
+        None => touch(whole),
+        Some((Loop::Affine { n, from, .. }, rest)) => {
+            let (l, h) = span(rest);
+            let gap = (*from as usize).saturating_sub(h - l + item_bytes);
+            if *n == 1 {
+                touch_loops(rest, base, item_bytes, grain, touch);
+            } else if gap < grain && whole.len() <= 2 * grain {
+                touch(whole);
+            } else if gap < grain && rest_is_dense(rest, item_bytes, grain) {
+                touch(whole);
+            } else {
+                for i in 0..*n {
+                    touch_loops(rest, base + i * *from as usize, item_bytes, grain, touch);
+                }
+            }
+        }
+        Some((Loop::Table(pairs), rest)) => {
+            for &(f, _) in *pairs {
+                touch_loops(rest, base + f as usize, item_bytes, grain, touch);
+            }
+        }
+    }
+}
+
+/// Whether loops leave no gap of a whole grain between elements.
+fn rest_is_dense(loops: &[Loop<'_>], item_bytes: usize, grain: usize) -> bool {
+    match loops.split_first() {
+        None => true,
+        Some((Loop::Affine { n, from, .. }, rest)) => {
+            let (l, h) = span(rest);
+            (*n == 1 || (*from as usize).saturating_sub(h - l + item_bytes) < grain)
+                && rest_is_dense(rest, item_bytes, grain)
+        }
+        Some((Loop::Table(_), _)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn elements(plan: &Plan, block: &[u64]) -> Vec<(Vec<u64>, isize)> {
+        let strides = block_strides(block, 1);
+        let mut all = Vec::new();
+        for t in 0..plan.tasks() {
+            let task = plan.task(t);
+            let mut at = vec![(task.in_block as isize, task.in_buffer)];
+            for l in &task.loops {
+                at = at
+                    .iter()
+                    .flat_map(|&(b, d)| match *l {
+                        Loop::Affine { n, from, to } => {
+                            (0..n as isize).map(|i| (b + i * from, d + i * to)).collect::<Vec<_>>()
+                        }
+                        Loop::Table(pairs) => pairs.iter().map(|&(f, t)| (b + f, d + t)).collect(),
+                    })
+                    .collect();
+            }
+            let mut touched = std::collections::BTreeSet::new();
+            task.touch(1, 4, &mut |r| touched.extend(r));
+            for (b, d) in at {
+                assert!(touched.contains(&(b as usize)), "element {b} was not touched");
+                assert!(task.span(1).contains(&(b as usize)));
+                let mut rest = b as u64;
+                let coordinate = (0..block.len())
+                    .map(|i| {
+                        let c = rest / strides[i];
+                        rest %= strides[i];
+                        assert!(c < block[i]);
+                        task.at[i] * block[i] + c
+                    })
+                    .collect();
+                all.push((coordinate, d));
+            }
+        }
+        all.sort();
+        all
+    }
+
+    fn axis() -> impl Strategy<Value = Axis> {
+        prop_oneof![
+            (0u64..20, 1u64..8, 1u64..6).prop_map(|(start, step, count)| Axis::Range { start, step, count }),
+            prop::collection::vec(0u64..60, 1..6).prop_map(Axis::List),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn every_element_once_at_its_place(axes in prop::collection::vec(axis(), 1..4), sides in prop::collection::vec(1u64..9, 3)) {
+            let block = &sides[..axes.len()];
+            let strides: Vec<isize> = (0..axes.len()).map(|i| [10_000, 100, 1][i]).collect();
+            let selection = Selection { axes: axes.clone(), strides: strides.clone(), offset: 5 };
+            let mut expected = vec![(Vec::new(), 5isize)];
+            for (axis, stride) in axes.iter().zip(&strides) {
+                let list: Vec<u64> = match axis {
+                    Axis::Range { start, step, count } => (0..*count).map(|i| start + i * step).collect(),
+                    Axis::List(l) => l.clone(),
+                };
+                expected = expected.iter().flat_map(|(c, d)| {
+                    list.iter().enumerate().map(|(i, &x)| {
+                        let mut c = c.clone();
+                        c.push(x);
+                        (c, d + i as isize * stride)
+                    }).collect::<Vec<_>>()
+                }).collect();
+            }
+            expected.sort();
+            prop_assert_eq!(elements(&Plan::new(&selection, block, 1), block), expected);
+        }
+    }
+
+    #[test]
+    fn bounds_are_checked_without_overflow() {
+        let s = Selection { axes: vec![Axis::Range { start: u64::MAX - 1, step: u64::MAX, count: 2 }], strides: vec![1], offset: 0 };
+        assert!(matches!(s.check(&[u64::MAX]), Err(Error::OutOfRange { axis: 0, .. })));
+    }
+}

@@ -1,0 +1,452 @@
+//! The space translator: from a view of any dimensionality to boxes of the space (NDS paper, section 4.3, equation 5).
+//!
+//! A view has the same elements in the same (row-major) order under another shape of equal volume. Both shapes are refined
+//! to common factors, walking from the fastest-varying dimension: where one side's remaining factor divides the other's,
+//! a boundary is put. In the refined shape every dimension of either side is a product of neighbours, so a box of the view
+//! becomes a few boxes of the refined shape (a range over several factors is cut into head, middle and tail), and each of
+//! those a few [`Selection`]s of the space: per dimension one factor becomes the axis, with the product of the factors
+//! within as its step, and the other factors are walked.
+//!
+//! Shapes without a common refinement ((6, 4) seen as (8, 3)) take the flat path: every row of the view's box is a range of
+//! the flattened space, cut into head, middle and tail over the space's own dimensions.
+//!
+//! No data is touched here. Offsets of the flat path are 128-bit; the refined path never multiplies out the volume.
+
+use super::plan::{Axis, Selection};
+use crate::error::{Error, Result};
+
+/// A box of a view and where its elements lie in the caller's buffer.
+#[derive(Clone, Debug)]
+pub struct ViewBox<'a> {
+    /// First coordinate, one a dimension of the view.
+    pub start: &'a [u64],
+    /// Distance between elements, at least 1.
+    pub step: &'a [u64],
+    /// Elements.
+    pub count: &'a [u64],
+    /// Byte strides in the buffer.
+    pub strides: &'a [isize],
+}
+
+/// One factor of a range: `count` values from `start`, and the buffer stride between them.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: u64,
+    step: u64,
+    count: u64,
+    stride: isize,
+}
+
+/// A product of spans over some factors, and the buffer offset of its first element.
+type Piece = (Vec<Span>, isize);
+
+/// Calls `each` with selections of the space that together are the view's box; stops at the first error.
+///
+/// # Errors
+/// [`Error::VolumeMismatch`], [`Error::OutOfRange`], or whatever `each` fails with.
+pub fn translate(
+    space: &[u64],
+    view: &[u64],
+    wanted: &ViewBox<'_>,
+    each: &mut dyn FnMut(Selection) -> Result<()>,
+) -> Result<()> {
+    assert_eq!(wanted.start.len(), view.len());
+    let whole: Vec<Axis> = (0..view.len())
+        .map(|i| Axis::Range { start: wanted.start[i], step: wanted.step[i], count: wanted.count[i] })
+        .collect();
+    let as_selection = Selection { axes: whole, strides: wanted.strides.to_vec(), offset: 0 };
+    as_selection.check(view)?;
+    if space == view {
+        return each(as_selection);
+    }
+    let mismatch = || Error::VolumeMismatch { space: space.to_vec(), view: view.to_vec() };
+    match refine(space, view) {
+        Refined::Common(factors) => {
+            if wanted.count.contains(&0) {
+                return Ok(());
+            }
+            refined_boxes(&factors, space.len(), wanted, each)
+        }
+        Refined::Empty => Ok(()),
+        Refined::Differ => Err(mismatch()),
+        Refined::None => {
+            let volume = |s: &[u64]| s.iter().try_fold(1u128, |v, &d| v.checked_mul(u128::from(d)));
+            match (volume(space), volume(view)) {
+                (Some(a), Some(b)) if a == b => flat_boxes(space, view, wanted, each),
+                (Some(_), Some(_)) => Err(mismatch()),
+                _ => Err(Error::invalid(
+                    "a view that shares no factors with an array of more than 2^128 elements is not supported",
+                )),
+            }
+        }
+    }
+}
+
+/// Checks that a view has its space's volume, as [`translate`] will.
+///
+/// # Errors
+/// [`Error::VolumeMismatch`].
+pub fn check_view(space: &[u64], view: &[u64]) -> Result<()> {
+    let zero = vec![0; view.len()];
+    let one = vec![1; view.len()];
+    let strides = vec![0; view.len()];
+    translate(space, view, &ViewBox { start: &zero, step: &one, count: &zero, strides: &strides }, &mut |_| Ok(()))?;
+    // A view equal in shape or empty in selection passes above; what is left is the volume.
+    match refine(space, view) {
+        Refined::Differ => Err(Error::VolumeMismatch { space: space.to_vec(), view: view.to_vec() }),
+        _ => Ok(()),
+    }
+}
+
+/// A factor of the common refinement: its size, and the dimension of either side that it belongs to.
+#[derive(Clone, Copy, Debug)]
+struct Factor {
+    size: u64,
+    space: usize,
+    view: usize,
+}
+
+enum Refined {
+    /// Factors, slowest-varying first; dimensions of size 1 have none.
+    Common(Vec<Factor>),
+    /// Both have no elements.
+    Empty,
+    /// The volumes differ.
+    Differ,
+    /// No common refinement; the volumes may or may not be equal.
+    None,
+}
+
+fn refine(space: &[u64], view: &[u64]) -> Refined {
+    match (space.contains(&0), view.contains(&0)) {
+        (true, true) => return Refined::Empty,
+        (true, false) | (false, true) => return Refined::Differ,
+        (false, false) => {}
+    }
+    let mut factors = Vec::new();
+    let mut sides = [space, view].map(|s| s.iter().copied().enumerate().rev().filter(|&(_, d)| d > 1));
+    let (mut s, mut v) = (sides[0].next(), sides[1].next());
+    loop {
+        match (s, v) {
+            (None, None) => break,
+            (Some((i, a)), Some((j, b))) => {
+                let size = a.min(b);
+                if a.max(b) % size != 0 {
+                    return Refined::None;
+                }
+                factors.push(Factor { size, space: i, view: j });
+                s = if a == size { sides[0].next() } else { Some((i, a / size)) };
+                v = if b == size { sides[1].next() } else { Some((j, b / size)) };
+            }
+            _ => return Refined::Differ,
+        }
+    }
+    factors.reverse();
+    Refined::Common(factors)
+}
+
+/// Cuts the range `start..start + count` over mixed-radix `sizes` (slowest first) into products of spans: the part before
+/// the first whole turn of the inner factors, the whole turns, and the part behind. `stride` is per unit of the range.
+fn cut(sizes: &[u64], start: u128, count: u128, stride: isize, offset: isize, out: &mut Vec<Piece>) {
+    if count == 0 {
+        return;
+    }
+    let Some((&outer, inner)) = sizes.split_first() else {
+        debug_assert!(start == 0 && count == 1);
+        out.push((Vec::new(), offset));
+        return;
+    };
+    let turn: u128 = inner.iter().map(|&s| u128::from(s)).product();
+    let (first, in_first) = (start / turn, start % turn);
+    let (last, in_last) = ((start + count) / turn, (start + count) % turn);
+    let span = |value: u128, n: u128| Span {
+        start: value as u64,
+        step: 1,
+        count: n as u64,
+        stride: if n > 1 { stride.wrapping_mul(turn as isize) } else { 0 },
+    };
+    debug_assert!(first < u128::from(outer));
+    let mut with = |lead: Span, start: u128, count: u128, offset: isize| {
+        let mut parts = Vec::new();
+        cut(inner, start, count, stride, offset, &mut parts);
+        for (mut spans, at) in parts {
+            spans.insert(0, lead);
+            out.push((spans, at));
+        }
+    };
+    if first == last {
+        return with(span(first, 1), in_first, count, offset);
+    }
+    let mut next = first;
+    let mut done = 0;
+    if in_first > 0 {
+        done = turn - in_first;
+        with(span(first, 1), in_first, done, offset);
+        next += 1;
+    }
+    if next < last {
+        with(span(next, last - next), 0, turn, offset + stride.wrapping_mul(done as isize));
+        done += (last - next) * turn;
+    }
+    if in_last > 0 {
+        with(span(last, 1), 0, in_last, offset + stride.wrapping_mul(done as isize));
+    }
+}
+
+fn refined_boxes(
+    factors: &[Factor],
+    dimensions: usize,
+    wanted: &ViewBox<'_>,
+    each: &mut dyn FnMut(Selection) -> Result<()>,
+) -> Result<()> {
+    // Per dimension of the view, its pieces over its own factors; dimensions of size 1 have none and need none.
+    let mut per_view: Vec<Vec<Piece>> = Vec::new();
+    for dim in 0..wanted.start.len() {
+        let sizes: Vec<u64> = factors.iter().filter(|f| f.view == dim).map(|f| f.size).collect();
+        let (start, step, count) = (wanted.start[dim], wanted.step[dim], wanted.count[dim]);
+        let stride = wanted.strides[dim];
+        let mut pieces = Vec::new();
+        if sizes.is_empty() {
+            continue;
+        } else if sizes.len() == 1 {
+            pieces.push((vec![Span { start, step, count, stride }], 0));
+        } else if step == 1 {
+            cut(&sizes, start.into(), count.into(), stride, 0, &mut pieces);
+        } else {
+            for i in 0..count {
+                cut(&sizes, u128::from(start) + u128::from(i) * u128::from(step), 1, 0, i as isize * stride, &mut pieces);
+            }
+        }
+        per_view.push(pieces);
+    }
+    // Every combination of one piece a dimension: spans for all factors, slowest first.
+    let mut choice = vec![0; per_view.len()];
+    let mut spans = Vec::with_capacity(factors.len());
+    loop {
+        spans.clear();
+        let mut offset = 0;
+        for (pieces, &c) in per_view.iter().zip(&choice) {
+            spans.extend_from_slice(&pieces[c].0);
+            offset += pieces[c].1;
+        }
+        space_boxes(factors, &spans, dimensions, offset, each)?;
+        let Some(i) = (0..choice.len()).rev().find(|&i| choice[i] + 1 < per_view[i].len()) else { return Ok(()) };
+        choice[i] += 1;
+        choice[i + 1..].fill(0);
+    }
+}
+
+/// From spans over all factors to selections of the space.
+fn space_boxes(
+    factors: &[Factor],
+    spans: &[Span],
+    dimensions: usize,
+    offset: isize,
+    each: &mut dyn FnMut(Selection) -> Result<()>,
+) -> Result<()> {
+    assert_eq!(factors.len(), spans.len());
+    let mut axes = vec![Axis::Range { start: 0, step: 1, count: 1 }; dimensions];
+    let mut strides = vec![0isize; dimensions];
+    // Factors that are walked one value at a time: (dimension, unit of the dimension, span).
+    let mut walked: Vec<(usize, u64, Span)> = Vec::new();
+    for dim in 0..dimensions {
+        let own: Vec<usize> = (0..factors.len()).filter(|&i| factors[i].space == dim).collect();
+        if own.is_empty() {
+            continue;
+        }
+        let mut parts = joined(&own.iter().map(|&i| (factors[i].size, spans[i])).collect::<Vec<_>>());
+        let widest = (0..parts.len()).max_by_key(|&i| parts[i].1.count).expect("a dimension has a part");
+        let (unit, span) = parts.swap_remove(widest);
+        axes[dim] = Axis::Range { start: span.start * unit, step: span.step * unit, count: span.count };
+        strides[dim] = span.stride;
+        walked.extend(parts.into_iter().map(|(unit, span)| (dim, unit, span)));
+    }
+    let mut at = vec![0u64; walked.len()];
+    loop {
+        let (mut axes, mut here) = (axes.clone(), offset);
+        for ((dim, unit, span), &i) in walked.iter().zip(&at) {
+            let Axis::Range { start, .. } = &mut axes[*dim] else { unreachable!("only ranges are made here") };
+            *start += (span.start + i * span.step) * unit;
+            here += i as isize * span.stride;
+        }
+        each(Selection { axes, strides: strides.clone(), offset: here })?;
+        let Some(i) = (0..at.len()).rev().find(|&i| at[i] + 1 < walked[i].2.count) else { return Ok(()) };
+        at[i] += 1;
+        at[i + 1..].fill(0);
+    }
+}
+
+/// Joins neighbouring factors of one dimension (slowest first) where their spans continue one another both in the space and
+/// in the buffer; gives (unit within the dimension, span).
+fn joined(own: &[(u64, Span)]) -> Vec<(u64, Span)> {
+    let mut parts: Vec<(u64, u64, Span)> = Vec::new(); // unit, size, span; fastest first
+    let mut unit = 1;
+    for &(size, span) in own.iter().rev() {
+        let joins = parts.last().is_some_and(|&(_, inner_size, inner)| {
+            let full = inner.start == 0 && inner.step == 1 && inner.count == inner_size;
+            full && span.step == 1 && (span.count == 1 || span.stride == inner.stride.wrapping_mul(inner_size as isize))
+        });
+        if joins {
+            let last = parts.last_mut().expect("there is one to join");
+            let inner_size = last.1;
+            last.1 *= size;
+            last.2.start = span.start * inner_size;
+            last.2.count = span.count * inner_size;
+        } else {
+            parts.push((unit, size, span));
+        }
+        unit *= size;
+    }
+    parts.into_iter().map(|(unit, _, span)| (unit, span)).collect()
+}
+
+fn flat_boxes(
+    space: &[u64],
+    view: &[u64],
+    wanted: &ViewBox<'_>,
+    each: &mut dyn FnMut(Selection) -> Result<()>,
+) -> Result<()> {
+    if wanted.count.contains(&0) {
+        return Ok(());
+    }
+    let last = view.len() - 1;
+    let mut weights = vec![1u128; view.len()];
+    for i in (0..last).rev() {
+        weights[i] = weights[i + 1] * u128::from(view[i + 1]);
+    }
+    let row_count = if wanted.step[last] == 1 { 1 } else { wanted.count[last] };
+    let row_len = if wanted.step[last] == 1 { wanted.count[last] } else { 1 };
+    let mut at = vec![0u64; view.len()];
+    let mut pieces = Vec::new();
+    loop {
+        let mut flat = 0u128;
+        let mut offset = 0isize;
+        for i in 0..view.len() {
+            flat += (u128::from(wanted.start[i]) + u128::from(at[i]) * u128::from(wanted.step[i])) * weights[i];
+            offset += at[i] as isize * wanted.strides[i];
+        }
+        pieces.clear();
+        cut(space, flat, row_len.into(), wanted.strides[last], offset, &mut pieces);
+        for (spans, here) in &pieces {
+            let axes = spans.iter().map(|s| Axis::Range { start: s.start, step: 1, count: s.count }).collect();
+            let strides = spans.iter().map(|s| s.stride).collect();
+            each(Selection { axes, strides, offset: *here })?;
+        }
+        let limit = |i: usize| if i == last { row_count } else { wanted.count[i] };
+        let Some(i) = (0..at.len()).rev().find(|&i| at[i] + 1 < limit(i)) else { return Ok(()) };
+        at[i] += 1;
+        at[i + 1..].fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Every element as (flat index in the space, buffer offset), sorted.
+    fn run(space: &[u64], view: &[u64], start: &[u64], step: &[u64], count: &[u64]) -> (Vec<(u128, isize)>, usize) {
+        let mut strides = vec![0isize; view.len()];
+        let mut stride = 1;
+        for i in (0..view.len()).rev() {
+            strides[i] = stride;
+            stride *= count[i] as isize;
+        }
+        let mut got = Vec::new();
+        let mut boxes = 0;
+        translate(space, view, &ViewBox { start, step, count, strides: &strides }, &mut |s| {
+            s.check(space)?;
+            boxes += 1;
+            let mut at = vec![(0u128, s.offset)];
+            for (i, axis) in s.axes.iter().enumerate() {
+                let Axis::Range { start, step, count } = axis else { unreachable!() };
+                at = at
+                    .iter()
+                    .flat_map(|&(f, o)| {
+                        (0..*count)
+                            .map(|k| (f * u128::from(space[i]) + u128::from(start + k * step), o + k as isize * s.strides[i]))
+                            .collect::<Vec<_>>()
+                    })
+                    .collect();
+            }
+            got.extend(at);
+            Ok(())
+        })
+        .unwrap();
+        got.sort_unstable();
+        (got, boxes)
+    }
+
+    fn expected(view: &[u64], start: &[u64], step: &[u64], count: &[u64]) -> Vec<(u128, isize)> {
+        let mut at = vec![(0u128, 0isize)];
+        for i in 0..view.len() {
+            at = at
+                .iter()
+                .flat_map(|&(f, o)| {
+                    (0..count[i])
+                        .map(|k| {
+                            (f * u128::from(view[i]) + u128::from(start[i] + k * step[i]), o * count[i] as isize + k as isize)
+                        })
+                        .collect::<Vec<_>>()
+                })
+                .collect();
+        }
+        at.sort_unstable();
+        at
+    }
+
+    #[test]
+    fn the_papers_figure_5_takes_few_boxes() {
+        // A producer's 8192 x 8192 x 4 space seen as 16384 x 16384: one quarter of it.
+        let (space, view) = ([32, 32, 4], [64, 64]);
+        let (got, boxes) = run(&space, &view, &[32, 0], &[1, 1], &[32, 32]);
+        assert_eq!(got, expected(&view, &[32, 0], &[1, 1], &[32, 32]));
+        assert!(boxes <= 2, "{boxes}");
+    }
+
+    #[test]
+    fn volumes_are_compared_even_where_they_overflow() {
+        let huge = vec![1u64 << 40; 32];
+        let mut other = huge.clone();
+        other[31] *= 2;
+        assert!(matches!(check_view(&huge, &other), Err(Error::VolumeMismatch { .. })));
+        other[0] /= 2;
+        check_view(&huge, &other).unwrap();
+        assert!(check_view(&[0, 3], &[5, 0]).is_ok());
+        assert!(check_view(&[0, 3], &[1]).is_err());
+        assert!(check_view(&[6, 4], &[8, 3]).is_ok());
+        assert!(check_view(&[6, 4], &[5, 5]).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+        #[test]
+        fn any_view_of_equal_volume_gives_the_same_elements(
+            factors in prop::collection::vec(1u64..5, 1..6),
+            cut_space in any::<u8>(), cut_view in any::<u8>(), swap in any::<bool>(), seed in any::<u64>(),
+        ) {
+            let group = |factors: &[u64], bits: u8| {
+                let mut dims = vec![factors[0]];
+                for (i, f) in factors.iter().enumerate().skip(1) {
+                    if bits >> (i - 1) & 1 == 1 { dims.push(*f) } else { *dims.last_mut().unwrap() *= f }
+                }
+                dims
+            };
+            let space = group(&factors, cut_space);
+            let mut shuffled = factors.clone();
+            if swap { shuffled.reverse(); } // often without a common refinement
+            let view = group(&shuffled, cut_view);
+            let mut chance = crate::sim::Chance::seeded(seed);
+            let (mut start, mut step, mut count) = (vec![], vec![], vec![]);
+            for &d in &view {
+                let s = chance.below(d);
+                let t = 1 + chance.below(3);
+                start.push(s);
+                step.push(t);
+                count.push(1 + chance.below((d - s).div_ceil(t)));
+            }
+            prop_assert_eq!(run(&space, &view, &start, &step, &count).0, expected(&view, &start, &step, &count));
+        }
+    }
+}

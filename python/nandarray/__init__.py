@@ -1,0 +1,87 @@
+"""N-dimensional arrays that live in flash-shaped blocks.
+
+Start with :func:`open`; it gives a :class:`Store`, a mapping of names to :class:`Array`. ``array.view(shape)`` gives a
+:class:`View`. Everything that goes wrong is a :class:`NandarrayError`. This file is the whole public surface; what it
+does not name may change.
+
+``to_dask``, ``from_dask``, ``import_`` and ``export`` are loaded when first used, since they need other packages.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from nandarray._nandarray import __version__
+from nandarray.array import Array
+from nandarray.errors import (
+    BadIndexError,
+    ChecksumError,
+    ClosedError,
+    CorruptError,
+    ExistsError,
+    InvalidError,
+    LockedError,
+    MediaError,
+    NandarrayError,
+    NotAStoreError,
+    NotFoundError,
+    ReadOnlyError,
+    StoreFullError,
+    UnsupportedVersionError,
+    VolumeMismatchError,
+    WrongKeyError,
+)
+from nandarray.store import Group, Store, open
+from nandarray.view import View
+
+if TYPE_CHECKING:
+    from nandarray._dask import from_dask, to_dask
+    from nandarray.convert import export, import_
+
+__all__ = [
+    "Array",
+    "BadIndexError",
+    "ChecksumError",
+    "ClosedError",
+    "CorruptError",
+    "ExistsError",
+    "Group",
+    "InvalidError",
+    "LockedError",
+    "MediaError",
+    "NandarrayError",
+    "NotAStoreError",
+    "NotFoundError",
+    "ReadOnlyError",
+    "Store",
+    "StoreFullError",
+    "UnsupportedVersionError",
+    "View",
+    "VolumeMismatchError",
+    "WrongKeyError",
+    "__version__",
+    "export",
+    "from_dask",
+    "import_",
+    "open",
+    "to_dask",
+]
+
+# Public name -> module that has it.
+_LAZY = {
+    "to_dask": "nandarray._dask",
+    "from_dask": "nandarray._dask",
+    "import_": "nandarray.convert",
+    "export": "nandarray.convert",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'nandarray' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -1,0 +1,156 @@
+"""The caller's memory as NumPy arrays: where to read into (``out``) and what to write.
+
+:func:`as_out` never copies: what it returns shares the caller's memory, or it raises. :func:`as_source` copies only to
+change the dtype, and broadcasts without copying. Casting follows NumPy's assignment, ``a[...] = values``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nandarray.errors import InvalidError
+
+__all__ = ["as_out", "as_source", "broadcast", "empty"]
+
+_Array = np.ndarray[Any, Any]
+_DLPACK_CPU = 1
+_DLPACK_PINNED = 3  # page-locked host memory
+
+
+def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> _Array:
+    """Allocate a result, or say that it is too large for memory.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        The shape of the result.
+    dtype : numpy.dtype
+        Its dtype.
+
+    Returns
+    -------
+    numpy.ndarray
+        Uninitialised memory.
+    """
+    size = dtype.itemsize
+    for length in shape:
+        size *= length
+    if size > sys.maxsize or any(length > sys.maxsize for length in shape):
+        raise InvalidError(f"the selection has shape {tuple(shape)} and {size} bytes; select less")
+    return np.empty(tuple(shape), dtype)
+
+
+def as_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Array:
+    """See the caller's buffer as an array to read into.
+
+    Parameters
+    ----------
+    out : object
+        A NumPy array with any strides, or anything with the buffer protocol, ``__array_interface__`` or ``__dlpack__``
+        whose memory the processor can write. A flat buffer of plain bytes fits any dtype.
+    shape : tuple of int
+        The shape that it must have.
+    dtype : numpy.dtype
+        The dtype that it must have.
+
+    Returns
+    -------
+    numpy.ndarray
+        The same memory.
+    """
+    array = out if isinstance(out, np.ndarray) else _wrap(out, dtype, shape)
+    if array.dtype != dtype:
+        raise InvalidError(f"out has dtype {array.dtype}, the array has {dtype}")
+    if array.shape != shape:
+        raise InvalidError(f"out has shape {array.shape}, the selection has {shape}")
+    if not array.flags.writeable:
+        raise InvalidError(f"out is read-only: {type(out).__name__} of shape {shape}")
+    return array
+
+
+def _wrap(out: object, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Array:
+    if hasattr(out, "__dlpack__") and hasattr(out, "__dlpack_device__"):
+        device = out.__dlpack_device__()
+        if device[0] not in (_DLPACK_CPU, _DLPACK_PINNED):
+            raise InvalidError(f"out is on DLPack device {tuple(map(int, device))}; only host memory can be read into")
+        try:
+            return np.from_dlpack(out)
+        except (TypeError, ValueError, RuntimeError, BufferError) as error:
+            raise InvalidError(f"out cannot be shared through DLPack: {error}") from error
+    if hasattr(out, "__array_interface__"):
+        return np.asarray(out)
+    try:
+        view = memoryview(out)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise InvalidError(f"out must be a writable buffer, not {type(out).__name__}") from error
+    if view.format in ("B", "b", "c") and view.ndim == 1 and view.c_contiguous:
+        return _bytes_as(view, dtype, shape)
+    return np.asarray(view)
+
+
+def _bytes_as(view: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Array:
+    flat = np.frombuffer(view, np.uint8)
+    need = dtype.itemsize
+    for length in shape:
+        need *= length
+    if flat.nbytes != need:
+        raise InvalidError(f"out has {flat.nbytes} bytes, the selection has {need} ({shape} of {dtype})")
+    return flat.view(dtype).reshape(shape)
+
+
+def as_source(values: object, dtype: np.dtype[Any]) -> _Array:
+    """See values as an array of a dtype, cast as NumPy's assignment casts.
+
+    Parameters
+    ----------
+    values : object
+        Anything that NumPy makes an array of.
+    dtype : numpy.dtype
+        The dtype of the array to write to.
+
+    Returns
+    -------
+    numpy.ndarray
+        The values themselves where the dtype already fits.
+    """
+    try:
+        array = values if isinstance(values, np.ndarray) else np.asarray(values, _target(values, dtype))
+        return array if array.dtype == dtype else array.astype(dtype, casting="unsafe")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidError(f"cannot store {type(values).__name__} as {dtype}: {error}") from error
+
+
+def _target(values: object, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    # Python objects are converted straight to the dtype, so that 300 does not wrap into uint8 and a tuple fills a
+    # structured element. What has a dtype of its own is cast from it.
+    return None if hasattr(values, "dtype") or hasattr(values, "__array__") else dtype
+
+
+def broadcast(source: _Array, shape: tuple[int, ...]) -> _Array:
+    """Stretch values to the shape of a selection without copying.
+
+    Parameters
+    ----------
+    source : numpy.ndarray
+        The values.
+    shape : tuple of int
+        The shape of the selection.
+
+    Returns
+    -------
+    numpy.ndarray
+        A view, with zero strides where it is stretched.
+    """
+    given = source.shape
+    while source.ndim > len(shape) and source.shape[0] == 1:
+        source = source.reshape(source.shape[1:])
+    try:
+        return np.broadcast_to(source, shape)
+    except ValueError as error:
+        if given == () or np.prod(shape, dtype=object) > sys.maxsize:
+            raise InvalidError(f"one write cannot address a selection of shape {shape}; write less") from error
+        raise InvalidError(f"could not broadcast input array from shape {given} into shape {shape}") from error

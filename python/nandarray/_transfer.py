@@ -1,0 +1,173 @@
+"""Moves the bytes of a :class:`~nandarray.indexing.Selection` between memory and native commands.
+
+The caller's array is brought into native order by transposing, reshaping and reversing views of it, so a box or an
+outer selection is one command on the caller's own memory. Only where index arrays of several dimensions meet a
+non-contiguous ``out`` does a temporary appear. Pointwise selections go in batches: points alone through
+``read_points``, points with large boxes behind them as one ``read`` a point.
+
+A box or an outer write is one command, and with that atomic; a pointwise write is one command a batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from nandarray.indexing import Run, Selection
+
+__all__ = ["BATCH_POINTS", "Commands", "fetch", "put"]
+
+_Array = np.ndarray[Any, Any]
+
+#: Points of one native command. 2**18 of them take 2 MiB a dimension, and are plenty to keep every thread busy.
+BATCH_POINTS = 1 << 18
+# A box behind a point is worth its own command from here on; below, it is cheaper to expand it into points.
+_BOX_ELEMENTS = 256
+
+
+class Commands(Protocol):
+    """The native commands on one array or view, which :func:`fetch` and :func:`put` build on."""
+
+    def read_box(self, out: _Array, start: Sequence[int], step: Sequence[int]) -> None:
+        """Read ``start + step * [0, out.shape)``."""
+
+    def write_box(self, src: _Array, start: Sequence[int], step: Sequence[int]) -> None:
+        """Write ``start + step * [0, src.shape)``."""
+
+    def read_outer(self, out: _Array, axes: Sequence[Any]) -> None:
+        """Read the product of runs and index arrays."""
+
+    def write_outer(self, src: _Array, axes: Sequence[Any]) -> None:
+        """Write the product of runs and index arrays."""
+
+    def read_points(self, out: _Array, coords: _Array) -> None:
+        """Read single elements."""
+
+    def write_points(self, src: _Array, coords: _Array) -> None:
+        """Write single elements."""
+
+
+def fetch(commands: Commands, selection: Selection, out: _Array) -> None:
+    """Read a selection.
+
+    Parameters
+    ----------
+    commands : Commands
+        Where to read.
+    selection : Selection
+        What to read.
+    out : numpy.ndarray
+        Memory of the selection's shape, with any strides.
+    """
+    if selection.size == 0:
+        return
+    ordered = out.transpose(selection.permutation())
+    native = ordered.reshape(selection.counts)
+    shared = np.may_share_memory(native, out)
+    if not shared:
+        native = np.empty(selection.counts, out.dtype)
+    forward = native[selection.flips()]
+    if selection.points is not None:
+        _fetch_points(commands, selection, forward)
+    elif selection.is_box:
+        commands.read_box(forward, *_corner(selection))
+    else:
+        commands.read_outer(forward, _native_axes(selection))
+    if not shared:
+        ordered[...] = native.reshape(ordered.shape)
+
+
+def put(commands: Commands, selection: Selection, source: _Array) -> None:
+    """Write a selection.
+
+    Parameters
+    ----------
+    commands : Commands
+        Where to write.
+    selection : Selection
+        What to write.
+    source : numpy.ndarray
+        Values of the selection's shape; zero strides are fine.
+    """
+    if selection.size == 0:
+        return
+    forward = source.transpose(selection.permutation()).reshape(selection.counts)[selection.flips()]
+    if selection.points is not None:
+        _put_points(commands, selection, forward)
+    elif selection.is_box:
+        commands.write_box(forward, *_corner(selection))
+    else:
+        commands.write_outer(forward, _native_axes(selection))
+
+
+def _corner(selection: Selection) -> tuple[list[int], list[int]]:
+    runs = [axis for axis in selection.axes if isinstance(axis, Run)]
+    return [run.start for run in runs], [run.step for run in runs]
+
+
+def _native_axes(selection: Selection) -> list[Any]:
+    return [(axis.start, axis.step, axis.length) if isinstance(axis, Run) else axis for axis in selection.axes]
+
+
+def _fetch_points(commands: Commands, selection: Selection, out: _Array) -> None:
+    """Read points into ``out``, whose first dimension is the points and whose others are the runs behind each."""
+    behind = math.prod(out.shape[1:])
+    if behind >= _BOX_ELEMENTS:
+        _each_box(selection, out, commands.read_box)
+        return
+    low = 0
+    for coords in _coordinates(selection, behind):
+        part = out[low : low + len(coords) // behind]
+        if part.flags.c_contiguous:
+            commands.read_points(part.reshape(-1), coords)
+        else:
+            flat = np.empty(len(coords), out.dtype)
+            commands.read_points(flat, coords)
+            part[...] = flat.reshape(part.shape)
+        low += len(part)
+
+
+def _put_points(commands: Commands, selection: Selection, source: _Array) -> None:
+    behind = math.prod(source.shape[1:])
+    if behind >= _BOX_ELEMENTS:
+        _each_box(selection, source, commands.write_box)
+        return
+    low = 0
+    for coords in _coordinates(selection, behind):
+        part = source[low : low + len(coords) // behind]
+        commands.write_points(np.ascontiguousarray(part).reshape(-1), coords)
+        low += len(part)
+
+
+def _coordinates(selection: Selection, behind: int) -> Iterator[_Array]:
+    """Yield the coordinates of every element in order, some points with all that is behind them at a time."""
+    runs = [axis for axis in selection.axes if isinstance(axis, Run)]
+    # The offsets behind a point, one row for each run: at most _BOX_ELEMENTS columns.
+    grid = np.indices([run.length for run in runs], dtype=np.uint64).reshape(len(runs), behind)
+    for points in selection.batches(max(1, BATCH_POINTS // behind)):
+        coords = np.empty((len(points[0]), behind, len(selection.axes)), np.uint64)
+        indices, offsets = iter(points), iter(grid)
+        for axis, what in enumerate(selection.axes):
+            if isinstance(what, Run):
+                coords[:, :, axis] = next(offsets) * np.uint64(what.step) + np.uint64(what.start)
+            else:
+                coords[:, :, axis] = next(indices)[:, np.newaxis]
+        yield coords.reshape(-1, len(selection.axes))
+
+
+def _each_box(
+    selection: Selection, memory: _Array, command: Callable[[_Array, Sequence[int], Sequence[int]], None]
+) -> None:
+    """Issue one box command for each point, in order, so that of repeated points the last one wins."""
+    step = [what.step if isinstance(what, Run) else 1 for what in selection.axes]
+    within = tuple(slice(None) if isinstance(what, Run) else np.newaxis for what in selection.axes)
+    row = 0
+    for points in selection.batches(BATCH_POINTS):
+        for point in zip(*(index.tolist() for index in points), strict=True):
+            indices = iter(point)
+            start = [what.start if isinstance(what, Run) else next(indices) for what in selection.axes]
+            command(memory[row][within], start, step)
+            row += 1

@@ -1,0 +1,379 @@
+"""xarray reads stores (``engine="nandarray"``) and writes into them.
+
+A group of a store is a Dataset: its arrays are the variables, an array's ``_ARRAY_DIMENSIONS`` attribute names its
+dimensions, the group's attributes are the Dataset's. Data is stored the way CF writes it (times as numbers with
+``units``, packed values with ``scale_factor``), and xarray's own coders do both directions, so every ``decode_*`` option of
+``open_dataset`` works. An array without dimension names gets ``<name>_dim_<n>``.
+
+Reading is lazy. A dataset opened by path can be pickled and copied into other processes, which open the file again;
+xarray's file manager keeps and closes the files. A store that the caller opened stays the caller's to close.
+
+It does not write into variables that were opened lazily; :func:`from_xarray` writes whole datasets.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+try:
+    from xarray import Dataset, DataTree, Variable, conventions
+    from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, CachingFileManager
+    from xarray.backends.file_manager import FileManager
+    from xarray.backends.store import StoreBackendEntrypoint
+    from xarray.core import indexing
+except ImportError as error:
+    raise ImportError("this needs xarray, which is not installed: pip install 'nandarray[xarray]'") from error
+
+import nandarray
+from nandarray._dask import aligned_chunks
+from nandarray.convert import groups_below, open_array
+from nandarray.convert_attrs import DIMENSIONS, decode, dimension_names, encode
+from nandarray.convert_slabs import Box, boxes, pump, slab_shape
+from nandarray.errors import ExistsError, InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from xarray import DataArray
+
+    from nandarray.array import Array
+    from nandarray.store import Group, Store
+
+__all__ = ["NandarrayBackendEntrypoint", "from_xarray", "to_xarray"]
+
+#: A slab of a variable that is not a Dask array, when it is written.
+_SLAB_BYTES = 128 << 20
+
+
+class _OpenStore(FileManager["Store"]):
+    """A store that the caller opened: never closed here, and opened again by path in another process."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def acquire(self, needs_lock: bool = True) -> Store:  # noqa: FBT001, FBT002 (xarray's signature)
+        return self._store
+
+    def close(self, needs_lock: bool = True) -> None:  # noqa: FBT001, FBT002 (xarray's signature)
+        """Leave it open."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not self._store.read_only:
+            self._store.flush()  # another process sees what has been flushed
+        return _manager, (os.path.abspath(self._store.path),)
+
+
+def _manager(path: str) -> CachingFileManager[Any]:
+    return CachingFileManager(nandarray.open, path, mode="r", lock=False)
+
+
+class _LazyArray(BackendArray):
+    """One array as xarray's lazy indexing wants it: found by name on every read, so that it survives pickling."""
+
+    def __init__(self, manager: Any, name: str, key: bytes | None, array: Array) -> None:
+        self._manager, self._name, self._key = manager, name, key
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        support = indexing.IndexingSupport.VECTORIZED
+        method = self._vectorized if isinstance(key, indexing.VectorizedIndexer) else self._outer
+        return indexing.explicit_indexing_adapter(key, self.shape, support, method)
+
+    def _array(self) -> Array:
+        return open_array(self._manager.acquire(), self._name, self._key)
+
+    def _outer(self, key: tuple[Any, ...]) -> Any:
+        return self._array().oindex[key]
+
+    def _vectorized(self, key: tuple[Any, ...]) -> Any:
+        return self._array().vindex[key]
+
+
+class _GroupStore(AbstractDataStore):
+    """One group of a store, as xarray's coders read it."""
+
+    __slots__ = ("_group", "_key", "_manager")
+
+    def __init__(self, manager: Any, group: str, key: bytes | None) -> None:
+        self._manager, self._group, self._key = manager, group.strip("/"), key
+        store = manager.acquire()
+        if self._group and self._group not in store:
+            raise NotFoundError(f"{store.path} has no group {self._group!r}")
+        if self._group in store._engine:
+            raise InvalidError(f"{self._group!r} is an array, not a group")
+
+    def get_variables(self) -> dict[str, Variable]:
+        store = self._manager.acquire()
+        prefix = f"{self._group}/" if self._group else ""
+        found = {}
+        for base in _at(store, self._group).keys():
+            if prefix + base in store._engine:
+                found[base] = self._variable(prefix + base, base, open_array(store, prefix + base, self._key))
+        return found
+
+    def _variable(self, name: str, base: str, array: Array) -> Variable:
+        stored = dict(array.attrs)
+        dims = dimension_names(stored, array.ndim) or tuple(f"{base}_dim_{n}" for n in range(array.ndim))
+        attrs = decode(stored, drop=(DIMENSIONS,))
+        if isinstance(fill := attrs.get("_FillValue"), int | float) and array.dtype.kind in "iuf":
+            attrs["_FillValue"] = array.dtype.type(fill)
+        merged = aligned_chunks(array.shape, array.chunks, array.dtype.itemsize)
+        encoding = {
+            "preferred_chunks": dict(zip(dims, merged, strict=True)),
+            "building_block": tuple(array.building_block),
+            "compression": array.compression,
+        }
+        data = indexing.LazilyIndexedArray(_LazyArray(self._manager, name, self._key, array))
+        return Variable(dims, data, attrs, encoding)
+
+    def get_attrs(self) -> dict[str, Any]:
+        return decode(dict(_at(self._manager.acquire(), self._group).attrs))
+
+    def get_dimensions(self) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for variable in self.get_variables().values():
+            sizes.update(zip(map(str, variable.dims), variable.shape, strict=True))
+        return sizes
+
+    def get_encoding(self) -> dict[str, Any]:
+        return {"source": os.path.abspath(self._manager.acquire().path)}
+
+    def close(self) -> None:
+        self._manager.close()
+
+
+class NandarrayBackendEntrypoint(BackendEntrypoint):
+    """The engine ``"nandarray"`` of ``xarray.open_dataset``, ``open_groups`` and ``open_datatree``.
+
+    Beyond xarray's own options it takes ``group`` (a path inside the store) and ``encryption_key`` (32 bytes).
+    """
+
+    description = "Open nandarray stores (.nand) in Xarray"
+    supports_groups = True
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Say whether this looks like a store: a path that ends in ``.nand``, or an open store."""
+        if isinstance(filename_or_obj, nandarray.Store):
+            return True
+        try:
+            return os.path.splitext(os.fspath(filename_or_obj))[1] == ".nand"
+        except TypeError:
+            return False
+
+    def open_dataset(  # type: ignore[override]
+        self,
+        filename_or_obj: Any,
+        *,
+        mask_and_scale: Any = True,
+        decode_times: Any = True,
+        concat_characters: Any = True,
+        decode_coords: Any = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: Any = None,
+        decode_timedelta: Any = None,
+        group: str | None = None,
+        encryption_key: bytes | None = None,
+    ) -> Dataset:
+        """Open one group of a store as a lazy Dataset."""
+        group_store = _GroupStore(_manager_of(filename_or_obj), group or "", encryption_key)
+        return StoreBackendEntrypoint().open_dataset(
+            group_store,  # type: ignore[arg-type]
+            mask_and_scale=mask_and_scale,
+            decode_times=decode_times,
+            concat_characters=concat_characters,
+            decode_coords=decode_coords,
+            drop_variables=drop_variables,
+            use_cftime=use_cftime,
+            decode_timedelta=decode_timedelta,
+        )
+
+    def open_groups_as_dict(  # type: ignore[override]
+        self, filename_or_obj: Any, *, group: str | None = None, **options: Any
+    ) -> dict[str, Dataset]:
+        """Open a group and all below it, by path."""
+        manager = _manager_of(filename_or_obj)
+        top = (group or "").strip("/")
+        store = manager.acquire()
+        found = {}
+        for below in ["", *groups_below(_at(store, top))]:
+            found[f"/{below}"] = self.open_dataset(filename_or_obj, group=f"{top}/{below}", **options)
+        if isinstance(manager, CachingFileManager):
+            manager.close()
+        return found
+
+    def open_datatree(  # type: ignore[override]
+        self, filename_or_obj: Any, *, group: str | None = None, **options: Any
+    ) -> DataTree:
+        """Open a group and all below it as a DataTree."""
+        datasets = self.open_groups_as_dict(filename_or_obj, group=group, **options)
+        tree = DataTree.from_dict(datasets)
+        for path, dataset in datasets.items():
+            tree[path].set_close(dataset._close)
+        return tree
+
+
+def to_xarray(source: Array | Group | Store, **options: Any) -> Dataset | DataArray:
+    """Give a lazy xarray view of something in an open store.
+
+    Parameters
+    ----------
+    source
+        A store or a group (gives a Dataset), or an array (gives a DataArray with the coordinates of its group).
+    **options
+        Passed on to ``xarray.open_dataset``: ``decode_times``, ``chunks``, ...
+
+    Returns
+    -------
+    xarray.Dataset or xarray.DataArray
+        Lazy; the store must stay open.
+    """
+    import xarray
+
+    options = {"engine": "nandarray" if _registered() else NandarrayBackendEntrypoint, **options}
+    if isinstance(source, nandarray.Array):
+        group, _, base = source.name.rpartition("/")
+        return xarray.open_dataset(source.store, group=group, **options)[base]  # type: ignore[arg-type]
+    if isinstance(source, nandarray.Store):
+        return xarray.open_dataset(source, **options)  # type: ignore[arg-type]
+    return xarray.open_dataset(source.store, group=source.name, **options)  # type: ignore[arg-type]
+
+
+def from_xarray(
+    dataset: Dataset | DataArray | DataTree,
+    store: Store | str | os.PathLike[str],
+    *,
+    group: str | None = None,
+    encoding: Mapping[str, Mapping[str, Any]] | None = None,
+    **create: Any,
+) -> None:
+    """Write a Dataset, DataArray or DataTree into a store.
+
+    ``xarray.open_dataset(path, engine="nandarray", group=group)`` gives it back with its dimension names, coordinates
+    and attributes. Variables that are Dask arrays are written chunk by chunk. If anything fails, what was written is
+    taken away again.
+
+    Parameters
+    ----------
+    dataset
+        What to write. A DataArray is written as a Dataset of one variable.
+    store
+        A store open for writing, or a path (opened with mode "a").
+    group
+        The group to write into; the root if left out.
+    encoding
+        Per variable, xarray's encoding (``dtype``, ``scale_factor``, ``units``, ...) and ``store.create`` options
+        (``building_block``, ``compression``, ...).
+    **create
+        ``store.create`` options for every variable.
+    """
+    if isinstance(store, str | os.PathLike):
+        with nandarray.open(os.fspath(store), "a") as opened:
+            from_xarray(dataset, opened, group=group, encoding=encoding, **create)
+        return
+    top = (group or "").strip("/")
+    if isinstance(dataset, DataTree):
+        parts = [(f"{top}/{node.path.strip('/')}".strip("/"), node.to_dataset(inherit=False)) for node in dataset.subtree]
+    elif isinstance(dataset, Dataset):
+        parts = [(top, dataset)]
+    else:
+        parts = [(top, dataset.to_dataset(name=dataset.name or "data"))]
+    made: list[str] = []
+    try:
+        for where, part in parts:
+            _write_dataset(part, store, where, encoding or {}, create, made)
+    except BaseException:
+        for name in made:
+            del store[name]
+        raise
+    store.flush()
+
+
+_CREATE_OPTIONS = {"building_block", "compression", "encryption_key", "fill_value"}
+
+
+def _write_dataset(
+    dataset: Dataset,
+    store: Store,
+    group: str,
+    encoding: Mapping[str, Mapping[str, Any]],
+    create: Mapping[str, Any],
+    made: list[str],
+) -> None:
+    if unknown := set(encoding) - set(dataset.variables):
+        raise InvalidError(f"encoding names {sorted(unknown)}, which are no variables of the dataset")
+    dataset = dataset.copy()
+    for key, wishes in encoding.items():
+        coding = {name: value for name, value in wishes.items() if name not in _CREATE_OPTIONS}
+        dataset[key].encoding = {**dataset[key].encoding, **coding}
+    variables, attrs = conventions.encode_dataset_coordinates(dataset)
+    variables, attrs = conventions.cf_encoder(dict(variables), attrs)
+    prefix = f"{group}/" if group else ""
+    taken = [prefix + str(key) for key in variables if prefix + str(key) in store]
+    if taken:
+        raise ExistsError(f"{store.path} already has {', '.join(map(repr, taken))}")
+    if group and group not in store:
+        store.create_group(group)
+    for key, variable in variables.items():
+        wishes = {name: value for name, value in encoding.get(str(key), {}).items() if name in _CREATE_OPTIONS}
+        _write_variable(variable, store, prefix + str(key), {**create, **wishes}, made)
+    if attrs:
+        _at(store, group).attrs.update(encode(attrs))
+
+
+def _write_variable(
+    variable: Variable, store: Store, name: str, create: Mapping[str, Any], made: list[str]
+) -> None:
+    variable = _fixed_size(variable, name)
+    options = dict(create)
+    block = options.get("building_block")
+    if block is not None and len(block) != variable.ndim:
+        del options["building_block"]  # meant for the arrays of the dataset that have as many dimensions
+    options["attrs"] = encode({**variable.attrs, DIMENSIONS: list(variable.dims)})
+    if variable.chunks is not None:
+        from nandarray._dask import from_dask
+
+        from_dask(variable.data, store, name, **options)
+        made.append(name)
+        return
+    array = store.create(name, variable.shape, variable.dtype, **options)
+    made.append(name)
+    if not isinstance(variable._data, np.ndarray):  # lazy: from another file, perhaps larger than memory
+        limit = _SLAB_BYTES // 2 // variable.dtype.itemsize
+        plan: Iterator[Box] = boxes(variable.shape, slab_shape(variable.shape, limit, block=array.chunks))
+
+        def write(box: Box, data: Any) -> None:
+            array[(*box, ...)] = data
+
+        pump(plan, lambda box: variable[(*box, ...)].values, write, done=lambda box: None)
+    else:
+        array[...] = variable.values
+
+
+def _fixed_size(variable: Variable, name: str) -> Variable:
+    """Give text of variable length a fixed width; refuse other objects."""
+    if variable.dtype.kind not in "OT":
+        return variable
+    values = np.asarray(variable.values, dtype=object)
+    if not all(isinstance(item, str) for item in values.ravel()):
+        kinds = ", ".join(sorted({type(item).__name__ for item in values.ravel()}))
+        raise InvalidError(f"variable {name!r} holds Python objects ({kinds}); only fixed-size dtypes can be stored")
+    attrs = {key: value for key, value in variable.attrs.items() if key != "_FillValue"}
+    return Variable(variable.dims, values.astype(np.str_), attrs)
+
+
+def _manager_of(filename_or_obj: Any) -> Any:
+    if isinstance(filename_or_obj, nandarray.Store):
+        return _OpenStore(filename_or_obj)
+    return _manager(os.path.abspath(os.fspath(filename_or_obj)))
+
+
+def _registered() -> bool:
+    from importlib.metadata import entry_points
+
+    return bool(entry_points(group="xarray.backends", name="nandarray"))
+
+
+def _at(store: Store, name: str) -> Any:
+    return store[name] if name else store

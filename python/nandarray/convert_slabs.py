@@ -1,0 +1,126 @@
+"""Which boxes to copy, one after another, so that a copy of any size needs a bounded amount of memory.
+
+Between two stores of an array, each cut its own way, the boxes ("slabs") should be multiples of the destination's
+blocks, so that no block is written twice; multiples of the source's chunks, so that none is decoded twice; and as large
+as the budget allows, so that there are few. :func:`slab_shape` grows a box in that order of importance.
+:func:`run_shape` is for streams that can only go forward. :func:`pump` moves the boxes, reading one while it writes the
+one before: two slabs are alive at a time, and a budget must be halved before it comes here.
+
+Knows shapes and byte counts; knows nothing of formats or stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from math import lcm, prod
+from typing import Any
+
+__all__ = ["Box", "boxes", "box_shape", "pump", "run_shape", "slab_shape"]
+
+#: One slice with explicit bounds and step 1 for each dimension.
+Box = tuple[slice, ...]
+
+
+def slab_shape(
+    shape: Sequence[int],
+    limit: int,
+    *,
+    block: Sequence[int] | None = None,
+    chunks: Sequence[int] | None = None,
+    order: str = "C",
+) -> tuple[int, ...]:
+    """Choose the shape of the boxes that a copy goes by.
+
+    Parameters
+    ----------
+    shape
+        The array's shape.
+    limit
+        The most elements a box may hold; one is always allowed.
+    block
+        The destination's block.
+    chunks
+        The source's chunk.
+    order
+        "C" where the last axis is the one to grow first, "F" for the first axis.
+
+    Returns
+    -------
+    tuple of int
+        At most ``shape`` in every dimension, at least 1.
+    """
+    axes = range(len(shape)) if order == "F" else range(len(shape) - 1, -1, -1)
+    extent = [max(1, n) for n in shape]
+    unit = [min(max(1, b), n) for b, n in zip(block or [1] * len(extent), extent, strict=True)]
+    whole = [min(max(1, c), n) for c, n in zip(chunks or unit, extent, strict=True)]
+    box = list(unit)
+    for axis in reversed(axes):  # a block larger than the budget: cut it along its slowest axes
+        if (volume := prod(box)) <= limit:
+            break
+        box[axis] = max(1, limit * box[axis] // volume)
+    for goal in ([lcm(u, w) for u, w in zip(unit, whole, strict=True)], extent):
+        for axis in axes:
+            room = max(1, limit // (prod(box) // box[axis]))
+            want = min(goal[axis], extent[axis])
+            if want <= room:
+                box[axis] = max(box[axis], want)
+            elif room >= box[axis]:
+                box[axis] *= room // box[axis]
+    return tuple(box)
+
+
+def run_shape(shape: Sequence[int], limit: int, *, block: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Choose boxes that lie one after another in a C-ordered stream: ones, then one partial axis, then full axes."""
+    box = [1] * len(shape)
+    for axis in range(len(shape) - 1, -1, -1):
+        room = max(1, limit // prod(box))
+        box[axis] = min(max(1, shape[axis]), room)
+        if box[axis] < shape[axis]:
+            step = block[axis] if block else 1
+            if step <= box[axis]:
+                box[axis] -= box[axis] % step
+            break
+    return tuple(box)
+
+
+def boxes(shape: Sequence[int], box: Sequence[int]) -> Iterator[Box]:
+    """Cut ``shape`` into boxes, in C order, one at a time; none where the array is empty."""
+    if not shape:
+        yield ()
+        return
+    for low in range(0, shape[0], box[0]):
+        part = slice(low, min(low + box[0], shape[0]))
+        for rest in boxes(shape[1:], box[1:]):
+            yield (part, *rest)
+
+
+def box_shape(box: Box) -> tuple[int, ...]:
+    """Give the shape of a box."""
+    return tuple(part.stop - part.start for part in box)
+
+
+def pump(
+    plan: Iterator[Box],
+    read: Callable[[Box], Any],
+    write: Callable[[Box, Any], None],
+    *,
+    done: Callable[[Box], None],
+) -> None:
+    """Copy every box, reading one ahead. An error on either side stops the other and comes out here."""
+    with ThreadPoolExecutor(1, thread_name_prefix="nandarray-read-ahead") as pool:
+        first = next(plan, None)
+        ahead = None if first is None else (first, pool.submit(read, first))
+        while ahead is not None:
+            box, pending = ahead
+            data = pending.result()
+            following = next(plan, None)
+            ahead = None if following is None else (following, pool.submit(read, following))
+            try:
+                write(box, data)
+            except BaseException:
+                if ahead is not None:
+                    ahead[1].cancel()
+                raise
+            del data, pending
+            done(box)

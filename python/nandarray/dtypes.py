@@ -1,0 +1,162 @@
+"""NumPy dtypes as short texts, and back.
+
+The engine stores opaque elements of a fixed size; what they mean is a text beside them, which this module writes and
+reads. A plain dtype is its NumPy array-protocol string (``"<f4"``, ``"<M8[ns]"``, ``"|S5"``). A structured dtype is a
+JSON object with the offset of every field, so that padding and overlapping fields survive::
+
+    {"fields": [["x", "<f4", 0], ["v", {"base": "<f8", "shape": [3]}, 8]], "itemsize": 32}
+
+Byte order is part of the text: a big-endian array stays big-endian on every machine.
+
+What has no fixed meaning outside this process is refused with a reason: Python objects, variable-length strings, dtypes
+that another package registered, and ``longdouble``, whose layout depends on the machine.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from nandarray.errors import CorruptError, InvalidError
+
+__all__ = ["check", "decode", "encode"]
+
+# Kinds whose array-protocol string says everything. "V" is here for plain void; structured void goes by its fields.
+_PLAIN_KINDS = "biufcmMSUV"
+_NUMPY_REGISTERED = 2  # np.dtype.isbuiltin of a dtype that a third party registered
+
+
+def check(dtype: DTypeLike | None) -> np.dtype[Any]:
+    """Make a dtype of what the caller gave, or say why it cannot be stored.
+
+    Parameters
+    ----------
+    dtype : dtype_like
+        Anything that :class:`numpy.dtype` takes; None is float64.
+
+    Returns
+    -------
+    numpy.dtype
+        The same dtype, without metadata.
+
+    Examples
+    --------
+    >>> from nandarray import dtypes
+    >>> dtypes.check("float32")
+    dtype('float32')
+    >>> dtypes.check(object)
+    Traceback (most recent call last):
+      ...
+    nandarray.errors.InvalidError: dtype object holds Python objects; only fixed-size dtypes can be stored
+    """
+    try:
+        parsed = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"{dtype!r} is not a dtype: {error}") from error
+    return decode(encode(parsed))
+
+
+def encode(dtype: np.dtype[Any]) -> str:
+    """Write a dtype as text.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        Any dtype of a fixed size; structured ones may nest and hold subarrays.
+
+    Returns
+    -------
+    str
+        The array-protocol string of a plain dtype, JSON of any other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nandarray import dtypes
+    >>> dtypes.encode(np.dtype(">i2"))
+    '>i2'
+    >>> dtypes.encode(np.dtype([("x", "<f4"), ("n", "u1")]))
+    '{"fields":[["x","<f4",0],["n","|u1",4]],"itemsize":5}'
+    """
+    form = _to_form(dtype)
+    return form if isinstance(form, str) else json.dumps(form, separators=(",", ":"))
+
+
+def decode(text: str) -> np.dtype[Any]:
+    """Read what :func:`encode` wrote.
+
+    Parameters
+    ----------
+    text : str
+        The text of a dtype.
+
+    Returns
+    -------
+    numpy.dtype
+        The dtype, equal to the one that was encoded.
+
+    Examples
+    --------
+    >>> from nandarray import dtypes
+    >>> dtypes.decode("<M8[ns]")
+    dtype('<M8[ns]')
+    """
+    try:
+        return _from_form(json.loads(text) if text.startswith("{") else text)
+    except (TypeError, ValueError, KeyError) as error:
+        raise CorruptError(f"{text!r} does not describe a dtype: {error}") from error
+
+
+def _to_form(dtype: np.dtype[Any]) -> str | dict[str, Any]:
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return {"base": _to_form(base), "shape": list(shape)}
+    _refuse_unstorable(dtype)
+    if dtype.fields is None or dtype.names is None:
+        return dtype.str
+    form: dict[str, Any] = {"fields": [], "itemsize": dtype.itemsize}
+    for name in dtype.names:
+        field_dtype, offset, *title = dtype.fields[name]
+        if title and not isinstance(title[0], str):
+            raise InvalidError(f"field {name!r} has the title {title[0]!r}; only str titles can be stored")
+        form["fields"].append([name, _to_form(field_dtype), offset, *title])
+    if dtype.isalignedstruct:
+        form["aligned"] = True
+    return form
+
+
+def _refuse_unstorable(dtype: np.dtype[Any]) -> None:
+    if dtype.kind == "T":
+        raise InvalidError(f"dtype {dtype} has no fixed size; store a fixed-size string such as 'U20' or 'S20'")
+    if dtype.hasobject:
+        raise InvalidError(f"dtype {dtype} holds Python objects; only fixed-size dtypes can be stored")
+    if dtype.char in "gG":
+        other = "float64" if dtype.char == "g" else "complex128"
+        raise InvalidError(f"the layout of dtype {dtype} depends on the machine; store {other} instead")
+    if dtype.isbuiltin == _NUMPY_REGISTERED or dtype.kind not in _PLAIN_KINDS:
+        raise InvalidError(
+            f"dtype {dtype} is not one of NumPy's own; store its bits, for example .view('u{dtype.itemsize}')"
+        )
+    if dtype.itemsize == 0:
+        raise InvalidError(f"dtype {dtype!r} has itemsize 0; give the number of bytes or characters, as in 'S5'")
+
+
+def _from_form(form: str | dict[str, Any]) -> np.dtype[Any]:
+    if isinstance(form, str):
+        return np.dtype(form)
+    if "base" in form:
+        return np.dtype((_from_form(form["base"]), tuple(form["shape"])))
+    fields = form["fields"]
+    spec: dict[str, Any] = {
+        "names": [field[0] for field in fields],
+        "formats": [_from_form(field[1]) for field in fields],
+        "offsets": [field[2] for field in fields],
+        "itemsize": form["itemsize"],
+    }
+    if any(len(field) > 3 for field in fields):
+        spec["titles"] = [field[3] if len(field) > 3 else None for field in fields]
+    dtype: np.dtype[Any] = np.dtype(cast(Any, spec), align=form.get("aligned", False))
+    return dtype

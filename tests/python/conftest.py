@@ -1,0 +1,44 @@
+"""What every Python test shares: a path for a store, an open store, and how hard Hypothesis works.
+
+Each test gets its own directory and runs in it, so a name such as ``"data.nand"`` never meets another test's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+import nandarray
+
+# The same examples on every run and every machine; "deep" looks for new ones.
+hypothesis.settings.register_profile(
+    "suite",
+    derandomize=True,
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture],
+)
+hypothesis.settings.register_profile("deep", parent=hypothesis.settings.get_profile("suite"), derandomize=False, max_examples=1500)
+hypothesis.settings.load_profile(os.environ.get("NANDARRAY_HYPOTHESIS", "suite"))
+
+
+@pytest.fixture(autouse=True)
+def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file name at which nothing is yet."""
+    return tmp_path / "data.nand"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[nandarray.Store]:
+    """A new, writable store."""
+    with nandarray.open(path, mode="w") as opened:
+        yield opened

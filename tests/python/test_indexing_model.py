@@ -1,0 +1,230 @@
+"""Every index expression gives and sets exactly what NumPy gives and sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import strategies
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nandarray
+from nandarray import indexing
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """One store for all examples of a test, since Hypothesis runs many."""
+    with nandarray.open(tmp_path_factory.mktemp("model") / "data.nand", mode="w") as store:
+        yield store
+
+
+def stored(scratch: nandarray.Store, model: np.ndarray[Any, Any], block: Any = None) -> nandarray.Array:
+    if "a" in scratch:
+        del scratch["a"]
+    return scratch.create("a", data=model, building_block=block)
+
+
+def same(got: Any, expected: Any) -> None:
+    assert type(got) is type(expected)
+    assert got.dtype == expected.dtype
+    assert got.shape == expected.shape
+    assert got.tobytes() == expected.tobytes()
+
+
+@st.composite
+def cases(draw: st.DrawFn, dtypes: Any = None) -> tuple[np.ndarray[Any, Any], Any]:
+    shape = draw(strategies.shapes())
+    dtype = draw(strategies.dtypes() if dtypes is None else dtypes)
+    return strategies.content(shape, dtype, draw(st.integers(0, 99))), draw(strategies.keys(shape))
+
+
+@st.composite
+def blocks(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    if draw(st.booleans()):
+        return None
+    return tuple(draw(st.integers(1, 4)) for _ in shape)
+
+
+@given(case=cases(), data=st.data())
+def test_reading_is_as_in_numpy(scratch: nandarray.Store, case: Any, data: st.DataObject) -> None:
+    model, key = case
+    array = stored(scratch, model, data.draw(blocks(model.shape)))
+    same(array[key], model[key])
+
+
+@given(case=cases(), data=st.data(), seed=st.integers(0, 99))
+def test_writing_is_as_in_numpy(scratch: nandarray.Store, case: Any, data: st.DataObject, seed: int) -> None:
+    model, key = case
+    array = stored(scratch, model, data.draw(blocks(model.shape)))
+    values = strategies.content(model[key].shape, model.dtype, seed)
+    model[key] = values
+    array[key] = values
+    same(array[...], model)
+
+
+@given(case=cases(st.sampled_from(strategies.NUMBERS)), value=st.sampled_from([0, 1, 7]))
+def test_a_scalar_fills_a_selection(scratch: nandarray.Store, case: Any, value: int) -> None:
+    model, key = case
+    array = stored(scratch, model)
+    model[key] = value
+    array[key] = value
+    same(array[...], model)
+
+
+@given(data=st.data(), shape=strategies.shapes(min_dims=1))
+def test_outer_indexing_is_ix(scratch: nandarray.Store, data: st.DataObject, shape: tuple[int, ...]) -> None:
+    model = np.arange(np.prod(shape)).reshape(shape)
+    array = stored(scratch, model)
+    key = data.draw(strategies.outer_keys(shape))
+    # NumPy's own way to index orthogonally: one axis after the other, from the last, so that integers drop late.
+    expected = model
+    for axis in reversed(range(len(shape))):
+        expected = expected[(slice(None),) * axis + (key[axis],)]
+    same(array.oindex[key], expected)
+    same(array.view(shape).oindex[key], expected)
+    if all(len(set(np.arange(n)[part].tolist())) == len(np.arange(n)[part].tolist())
+           for part, n in zip(key, shape, strict=True) if not isinstance(part, int)):
+        array.oindex[key] = -expected
+        positions = expected.reshape(-1)
+        model.reshape(-1)[positions] = -positions
+        same(array[...], model)
+
+
+@given(data=st.data(), shape=strategies.shapes(min_dims=1))
+def test_pointwise_indexing_puts_points_first(
+    scratch: nandarray.Store, data: st.DataObject, shape: tuple[int, ...]
+) -> None:
+    if 0 in shape:
+        shape = tuple(max(1, n) for n in shape)
+    model = np.arange(np.prod(shape)).reshape(shape)
+    array = stored(scratch, model)
+    points = data.draw(st.integers(0, 4))
+    axes = data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
+    key: list[Any] = [slice(None, None, data.draw(st.sampled_from([1, 2, -1]))) for _ in shape]
+    for axis in axes:
+        key[axis] = np.array(data.draw(st.lists(st.integers(0, shape[axis] - 1), min_size=points, max_size=points)), int)
+    expected = np.array([
+        model[tuple(part[i] if isinstance(part, np.ndarray) else part for part in key)] for i in range(points)
+    ]) if points else np.moveaxis(model[tuple(key)], 0, 0)
+    got = array.vindex[tuple(key)]
+    assert got.shape[0] == points
+    if points:
+        assert np.array_equal(got, expected)
+
+
+@given(case=cases(), layout=st.sampled_from(["c", "fortran", "stepped", "reversed"]))
+def test_reading_into_any_strides(scratch: nandarray.Store, case: Any, layout: str) -> None:
+    model, key = case
+    array = stored(scratch, model)
+    expected = np.asarray(model[key])
+    buffer = strategies.content(tuple(2 * n for n in expected.shape), model.dtype, 3)
+    untouched = buffer.copy()
+    if layout == "fortran":
+        out = np.empty(expected.shape, model.dtype, order="F")
+    else:
+        out = buffer[tuple(slice(0, n if layout == "c" else 2 * n, 2 if layout == "stepped" else 1)
+                           for n in expected.shape) + (...,)]
+    if layout == "reversed":
+        out = buffer[tuple(slice(None, n - 1 if n else None, -1) for n in expected.shape) + (...,)]
+    assert array.read(key, out=out) is out
+    assert out.tobytes() == expected.tobytes()
+    beside = np.ones(buffer.shape, bool)
+    if layout == "c":
+        beside[tuple(slice(0, n) for n in expected.shape)] = False
+    elif layout == "stepped":
+        beside[tuple(slice(0, None, 2) for n in expected.shape)] = False
+    elif layout == "reversed":
+        beside[tuple(slice(n, None) for n in expected.shape)] = False
+    assert buffer[beside].tobytes() == untouched[beside].tobytes()
+
+
+@given(case=cases())
+def test_views_index_as_reshaped_arrays_do(scratch: nandarray.Store, case: Any) -> None:
+    model, key = case
+    array = stored(scratch, model.reshape(-1))
+    view = array.view(model.shape)
+    same(view[key], model[key])
+    values = strategies.content(model[key].shape, model.dtype, 5)
+    model[key] = values
+    view[key] = values
+    same(array[...], model.reshape(-1))
+
+
+@given(shape=strategies.shapes(min_dims=1), data=st.data())
+def test_the_same_expressions_are_refused(
+    scratch: nandarray.Store, shape: tuple[int, ...], data: st.DataObject
+) -> None:
+    model = np.zeros(shape, "u1")
+    array = stored(scratch, model)
+    wild = st.one_of(
+        st.integers(-12, 12),
+        st.lists(st.integers(-12, 12), max_size=3),
+        st.sampled_from([slice(None), ..., None, np.zeros(3, bool), np.ones((2, 2), bool), "x", 1.5, [0.5], True]),
+    )
+    key = tuple(data.draw(st.lists(wild, max_size=5)))
+    try:
+        expected = model[key]
+    except IndexError:
+        with pytest.raises(nandarray.BadIndexError):
+            array[key]
+    else:
+        same(array[key], expected)
+
+
+def test_batches_of_points_join_seamlessly(scratch: nandarray.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nandarray._transfer.BATCH_POINTS", 7)
+    model = np.arange(6 * 5 * 4).reshape(6, 5, 4)
+    array = stored(scratch, model)
+    mask = model % 3 == 0
+    rows, columns = np.arange(24) % 6, np.arange(24) % 5
+    for key in (mask, mask[:, :, 0], (rows, columns), (rows, slice(None), columns % 4), (..., columns, rows % 4)):
+        same(array[key], model[key])
+        values = np.arange(model[key].size).reshape(model[key].shape) - 500
+        model[key] = values
+        array[key] = values
+        same(array[...], model)
+
+
+def test_large_boxes_behind_points(scratch: nandarray.Store) -> None:
+    model = np.arange(4 * 5 * 400).reshape(4, 5, 400)
+    array = stored(scratch, model)
+    for key in (([0, 3, 3], [1, 1, 4]), ([[0, 1]], [[2], [3]], slice(None, None, -1)), (0, slice(None, 4), [5, 6])):
+        same(array[key], model[key])
+        values = -model[key]
+        model[key] = values
+        array[key] = values
+        same(array[...], model)
+
+
+def test_of_repeated_indices_the_last_one_wins(scratch: nandarray.Store) -> None:
+    array = stored(scratch, np.zeros(5, int))
+    array[[1, 1, 3, 1]] = [1, 2, 3, 4]
+    assert array[:].tolist() == [0, 4, 0, 3, 0]
+    square = stored(scratch, np.zeros((3, 3), int))
+    square[[1, 1], [2, 2]] = [5, 6]
+    assert square[1, 2] == 6
+
+
+def test_one_command_for_box_and_outer() -> None:
+    for key in (np.s_[1:3, ::-1], np.s_[..., 0], np.s_[None, 2]):
+        assert indexing.parse(key, (4, 5)).is_box
+    for key in (np.s_[[0, 2]], np.s_[:, [1, 0, 1]], np.ix_([0, 1], [2, 3]), np.s_[np.array([[0], [1]]), [1, 2]]):
+        selection = indexing.parse(key, (4, 5))
+        assert selection.points is None
+        assert not selection.is_box
+
+
+def test_axes_of_two_to_the_64() -> None:
+    shape = (2**64, 2**63 + 1)
+    selection = indexing.parse(np.s_[-1, 2**63 :], shape)
+    assert selection.axes == ((2**64 - 1, 1, 1, False), (2**63, 1, 1, False))
+    assert indexing.parse(np.s_[::-3], shape).shape == ((2**64 + 2) // 3, 2**63 + 1)
+    (indices, _) = indexing.parse(np.s_[[-1, 5]], shape).axes
+    assert isinstance(indices, np.ndarray)
+    assert indices.tolist() == [2**64 - 1, 5]
+    (indices, _) = indexing.parse(np.s_[np.array([2**64 - 1], np.uint64)], shape).axes
+    assert isinstance(indices, np.ndarray)
+    assert indices.tolist() == [2**64 - 1]

@@ -1,4 +1,4 @@
-"""The command line of the benchmark: ``python -m bench run``, ``open``, ``memory``, ``geometry``, ``write``, ``report``."""
+"""The command line: ``python -m bench run``, and the smaller measurements beside it (``--help`` lists them)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 from . import systems
 
@@ -16,6 +17,29 @@ def _output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="save the figures")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="save the tables for the docs")
     parser.add_argument("--folder", type=Path, default=_FOLDER, help="where the data goes (removed afterwards)")
+
+
+def _side_commands(commands: Any) -> None:
+    opening = commands.add_parser("open", help="a store with very many arrays, or very many building blocks")
+    _output(opening)
+    opening.add_argument("--arrays", type=int, default=100_000)
+    opening.add_argument("--blocks", type=int, default=10_000_000)
+    opening.add_argument("--systems", nargs="+", choices=("nandarray", "h5py", "zarr"))
+    memory = commands.add_parser("memory", help="memory beside the buffer while a whole array is read")
+    _output(memory)
+    sweep = commands.add_parser("geometry", help="access unit against building block: what the file preset rests on")
+    _output(sweep)
+    sweep.add_argument("--pages", nargs="+", type=int, metavar="BYTES")
+    sweep.add_argument("--blocks", nargs="+", type=int, metavar="BYTES")
+    write = commands.add_parser("write", help="full write and overwrite beside the peers that survive a kill")
+    _output(write)
+    for parser in (memory, sweep, write):
+        parser.add_argument("--size", choices=("full", "quick", "tiny"), default="full")
+    for parser in (memory, write):
+        parser.add_argument("--systems", nargs="+", metavar="NAME", help="labels or peers, or 'all'")
+    for parser in (sweep, write):
+        parser.add_argument("--rounds", type=int, default=3)
+        parser.add_argument("--cold", choices=("auto", "drop_caches", "fadvise"), default="auto")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -33,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--rounds", type=int, help="warm rounds")
     run.add_argument("--budget", type=float, help="seconds of a warm round")
     run.add_argument("--cold", choices=("auto", "drop_caches", "fadvise"), default="auto")
+    _side_commands(commands)
     show = commands.add_parser("report", help="print a run saved by --json again, judged anew")
     show.add_argument("file", type=Path)
     show.add_argument("--markdown", type=Path, metavar="FILE")
@@ -52,7 +77,6 @@ def _labels(wanted: list[str] | None, *, quick: bool) -> tuple[str, ...]:
 
 
 def _run(arguments: argparse.Namespace, command: str) -> int:
-    from . import report
     from .runner import Runner, Settings
     from .sections import sections
 
@@ -67,15 +91,106 @@ def _run(arguments: argparse.Namespace, command: str) -> int:
         cold=arguments.cold,
     )
     if arguments.quick:
-        settings.budget, settings.cold_budget, settings.write_rounds, settings.cold_rounds = 0.05, 0.1, 1, 1
+        settings.budget, settings.cold_budget = 0.05, 0.1
+        settings.rounds, settings.write_rounds, settings.cold_rounds = 2, 1, 1
     settings.rounds = arguments.rounds or settings.rounds
     settings.budget = arguments.budget or settings.budget
-    results = Runner(settings, lambda text: print(text, file=sys.stderr, flush=True)).run(sections(size))
+    results = Runner(settings, _say).run(sections(size))
+    _finish(results, arguments, command)
+    return 0
+
+
+def _finish(results: Any, arguments: argparse.Namespace, command: str) -> None:
+    from . import report
+
     if arguments.json:
         report.save_json(results, arguments.json)
     if arguments.markdown:
         arguments.markdown.write_text(report.markdown(results, command))
     report.print_text(results, None if sys.stdout.isatty() else 220)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _geometry(arguments: argparse.Namespace, command: str) -> int:
+    from . import geometry
+    from .runner import Runner, Settings
+
+    labels = geometry.labels(tuple(arguments.pages or geometry.PAGES), tuple(arguments.blocks or geometry.BLOCKS))
+    settings = Settings(arguments.folder, arguments.size, rounds=arguments.rounds, systems=labels, cold=arguments.cold)
+    results = Runner(settings, _say).run([geometry.section(arguments.size)])
+    _finish(results, arguments, command)
+    print("\ngeometries by the mean of their times, relative to the preset in force (below 1 is better than it)")
+    for label, mean, worst, row in geometry.ranking(results):
+        print(f"  {label:28} mean {mean:.2f}, worst {worst:.2f} in {row}")
+    return 0
+
+
+def _write(arguments: argparse.Namespace, command: str) -> int:
+    from .patterns import FLUSHED
+    from .runner import Runner, Settings
+    from .sections import Section, sections
+
+    survivors = [label for label in systems.LABELS if systems.info(label).survives_kill]
+    labels = _labels(arguments.systems or [*survivors, "ref/256"], quick=False)
+    settings = Settings(arguments.folder, arguments.size, rounds=arguments.rounds, systems=labels, cold=arguments.cold)
+    settings.write_rounds = arguments.rounds
+    wanted = []
+    for section in sections(arguments.size):
+        writes = tuple(p for p in section.patterns if p.kind != "read")
+        if "overwrite" in [p.name for p in writes]:
+            writes = (*writes, FLUSHED)
+        wanted.append(Section(section.name, section.title, section.spec, writes))
+    _finish(Runner(settings, _say).run(wanted), arguments, command)
+    return 0
+
+
+def _lines(arguments: argparse.Namespace, command: str, header: list[str], rows: list[list[str]], data: str) -> None:
+    """Print and save the table of a measurement that is not made of patterns."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for row in [header, *rows]:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)))
+    if arguments.json:
+        arguments.json.write_text(data)
+    if arguments.markdown:
+        table = ["| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows]]
+        arguments.markdown.write_text("\n".join([f"Made by `{command}`.", "", *table]) + "\n")
+
+
+def _open(arguments: argparse.Namespace, command: str) -> int:
+    from . import opening
+
+    found = opening.measure(arguments.folder, arguments.arrays, arguments.blocks, arguments.systems)
+    header = ["system", "what", "open and read one", "open", "then list all"]
+    header += ["peak memory", "on disk", "making it", "promise"]
+    rows = []
+    for one in found:
+        kept = one.seconds < 1 and one.peak_bytes < 300e6
+        promise = ("kept" if kept else "MISSED") if one.system == "nandarray" else ""
+        times = [f"{t:.3f} s" for t in (one.seconds, one.open_seconds, one.names_seconds)]
+        sizes = [f"{one.peak_bytes / 1e6:.0f} MB", f"{one.file_bytes / 1e6:.0f} MB"]
+        rows.append([one.system, one.what, *times, *sizes, f"{one.make_seconds:.0f} s", promise])
+    print("promised: under a second and under 300 MB")
+    _lines(arguments, command, header, rows, opening.as_json(found))
+    return 0
+
+
+def _memory(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import memory
+
+    labels = _labels(arguments.systems, quick=False)
+    found = memory.measure(arguments.folder, labels, arguments.size)
+    header = ["system", "array", "private memory beside the buffer", "page cache mapped", "seconds"]
+    rows = [
+        [one.system, *(f"{n / 2**20:.1f} MiB" for n in (one.array, one.private, one.mapped)), f"{one.seconds:.2f}"]
+        for one in found
+    ]
+    print("promised: a few building blocks beside the buffer (256 KiB each by default)")
+    _lines(arguments, command, header, rows, json.dumps([vars(one) for one in found], indent=1))
     return 0
 
 
@@ -93,7 +208,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run the benchmark's command line."""
     arguments = _parser().parse_args(argv)
     command = "python -m bench " + shlex.join(sys.argv[1:] if argv is None else argv)
-    return {"run": _run, "report": _show}[arguments.command](arguments, command)
+    act = {"run": _run, "open": _open, "memory": _memory, "geometry": _geometry, "write": _write, "report": _show}
+    return act[arguments.command](arguments, command)
 
 
 if __name__ == "__main__":

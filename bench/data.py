@@ -1,9 +1,9 @@
 """The arrays under test: deterministic, made in bounded memory, kept as one raw row-major file each (the *truth*).
 
-``noise`` is uniform random float32, which no compressor shrinks noticeably. ``smooth`` is a sum of slow waves plus noise,
-quantised to 1/64: like a measured field, it shrinks to about a third with a shuffle filter. Workers map the truth
-read-only to write from it and to check against it; it is never itself the file of a system under test, so that dropping
-a system's pages from the cache is not undone by someone else's mapping.
+``noise`` is uniform random float32, which no compressor shrinks noticeably. ``smooth`` is a sum of slow waves plus
+noise, quantised to 1/64: like a measured field, it shrinks to about a third with a shuffle filter. Workers map the
+truth read-only to write from it and to check against it; it is never itself the file of a system under test, so that
+dropping a system's pages from the cache is not undone by someone else's mapping.
 """
 
 from __future__ import annotations

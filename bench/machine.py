@@ -1,8 +1,8 @@
 """The machine under the run: what it is, and how its page cache is emptied between cold reads.
 
-Cold means: the store is closed, everything written is on the disk, the page cache is dropped, the store is opened again.
-Root drops the whole cache (pages, dentries and inodes: a store of many files pays for finding them); anyone else asks
-for the pages of the store's own files, which leaves the inodes warm. The output says which of the two it was.
+Cold means: the store is closed, everything written is on the disk, the page cache is dropped, the store is opened
+again. Root drops the whole cache (pages, dentries and inodes: a store of many files pays for finding them); anyone else
+asks for the pages of the store's own files, which leaves the inodes warm. The output says which of the two it was.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def cold_method(wanted: str = "auto") -> str:
 
 
 def make_cold(folder: Path, method: str) -> None:
-    """Empty the page cache of a closed store."""
-    os.sync()
+    """Empty the page cache of a closed store; dirty pages cannot be dropped, so they go to the disk first."""
+    make_durable(folder)
     if method == "drop_caches":
         _DROP.write_text("3\n")
         return

@@ -86,7 +86,7 @@ def _bands(axis: int, thick: int, salt: int | None = None) -> Callable[[tuple[in
         size = max(1, min(thick, shape[axis] // 4))
         starts = list(range(0, shape[axis] - size + 1, size))
         if salt is not None:
-            starts = _rng(shape, salt).choice(shape[axis] - size + 1, min(512, shape[axis] - size + 1), False).tolist()
+            starts = _rng(shape, salt).permutation(shape[axis] - size + 1)[:512].tolist()
         ops: list[Op] = []
         for first in starts:
             start, count = [0] * len(shape), list(shape)
@@ -108,7 +108,8 @@ def _blocks(edge: int, *, aligned: bool, salt: int, number: int = 256) -> Callab
             if aligned:
                 start = tuple(int(rng.integers(n // c)) * c for n, c in zip(shape, count, strict=True))
             else:
-                start = tuple(min(int(rng.integers(n - c + 1)) // 8 * 8 + 3, n - c) for n, c in zip(shape, count, strict=True))
+                free = [n - c for n, c in zip(shape, count, strict=True)]
+                start = tuple(min(int(rng.integers(f + 1)) // 8 * 8 + 3, f) for f in free)
             ops.append(Box(start, count))
         return ops
 
@@ -156,7 +157,7 @@ _CORE_2D = (
     Pattern("small-blocks", "100 x 100", _blocks(100, aligned=False, salt=3, number=2000), least=100),
     Pattern("rows", "single rows", _planes((0,), 4, 2000), least=16),
     Pattern("columns", "single columns", _planes((1,), 5, 2000), least=16),
-    Pattern("elements", f"{POINTS} random elements", _elements(POINTS, 500, 6), least=4),
+    Pattern("elements", f"{POINTS} random elements", _elements(POINTS, 500, 6)),
 )
 
 #: Patterns by the number of dimensions of the section, in the order of the tables.
@@ -184,8 +185,13 @@ PATTERNS: dict[int, tuple[Pattern, ...]] = {
     ),
 }
 
+#: ``bench write`` alone: every overwrite is followed by a flush, as a program does that must not lose it.
+FLUSHED = Pattern(
+    "overwrite-flushed", "overwrite 1000 x 1000, each flushed", _blocks(1000, aligned=False, salt=9), "write", _WRITE, 8
+)
+
 #: The compressed sections walk the 2-D patterns without the aligned blocks, which tell nothing new there.
 COMPRESSED: tuple[Pattern, ...] = (*_CORE_2D, *_WRITES)
 
 #: Every pattern by name: what travels to a worker process is the name.
-BY_NAME: dict[str, Pattern] = {p.name: p for many in PATTERNS.values() for p in many}
+BY_NAME: dict[str, Pattern] = {p.name: p for many in PATTERNS.values() for p in (*many, FLUSHED)}

@@ -1,8 +1,8 @@
 """Prints a run: a table a section, the means, the verdicts; as text for a terminal or as markdown for the docs.
 
 A cell holds what the system reached (GB/s; microseconds an operation where an operation is small) and the ratio of its
-time to nandarray's: above 1 nandarray is faster, below 1 it is slower, and a ratio below 1 is set apart so that a loss is
-seen as easily as a win.
+time to nandarray's: above 1 nandarray is faster, below 1 it is slower, and a ratio below 1 is set apart so that a loss
+is seen as easily as a win.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .runner import Cell, Results
 _SMALL = 1 << 20
 
 _LEGEND = (
-    "Each cell: GB/s (or time an operation where it is small), and the time as a multiple of nandarray's in the same run: "
-    "above 1 nandarray is faster, below 1 (marked <) it is slower. memcpy is the machine's copy bandwidth, ref a mapped "
-    "tiled file without checksums or index; both are yardsticks, not peers."
+    "Each cell: GB/s (or time an operation where it is small), and the time as a multiple of nandarray's in the same "
+    "run: above 1 nandarray is faster, below 1 (marked <) it is slower. memcpy is the machine's copy bandwidth, ref a "
+    "mapped tiled file without checksums or index; both are yardsticks, not peers."
 )
 
 
@@ -89,8 +89,8 @@ def _intro(results: Results) -> list[str]:
         f"machine: {machine.get('processor')}, {machine.get('cores')} cores, {machine.get('memory_gib')} GiB, "
         f"{machine.get('system')}, Python {machine.get('python')}",
         f"versions: {versions}",
-        f"method: size {settings.get('size')}, medians of {settings.get('rounds')} warm, {settings.get('cold_rounds')} cold "
-        f"and {settings.get('write_rounds')} full-write rounds, interleaved; cold by {settings.get('cold_method')}",
+        f"method: size {settings.get('size')}, medians of {settings.get('rounds')} warm, {settings.get('cold_rounds')} "
+        f"cold, {settings.get('write_rounds')} full-write rounds, interleaved; cold by {settings.get('cold_method')}",
     ]
 
 
@@ -125,7 +125,9 @@ def print_text(results: Results, width: int | None = None) -> None:
     for name, means in _means(table):
         console.print(f"  {name}: " + ", ".join(f"{label} {mean:.2f}" for label, mean in means))
     best = best_configurations(table, table.reads())
-    console.print("  best configuration of each peer, reading: " + ", ".join(f"{b[0]} {b[1]:.2f}" for b in best.values()))
+    console.print(
+        "  best configuration of each peer, reading: " + ", ".join(f"{b[0]} {b[1]:.2f}" for b in best.values())
+    )
     console.print("\npromises")
     for verdict in judge(results):
         colour = {True: "green", False: "red", None: "yellow"}[verdict.kept]

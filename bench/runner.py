@@ -1,8 +1,8 @@
 """Walks sections, patterns, states and rounds, and asks every system in turn inside a round.
 
-The result is a flat list of :class:`Cell`, one a (section, pattern, state, system), with a time for every round; medians,
-ratios and promises are derived from it later, so that a saved run can be judged again. A system that fails leaves a line
-in ``failures`` and takes no further part in the section.
+The result is a flat list of :class:`Cell`, one a (section, pattern, state, system), with a time for every round;
+medians, ratios and promises are derived from it later, so that a saved run can be judged again. A system that fails
+leaves a line in ``failures`` and takes no further part in the section.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Settings:
     size: str = "full"
     rounds: int = 3
     write_rounds: int = 2
-    budget: float = 0.3  # seconds of a warm round
-    cold_budget: float = 0.5
+    budget: float = 0.2  # seconds of a warm round
+    cold_budget: float = 0.4
     cold_rounds: int = 2
     cold: str = "auto"
     only: tuple[str, ...] = ()
@@ -161,7 +161,9 @@ class Runner:
             self.say(f"  {pattern.title}")
             for turn in range(self.settings.rounds):
                 for label in self._turn(turn, without="memcpy"):
-                    self._record(section, pattern, "warm", label, self._ask(section, label, "overwrite", pattern.name, turn))
+                    self._record(
+                        section, pattern, "warm", label, self._ask(section, label, "overwrite", pattern.name, turn)
+                    )
 
     def _full_writes(self, section: Section, patterns: list[Pattern]) -> None:
         # The stores have to be written in any case; they are timed more often only when the pattern is asked for.
@@ -214,7 +216,9 @@ class Runner:
             self._workers.pop(label).stop()
             return None
 
-    def _record(self, section: Section, pattern: Pattern, state: str, label: str, answer: dict[str, Any] | None) -> None:
+    def _record(
+        self, section: Section, pattern: Pattern, state: str, label: str, answer: dict[str, Any] | None
+    ) -> None:
         if answer is None:
             return
         key = (section.name, pattern.name, state, label)

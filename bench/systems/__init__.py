@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..data import ArraySpec
+from bench.data import ArraySpec
+
 from .base import System
 
 __all__ = ["DEFAULT", "LABELS", "QUICK", "SystemInfo", "info", "make", "missing"]
@@ -29,7 +29,9 @@ _MODULES: dict[str, str] = {
     "h5py/256-cache": "hdf5",
     "h5py/1024-nocache": "hdf5",
     "blosc2/256": "blosc2_store",
+    "blosc2/256-mmap": "blosc2_store",
     "blosc2/1024": "blosc2_store",
+    "blosc2/1024-mmap": "blosc2_store",
     "tiledb/256": "tiledb_store",
     "tiledb/1024": "tiledb_store",
     "icechunk/256": "icechunk_store",
@@ -38,15 +40,29 @@ _MODULES: dict[str, str] = {
 
 LABELS: tuple[str, ...] = tuple(_MODULES)
 
-#: What a run takes unless it is told otherwise: the configurations that served their peer best in some pattern.
-DEFAULT: tuple[str, ...] = tuple(
-    label
-    for label in LABELS
-    if label not in {"tensorstore/n5-256", "zarr/1024", "blosc2/1024", "tiledb/1024", "icechunk/1024"}
-)
+#: What a run leaves out unless asked (``--systems all``): configurations that another one of the same peer beats in
+#: nearly every pattern.
+_SECOND = {
+    "tensorstore/n5-256",
+    "zarr/1024",
+    "blosc2/256",
+    "blosc2/256-mmap",
+    "tiledb/1024",
+    "icechunk/1024",
+}
+DEFAULT: tuple[str, ...] = tuple(label for label in LABELS if label not in _SECOND)
 #: The quick run: one configuration a peer, the one that serves it best over all patterns.
-QUICK: tuple[str, ...] = tuple(
-    label for label in DEFAULT if label not in {"tensorstore/1024", "tensorstore/4096:256", "zarrs/1024", "h5py/1024-nocache"}
+QUICK: tuple[str, ...] = (
+    "nandarray/default",
+    "memcpy/threads",
+    "ref/256",
+    "memmap/row-major",
+    "tensorstore/256",
+    "zarrs/256",
+    "h5py/256-cache",
+    "blosc2/1024",
+    "tiledb/256",
+    "icechunk/256",
 )
 
 
@@ -63,7 +79,8 @@ class SystemInfo:
 
 
 def _adapter(label: str) -> type[System]:
-    module = importlib.import_module(f"{__name__}.{_MODULES[label]}")
+    name = "nandarray_store" if label.startswith("nandarray/") else _MODULES[label]
+    module = importlib.import_module(f"{__name__}.{name}")
     adapter: type[System] = module.Adapter
     return adapter
 

@@ -1,9 +1,9 @@
 """What every system must be able to do, and how its chunk shapes follow from the number of dimensions.
 
 An adapter is small on purpose: it calls its library the way that library's own documentation calls fast, reads into the
-caller's buffer where the library can, and hides nothing. ``chunked`` marks the systems that the "0.9 of the best chunked
-peer" promise looks at; ``survives_kill`` those that leave the old or the new state when their process is killed in the
-middle of a write (measured, see docs/benchmarks.md).
+caller's buffer where the library can, and hides nothing. ``chunked`` marks the systems that the "0.9 of the best
+chunked peer" promise looks at; ``survives_kill`` those that leave the old or the new state when their process is killed
+in the middle of a write (measured, see docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import ArraySpec
-from ..patterns import Box
+from bench.data import ArraySpec
+from bench.patterns import Box
 
 Array = NDArray[np.float32]
 
-#: Chunk shape by configuration and number of dimensions: about 256 KiB to 1 MiB, about 4 to 8 MiB, and shards of the first.
+#: Chunk shape by configuration and number of dimensions: 256 KiB to 1 MiB, 4 to 8 MiB.
 _CHUNKS: dict[str, dict[int, tuple[int, ...]]] = {
     "256": {1: (65536,), 2: (256, 256), 3: (64, 64, 64), 4: (16, 16, 16, 16)},
     "1024": {1: (1048576,), 2: (1024, 1024), 3: (128, 128, 128), 4: (32, 32, 32, 32)},

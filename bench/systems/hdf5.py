@@ -1,9 +1,10 @@
-"""HDF5 through h5py, in the two configurations that serve it best: small chunks with a large cache, large chunks with none.
+"""HDF5 through h5py, in the two configurations that serve it best: small chunks with a cache, large ones without.
 
 With large uncompressed chunks and no cache HDF5 reads just the part of a chunk that is asked for, which is what single
 rows want; with small chunks the 64 MiB cache catches neighbours.
 """
 
+# ruff: noqa: D102 - what the methods do is said once, in base.py
 from __future__ import annotations
 
 import os
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..patterns import Box
+from bench.patterns import Box
+
 from .base import Array, System, chunk_shape
 
 _CACHE = 64 << 20
@@ -46,7 +48,8 @@ class Adapter(System):
         import hdf5plugin
 
         level = {"lz4": 5, "zstd": 2}[self.spec.compression]  # Blosc's 2 is Zstandard's 3
-        blosc = hdf5plugin.Blosc(cname=self.spec.compression, clevel=level, shuffle=hdf5plugin.Blosc.SHUFFLE)
+        codec: Any = self.spec.compression
+        blosc = hdf5plugin.Blosc(cname=codec, clevel=level, shuffle=hdf5plugin.Blosc.SHUFFLE)
         return {"compression": blosc}
 
     def create(self) -> None:

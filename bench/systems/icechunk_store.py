@@ -3,6 +3,7 @@
 A flush is a commit, and a write session ends with it, so a new one is opened behind.
 """
 
+# ruff: noqa: D102 - what the methods do is said once, in base.py
 from __future__ import annotations
 
 import os

@@ -1,10 +1,11 @@
-"""The machine's copy bandwidth: as many bytes as the pattern moves, from memory larger than any cache, by all cores.
+"""The machine's copy bandwidth: as many bytes as the pattern moves, from memory larger than a cache, by all cores.
 
 It stands in the tables as a column of its own and answers only warm reads: a copy from a rotating place in an anonymous
-array as large as the section's into the same buffer that every system fills. What a store reads cannot come faster than
+array into the same buffer that every system fills. What a store reads cannot come faster than
 this except by luck of the cache.
 """
 
+# ruff: noqa: D102 - what the methods do is said once, in base.py
 from __future__ import annotations
 
 import os
@@ -13,9 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from ..patterns import Box
+from bench.patterns import Box
+
 from .base import Array, System
 
+#: Larger than any cache, and no larger than that: the memory is wanted for the page cache of the others.
+_SOURCE = 512 << 20
 #: Below this a second thread costs more than it copies.
 _SPLIT = 1 << 18
 
@@ -34,7 +38,7 @@ class Adapter(System):
     def open(self, *, writable: bool = False) -> None:
         self._threads = os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self._threads)
-        self._source = np.full(self.spec.nbytes // 4, 1, np.float32)
+        self._source = np.full(min(self.spec.nbytes, _SOURCE) // 4, 1, np.float32)
         self._place = 0
 
     def close(self) -> None:

@@ -1,22 +1,28 @@
 """The reference: a memory-mapped tiled file with nothing else, roughly what a store without overhead costs.
 
-The file is a grid of tiles, each row-major, one after the other. A box is cut along each axis into a partial first tile,
-whole tiles and a partial last tile; every combination of these is one strided copy by NumPy from the mapped grid
-[grid..., tile...] into the buffer, and the copies are dealt to a thread per core. No checksums, no index, no safety; not
-a peer, and in no promise.
+The file is a grid of tiles, each row-major, one after the other. A box is cut along each axis into a partial first
+tile, whole tiles and a partial last tile; every combination of these is one strided copy by NumPy from the mapped grid
+[grid..., tile...] into the buffer, and the copies are dealt to a thread per core. No checksums, no index, no safety;
+not a peer, and in no promise.
+
+When cold, a mapping is only as good as the advice on it: the kernel's read-ahead around a fault may fetch megabytes for
+one element. So the mapping is declared random, and the first box that meets a tile announces what it needs of it.
 """
 
+# ruff: noqa: D102 - what the methods do is said once, in base.py
 from __future__ import annotations
 
 import itertools
 import math
+import mmap
 import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..patterns import Box
+from bench.patterns import Box
+
 from .base import Array, System, chunk_shape
 
 #: A piece is worth a second thread from this many elements on.
@@ -51,7 +57,10 @@ class Adapter(System):
     def _open(self, mode: str) -> None:
         self._tile = chunk_shape(self.spec.shape, self.config)
         self._grid = tuple(-(-n // t) for n, t in zip(self.spec.shape, self._tile, strict=True))
-        self._map = np.memmap(self.path, np.float32, mode, shape=self._grid + self._tile)  # type: ignore[call-overload]
+        whole = self._grid + self._tile
+        self._map = np.memmap(self.path, np.float32, mode, shape=whole)  # type: ignore[call-overload]
+        self._advise(mmap.MADV_RANDOM, 0, math.prod(whole) * 4)
+        self._met = np.zeros(self._grid, bool)
         self._threads = os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self._threads)
 
@@ -66,6 +75,29 @@ class Adapter(System):
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+
+    def _advise(self, advice: int, begin: int, length: int) -> None:
+        # Asked for anew every time: another reference to the mapping would keep it alive behind close().
+        assert self._map is not None
+        self._map._mmap.madvise(advice, begin, length)  # type: ignore[attr-defined]
+
+    def _announce(self, box: Box) -> None:
+        """Ask for the part of each tile not met yet that a box spans, all of it before the first copy waits."""
+        ends = [s + c for s, c in zip(box.start, box.count, strict=True)]
+        sides = list(zip(box.start, ends, self._tile, strict=True))
+        tiles = self._met[tuple(slice(s // t, -(-e // t)) for s, e, t in sides)]
+        if tiles.all():
+            return
+        strides = np.cumprod([1, *self._tile[::-1]])[::-1]
+        for index in np.argwhere(~tiles):
+            place = [s // t + int(i) for (s, _, t), i in zip(sides, index, strict=True)]
+            inside = [(max(s - p * t, 0), min(e - p * t, t)) for (s, e, t), p in zip(sides, place, strict=True)]
+            base = int(np.ravel_multi_index(place, self._grid)) * int(strides[0])
+            first = base + sum(low * int(step) for (low, _), step in zip(inside, strides[1:], strict=True))
+            last = base + sum((high - 1) * int(step) for (_, high), step in zip(inside, strides[1:], strict=True))
+            begin = first * 4 // mmap.PAGESIZE * mmap.PAGESIZE
+            self._advise(mmap.MADV_WILLNEED, begin, last * 4 + 4 - begin)
+        tiles[...] = True
 
     def _copies(self, box: Box, user: Array) -> list[tuple[Array, Array]]:
         """Pair views of the file with views of the caller's array, equal in shape."""
@@ -102,6 +134,7 @@ class Adapter(System):
             list(self._pool.map(lambda pair: np.copyto(*pair), pairs))
 
     def read(self, box: Box, out: Array) -> None:
+        self._announce(box)
         self._run([(user, file) for file, user in self._copies(box, out)], box.elements)
 
     def read_points(self, coords: NDArray[np.int64], out: Array) -> None:

@@ -1,11 +1,13 @@
 """NumPy memmap of one row-major file: unbeatable along rows, the asymmetry that building blocks are for."""
 
+# ruff: noqa: D102 - what the methods do is said once, in base.py
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..patterns import Box
+from bench.patterns import Box
+
 from .base import Array, System
 
 

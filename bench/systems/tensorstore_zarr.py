@@ -4,6 +4,7 @@ Reads go straight into the caller's buffer by copying into a TensorStore of the 
 off (its default, and what served best here); copy concurrency is one a core, I/O concurrency its default.
 """
 
+# ruff: noqa: D102 - what the methods do is said once, in base.py
 from __future__ import annotations
 
 import os
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..patterns import Box
+from bench.patterns import Box
+
 from .base import Array, System, chunk_shape, shard_shape
 
 

@@ -1,5 +1,6 @@
 """TileDB dense arrays on the local disk; one of the two peers that a kill does not tear (a write is a new fragment)."""
 
+# ruff: noqa: D102 - what the methods do is said once, in base.py
 from __future__ import annotations
 
 import os
@@ -7,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..patterns import Box
+from bench.patterns import Box
+
 from .base import Array, System, chunk_shape
 
 

@@ -1,5 +1,6 @@
 """Zarr 3 with its own codec pipeline, on its ``LocalStore``; the Rust pipeline and icechunk build on this adapter."""
 
+# ruff: noqa: D102 - what the methods do is said once, in base.py
 from __future__ import annotations
 
 from typing import Any, ClassVar
@@ -7,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..patterns import Box
+from bench.patterns import Box
+
 from .base import Array, System, chunk_shape
 
 
@@ -27,12 +29,13 @@ class Adapter(System):
         return zarr.storage.LocalStore(self.path, read_only=not writable)
 
     def _compressors(self) -> Any:
-        import zarr
+        from zarr.codecs import BloscCodec
 
         if self.spec.compression is None:
             return None
         level = {"lz4": 5, "zstd": 2}[self.spec.compression]  # Blosc's 2 is Zstandard's 3
-        return zarr.codecs.BloscCodec(cname=self.spec.compression, clevel=level, shuffle="shuffle", typesize=4)
+        codec: Any = self.spec.compression
+        return BloscCodec(cname=codec, clevel=level, shuffle="shuffle", typesize=4)
 
     def create(self) -> None:
         import zarr

@@ -1,5 +1,6 @@
 """Zarr 3 with the ``zarrs`` codec pipeline: the same store, encoded and decoded by a Rust library."""
 
+# ruff: noqa: D102 - what the methods do is said once, in base.py
 from __future__ import annotations
 
 from . import zarr_store

@@ -4,7 +4,8 @@ Start with :func:`open`; it gives a :class:`Store`, a mapping of names to :class
 :class:`View`. Everything that goes wrong is a :class:`NandarrayError`. This file is the whole public surface; what it
 does not name may change.
 
-``to_dask``, ``from_dask``, ``import_`` and ``export`` are loaded when first used, since they need other packages.
+``to_dask``, ``from_dask``, ``to_xarray``, ``from_xarray``, ``import_`` and ``export`` are loaded when first used, since
+they need other packages.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from nandarray.view import View
 
 if TYPE_CHECKING:
     from nandarray._dask import from_dask, to_dask
+    from nandarray._xarray import from_xarray, to_xarray
     from nandarray.convert import export, import_
 
 __all__ = [
@@ -63,9 +65,11 @@ __all__ = [
     "__version__",
     "export",
     "from_dask",
+    "from_xarray",
     "import_",
     "open",
     "to_dask",
+    "to_xarray",
 ]
 
 # Public name -> module that has it.
@@ -74,6 +78,8 @@ _LAZY = {
     "from_dask": "nandarray._dask",
     "import_": "nandarray.convert",
     "export": "nandarray.convert",
+    "to_xarray": "nandarray._xarray",
+    "from_xarray": "nandarray._xarray",
 }
 
 

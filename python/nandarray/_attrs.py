@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nandarray.errors import InvalidError
+from nandarray.errors import InvalidError, NotFoundError
 
 __all__ = ["Attributes", "to_json"]
 
@@ -50,7 +50,10 @@ class Attributes(MutableMapping[str, Any]):
         self._lock = lock
 
     def __getitem__(self, name: str) -> Any:
-        return self._read()[name]
+        try:
+            return self._read()[name]
+        except KeyError:
+            raise NotFoundError(f"no attribute named {name!r}") from None
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.update({name: value})
@@ -58,6 +61,8 @@ class Attributes(MutableMapping[str, Any]):
     def __delitem__(self, name: str) -> None:
         with self._lock:
             values = self._read()
+            if name not in values:
+                raise NotFoundError(f"no attribute named {name!r}")
             del values[name]
             self._save(to_json(values))
 

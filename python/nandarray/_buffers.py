@@ -6,6 +6,7 @@ change the dtype, and broadcasts without copying. Casting follows NumPy's assign
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -36,12 +37,10 @@ def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> _Array:
     numpy.ndarray
         Uninitialised memory.
     """
-    size = dtype.itemsize
-    for length in shape:
-        size *= length
-    if size > sys.maxsize or any(length > sys.maxsize for length in shape):
+    size = math.prod(shape) * dtype.itemsize
+    if size > sys.maxsize or (size == 0 and max(shape) > sys.maxsize):
         raise InvalidError(f"the selection has shape {tuple(shape)} and {size} bytes; select less")
-    return np.empty(tuple(shape), dtype)
+    return np.empty(shape, dtype)
 
 
 def as_out(out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Array:
@@ -94,9 +93,7 @@ def _wrap(out: object, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Array:
 
 def _bytes_as(view: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Array:
     flat = np.frombuffer(view, np.uint8)
-    need = dtype.itemsize
-    for length in shape:
-        need *= length
+    need = math.prod(shape) * dtype.itemsize
     if flat.nbytes != need:
         raise InvalidError(f"out has {flat.nbytes} bytes, the selection has {need} ({shape} of {dtype})")
     return flat.view(dtype).reshape(shape)
@@ -146,6 +143,8 @@ def broadcast(source: _Array, shape: tuple[int, ...]) -> _Array:
         A view, with zero strides where it is stretched.
     """
     given = source.shape
+    if given == shape:
+        return source
     while source.ndim > len(shape) and source.shape[0] == 1:
         source = source.reshape(source.shape[1:])
     try:

@@ -11,17 +11,18 @@ This module computes no indices and keeps no cache beyond one open store a path 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nandarray.errors import InvalidError
+from nandarray.errors import InvalidError, NandarrayError
 
 if TYPE_CHECKING:
     from nandarray.array import Array
@@ -38,12 +39,12 @@ def to_dask(array: Array, *, chunks: Any = None, inline_array: bool = True) -> A
 
     Parameters
     ----------
-    array
+    array : Array
         An array of an open store. The store must stay open while the Dask array is computed in this process.
-    chunks
+    chunks : chunks, optional
         Anything that ``dask.array.from_array`` takes. Left out, chunks are whole building blocks, merged up to about
         96 MiB.
-    inline_array
+    inline_array : bool
         Put the reader into each task (the default), or into one task of its own.
 
     Returns
@@ -80,16 +81,16 @@ def from_dask(
 
     Parameters
     ----------
-    source
+    source : dask.array.Array
         A ``dask.array.Array`` with known chunks.
-    store
+    store : Store
         A store open for writing.
-    name
+    name : str
         The name of the new array. If writing fails, the name is free again.
-    compute
+    compute : bool
         False gives a ``dask.delayed.Delayed`` that writes when computed (with threads, in this process); the array
         exists at once and holds the fill value until then.
-    rechunk
+    rechunk : bool
         Cut the Dask array along building blocks where it is not. Without, tasks may share a block: still correct,
         and slower.
     **create
@@ -157,23 +158,25 @@ def _aligned(source: Any, block: Sequence[int]) -> Any:
 
 def _threads_only() -> bool:
     """Whether the scheduler that Dask would use runs in this process."""
-    import dask.base
     import dask.threaded
+    from dask.base import get_scheduler
     from dask.local import get_sync
 
-    scheduler = dask.base.get_scheduler()
+    scheduler = get_scheduler()  # type: ignore[no-untyped-call]
     return scheduler is None or scheduler in (dask.threaded.get, get_sync)
 
 
 def _write_here(source: Any, target: Array) -> None:
     """Compute batches of blocks wherever the scheduler likes, and write them from this process."""
-    import dask
+    from dask.base import compute
 
-    batch = max(1, (4 * CHUNK_BYTES) // max(1, source.dtype.itemsize * prod(max(cuts, default=1) for cuts in source.chunks)))
+    largest = source.dtype.itemsize * prod(max(cuts, default=1) for cuts in source.chunks)
+    batch = max(1, 4 * CHUNK_BYTES // max(1, largest))
     edges = [[0, *itertools.accumulate(cuts)] for cuts in source.chunks]
     blocks = itertools.product(*(range(len(cuts)) for cuts in source.chunks))
     while places := list(itertools.islice(blocks, batch)):
-        for place, data in zip(places, dask.compute(*(source.blocks[place] for place in places)), strict=True):
+        computed = compute(*(source.blocks[place] for place in places))  # type: ignore[no-untyped-call]
+        for place, data in zip(places, computed, strict=True):
             box = tuple(slice(edge[at], edge[at + 1]) for edge, at in zip(edges, place, strict=True))
             target[(*box, ...)] = data
 
@@ -199,20 +202,22 @@ class _Reader:
         return _reopen, (os.path.abspath(array.store.path), array.name)
 
 
-_STORES: dict[str, tuple[Any, Any]] = {}
+_STORES: dict[str, tuple[int, Any]] = {}  # path -> inode, open store
 _STORES_LOCK = threading.Lock()
 
 
 def _reopen(path: str, name: str) -> _Reader:
-    """Open an array in a worker; all of one store share one open file while the file is the same."""
+    """Open an array in a worker; all arrays of one file share one open store, brought up to date each time."""
     import nandarray
 
     with _STORES_LOCK:
-        version = _file_version(path)
-        known, store = _STORES.get(path, (None, None))
-        if known != version:
-            store = nandarray.open(path, "r")
-            _STORES[path] = (version, store)
+        inode, store = _STORES.get(path, (None, None))
+        if store is not None and inode == os.stat(path).st_ino:
+            with contextlib.suppress(NandarrayError):  # replaced in place: open it anew
+                store.refresh()
+                return _Reader(store[name])
+        store = nandarray.open(path, "r")
+        _STORES[path] = (os.stat(path).st_ino, store)
         return _Reader(store[name])
 
 
@@ -236,5 +241,3 @@ def _dask_array() -> Any:
     except ImportError as error:
         raise ImportError("this needs dask, which is not installed: pip install 'nandarray[dask]'") from error
     return dask.array
-
-

@@ -19,7 +19,7 @@ from nandarray._transfer import Commands, fetch, put
 from nandarray.errors import BadIndexError, InvalidError, NandarrayError
 
 if TYPE_CHECKING:
-    from nandarray.indexing import Mode, Selection
+    from nandarray.indexing import Box, Mode, Selection
 
 __all__ = ["Grid", "Indexer", "check_axis", "check_shape"]
 
@@ -33,8 +33,6 @@ class Grid:
 
     #: Whether the native engine takes index arrays for this grid; if not, they go as points.
     _outer = True
-    #: NumPy operators on the right-hand side leave ``ndarray op grid`` to ``__array__``.
-    __array_priority__ = -1.0
 
     # What a subclass provides.
 
@@ -84,18 +82,38 @@ class Grid:
         return Indexer(self, "pointwise")
 
     def __getitem__(self, key: Any) -> Any:
-        return self._get(key)
+        box = indexing.plain(key, self.shape)
+        return self._get(key) if box is None else self._read_box(box)
 
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
-        self._set(key, values)
+        box = indexing.plain(key, self.shape)
+        if box is None:
+            self._set(key, values)
+        else:
+            source = _buffers.broadcast(_buffers.as_source(values, self.dtype), box.shape)
+            if source.size:
+                self._commands().write_box(source.reshape(box.lengths), box.start, box.step)
 
     def _get(self, key: object, mode: Mode = "numpy", out: object = None) -> Any:
+        box = indexing.plain(key, self.shape) if out is not None and mode == "numpy" else None
+        if box is not None:
+            memory = _buffers.as_out(out, box.shape, self.dtype)
+            if memory.size:
+                # Dimensions of length one come and go without a copy, whatever the strides.
+                self._commands().read_box(memory.reshape(box.lengths), box.start, box.step)
+            return out
         selection = indexing.parse(key, self.shape, mode=mode, outer=self._outer)
         if out is not None:
             fetch(self._commands(), selection, _buffers.as_out(out, selection.shape, self.dtype))
             return out
         result = self._fetch(selection)
         return result[()] if selection.scalar else result
+
+    def _read_box(self, box: Box) -> Any:
+        result = _buffers.empty(box.lengths, self.dtype)
+        if result.size:
+            self._commands().read_box(result, box.start, box.step)
+        return result.reshape(box.shape) if box.shape else result.reshape(())[()]
 
     def _fetch(self, selection: Selection) -> np.ndarray[Any, Any]:
         result = _buffers.empty(selection.shape, self.dtype)

@@ -115,8 +115,8 @@ class Field(_Lazy):
     >>> a["x"][1:] = [5, 6]
     >>> a["x"][:]
     array([0, 5, 6], dtype=int32)
-    >>> a[1]
-    np.void((5, 0.0), dtype=[('x', '<i4'), ('y', '<f8')])
+    >>> a[1].tolist()
+    (5, 0.0)
     """
 
     def __init__(self, array: Array, name: str | list[str]) -> None:

@@ -32,7 +32,7 @@ def parse_slices(text: str) -> tuple[Item, ...]:
 
     Parameters
     ----------
-    text
+    text : str
         What would stand between the brackets of ``a[...]``. Empty means everything.
 
     Returns
@@ -123,9 +123,7 @@ def _item(text: str, column: int, piece: str) -> Item:
         parts = word.split(":")
         if len(parts) > 3:
             raise _fail(text, column, f"{word!r} has {len(parts) - 1} colons; a range is start:stop:step")
-        start, stop, step = (
-            _integer(text, column, part) if part.strip() else None for part in [*parts, "", ""][:3]
-        )
+        start, stop, step = (_integer(text, column, part) if part.strip() else None for part in [*parts, "", ""][:3])
         if step == 0:
             raise _fail(text, column, f"{word!r} has step 0")
         return slice(start, stop, step)

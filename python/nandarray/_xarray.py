@@ -2,8 +2,8 @@
 
 A group of a store is a Dataset: its arrays are the variables, an array's ``_ARRAY_DIMENSIONS`` attribute names its
 dimensions, the group's attributes are the Dataset's. Data is stored the way CF writes it (times as numbers with
-``units``, packed values with ``scale_factor``), and xarray's own coders do both directions, so every ``decode_*`` option of
-``open_dataset`` works. An array without dimension names gets ``<name>_dim_<n>``.
+``units``, packed values with ``scale_factor``), and xarray's own coders do both directions, so every ``decode_*``
+option of ``open_dataset`` works. An array without dimension names gets ``<name>_dim_<n>``.
 
 Reading is lazy. A dataset opened by path can be pickled and copied into other processes, which open the file again;
 xarray's file manager keeps and closes the files. A store that the caller opened stays the caller's to close.
@@ -108,7 +108,7 @@ class _GroupStore(AbstractDataStore):
         store = self._manager.acquire()
         prefix = f"{self._group}/" if self._group else ""
         found = {}
-        for base in _at(store, self._group).keys():
+        for base in _at(store, self._group):
             if prefix + base in store._engine:
                 found[base] = self._variable(prefix + base, base, open_array(store, prefix + base, self._key))
         return found
@@ -150,19 +150,29 @@ class NandarrayBackendEntrypoint(BackendEntrypoint):
     Beyond xarray's own options it takes ``group`` (a path inside the store) and ``encryption_key`` (32 bytes).
     """
 
+    # Said here too, as xarray only finds it out by itself for an engine that is given by name.
+    open_dataset_parameters = (
+        "filename_or_obj",
+        "mask_and_scale",
+        "decode_times",
+        "concat_characters",
+        "decode_coords",
+        "drop_variables",
+        "use_cftime",
+        "decode_timedelta",
+        "group",
+        "encryption_key",
+    )
     description = "Open nandarray stores (.nand) in Xarray"
     supports_groups = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Say whether this looks like a store: a path that ends in ``.nand``, or an open store."""
-        if isinstance(filename_or_obj, nandarray.Store):
-            return True
-        try:
-            return os.path.splitext(os.fspath(filename_or_obj))[1] == ".nand"
-        except TypeError:
-            return False
+        if isinstance(filename_or_obj, str | os.PathLike):
+            return os.path.splitext(os.fsdecode(filename_or_obj))[1] == ".nand"
+        return isinstance(filename_or_obj, nandarray.Store)
 
-    def open_dataset(  # type: ignore[override]
+    def open_dataset(
         self,
         filename_or_obj: Any,
         *,
@@ -179,7 +189,7 @@ class NandarrayBackendEntrypoint(BackendEntrypoint):
         """Open one group of a store as a lazy Dataset."""
         group_store = _GroupStore(_manager_of(filename_or_obj), group or "", encryption_key)
         return StoreBackendEntrypoint().open_dataset(
-            group_store,  # type: ignore[arg-type]
+            group_store,
             mask_and_scale=mask_and_scale,
             decode_times=decode_times,
             concat_characters=concat_characters,
@@ -189,7 +199,7 @@ class NandarrayBackendEntrypoint(BackendEntrypoint):
             decode_timedelta=decode_timedelta,
         )
 
-    def open_groups_as_dict(  # type: ignore[override]
+    def open_groups_as_dict(
         self, filename_or_obj: Any, *, group: str | None = None, **options: Any
     ) -> dict[str, Dataset]:
         """Open a group and all below it, by path."""
@@ -203,9 +213,7 @@ class NandarrayBackendEntrypoint(BackendEntrypoint):
             manager.close()
         return found
 
-    def open_datatree(  # type: ignore[override]
-        self, filename_or_obj: Any, *, group: str | None = None, **options: Any
-    ) -> DataTree:
+    def open_datatree(self, filename_or_obj: Any, *, group: str | None = None, **options: Any) -> DataTree:
         """Open a group and all below it as a DataTree."""
         datasets = self.open_groups_as_dict(filename_or_obj, group=group, **options)
         tree = DataTree.from_dict(datasets)
@@ -219,7 +227,7 @@ def to_xarray(source: Array | Group | Store, **options: Any) -> Dataset | DataAr
 
     Parameters
     ----------
-    source
+    source : Array, Group or Store
         A store or a group (gives a Dataset), or an array (gives a DataArray with the coordinates of its group).
     **options
         Passed on to ``xarray.open_dataset``: ``decode_times``, ``chunks``, ...
@@ -256,13 +264,13 @@ def from_xarray(
 
     Parameters
     ----------
-    dataset
+    dataset : xarray.Dataset, xarray.DataArray or xarray.DataTree
         What to write. A DataArray is written as a Dataset of one variable.
-    store
+    store : Store or path_like
         A store open for writing, or a path (opened with mode "a").
-    group
+    group : str, optional
         The group to write into; the root if left out.
-    encoding
+    encoding : mapping, optional
         Per variable, xarray's encoding (``dtype``, ``scale_factor``, ``units``, ...) and ``store.create`` options
         (``building_block``, ``compression``, ...).
     **create
@@ -274,18 +282,19 @@ def from_xarray(
         return
     top = (group or "").strip("/")
     if isinstance(dataset, DataTree):
-        parts = [(f"{top}/{node.path.strip('/')}".strip("/"), node.to_dataset(inherit=False)) for node in dataset.subtree]
+        parts = [(f"{top}{node.path}".strip("/"), node.to_dataset(inherit=False)) for node in dataset.subtree]
     elif isinstance(dataset, Dataset):
         parts = [(top, dataset)]
     else:
         parts = [(top, dataset.to_dataset(name=dataset.name or "data"))]
-    made: list[str] = []
+    made: list[str] = []  # arrays and groups, in the order they were made
     try:
         for where, part in parts:
-            _write_dataset(part, store, where, encoding or {}, create, made)
+            _write_dataset(part, store, where, encoding=encoding or {}, create=create, made=made)
     except BaseException:
-        for name in made:
-            del store[name]
+        for name in reversed(made):
+            if name in store:
+                del store[name]
         raise
     store.flush()
 
@@ -297,6 +306,7 @@ def _write_dataset(
     dataset: Dataset,
     store: Store,
     group: str,
+    *,
     encoding: Mapping[str, Mapping[str, Any]],
     create: Mapping[str, Any],
     made: list[str],
@@ -314,6 +324,7 @@ def _write_dataset(
     if taken:
         raise ExistsError(f"{store.path} already has {', '.join(map(repr, taken))}")
     if group and group not in store:
+        made.append(group)
         store.create_group(group)
     for key, variable in variables.items():
         wishes = {name: value for name, value in encoding.get(str(key), {}).items() if name in _CREATE_OPTIONS}
@@ -322,9 +333,7 @@ def _write_dataset(
         _at(store, group).attrs.update(encode(attrs))
 
 
-def _write_variable(
-    variable: Variable, store: Store, name: str, create: Mapping[str, Any], made: list[str]
-) -> None:
+def _write_variable(variable: Variable, store: Store, name: str, create: Mapping[str, Any], made: list[str]) -> None:
     variable = _fixed_size(variable, name)
     options = dict(create)
     block = options.get("building_block")

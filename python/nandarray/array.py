@@ -10,7 +10,7 @@ elementwise answer would read both arrays whole).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from nandarray._attrs import Attributes
 from nandarray._grid import Grid, check_axis, check_shape
 from nandarray._lazy import AsType, Field
 from nandarray.errors import ClosedError, InvalidError
-from nandarray.indexing import Run, parse
+from nandarray.indexing import plain
 from nandarray.view import View, resolve_shape
 
 if TYPE_CHECKING:
@@ -133,14 +133,14 @@ class Array(Grid):
 
     def __getitem__(self, key: Any) -> Any:
         fields = _field_names(key) if self._dtype.names else None
-        return self._get(key) if fields is None else Field(self, fields)
+        return super().__getitem__(key) if fields is None else Field(self, fields)
 
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
         fields = _field_names(key) if self._dtype.names else None
         if fields is not None:
             Field(self, fields)[...] = values
         elif not self._forget(key, values):
-            self._set(key, values)
+            super().__setitem__(key, values)
 
     def read(self, selection: Any = ..., *, out: Any = None) -> Any:
         """Read a selection, into given memory if wanted.
@@ -316,6 +316,8 @@ class Array(Grid):
         with self._store._lock:
             old = self.shape
             if axis is not None:
+                if isinstance(shape, Iterable):
+                    raise InvalidError(f"with axis={axis} one length is resized, not a shape: {shape!r}")
                 (length,) = check_shape(shape, what="length")
                 axis = check_axis(axis, len(old))
                 new = (*old[:axis], length, *old[axis + 1 :])
@@ -397,14 +399,13 @@ class Array(Grid):
         """Give a box back to the engine when it is assigned the fill value, however large it is."""
         if not (np.isscalar(values) or (isinstance(values, np.ndarray) and values.ndim == 0)):
             return False
-        selection = parse(key, self.shape)
-        if not selection.is_box or any(axis.step != 1 for axis in selection.axes if isinstance(axis, Run)):
-            return False
         if _buffers.as_source(values, self._dtype).tobytes() != self._space.fill:
             return False
-        if selection.size:
-            runs = [axis for axis in selection.axes if isinstance(axis, Run)]
-            self._space.deallocate([run.start for run in runs], [run.length for run in runs])
+        box = plain(() if key is Ellipsis else key, self.shape)
+        if box is None or any(step != 1 for step in box.step):
+            return False
+        if 0 not in box.lengths:
+            self._space.deallocate(box.start, box.lengths)
         return True
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,10 +65,14 @@ AnyName = Annotated[
         show_default=False,
     ),
 ]
-Shape = Annotated[str | None, typer.Option(metavar="N,N,...", help="Shape, like 100,200 or 100x200.", show_default=False)]
+Shape = Annotated[
+    str | None, typer.Option(metavar="N,N,...", help="Shape, like 100,200 or 100x200.", show_default=False)
+]
 BuildingBlock = Annotated[
     str | None,
-    typer.Option(metavar="N,N,...", help="Shape of a building block; from the geometry if left out.", show_default=False),
+    typer.Option(
+        metavar="N,N,...", help="Shape of a building block; from the geometry if left out.", show_default=False
+    ),
 ]
 Compression = Annotated[
     str | None,
@@ -138,7 +143,9 @@ def create(
     dtype: Annotated[str, typer.Option(help="Any fixed-size NumPy dtype.")] = "float64",
     building_block: BuildingBlock = None,
     compression: Compression = None,
-    fill_value: Annotated[str | None, typer.Option(metavar="VALUE", help="What elements never written read as.")] = None,
+    fill_value: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="What elements never written read as.", show_default=False)
+    ] = None,
     dims: Annotated[str | None, typer.Option(metavar="NAME,...", help="Dimension names.", show_default=False)] = None,
     attr: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="An attribute; may be repeated.", show_default=False)
@@ -193,7 +200,9 @@ def _scalar(text: str, dtype: str) -> Any:
 def rm(
     *,
     store: StorePath,
-    names: Annotated[list[str], typer.Argument(help="Arrays or groups.", metavar="NAME...", autocompletion=complete_name)],
+    names: Annotated[
+        list[str], typer.Argument(help="Arrays or groups.", metavar="NAME...", autocompletion=complete_name)
+    ],
 ) -> None:
     """Remove arrays, and groups with all they hold."""
     with open_store(store, "r+") as opened:
@@ -246,10 +255,17 @@ def import_command(
 ) -> None:
     """Copy arrays from another format into a store."""
     key = _key_to_encrypt(key_file, encrypt=encrypt)
-    with nandarray.open(str(store), "a") as opened, cli_show.progress("importing", quiet=quiet or as_json) as report:
+    sizes: dict[str, int] = {}
+    with cli_show.progress("importing", quiet=quiet or as_json) as show:
+
+        def report(array: str, done: int, total: int) -> None:
+            sizes[array] = total
+            if show is not None:
+                show(array, done, total)
+
         names = nandarray.import_(
             source,
-            opened,
+            store,
             name,
             format=format,
             member=member,
@@ -264,7 +280,7 @@ def import_command(
             budget=parse_size(budget),
             progress=report,
         )
-        total = sum(opened.get(item, encryption_key=key).nbytes for item in names)
+    total = sum(sizes.values())
     if as_json:
         print_json({"arrays": list(names), "bytes": total})
     elif not quiet:
@@ -404,7 +420,9 @@ def attrs_set(
     *,
     store: StorePath,
     name: AnyName,
-    pairs: Annotated[list[str], typer.Argument(help="A value that is JSON is that; else text.", metavar="KEY=VALUE...")],
+    pairs: Annotated[
+        list[str], typer.Argument(help="A value that is JSON is that; else text.", metavar="KEY=VALUE...")
+    ],
 ) -> None:
     """Set attributes."""
     new = _attributes(pairs)
@@ -413,9 +431,7 @@ def attrs_set(
 
 
 @attrs_app.command("rm")
-def attrs_rm(
-    *, store: StorePath, name: AnyName, keys: Annotated[list[str], typer.Argument(metavar="KEY...")]
-) -> None:
+def attrs_rm(*, store: StorePath, name: AnyName, keys: Annotated[list[str], typer.Argument(metavar="KEY...")]) -> None:
     """Remove attributes."""
     with open_store(store, "r+") as opened:
         attrs = cli_show.attrs_of(opened, name)
@@ -491,6 +507,7 @@ def bench(
 
 def main() -> None:
     """Run the command line."""
+    warnings.formatwarning = lambda message, *_args, **_options: f"nandarray: warning: {message}\n"
     app(prog_name="nandarray")
 
 

@@ -1,7 +1,7 @@
 """A quick look at how fast a store is on this machine and disk, without any peer.
 
-One 2-D float32 array of pseudo-random numbers is written and read back by the usual patterns; a table says GB/s, and the
-machine's own memory copy stands beside it as the ceiling. What is read is compared with what was written once a
+One 2-D float32 array of pseudo-random numbers is written and read back by the usual patterns; a table says GB/s, and
+the machine's own memory copy stands beside it as the ceiling. What is read is compared with what was written once a
 pattern. Reads come from the page cache: this shows the software, not the disk.
 
 Comparing with other array stores is ``make bench``'s job, not this one's.
@@ -9,6 +9,7 @@ Comparing with other array stores is ``make bench``'s job, not this one's.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -48,13 +49,13 @@ def run(size: int, *, directory: Path | None, compression: str | None, seconds: 
 
     Parameters
     ----------
-    size
+    size : int
         Bytes of the array; rounded to a square of whole bands.
-    directory
+    directory : pathlib.Path, optional
         Where the store goes, for as long as this runs.
-    compression
+    compression : str, optional
         As ``store.create`` takes it.
-    seconds
+    seconds : float
         How long each pattern is repeated.
 
     Yields
@@ -65,24 +66,24 @@ def run(size: int, *, directory: Path | None, compression: str | None, seconds: 
     side = max(2 * _BLOCK, isqrt(size // 4) // _BAND * _BAND)
     random = np.random.default_rng(0)
     data = random.integers(0, 1 << 12, (side, side), dtype=np.uint16).astype(np.float32)  # compresses a little
-    copy = np.empty_like(data)
-    yield _timed("memory copy", data.nbytes, lambda: np.copyto(copy, data), seconds)
-    del copy
-    with TemporaryDirectory(dir=directory, prefix="nandarray-bench-") as folder:
-        with nandarray.open(str(Path(folder) / "bench.nand"), "w") as store:
-            array = store.create("a", data.shape, data.dtype, compression=compression)
+    yield _timed("memory copy", data.nbytes, functools.partial(np.copyto, np.empty_like(data), data), seconds)
+    with (
+        TemporaryDirectory(dir=directory, prefix="nandarray-bench-") as folder,
+        nandarray.open(Path(folder) / "bench.nand", "w") as store,
+    ):
+        array = store.create("a", data.shape, data.dtype, compression=compression)
 
-            def write() -> None:
-                array[...] = data
-                store.flush()
+        def write() -> None:
+            array[...] = data
+            store.flush()
 
-            yield _timed("write all, flushed", data.nbytes, write, 0)
-            for pattern, keys in _patterns(side, random):
-                got = array[keys[0]]
-                if not np.array_equal(got, data[keys[0]]):
-                    raise RuntimeError(f"{pattern}: what was read is not what was written")
-                turn = itertools.cycle(keys)
-                yield _timed(pattern, got.nbytes, lambda turn=turn: array[next(turn)], seconds)  # type: ignore[misc]
+        yield _timed("write all, flushed", data.nbytes, write, 0)
+        for pattern, keys in _patterns(side, random):
+            got = array[keys[0]]
+            if not np.array_equal(got, data[keys[0]]):
+                raise RuntimeError(f"{pattern}: what was read is not what was written")
+            turn = itertools.cycle(keys)
+            yield _timed(pattern, got.nbytes, lambda turn=turn: array[next(turn)], seconds)  # type: ignore[misc]
 
 
 def _patterns(side: int, random: np.random.Generator) -> Iterator[tuple[str, list[Any]]]:

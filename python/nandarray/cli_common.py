@@ -128,7 +128,8 @@ def parse_shape(text: str) -> tuple[int, ...]:
     if text.strip() in {"()", ""}:
         return ()
     try:
-        return tuple(int(part.replace("_", "")) for part in text.strip("() ").lower().replace("x", ",").split(",") if part)
+        parts = text.strip("() ").lower().replace("x", ",").split(",")
+        return tuple(int(part.replace("_", "")) for part in parts if part)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a shape: write it like 100,200 or 100x200") from None
 
@@ -164,7 +165,7 @@ def _key_from_text(text: str, where: str) -> bytes:
             continue
         if len(key) == _KEY_BYTES:
             return key
-    raise typer.BadParameter(f"{where} holds no key: 32 bytes, as hex (64 digits) or base64 (44 characters), are wanted")
+    raise typer.BadParameter(f"{where} holds no key: 32 bytes are wanted, as 64 hex digits or 44 characters of base64")
 
 
 # --- stores and names -------------------------------------------------------------------------------------------------
@@ -195,7 +196,8 @@ def missing(store: Any, name: str) -> None:
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
     if not near and names:
         hint = f"; it has {', '.join(map(repr, names[:5]))}{', ...' if len(names) > 5 else ''}"
-    raise NotFoundError(f"no array {name!r} in {store.path}{hint}" if names else f"no array {name!r}: the store is empty")
+    where = f" in {store.path}{hint}" if names else f": {store.path} is empty"
+    raise NotFoundError(f"no array {name!r}{where}")
 
 
 # --- output -----------------------------------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def jsonable_array(array: np.ndarray[Any, Any]) -> Any:
-    """Give an array as nested lists of what JSON has; NaN and infinities as the words "NaN", "Infinity", "-Infinity"."""
+    """Give an array as nested lists of what JSON has; "NaN", "Infinity" and "-Infinity" are words."""
     if array.dtype.names is not None:
         if array.ndim == 0:
             return {name: jsonable_array(array[name]) for name in array.dtype.names}

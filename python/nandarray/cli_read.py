@@ -1,7 +1,7 @@
 """``nandarray read``: a selection of any size, printed, as JSON, or as a .npy file, in bounded memory.
 
-A :class:`Picked` is a slice expression resolved against an array: what each of its axes runs over, and which of them the
-result shows. Any box of the result can then be read on its own, so a printed summary reads only the corners that it
+A :class:`Picked` is a slice expression resolved against an array: what each of its axes runs over, and which of them
+the result shows. Any box of the result can then be read on its own, so a printed summary reads only the corners that it
 shows, and JSON and files go slab by slab. Lists choose along their own axis each (as ``array.oindex``), so that this
 composition always works.
 """
@@ -67,15 +67,16 @@ class Picked:
         shape = []
         for part, axis in zip(parts, self._shown, strict=True):
             if axis is None:
-                shape.append(len(part) if isinstance(part, list) else part.stop - part.start)
+                shape.append(1)
                 continue
             old = axes[axis]
             assert not isinstance(old, int)
-            new = old[part] if isinstance(part, slice) else [old[at] for at in part]
-            axes[axis] = new
-            shape.append(_extent(new))
+            chosen: range | list[int] = old[part] if isinstance(part, slice) else [old[at] for at in part]
+            axes[axis] = chosen
+            shape.append(_extent(chosen))
         data = self._array.oindex[tuple(_index(axis) for axis in axes)]
-        return np.asarray(data, dtype=self.dtype).reshape(shape)
+        new = tuple(part if axis is None else slice(None) for part, axis in zip(parts, self._shown, strict=True))
+        return np.asarray(data, dtype=self.dtype).reshape(shape)[new]
 
 
 def _along(item: Item, axis: int, extent: int) -> int | range | list[int]:
@@ -163,9 +164,7 @@ def save(array: Any, key: tuple[Item, ...], path: Path) -> None:
     """Write a selection as a .npy file, slab by slab; the file appears when it is whole."""
     picked = Picked(array, key)
     unfinished = path.with_name(f".{path.name}.{uuid4().hex[:8]}.partial")
-    spec = Spec(
-        name=path.stem, shape=picked.shape, dtype=picked.dtype, chunks=picked.shape, compressed=False, attrs={}
-    )
+    spec = Spec(name=path.stem, shape=picked.shape, dtype=picked.dtype, chunks=picked.shape, compressed=False, attrs={})
     try:
         with open_sink(unfinished, "npy", compression="none", order="C", alone=True) as sink:
             write = sink.array(spec)

@@ -7,11 +7,12 @@ index alone, so an encrypted array is listed without its key. No element is read
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from math import prod
 from typing import Any
 
+import numpy as np
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 from rich.tree import Tree
@@ -178,6 +179,8 @@ def _print_facts(known: Mapping[str, Any]) -> None:
 def _value(key: str, value: Any) -> str:
     if value is None:
         return "none"
+    if isinstance(value, np.generic):
+        return str(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -222,7 +225,7 @@ def check(result: Mapping[str, Any], *, as_json: bool) -> None:
     for repaired in result.get("repaired", []):
         print(f"repaired: {_sentence(repaired)}")
     counts = ", ".join(
-        f"{value:,} {key.replace('_', ' ')}"
+        f"{key.replace('_', ' ')}: {value:,}"
         for key, value in result.items()
         if isinstance(value, int) and not isinstance(value, bool)
     )
@@ -237,7 +240,7 @@ def _sentence(error: Any) -> str:
 
 
 @contextmanager
-def progress(verb: str, *, quiet: bool) -> Iterator[_Report | None]:
+def progress(verb: str, *, quiet: bool) -> Generator[_Report | None]:
     """Show a bar for each array being copied, on standard error and only where somebody looks."""
     out = console(stderr=True)
     if quiet or not out.is_terminal:

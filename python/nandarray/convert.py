@@ -1,9 +1,9 @@
 """Copying arrays between a store and other formats: .npy, .npz, Zarr, HDF5, NetCDF, raw binary.
 
 :func:`import_` and :func:`export` are the two doors. Each opens the foreign side (:mod:`nandarray.convert_sources`,
-:mod:`nandarray.convert_sinks`), and moves one slab after another (:mod:`nandarray.convert_slabs`): the memory in use is
-the budget, whatever the size of the arrays. Attributes keep their types (:mod:`nandarray.convert_attrs`); dimension names
-travel in the attribute ``_ARRAY_DIMENSIONS``.
+:mod:`nandarray.convert_sinks`), and moves one slab after another (:mod:`nandarray.convert_slabs`): the memory in use
+is the budget, whatever the size of the arrays. Attributes keep their types (:mod:`nandarray.convert_attrs`); dimension
+names travel in the attribute ``_ARRAY_DIMENSIONS``.
 
 Whole or absent: an import writes under a temporary name and renames at the end, an export writes beside its destination
 and moves. What a killed import leaves under a temporary name is removed by the next import into that store.
@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from nandarray.convert_slabs import Box, box_shape, boxes, pump, run_shape, slab_shape
 from nandarray.convert_sinks import Sink, Spec, open_sink
+from nandarray.convert_slabs import Box, box_shape, boxes, pump, run_shape, slab_shape
 from nandarray.convert_sources import Member, Source, SourceOptions, open_source
 from nandarray.errors import ExistsError, InvalidError
 
@@ -67,7 +67,7 @@ def import_(
     compression: str | None = None,
     encryption_key: bytes | None = None,
     shape: Sequence[int] | None = None,
-    dtype: DTypeLike = None,
+    dtype: DTypeLike | None = None,
     offset: int = 0,
     order: str = "C",
     unsupported: str = "raise",
@@ -80,36 +80,36 @@ def import_(
 
     Parameters
     ----------
-    source
+    source : path_like
         A .npy, .npz, HDF5, NetCDF or raw binary file, or a Zarr directory (format 2 or 3).
-    store
+    store : Store or path_like
         A store open for writing, or a path (opened with mode "a").
-    name
+    name : str, optional
         What the array is called, or the group that many arrays go into. Left out: the file's name for a single array,
         the root for many.
-    format
+    format : str, optional
         One of "npy", "npz", "zarr", "hdf5", "netcdf", "raw"; told by the source's name if left out.
-    member
+    member : str, optional
         One array or group inside the source; everything if left out.
-    building_block
+    building_block : sequence of int, optional
         As for ``store.create``; for arrays with as many dimensions.
-    compression
+    compression : str, optional
         As for ``store.create``.
-    encryption_key
+    encryption_key : bytes, optional
         As for ``store.create``.
-    shape
+    shape : sequence of int, optional
         Of raw binary; one dimension to the end of the file if left out.
-    dtype
+    dtype : dtype_like, optional
         Of raw binary.
-    offset
+    offset : int
         Bytes before raw binary begins.
-    order
+    order : {"C", "F"}
         "C" or "F", of raw binary.
-    unsupported
+    unsupported : {"raise", "skip"}
         "raise" where an array cannot be stored, or "skip" it with a warning.
-    budget
+    budget : int
         Bytes of memory to use, about.
-    progress
+    progress : callable, optional
         Called with the array's name, the bytes copied and the bytes in all.
 
     Returns
@@ -152,26 +152,26 @@ def export(
 
     Parameters
     ----------
-    source
+    source : Array, Group or Store
         An array, a group, or a store.
-    destination
+    destination : path_like
         The new file, or directory for Zarr.
-    format
+    format : str, optional
         One of "npy", "npz", "zarr", "hdf5", "netcdf", "raw"; told by the destination's name if left out. npy and raw
         hold one array, npz holds names and no attributes.
-    compression
+    compression : str
         "auto", "none", or a method of the format with an optional level: "gzip:4" or "lzf" (hdf5, netcdf), "zstd:3",
         "gzip" or "blosc" (zarr), "deflate" (npz). "auto" is Zarr's own default, and gzip for HDF5 and NetCDF where
         the array is compressed in the store.
-    order
+    order : {"C", "F"}
         "C" or "F", of npy and raw.
-    overwrite
+    overwrite : bool
         Replace the destination if it exists.
-    encryption_key
+    encryption_key : bytes, optional
         For encrypted arrays of a group.
-    budget
+    budget : int
         Bytes of memory to use, about.
-    progress
+    progress : callable, optional
         Called with the array's name, the bytes copied and the bytes in all.
     """
     path = Path(destination)
@@ -290,7 +290,11 @@ def _open_target(store: Any, stack: ExitStack) -> Store:
         return store  # type: ignore[no-any-return]
     import nandarray
 
-    return stack.enter_context(nandarray.open(os.fspath(store), "a"))
+    path = Path(store)
+    if not path.exists():
+        # "Nothing arrives" includes the store that would have been made for it.
+        stack.push(lambda kind, error, trace: path.unlink(missing_ok=True) if kind else None)
+    return stack.enter_context(nandarray.open(path, "a"))
 
 
 def _group_prefix(source: Source, name: str | None) -> str:
@@ -402,7 +406,8 @@ def _format(path: Path, told: str | None) -> str:
             return kind
     if (path / "zarr.json").exists() or (path / ".zgroup").exists() or (path / ".zarray").exists():
         return "zarr"
-    raise InvalidError(f"cannot tell the format of {str(path)!r} by its name: give format=, one of {', '.join(FORMATS)}")
+    known = ", ".join(FORMATS)
+    raise InvalidError(f"cannot tell the format of {str(path)!r} by its name: give format=, one of {known}")
 
 
 def open_array(store: Store, name: str, key: bytes | None) -> Array:

@@ -10,12 +10,15 @@ It does not keep what has no value outside its file: object references, ragged a
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import struct
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-__all__ = ["DIMENSIONS", "TYPES", "decode", "dimension_names", "encode"]
+__all__ = ["DIMENSIONS", "TYPES", "decode", "dimension_names", "encode", "fill_from_zarr", "fill_to_zarr"]
 
 #: The attribute that holds an array's dimension names, as Zarr v2 and xarray call it.
 DIMENSIONS = "_ARRAY_DIMENSIONS"
@@ -31,9 +34,9 @@ def encode(attrs: Mapping[Any, Any], *, skipped: list[str] | None = None) -> dic
 
     Parameters
     ----------
-    attrs
+    attrs : mapping
         The attributes.
-    skipped
+    skipped : list of str, optional
         Where given, the names of attributes that cannot be kept go there instead of raising.
 
     Returns
@@ -77,6 +80,23 @@ def dimension_names(attrs: Mapping[str, Any], ndim: int) -> tuple[str, ...] | No
     return tuple(names)
 
 
+def fill_to_zarr(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Give the attributes with ``_FillValue`` as xarray wants it in Zarr format 3: a float as base64 of a double."""
+    fill = attrs.get("_FillValue")
+    if dtype.kind == "f" and isinstance(fill, int | float):
+        return {**attrs, "_FillValue": base64.standard_b64encode(struct.pack("<d", fill)).decode()}
+    return dict(attrs)
+
+
+def fill_from_zarr(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Undo :func:`fill_to_zarr`; what is not of that form is left alone."""
+    fill = attrs.get("_FillValue")
+    if dtype.kind == "f" and isinstance(fill, str):
+        with contextlib.suppress(ValueError, struct.error):
+            return {**attrs, "_FillValue": struct.unpack("<d", base64.b64decode(fill, validate=True))[0]}
+    return dict(attrs)
+
+
 def _encode(value: Any) -> tuple[Any, str | None]:
     if isinstance(value, bytes | np.bytes_):
         try:
@@ -91,17 +111,26 @@ def _encode(value: Any) -> tuple[Any, str | None]:
             return _encode(value.tolist())
         if dtype.kind == "V":
             raise TypeError(f"an attribute of dtype {dtype} has no JSON form")
-        listed = np.char.mod("%s", value).tolist() if dtype.kind in "c" else value.tolist()
-        if dtype.kind in "mM":
-            listed = np.datetime_as_string(value).tolist() if dtype.kind == "M" else value.astype(np.int64).tolist()
-        if dtype.kind == "S":
-            listed = np.char.decode(value, "latin-1").tolist()
+        listed = _listed(np.asarray(value))
         if value.ndim == 0:
             return listed, None if dtype in _NATIVE else dtype.str
         return listed, f"{value.ndim}:{dtype.str}"
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}, None
     return _plain(value), None
+
+
+def _listed(array: np.ndarray[Any, Any]) -> Any:
+    """Give an array as nested lists of JSON values; the dtype kept beside them leads back."""
+    if array.dtype.kind == "c":
+        array = array.astype(np.str_)
+    elif array.dtype.kind == "M":
+        array = np.datetime_as_string(array)
+    elif array.dtype.kind == "m":
+        array = array.astype(np.int64)
+    elif array.dtype.kind == "S":
+        array = np.char.decode(array, "latin-1")
+    return array.tolist()
 
 
 def _plain(value: Any) -> Any:

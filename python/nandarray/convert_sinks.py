@@ -9,6 +9,7 @@ hold is an :class:`~nandarray.errors.InvalidError` that names the array and the 
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -19,7 +20,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from nandarray.convert_attrs import DIMENSIONS, decode, dimension_names
+from nandarray.convert_attrs import DIMENSIONS, decode, dimension_names, fill_to_zarr
 from nandarray.convert_slabs import Box
 from nandarray.convert_sources import require
 from nandarray.errors import InvalidError
@@ -89,15 +90,15 @@ def open_sink(path: Path, format: str, *, compression: str, order: str, alone: b
 
     Parameters
     ----------
-    path
+    path : pathlib.Path
         Must not exist.
-    format
+    format : str
         One of "npy", "npz", "raw", "zarr", "hdf5", "netcdf".
-    compression
+    compression : str
         "auto", "none", or a name with an optional level ("gzip:4", "zstd:3").
-    order
+    order : {"C", "F"}
         "C" or "F", for npy and raw.
-    alone
+    alone : bool
         One array is exported, not a group.
     """
     if order != "C" and format not in {"npy", "raw"}:
@@ -131,29 +132,36 @@ class _Flat(_Base):
         self._path, self._header, self.order = path, header, order
 
     def group(self, name: str, attrs: Mapping[str, Any]) -> None:
-        """Nothing to keep a group in."""
+        """Do nothing: there is nowhere to keep a group."""
 
     def array(self, spec: Spec) -> Write:
         fortran = self.order == "F"
         if self._header:
             with self._path.open("wb") as file:
-                kind = {"descr": np.lib.format.dtype_to_descr(spec.dtype), "fortran_order": fortran, "shape": spec.shape}
-                np.lib.format.write_array_header_2_0(file, kind)  # type: ignore[arg-type]
+                np.lib.format.write_array_header_2_0(file, _header(spec, fortran=fortran))
                 offset = file.tell()
         else:
             self._path.touch()
             offset = 0
         size = int(np.prod(spec.shape, dtype=object)) * spec.dtype.itemsize
-        with self._path.open("r+b") as file:
-            file.truncate(offset + size)
+        os.truncate(self._path, offset + size)
 
         def write(box: Box, data: np.ndarray[Any, Any]) -> None:
             mapped = np.memmap(
-                self._path, dtype=spec.dtype, mode="r+", offset=offset, shape=spec.shape, order=self.order  # type: ignore[call-overload]
+                self._path,
+                dtype=spec.dtype,
+                mode="r+",
+                offset=offset,
+                shape=spec.shape,
+                order=self.order,  # type: ignore[call-overload]
             )
             mapped[(*box, ...)] = data
 
         return write
+
+
+def _header(spec: Spec, *, fortran: bool) -> dict[str, Any]:
+    return {"descr": np.lib.format.dtype_to_descr(spec.dtype), "fortran_order": fortran, "shape": spec.shape}
 
 
 class _Npz(_Base):
@@ -170,14 +178,13 @@ class _Npz(_Base):
         self._member: ExitStack | None = None
 
     def group(self, name: str, attrs: Mapping[str, Any]) -> None:
-        """An archive keeps names only."""
+        """Do nothing: an archive keeps names only."""
 
     def array(self, spec: Spec) -> Write:
         self._finish()
         self._member = ExitStack()
         file = self._member.enter_context(self._archive.open(f"{spec.name}.npy", "w", force_zip64=True))
-        kind = {"descr": np.lib.format.dtype_to_descr(spec.dtype), "fortran_order": False, "shape": spec.shape}
-        np.lib.format.write_array_header_2_0(file, kind)  # type: ignore[arg-type]
+        np.lib.format.write_array_header_2_0(file, _header(spec, fortran=False))
 
         def write(box: Box, data: np.ndarray[Any, Any]) -> None:
             file.write(np.ascontiguousarray(data).reshape(-1).view(np.uint8).data)
@@ -202,7 +209,7 @@ class _Zarr(_Base):
         self._zarr = require("zarr", "zarr")
         self._codecs = self._compressors(compression)
         self._path, self._alone = path, alone
-        self._root = None if alone else self._zarr.create_group(str(path), zarr_format=3)
+        self._root: Any = None if alone else self._zarr.create_group(str(path), zarr_format=3)
 
     def _compressors(self, compression: str) -> Any:
         name, level = _codec(compression, {"auto": None, "none": None, "gzip": 5, "zstd": 3, "blosc": None})
@@ -216,11 +223,11 @@ class _Zarr(_Base):
     def group(self, name: str, attrs: Mapping[str, Any]) -> None:
         if self._alone:
             return
-        target = self._root.require_group(name) if name else self._root  # type: ignore[union-attr]
+        target = self._root.require_group(name) if name else self._root
         target.attrs.update(dict(attrs))
 
     def array(self, spec: Spec) -> Write:
-        attrs = {key: value for key, value in spec.attrs.items() if key != DIMENSIONS}
+        attrs = fill_to_zarr({key: value for key, value in spec.attrs.items() if key != DIMENSIONS}, spec.dtype)
         options: dict[str, Any] = {
             "shape": spec.shape,
             "dtype": spec.dtype,
@@ -235,7 +242,7 @@ class _Zarr(_Base):
             if self._alone:
                 array = self._zarr.create_array(str(self._path), zarr_format=3, **options)
             else:
-                array = self._root.create_array(spec.name, **options)  # type: ignore[union-attr]
+                array = self._root.create_array(spec.name, **options)
         except (TypeError, ValueError) as error:
             raise InvalidError(f"Zarr cannot hold {spec.name!r} of dtype {spec.dtype}: {error}") from error
 
@@ -301,6 +308,7 @@ class _Hdf5(_Base):
             encode = _utf8(dtype)
         elif dtype.kind in "mM":
             dtype = self._h5py.opaque_dtype(dtype)
+            encode = _tagged(dtype)
         options: dict[str, Any] = {} if spec.dtype.kind in "VUmM" else {"fillvalue": spec.fill}
         try:
             item = self._file.create_dataset(
@@ -318,13 +326,17 @@ class _Hdf5(_Base):
             item.dims[axis].label = dim
 
         def write(box: Box, data: np.ndarray[Any, Any]) -> None:
-            item[(*box, ...)] = encode(data) if encode else data.astype(dtype) if dtype != data.dtype else data
+            item[(*box, ...)] = encode(data) if encode else data
 
         return write
 
 
 def _utf8(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
-    return lambda data: np.char.encode(data, "utf-8").astype(f"S{dtype.itemsize}")
+    return lambda data: np.asarray(np.char.encode(data, "utf-8")).astype(f"S{dtype.itemsize}").view(dtype)
+
+
+def _tagged(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    return lambda data: data.astype(dtype)  # the same bytes; h5py reads the dtype's metadata
 
 
 class _NetCDF(_Base):
@@ -349,15 +361,21 @@ class _NetCDF(_Base):
     def array(self, spec: Spec) -> Write:
         group, _, base = spec.name.rpartition("/")
         where = self._at(group)
+        dtype, encode, extra, letters = _netcdf_type(spec)
         dims = spec.dims or tuple(f"{base}_dim_{axis}" for axis in range(len(spec.shape)))
-        for dim, extent in zip(dims, spec.shape, strict=True):
+        shape, chunks = spec.shape, _hdf5_chunks(spec)
+        if letters:  # CF keeps text of fixed width as single characters along one more dimension
+            dims, shape = (*dims, f"string{letters}"), (*shape, letters)
+            chunks = (*chunks, letters) if chunks else None
+        for dim, extent in zip(dims, shape, strict=True):
             known = where.dimensions.get(dim)
             if known is None:
                 where.dimensions[dim] = extent
             elif known.size != extent:
-                raise InvalidError(f"dimension {dim!r} has {known.size} elements elsewhere and {extent} in {spec.name!r}")
+                raise InvalidError(
+                    f"dimension {dim!r} has {known.size} elements elsewhere and {extent} in {spec.name!r}"
+                )
         attrs = _typed(spec.attrs, netcdf=True)
-        dtype, encode, extra = _netcdf_type(spec)
         fill = attrs.pop("_FillValue", extra.pop("_FillValue", None))
         try:
             item = where.create_variable(
@@ -365,7 +383,7 @@ class _NetCDF(_Base):
                 dims,
                 dtype,
                 fillvalue=None if fill is None or encode is _as_text else np.asarray(fill).astype(dtype)[()],
-                chunks=_hdf5_chunks(spec),
+                chunks=chunks,
                 **_hdf5_filters(self._compression, spec),
             )
         except (TypeError, ValueError) as error:
@@ -385,9 +403,12 @@ _TIME_UNITS = {
 }  # fmt: skip
 
 
-def _netcdf_type(spec: Spec) -> tuple[Any, Callable[[Any], Any] | None, dict[str, Any]]:
-    """Give a dtype that NetCDF has, how to get there, and the attributes that tell a CF reader the way back."""
-    kind = spec.dtype.kind
+def _netcdf_type(spec: Spec) -> tuple[Any, Callable[[Any], Any] | None, dict[str, Any], int]:
+    """Give a dtype that NetCDF has, how to get there, the attributes that tell a CF reader the way back, and letters.
+
+    Letters is the width of byte strings that become single characters; else 0.
+    """
+    kind, itemsize = spec.dtype.kind, spec.dtype.itemsize
     if kind in "mM":
         unit, count = np.datetime_data(spec.dtype)
         if unit not in _TIME_UNITS or count != 1:
@@ -395,13 +416,22 @@ def _netcdf_type(spec: Spec) -> tuple[Any, Callable[[Any], Any] | None, dict[str
         extra: dict[str, Any] = {"units": _TIME_UNITS[unit], "_FillValue": np.iinfo(np.int64).min}
         if kind == "M":
             extra |= {"units": f"{_TIME_UNITS[unit]} since 1970-01-01", "calendar": "proleptic_gregorian"}
-        return np.dtype(np.int64), lambda data: data.astype(np.int64), extra
+        return np.dtype(np.int64), lambda data: data.astype(np.int64), extra, 0
     if kind == "b":
-        return np.dtype(np.int8), lambda data: data.astype(np.int8), {"dtype": "bool"}
+        return np.dtype(np.int8), lambda data: data.astype(np.int8), {"dtype": "bool"}, 0
     if kind == "U":
-        return require("h5py", "netcdf").string_dtype("utf-8"), _as_text, {}
-    return spec.dtype, None, {}
+        return require("h5py", "netcdf").string_dtype("utf-8"), _as_text, {}, 0
+    if kind == "S":
+        letters = itemsize if itemsize > 1 else 0
+        return np.dtype("S1"), _letters if letters else None, {}, letters
+    if kind not in "iuf" or (kind == "f" and itemsize not in {4, 8}):
+        raise InvalidError(f"NetCDF cannot hold {spec.name!r} of dtype {spec.dtype}")
+    return spec.dtype, None, {}, 0
 
 
 def _as_text(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return data.astype(object)
+
+
+def _letters(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(data).reshape(data.shape)[..., None].view("S1")

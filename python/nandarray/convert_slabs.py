@@ -34,15 +34,15 @@ def slab_shape(
 
     Parameters
     ----------
-    shape
+    shape : sequence of int
         The array's shape.
-    limit
+    limit : int
         The most elements a box may hold; one is always allowed.
-    block
+    block : sequence of int, optional
         The destination's block.
-    chunks
+    chunks : sequence of int, optional
         The source's chunk.
-    order
+    order : {"C", "F"}
         "C" where the last axis is the one to grow first, "F" for the first axis.
 
     Returns

@@ -14,7 +14,7 @@ import ast
 import importlib
 import struct
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import prod
@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from nandarray.convert_attrs import DIMENSIONS, encode
+from nandarray.convert_attrs import DIMENSIONS, encode, fill_from_zarr
 from nandarray.convert_slabs import Box, box_shape, boxes, slab_shape
 from nandarray.errors import InvalidError, NotFoundError
 
@@ -93,7 +93,7 @@ class SourceOptions:
 
 
 @contextmanager
-def open_source(path: Path, format: str, options: SourceOptions) -> Iterator[Source]:  # noqa: A002
+def open_source(path: Path, format: str, options: SourceOptions) -> Generator[Source]:  # noqa: A002
     """Open ``path`` as ``format`` for reading."""
     if not path.exists():
         raise FileNotFoundError(2, "no such file", str(path))
@@ -113,7 +113,7 @@ def _raw_only(options: SourceOptions) -> tuple[Any, ...]:
 
 
 @contextmanager
-def _open_npy(path: Path, options: SourceOptions) -> Iterator[Source]:
+def _open_npy(path: Path, options: SourceOptions) -> Generator[Source]:
     with path.open("rb") as file:
         shape, fortran, dtype = _npy_header(file, str(path))
         offset = file.tell()
@@ -121,7 +121,7 @@ def _open_npy(path: Path, options: SourceOptions) -> Iterator[Source]:
 
 
 @contextmanager
-def _open_raw(path: Path, options: SourceOptions) -> Iterator[Source]:
+def _open_raw(path: Path, options: SourceOptions) -> Generator[Source]:
     if options.dtype is None:
         raise InvalidError("raw binary needs a dtype (and a shape, unless it is one dimension to the end of the file)")
     try:
@@ -150,8 +150,8 @@ def _mapped(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: in
 
     def read(box: Box) -> np.ndarray[Any, Any]:
         # A fresh mapping a box: pages of a mapping that lives on would count as this process's memory.
-        mapped = np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)  # type: ignore[call-overload]
-        return np.asarray(mapped)[(*box, ...)]
+        mapped: Any = np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)  # type: ignore[call-overload]
+        return np.asarray(mapped[(*box, ...)])
 
     return Source([Member(name="", shape=shape, dtype=dtype, read=read, order=order)])
 
@@ -176,7 +176,7 @@ def _npy_header(file: Any, label: str) -> tuple[tuple[int, ...], bool, np.dtype[
 
 
 @contextmanager
-def _open_npz(path: Path, options: SourceOptions) -> Iterator[Source]:
+def _open_npz(path: Path, options: SourceOptions) -> Generator[Source]:
     with ExitStack() as stack:
         try:
             archive = stack.enter_context(zipfile.ZipFile(path))
@@ -194,10 +194,9 @@ def _open_npz(path: Path, options: SourceOptions) -> Iterator[Source]:
                     continue
             label = "" if options.member is not None else name
             reader = _ZipReader(archive, f"{name}.npy", dtype, fortran=fortran)
+            stack.callback(reader.close)
             order = "F" if fortran else "C"
-            source.members.append(
-                Member(name=label, shape=shape, dtype=dtype, read=reader, order=order, stream=True)
-            )
+            source.members.append(Member(name=label, shape=shape, dtype=dtype, read=reader, order=order, stream=True))
         yield source
 
 
@@ -207,6 +206,10 @@ class _ZipReader:
     def __init__(self, archive: zipfile.ZipFile, name: str, dtype: np.dtype[Any], *, fortran: bool) -> None:
         self._archive, self._name, self._dtype, self._fortran = archive, name, dtype, fortran
         self._file: Any = None
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
     def __call__(self, box: Box) -> np.ndarray[Any, Any]:
         if self._file is None:
@@ -236,7 +239,7 @@ def _chosen(names: list[str], member: str | None, path: Path) -> list[str]:
 
 
 @contextmanager
-def _open_zarr(path: Path, options: SourceOptions) -> Iterator[Source]:
+def _open_zarr(path: Path, options: SourceOptions) -> Generator[Source]:
     zarr = require("zarr", "zarr")
     try:
         root = zarr.open(str(path), mode="r", path=options.member or "")
@@ -258,7 +261,7 @@ def _open_zarr(path: Path, options: SourceOptions) -> Iterator[Source]:
 
 
 def _zarr_array(source: Source, name: str, array: Any) -> None:
-    attrs = dict(array.attrs.asdict())
+    attrs = fill_from_zarr(array.attrs.asdict(), np.dtype(array.dtype))
     dims = getattr(array.metadata, "dimension_names", None)
     if dims and all(dims):
         attrs[DIMENSIONS] = list(dims)
@@ -286,7 +289,7 @@ def _zarr_array(source: Source, name: str, array: Any) -> None:
 
 
 @contextmanager
-def _open_hdf5(path: Path, options: SourceOptions) -> Iterator[Source]:
+def _open_hdf5(path: Path, options: SourceOptions) -> Generator[Source]:
     h5py = require("h5py", "hdf5")
     try:
         file = h5py.File(path, "r")
@@ -387,7 +390,7 @@ def _hdf5_dimensions(item: Any) -> tuple[str, ...] | None:
 
 
 @contextmanager
-def _open_netcdf(path: Path, options: SourceOptions) -> Iterator[Source]:
+def _open_netcdf(path: Path, options: SourceOptions) -> Generator[Source]:
     xarray = require("xarray", "netcdf")
     with ExitStack() as stack:
         source = Source()
@@ -405,7 +408,9 @@ def _open_netcdf(path: Path, options: SourceOptions) -> Iterator[Source]:
 
 def _netcdf_groups(xarray: Any, path: Path) -> list[tuple[str, Any]]:
     # Nothing is decoded: packed data stays packed and its attributes say how to unpack it, so nothing is lost.
-    plain: dict[str, Any] = {"decode_cf": False, "cache": False, "create_default_indexes": False}
+    # (Each decoder is named: open_groups of xarray 2026.9 does not listen to decode_cf.)
+    decoders = ("mask_and_scale", "decode_times", "decode_timedelta", "concat_characters", "decode_coords")
+    plain: dict[str, Any] = {**dict.fromkeys(decoders, False), "cache": False, "create_default_indexes": False}
     with path.open("rb") as file:
         classic = file.read(3) == b"CDF"
     try:
@@ -460,7 +465,7 @@ def _netcdf_array(source: Source, name: str, variable: Any) -> None:
             read=read,
             chunks=tuple(chunks) if chunks else None,
             attrs=source.attrs(name, attrs),
-            fill=fill if np.ndim(fill) == 0 else None,
+            fill=None if isinstance(fill, np.ndarray) else fill,
         )
     )
 

@@ -27,7 +27,9 @@ __all__ = [
     "NotAStoreError",
     "NotFoundError",
     "ReadOnlyError",
+    "StoreExistsError",
     "StoreFullError",
+    "StoreMissingError",
     "UnsupportedVersionError",
     "VolumeMismatchError",
     "WrongKeyError",
@@ -54,6 +56,24 @@ class ExistsError(NandarrayError, ValueError):
     """The name is taken, or is a group where an array is asked for (or the other way round)."""
 
     kind = "exists"
+
+
+class StoreExistsError(NandarrayError, FileExistsError):
+    """Mode ``"x"`` found the file there."""
+
+    kind = "file-exists"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*((errno.EEXIST, *args) if len(args) == 1 else args))
+
+
+class StoreMissingError(NandarrayError, FileNotFoundError):
+    """The mode needs a store, and there is no such file."""
+
+    kind = "file-missing"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*((errno.ENOENT, *args) if len(args) == 1 else args))
 
 
 class InvalidError(NandarrayError, ValueError):

@@ -30,7 +30,7 @@ import numpy as np
 
 from nandarray.errors import BadIndexError, InvalidError
 
-__all__ = ["Run", "Selection", "everything", "parse"]
+__all__ = ["Box", "Run", "Selection", "everything", "parse", "plain"]
 
 Mode = Literal["numpy", "outer", "pointwise"]
 _Array = np.ndarray[Any, Any]
@@ -153,6 +153,62 @@ def everything(shape: Sequence[int]) -> Selection:
     return parse(..., shape)
 
 
+class Box(NamedTuple):
+    """A selection by integers and forward slices alone, the commonest one: what a native ``read`` takes."""
+
+    start: list[int]
+    step: list[int]
+    lengths: list[int]  # along every axis of the array; 1 where an integer stood
+    shape: tuple[int, ...]
+
+
+def plain(key: object, shape: Sequence[int]) -> Box | None:
+    """Read the simplest index expressions, several times faster than :func:`parse` reads them.
+
+    Parameters
+    ----------
+    key : object
+        What stood between the brackets.
+    shape : sequence of int
+        The shape of the array.
+
+    Returns
+    -------
+    Box or None
+        The box; None where anything but integers and forward slices is in the expression, or anything is wrong with
+        it, which :func:`parse` then says.
+    """
+    parts = key if type(key) is tuple else (key,)
+    if len(parts) > len(shape):
+        return None
+    start, lengths = [0] * len(shape), list(shape)
+    step, kept = [1] * len(shape), list(shape)
+    dropped = 0
+    for axis, part in enumerate(parts):
+        size = shape[axis]
+        if type(part) is int:
+            start[axis] = part + size if part < 0 else part
+            if not 0 <= start[axis] < size:
+                return None
+            lengths[axis] = 1
+            del kept[axis - dropped]
+            dropped += 1
+        elif type(part) is slice:
+            if not (part.step is None or type(part.step) is int and part.step > 0):
+                return None
+            try:
+                first, stop, stride = part.indices(size)
+            except TypeError:
+                return None
+            length = max(0, (stop - first + stride - 1) // stride)
+            # A slice of one element, or none, needs no step, which may lead out of the axis.
+            start[axis], step[axis] = (first if length else 0), (stride if length > 1 else 1)
+            lengths[axis] = kept[axis - dropped] = length
+        else:
+            return None
+    return Box(start, step, lengths, tuple(kept))
+
+
 def parse(key: object, shape: Sequence[int], *, mode: Mode = "numpy", outer: bool = True) -> Selection:
     """Read an index expression.
 
@@ -237,14 +293,29 @@ def _part(part: object) -> Any:
             f"valid indices, not {part!r}"
         )
     try:
-        array = np.asarray(part)
+        array = _index_array(part)
     except (TypeError, ValueError) as error:
         raise BadIndexError(f"{type(part).__name__} cannot be used as an index: {error}") from error
-    if array.size == 0 and not isinstance(part, np.ndarray):
-        array = array.astype(np.intp)  # [] has no type of its own
-    if array.dtype.kind not in "iub":
+    if array.dtype.kind not in "iub" and not _exact_integers(array):
         raise BadIndexError(f"arrays used as indices must be of integer or boolean type, not {array.dtype}")
     return int(array) if array.ndim == 0 and array.dtype.kind != "b" else array
+
+
+def _index_array(part: Any) -> _Array:
+    array = np.asarray(part)
+    if isinstance(part, np.ndarray):
+        return array
+    if array.size == 0:
+        return array.astype(np.intp)  # [] has no type of its own
+    if array.dtype.kind == "f":
+        # NumPy has no type for integers on both sides of 2**63, so it made floats of them.
+        exact = np.asarray(part, object)
+        return exact if _exact_integers(exact) else array
+    return array
+
+
+def _exact_integers(array: _Array) -> bool:
+    return array.dtype.kind == "O" and all(isinstance(index, int) for index in array.flat)
 
 
 def _axes_taken(part: object) -> int:
@@ -308,6 +379,8 @@ def _wrap(indices: _Array, axis: int, size: int) -> _Array:
     if indices.size:
         _within(int(indices.min()), axis, size)
         _within(int(indices.max()), axis, size)
+    if indices.dtype.kind == "O":
+        return np.array([index % size for index in indices.flat], np.uint64).reshape(indices.shape)
     wrapped = indices.astype(np.uint64)
     if indices.size and int(indices.min()) < 0:
         # Unsigned addition wraps around, which is right for every size up to 2**64.

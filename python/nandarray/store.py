@@ -158,14 +158,15 @@ class Group:
         └── raw  uint8 (2, 3)
     """
 
-    def __init__(self, store: Store, path: str) -> None:
-        self._store = store
+    def __init__(self, store: Store | None, path: str) -> None:
+        self._root = store  # None in the store itself: a cycle would keep its file locked until the next collection
         self._path = path
 
     @property
     def store(self) -> Store:
         """The store."""
-        return self._store
+        assert self._root is not None
+        return self._root
 
     @property
     def name(self) -> str:
@@ -175,14 +176,14 @@ class Group:
     @property
     def attrs(self) -> Attributes:
         """The attributes, a mutable mapping of JSON values that writes through."""
-        return Attributes(self._load_attrs, self._save_attrs, self._store._lock)
+        return Attributes(self._load_attrs, self._save_attrs, self.store._lock)
 
     # --- Finding -----------------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Any:
         return self._find(name, None)
 
-    def get(self, name: str, default: Any = None, *, encryption_key: bytes | None = None) -> Any:
+    def get(self, name: str, default: Any = None, *, encryption_key: bytes | bytearray | None = None) -> Any:
         """Open an array or a group, or give a default where there is none.
 
         Parameters
@@ -201,7 +202,7 @@ class Group:
         """
         return self._find(name, encryption_key) if name in self else default
 
-    def open_array(self, name: str, *, encryption_key: bytes | None = None) -> Array:
+    def open_array(self, name: str, *, encryption_key: bytes | bytearray | None = None) -> Array:
         """Open an array.
 
         Parameters
@@ -234,7 +235,7 @@ class Group:
         if not isinstance(name, str):
             return False
         path = self._join(name)
-        return path in self._native or self._store._is_group(path)
+        return path in self._native or self.store._is_group(path)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
@@ -306,7 +307,7 @@ class Group:
         data: ArrayLike | None = None,
         building_block: int | Sequence[int] | None = None,
         compression: str | None = None,
-        encryption_key: bytes | None = None,
+        encryption_key: bytes | bytearray | None = None,
         fill_value: Any = 0,
         attrs: Mapping[str, Any] | None = None,
     ) -> Array:
@@ -356,32 +357,22 @@ class Group:
         >>> store.create("b", data=[1, 2, 3]).shape
         (3,)
         """
-        if data is not None and not isinstance(data, Grid):
-            data = np.asarray(data) if dtype is None else _buffers.as_source(data, dtypes.check(dtype))
-        checked = dtypes.check(getattr(data, "dtype", None) if dtype is None else dtype)
-        if shape is None:
-            if data is None:
-                raise InvalidError(f"array {name!r} needs a shape or data")
-            shape = data.shape
-        lengths = check_shape(shape)
-        if checked.subdtype is not None:  # as NumPy does: the subarray's dimensions become the array's
-            checked, behind = checked.subdtype
-            lengths = check_shape((*lengths, *behind)) if data is None else lengths
         path = self._join(name)
-        with self._store._lock:
-            self._store._check_free(path)
+        data, element, lengths = _settle(path, data, shape, dtype)
+        with self.store._lock:
+            self.store._check_free(path)
             space = self._native.create(
                 path,
                 lengths,
-                checked.itemsize,
-                dtypes.encode(checked),
+                element.itemsize,
+                dtypes.encode(element),
                 building_block=None if building_block is None else check_shape(building_block, what="building_block"),
                 compression=compression,
                 encryption_key=_check_key(encryption_key),
-                fill=_fill_bytes(fill_value, checked),
+                fill=_fill_bytes(fill_value, element),
                 attrs=to_json(attrs or {}),
             )
-        array = Array(self._store, space)
+        array = Array(self.store, space)
         if data is not None:
             try:
                 _write_all(array, data)
@@ -412,9 +403,9 @@ class Group:
             The new group.
         """
         path = self._join(name)
-        with self._store._lock:
-            self._store._check_free(path)
-            group = Group(self._store, path)
+        with self.store._lock:
+            self.store._check_free(path)
+            group = Group(self.store, path)
             group._save_attrs(to_json(attrs or {}))
         return group
 
@@ -432,16 +423,16 @@ class Group:
             The group.
         """
         path = self._join(name)
-        with self._store._lock:
-            if path and not self._store._is_group(path):
+        with self.store._lock:
+            if path and not self.store._is_group(path):
                 return self.create_group(name)
-        return self._store if not path else Group(self._store, path)
+        return self.store if not path else Group(self.store, path)
 
     def __delitem__(self, name: str) -> None:
         path = self._join(name)
         if not path:
             raise InvalidError("the root group cannot be deleted")
-        with self._store._lock:
+        with self.store._lock:
             if path in self._native:
                 self._native.delete(path)
                 return
@@ -452,7 +443,7 @@ class Group:
                 self._native.delete(one)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename an array, or a group with all that is in it.
+        """Rename an array, or a group with all that is in it, one array after the other.
 
         Parameters
         ----------
@@ -462,7 +453,7 @@ class Group:
             The new name, relative to this group.
         """
         source, target = self._join(old), self._join(new)
-        with self._store._lock:
+        with self.store._lock:
             inside = [source] if source in self._native else self._native.names(source + "/")
             if not inside or not source:
                 raise self._not_found(source)
@@ -470,19 +461,19 @@ class Group:
                 return
             if target.startswith(source + "/"):
                 raise InvalidError(f"{source!r} cannot move into itself, to {target!r}")
-            self._store._check_free(target)
+            self.store._check_free(target)
             for one in inside:
                 self._native.rename(one, target + one[len(source) :])
 
     # --- For people --------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        if self._store.closed:
+        if self.store.closed:
             return f"<nandarray.Group {self.name!r} (closed)>"
-        return f"<nandarray.Group {self.name!r} in {self._store.path!r}, {len(self)} inside>"
+        return f"<nandarray.Group {self.name!r} in {self.store.path!r}, {len(self)} inside>"
 
     def _repr_html_(self) -> str:
-        return repr(self) if self._store.closed else self.tree()._repr_html_()
+        return repr(self) if self.store.closed else self.tree()._repr_html_()
 
     def _ipython_key_completions_(self) -> list[str]:
         return self.keys()
@@ -491,7 +482,7 @@ class Group:
 
     @property
     def _native(self) -> _nandarray.Store:
-        return self._store._engine
+        return self.store._engine
 
     @property
     def _prefix(self) -> str:
@@ -515,18 +506,18 @@ class Group:
         # As in h5py, a leading "/" starts at the root.
         return relative if name.startswith("/") else self._prefix + relative
 
-    def _find(self, name: str, encryption_key: bytes | None) -> Array | Group:
+    def _find(self, name: str, encryption_key: bytes | bytearray | None) -> Array | Group:
         path = self._join(name)
         if not path:
-            return self._store
+            return self.store
         if path in self._native:
-            return Array(self._store, self._native.open_space(path, encryption_key=_check_key(encryption_key)))
-        if self._store._is_group(path):
-            return Group(self._store, path)
+            return Array(self.store, self._native.open_space(path, encryption_key=_check_key(encryption_key)))
+        if self.store._is_group(path):
+            return Group(self.store, path)
         raise self._not_found(path)
 
     def _not_found(self, path: str) -> NotFoundError:
-        message = f"no array or group named {path!r} in {self._store.path!r}"
+        message = f"no array or group named {path!r} in {self.store.path!r}"
         names = self._native.names()
         if len(names) <= _SUGGEST_MAX:
             near = difflib.get_close_matches(path, [n for n in names if not n.endswith(_MARKER)], n=1)
@@ -564,7 +555,12 @@ class Store(Group):
         self._mode = mode
         self._lock = threading.RLock()
         self._threads: ThreadPoolExecutor | None = None
-        super().__init__(self, "")
+        super().__init__(None, "")
+
+    @property
+    def store(self) -> Store:
+        """The store itself."""
+        return self
 
     @property
     def path(self) -> str:
@@ -717,7 +713,27 @@ def _draw(branch: Mapping[str, Any], indent: str, lines: list[str]) -> None:
             _draw(inside, indent + ("    " if last else "│   "), lines)
 
 
-def _check_key(key: bytes | None) -> bytes | None:
+def _settle(
+    name: str, data: Any, shape: int | Sequence[int] | None, dtype: DTypeLike | None
+) -> tuple[Any, np.dtype[Any], tuple[int, ...]]:
+    """Settle on data, dtype and shape of a new array, each of which may follow from the others."""
+    element = None if dtype is None else dtypes.check(dtype)
+    if data is not None and not isinstance(data, Grid):
+        try:
+            data = np.asarray(data) if element is None else _buffers.as_source(data, element.base)
+        except (TypeError, ValueError) as error:
+            raise InvalidError(f"array {name!r} cannot be made of {type(data).__name__}: {error}") from error
+    if element is None:
+        element = dtypes.check(None if data is None else data.dtype)
+    if shape is None and data is None:
+        raise InvalidError(f"array {name!r} needs a shape or data")
+    lengths = data.shape if shape is None else check_shape(shape)
+    if element.subdtype is not None:  # as NumPy does: the subarray's dimensions become the array's
+        lengths = lengths if shape is None else (*lengths, *element.shape)
+    return data, element.base, check_shape(lengths)
+
+
+def _check_key(key: bytes | bytearray | None) -> bytes | None:
     if key is None:
         return None
     if not isinstance(key, (bytes, bytearray, memoryview)):

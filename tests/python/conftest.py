@@ -22,7 +22,9 @@ hypothesis.settings.register_profile(
     max_examples=60,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture],
 )
-hypothesis.settings.register_profile("deep", parent=hypothesis.settings.get_profile("suite"), derandomize=False, max_examples=1500)
+hypothesis.settings.register_profile(
+    "deep", parent=hypothesis.settings.get_profile("suite"), derandomize=False, max_examples=1500
+)
 hypothesis.settings.load_profile(os.environ.get("NANDARRAY_HYPOTHESIS", "suite"))
 
 

@@ -26,8 +26,8 @@ NUMBERS: list[np.dtype[Any]] = [dtype for dtype in DTYPES if dtype.kind in "iufc
 
 
 def dtypes() -> st.SearchStrategy[np.dtype[Any]]:
-    """Any storable dtype."""
-    return st.sampled_from([*DTYPES, np.dtype([("u", "u1"), ("v", "<f8")], align=True)])
+    """Any storable dtype without padding, whose bytes NumPy leaves undefined when it copies."""
+    return st.sampled_from(DTYPES)
 
 
 def shapes(*, min_dims: int = 0, max_dims: int = 4, max_side: int = 9) -> st.SearchStrategy[tuple[int, ...]]:
@@ -137,7 +137,8 @@ def view_shapes(draw: st.DrawFn, volume: int) -> tuple[int, ...]:
     """A random factorisation of a volume, in random order, with ones in between."""
     if volume == 0:
         return (*draw(shapes(max_dims=2)), 0)
-    sides, rest = [], volume
+    sides: list[int] = []
+    rest = volume
     while rest > 1 and len(sides) < 5:
         divisors = [d for d in range(2, rest + 1) if rest % d == 0]
         sides.append(draw(st.sampled_from(divisors)))

@@ -1,1 +1,27 @@
-//! stub
+//! The Python binding: from Python's words to typed commands, and from errors to exceptions. Nothing else.
+//!
+//! The interface is `python/nandarray/_nandarray.pyi`; ergonomics live in Python. Every command releases the GIL. NumPy arrays
+//! are borrowed, not copied: the engine sees address, shape and byte strides. A caller who changes or reads an array from
+//! another thread while a command moves it gets what such races give in NumPy.
+//!
+//! | file | one idea |
+//! | --- | --- |
+//! | `buffers` | NumPy arrays as addresses and strides |
+//! | `errors` | engine errors as the exceptions of `nandarray.errors` |
+//! | `store` | the two classes |
+
+mod buffers;
+mod errors;
+mod store;
+
+use pyo3::prelude::*;
+
+/// The native engine.
+#[pymodule]
+fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("__version__", nandarray::VERSION)?;
+    m.add_class::<store::Store>()?;
+    m.add_class::<store::Space>()?;
+    m.add_function(wrap_pyfunction!(errors::error_kinds, m)?)?;
+    Ok(())
+}

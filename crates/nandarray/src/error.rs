@@ -29,6 +29,12 @@ pub enum Error {
         /// The path of the file.
         path: String,
     },
+    /// There is no store file.
+    #[error("{path} does not exist")]
+    FileMissing {
+        /// The path of the file.
+        path: String,
+    },
     /// An argument is wrong in itself.
     #[error("{0}")]
     Invalid(String),
@@ -128,7 +134,7 @@ pub enum Error {
 }
 
 /// The stable strings of [`Error::kind`], in the order of their introduction. Append only.
-pub const KINDS: [&str; 15] = [
+pub const KINDS: [&str; 17] = [
     "not-found",
     "exists",
     "invalid",
@@ -144,6 +150,8 @@ pub const KINDS: [&str; 15] = [
     "version",
     "wrong-key",
     "closed",
+    "file-exists",
+    "file-missing",
 ];
 
 impl Error {
@@ -151,7 +159,9 @@ impl Error {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NotFound { .. } => "not-found",
-            Self::Exists { .. } | Self::FileExists { .. } => "exists",
+            Self::Exists { .. } => "exists",
+            Self::FileExists { .. } => "file-exists",
+            Self::FileMissing { .. } => "file-missing",
             Self::Invalid(_) => "invalid",
             Self::VolumeMismatch { .. } => "volume-mismatch",
             Self::OutOfRange { .. } => "out-of-range",

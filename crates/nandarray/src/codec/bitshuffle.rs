@@ -1,26 +1,27 @@
 //! Bit shuffle: bit `k` of byte `b` of every element together, for each `b` and `k`.
 //!
-//! The largest multiple of eight elements is split into byte planes (see [`super::shuffle`]), and each plane of `n` bytes
-//! into eight rows of `n / 8` bytes: bit `i` of byte `j` of row `k` is bit `k` of element `8 j + i`. Elements after the last
-//! group of eight, and bytes after the last element, stay at the end as they are. This is the order of the `bitshuffle`
-//! library (Masui et al. 2015), over one frame.
+//! The largest multiple of eight elements is split into byte planes (see [`super::shuffle`]), and each plane of `n`
+//! bytes into eight rows of `n / 8` bytes: bit `i` of byte `j` of row `k` is bit `k` of element `8 j + i`. Elements
+//! after the last group of eight, and bytes after the last element, stay at the end as they are. This is the order of
+//! the `bitshuffle` library (Masui et al. 2015), over one frame.
 //!
-//! The kernel moves an 8 x 8 x 8 cube of bits (64 bytes of a plane) at a time: a bit transposition within each 64-bit word
-//! (Warren, "Hacker's Delight", 7-3) and a byte transposition between the eight words. Both are their own inverse, so the
-//! way back is the same cube with rows and plane exchanged.
+//! The kernel moves an 8 x 8 x 8 cube of bits (64 bytes of a plane) at a time: a bit transposition within each 64-bit
+//! word (Warren, "Hacker's Delight", 7-3) and a byte transposition between the eight words. Both are their own inverse,
+//! so the way back is the same cube with rows and plane exchanged. Measured hot in cache on one Sapphire Rapids core,
+//! there / back in GB/s: 1 byte 8 / 4.3, 4 bytes 4.9 / 3.6, 8 bytes 4.3 / 2.6, 16 bytes 2.3 / 1.4 (see `measure.rs`).
 //!
 //! Does not: work in place, or change a frame's length.
 
 use super::isa::per_instruction_set;
-use super::shuffle::{shuffle, unshuffle};
+use super::shuffle::{CUBE, shuffle, transpose_bytes, unshuffle};
 
 /// Elements in a group: the bits of one output byte.
 const GROUP: usize = 8;
 
-/// Bytes of one cube: eight groups.
-const CUBE: usize = GROUP * 8;
+const _: () = assert!(CUBE == GROUP * 8, "a cube is eight groups");
 
-/// Splits `raw` into bit rows. `scratch` is working memory of any content. Panics unless `raw` and `rows` are of one length.
+/// Splits `raw` into bit rows. `scratch` is working memory of any content. Panics unless `raw` and `rows` are of one
+/// length.
 pub(super) fn bit_shuffle(element_bytes: usize, raw: &[u8], rows: &mut [u8], scratch: &mut Vec<u8>) {
     assert_eq!(raw.len(), rows.len());
     let whole = whole_groups_bytes(element_bytes, raw.len());
@@ -33,7 +34,8 @@ pub(super) fn bit_shuffle(element_bytes: usize, raw: &[u8], rows: &mut [u8], scr
     planes_to_rows(element_bytes, scratch, &mut rows[..whole]);
 }
 
-/// Undoes [`bit_shuffle`]. `scratch` is working memory of any content. Panics unless `rows` and `raw` are of one length.
+/// Undoes [`bit_shuffle`]. `scratch` is working memory of any content. Panics unless `rows` and `raw` are of one
+/// length.
 pub(super) fn bit_unshuffle(element_bytes: usize, rows: &[u8], raw: &mut [u8], scratch: &mut Vec<u8>) {
     assert_eq!(raw.len(), rows.len());
     let whole = whole_groups_bytes(element_bytes, raw.len());
@@ -105,18 +107,6 @@ fn rows_to_planes_kernel(plane_count: usize, rows: &[u8], planes: &mut [u8]) {
             *group = transpose_word(std::array::from_fn(|row| rows[row * row_bytes + done + index]));
         }
     }
-}
-
-/// Byte `k` of word `j` to byte `j` of word `k`.
-#[inline(always)]
-fn transpose_bytes(cube: &[u8; CUBE]) -> [u8; CUBE] {
-    let mut out = [0; CUBE];
-    for word in 0..8 {
-        for byte in 0..8 {
-            out[word * 8 + byte] = cube[byte * 8 + word];
-        }
-    }
-    out
 }
 
 /// Bit `k` of byte `i` to bit `i` of byte `k`, in each of the eight words.

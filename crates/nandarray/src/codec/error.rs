@@ -1,8 +1,8 @@
 //! What can go wrong when a building block is encoded or its payload decoded.
 //!
-//! A payload is untrusted: whatever its bytes, decoding gives a [`CodecError`] or bytes, never a panic, and allocates no
-//! more than the spec's own sizes. Without encryption a damaged frame may decode to wrong bytes of the right length; the
-//! store's page checksum (CRC-32C) is what notices that.
+//! A payload is untrusted: whatever its bytes, decoding gives a [`CodecError`] or bytes, never a panic, and allocates
+//! no more than the spec's own sizes. Without encryption a damaged frame may decode to wrong bytes of the right length;
+//! the store's page checksum (CRC-32C) is what notices that.
 
 use thiserror::Error;
 

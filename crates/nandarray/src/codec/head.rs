@@ -8,7 +8,8 @@
 //!            frames, back to back
 //! ```
 //! Numbers are little-endian. Every length but the frames' own follows from the spec, so a reader knows before reading
-//! anything how many bytes the head takes ([`Layout::head_bytes`]). Bytes after the last frame (the rest of the last page) are ignored.
+//! anything how many bytes the head takes ([`Layout::head_bytes`]). Bytes after the last frame (the rest
+//! of the last page) are ignored.
 //!
 //! Parsing follows smoltcp's rule: bytes, then a checked [`FrameTable`], after which no offset can be wrong.
 //!
@@ -167,8 +168,8 @@ struct Entry {
     stored: bool,
 }
 
-/// The checked frame table of one payload: which bytes each frame has. Small, and independent of the payload's buffer, so
-/// a store may keep it to read more of a block later.
+/// The checked frame table of one payload: which bytes each frame has. Small, and independent of the payload's buffer,
+/// so a store may keep it to read more of a block later.
 #[derive(Debug, Clone)]
 pub struct FrameTable {
     pub(super) layout: Layout,
@@ -177,7 +178,7 @@ pub struct FrameTable {
     pub(super) payload_aad: Vec<u8>,
     entries: Vec<Entry>,
     /// All frame tags; empty when not encrypted.
-    tags: Vec<u8>,
+    tags: Vec<[u8; TAG_BYTES]>,
 }
 
 impl FrameTable {
@@ -185,7 +186,12 @@ impl FrameTable {
     pub(super) fn parse(spec: &CodecSpec, layout: Layout, head: &[u8]) -> Result<Self, CodecError> {
         let needed = layout.head_bytes();
         let Some(head) = head.get(..needed) else {
-            return Err(CodecError::Truncated { needed_start: 0, needed_end: needed, given_start: 0, given_end: head.len() });
+            return Err(CodecError::Truncated {
+                needed_start: 0,
+                needed_end: needed,
+                given_start: 0,
+                given_end: head.len(),
+            });
         };
         check_fixed(head, &fixed_head(spec, &layout, 0))?;
         let sequence = u64::from_le_bytes(head[field::SEQUENCE].try_into().expect("8 bytes"));
@@ -193,7 +199,8 @@ impl FrameTable {
             return Err(CodecError::Head { field: "sequence", found: sequence, expected: 0 });
         }
         let entries = parse_entries(&layout, &head[FIXED_BYTES..layout.tags_start()])?;
-        let tags = if layout.encrypted { head[layout.tags_start()..needed - TAG_BYTES].to_vec() } else { Vec::new() };
+        let (tags, _) = head[layout.tags_start()..].as_chunks::<TAG_BYTES>();
+        let tags = tags[..if layout.encrypted { layout.frame_count } else { 0 }].to_vec();
         Ok(Self { layout, sequence, payload_aad: Vec::new(), entries, tags })
     }
 
@@ -250,8 +257,8 @@ impl FrameTable {
     }
 
     /// A frame's tag; of an encrypted payload only.
-    pub(super) fn tag(&self, frame: usize) -> &[u8] {
-        &self.tags[frame * TAG_BYTES..][..TAG_BYTES]
+    pub(super) fn tag(&self, frame: usize) -> [u8; TAG_BYTES] {
+        self.tags[frame]
     }
 
     /// Payload offset of a frame's first byte; for the number of frames, of one past the last.

@@ -1,8 +1,9 @@
 //! One portable kernel, compiled once per instruction set, chosen at run time.
 //!
-//! The kernels of this module are plain safe Rust written so that LLVM vectorises them; what they need is to be compiled
-//! with more than the baseline's SSE2. [`per_instruction_set!`] makes, from one `#[inline(always)]` kernel, a function that
-//! runs it with AVX-512 VBMI (Ice Lake and Zen 4 on), AVX2 or the baseline. Every version computes the same bytes.
+//! The kernels of this module are plain safe Rust written so that LLVM vectorises them; what they need is to be
+//! compiled with more than the baseline's SSE2. [`per_instruction_set!`] makes, from one `#[inline(always)]` kernel, a
+//! function that runs it with AVX-512 VBMI (Ice Lake and Zen 4 on), AVX2 or the baseline. Every version computes the
+//! same bytes.
 //!
 //! Does not: hold intrinsics, or dispatch on anything but x86-64 (NEON is in AArch64's baseline).
 

@@ -32,7 +32,9 @@ fn filters() {
     let (mut planes, mut scratch) = (vec![0; raw.len()], Vec::new());
     for element_bytes in [1, 2, 3, 4, 6, 8, 12, 16, 24, 64] {
         report(&format!("shuffle {element_bytes}"), raw.len(), || shuffle(element_bytes, black_box(&raw), &mut planes));
-        report(&format!("unshuffle {element_bytes}"), raw.len(), || unshuffle(element_bytes, black_box(&raw), &mut planes));
+        report(&format!("unshuffle {element_bytes}"), raw.len(), || {
+            unshuffle(element_bytes, black_box(&raw), &mut planes)
+        });
         report(&format!("bit shuffle {element_bytes}"), raw.len(), || {
             bit_shuffle(element_bytes, black_box(&raw), &mut planes, &mut scratch);
         });
@@ -59,7 +61,11 @@ fn blocks() {
             let (mut payload, mut out) = (Vec::new(), vec![0; bytes]);
             codec.encode(&smooth, context, 1, &mut payload).expect("a good block");
             let ratio = bytes as f64 / payload.len() as f64;
-            let name = format!("{} {}", spec.compression.map_or("none".into(), |c| c.to_string()), if encrypted { "sealed" } else { "" });
+            let name = format!(
+                "{} {}",
+                spec.compression.map_or("none".into(), |c| c.to_string()),
+                if encrypted { "sealed" } else { "" }
+            );
             report(&format!("{name} ({ratio:.2}x) encode"), bytes, || {
                 codec.encode(black_box(&smooth), context, 1, &mut payload).expect("a good block");
             });

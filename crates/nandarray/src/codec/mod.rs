@@ -2,8 +2,8 @@
 //!
 //! The unit of both is the building block, before space is allocated for it (NDS paper, sections 5.3.3 and 5.3.4): a
 //! compressed block simply takes fewer access units. Inside, a block is cut into *frames* of about 32 KiB of raw bytes,
-//! each filtered, compressed and encrypted on its own (in this order), so that reading a part of a block decodes only the
-//! frames it touches. The payload starts with a head that says where each frame lies; see `head.rs` for the format.
+//! each filtered, compressed and encrypted on its own (in this order), so that reading a part of a block decodes only
+//! the frames it touches. The payload starts with a head that says where each frame lies; see `head.rs` for the format.
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -11,16 +11,19 @@
 //! | `head` | payload format: head, frame table |
 //! | `frame` | one frame: filter, compress |
 //! | `shuffle`, `bitshuffle`, `isa` | the filters, compiled per instruction set |
-//! | `crypt` | keys, key check, sealing of frames and head |
+//! | `crypt`, `aead` | keys, key check, sealing of frames and head; the cipher's library |
 //!
-//! Reading: take [`Codec::head_bytes`] from the payload's start, make a [`FrameTable`] of them, ask it which payload bytes
-//! a range needs, fetch and verify these pages, decode. [`Codec::decode`] does all at once for a payload in memory.
+//! Reading: take [`Codec::head_bytes`] from the payload's start, make a [`FrameTable`] of them, ask it which payload
+//! bytes a range needs, fetch and verify these pages, decode. [`Codec::decode`] does all at once for a payload in
+//! memory.
 //!
-//! Encoding is deterministic: the same block, context and sequence give the same payload (for one version of the LZ4 and
-//! zstd libraries). A `Codec` is shared freely between threads; parallelism is the caller's, one block per thread.
+//! Encoding is deterministic: the same block, context and sequence give the same payload (for one version of the LZ4
+//! and zstd libraries). A `Codec` is shared freely between threads; parallelism is the caller's, one block per thread.
 //!
-//! Does not: checksum (pages carry CRC-32C), pad to access units, elide zero blocks, or read a clock or a random source.
+//! Does not: checksum (pages carry CRC-32C), pad to access units, elide zero blocks, or read a clock or a random
+//! source.
 
+mod aead;
 mod bitshuffle;
 mod crypt;
 mod error;
@@ -144,9 +147,9 @@ impl Codec {
         let mut table = FrameTable::parse(&self.spec, self.layout, head)?;
         if let Some(cipher) = &self.cipher {
             let (fixed, rest) = head[..self.layout.head_bytes()].split_at(head::FIXED_BYTES);
-            let (sealed, tag) = rest.split_at(rest.len() - crypt::TAG_BYTES);
+            let (sealed, tag) = rest.split_last_chunk().expect("a sealed head ends with a tag");
             table.payload_aad = cipher.payload_aad(context, fixed);
-            if !cipher.verify_head(&table.payload_aad, table.sequence, sealed, tag) {
+            if !cipher.verify_head(&table.payload_aad, table.sequence, sealed, *tag) {
                 return Err(CodecError::HeadForged);
             }
         }
@@ -160,7 +163,7 @@ impl Codec {
     /// ([`FrameTable::payload_range`]); the whole payload with 0 is one.
     ///
     /// # Errors
-    /// [`CodecError`] for a range or buffer that does not fit, a piece that does not cover, or a frame that is damaged or
+    /// [`CodecError`] for a range or buffer that does not fit, a piece that does not cover, or a frame damaged or
     /// forged; the range of `out` then holds arbitrary bytes, none of them of a forged frame.
     ///
     /// # Panics
@@ -184,8 +187,8 @@ impl Codec {
         })
     }
 
-    /// Decodes one frame into `out`, which is as long as the frame's [`FrameTable::raw_range`]. For callers that have no
-    /// block-sized buffer; otherwise as [`Self::decode_frames`].
+    /// Decodes one frame into `out`, which is as long as the frame's [`FrameTable::raw_range`]. For callers that have
+    /// no block-sized buffer; otherwise as [`Self::decode_frames`].
     ///
     /// # Errors
     /// As [`Self::decode_frames`].

@@ -11,9 +11,9 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Raw bytes of one frame before rounding to whole elements. 32 KiB: a frame and its filtered copy fit in a 48 KiB
-/// L1 or in any L2, LZ4 reaches its whole 64 KiB window's benefit with 16-bit tables, and a partial read decodes at most
-/// this much more than it asked for on either side.
+/// Raw bytes of one frame before rounding to whole elements. 32 KiB: a frame and its filtered copy fit in any L2 and
+/// nearly in an L1, liblz4 uses its faster 16-bit tables below 64 KiB, and a partial read decodes at most this much
+/// more than it asked for on either side.
 pub const FRAME_BYTES_TARGET: usize = 32 * 1024;
 
 /// Largest raw building block, in bytes: 256 MiB. Frame ends are 31-bit offsets into a payload that is never more than
@@ -195,8 +195,8 @@ impl CodecSpec {
         Ok(())
     }
 
-    /// Raw bytes of every frame but the last: [`FRAME_BYTES_TARGET`] rounded down to whole groups of eight elements (bit
-    /// shuffle then leaves no plain tail), or to whole elements where eight are too many, or one element.
+    /// Raw bytes of every frame but the last: [`FRAME_BYTES_TARGET`] rounded down to whole groups of eight elements
+    /// (bit shuffle then leaves no plain tail), or to whole elements where eight are too many, or one element.
     #[must_use]
     pub fn frame_bytes(&self) -> usize {
         let element = self.element_bytes as usize;
@@ -224,7 +224,9 @@ mod tests {
         for text in ["", "gzip", "none", "LZ4", " lz4", "lz4 ", "lz", "zstd7"] {
             assert!(error(text).contains(&format!("unknown compression {text:?}")), "{text}");
         }
-        for (text, level) in [("lz4:1", "1"), ("zstd:", ""), ("zstd:0", "0"), ("zstd:23+shuffle", "23"), ("zstd:-1", "-1")] {
+        for (text, level) in
+            [("lz4:1", "1"), ("zstd:", ""), ("zstd:0", "0"), ("zstd:23+shuffle", "23"), ("zstd:-1", "-1")]
+        {
             assert!(error(text).contains(&format!("{level:?} in {text:?}")), "{text}");
         }
         for text in ["zstd:+3", "zstd:03", "zstd:3 "] {

@@ -29,6 +29,30 @@ const MEDIUM_ALIGN: u64 = 4_096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ppa(pub u64);
 
+/// A run of access units on physical pages side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// First access unit.
+    pub unit: u32,
+    /// How many units, at least 1.
+    pub count: u32,
+    /// The page of the first unit; the others follow.
+    pub ppa: Ppa,
+}
+
+impl Run {
+    /// The unit behind the last one.
+    pub fn end(&self) -> u32 {
+        self.unit + self.count
+    }
+
+    /// The page of a unit of this run.
+    pub fn page_of(&self, unit: u32) -> Ppa {
+        debug_assert!((self.unit..self.end()).contains(&unit));
+        Ppa(self.ppa.0 + u64::from(unit - self.unit))
+    }
+}
+
 /// A segment's number, from 0.
 pub type Segment = u32;
 

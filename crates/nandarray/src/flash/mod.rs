@@ -6,5 +6,5 @@
 pub mod geometry;
 pub mod oob;
 
-pub use geometry::{Geometry, Lane, Ppa, Segment};
+pub use geometry::{Geometry, Lane, Ppa, Run, Segment};
 pub use oob::{OobRecord, Owner, SegmentHeader, SegmentKind, crc32c};

@@ -82,6 +82,7 @@ impl FileMedia {
         }
         let file = options.open(path).map_err(|source| match (access, source.kind()) {
             (Access::CreateNew, io::ErrorKind::AlreadyExists) => Error::FileExists { path: named() },
+            (_, io::ErrorKind::NotFound) => Error::FileMissing { path: named() },
             _ => Error::Media { op: "opening", offset: 0, len: 0, source: with_path(&source, path) },
         })?;
         let meta = file.metadata().map_err(|source| media_error("inspecting", 0, 0, source))?;

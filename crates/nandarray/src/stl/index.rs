@@ -8,34 +8,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::flash::Ppa;
+use crate::flash::{Ppa, Run};
 
 /// Slots of a chunk.
 const CHUNK: u64 = 32;
-
-/// A run of access units on physical pages side by side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// First access unit.
-    pub unit: u32,
-    /// How many units, at least 1.
-    pub count: u32,
-    /// The page of the first unit; the others follow.
-    pub ppa: Ppa,
-}
-
-impl Run {
-    /// The unit behind the last one.
-    pub fn end(&self) -> u32 {
-        self.unit + self.count
-    }
-
-    /// The page of a unit of this run.
-    pub fn page_of(&self, unit: u32) -> Ppa {
-        debug_assert!((self.unit..self.end()).contains(&unit));
-        Ppa(self.ppa.0 + u64::from(unit - self.unit))
-    }
-}
 
 /// The pages of one building block; a unit without a page reads as the fill value.
 #[derive(Clone, Debug, PartialEq, Eq)]

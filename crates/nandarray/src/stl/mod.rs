@@ -10,3 +10,8 @@ pub mod copy;
 pub mod index;
 pub mod plan;
 pub mod translate;
+pub mod read;
+pub mod space;
+pub mod units;
+pub mod work;
+pub mod write;

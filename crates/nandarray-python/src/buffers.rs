@@ -1,0 +1,54 @@
+//! NumPy arrays as addresses and strides.
+//!
+//! Only array metadata is looked at, through the array object's own fields: dtypes that the buffer protocol refuses
+//! (datetime64, structured) pass as well. Checked: item size, writability, number of dimensions; the rest is the engine's.
+
+use nandarray::{Error, Result};
+use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use nandarray::stl::plan::Axis;
+use pyo3::prelude::*;
+
+/// What the engine needs to know of an array.
+pub(crate) struct Lent {
+    /// Address of element (0, 0, ...).
+    pub(crate) first: *mut u8,
+    /// Elements along each dimension.
+    pub(crate) shape: Vec<u64>,
+    /// Byte strides.
+    pub(crate) strides: Vec<isize>,
+}
+
+// SAFETY: the address is only used while the Python caller holds the array, by one command.
+unsafe impl Send for Lent {}
+// SAFETY: as above.
+unsafe impl Sync for Lent {}
+
+/// Looks at an array of elements of this size; `write` if it will be written to.
+pub(crate) fn lend(array: &Bound<'_, PyUntypedArray>, item_bytes: usize, write: bool) -> Result<Lent> {
+    let found = array.dtype().itemsize();
+    if found != item_bytes {
+        return Err(Error::Invalid(format!("the buffer has elements of {found} bytes; the array has {item_bytes}")));
+    }
+    // SAFETY: the pointer is that of a live array object; its fields are plain data.
+    let (first, flags) = unsafe {
+        let object = array.as_array_ptr();
+        ((*object).fields.data.cast::<u8>(), (*object).fields.flags)
+    };
+    if write && flags & numpy::npyffi::NPY_ARRAY_WRITEABLE == 0 {
+        return Err(Error::Invalid("the buffer is read-only".to_owned()));
+    }
+    Ok(Lent {
+        first,
+        shape: array.shape().iter().map(|&n| n as u64).collect(),
+        strides: array.strides().to_vec(),
+    })
+}
+
+/// An axis of an outer selection: (start, step, count) or a list of coordinates.
+pub(crate) fn axis(item: &Bound<'_, PyAny>) -> PyResult<Axis> {
+    if let Ok(list) = item.cast::<PyArray1<u64>>() {
+        return Ok(Axis::List(list.to_vec()?));
+    }
+    let (start, step, count) = item.extract()?;
+    Ok(Axis::Range { start, step, count })
+}

@@ -1,0 +1,37 @@
+//! Engine errors as the exceptions of `nandarray.errors`, found by kind.
+
+use nandarray::Error;
+use nandarray::error::KINDS;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Every kind that the engine knows.
+#[pyfunction]
+pub(crate) fn error_kinds() -> Vec<&'static str> {
+    KINDS.to_vec()
+}
+
+/// The exception for an error; `path` is told where the error is about opening a file.
+pub(crate) fn to_py(py: Python<'_>, error: &Error, path: Option<&str>) -> PyErr {
+    let text = match path {
+        Some(path) if error.os_error().is_some() => format!("{path}: {error}"),
+        _ => error.to_string(),
+    };
+    match error.os_error() {
+        Some(code) => media(py, error, code, &text),
+        None => class(py, error.kind()).and_then(|c| Ok(PyErr::from_value(c.call1((text,))?))),
+    }
+    .unwrap_or_else(|e| e)
+}
+
+fn media(py: Python<'_>, error: &Error, code: i32, text: &str) -> PyResult<PyErr> {
+    Ok(PyErr::from_value(class(py, error.kind())?.call1((code, text))?))
+}
+
+fn class<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyAny>> {
+    let table = py.import("nandarray.errors")?.getattr("BY_KIND")?.cast_into::<PyDict>()?;
+    match table.get_item(kind)? {
+        Some(class) => Ok(class),
+        None => py.import("nandarray.errors")?.getattr("NandarrayError"),
+    }
+}

@@ -1,0 +1,575 @@
+//! The two classes of the native module: a store, and a space of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use nandarray::device::{Command, Device, Mode, NewSpace, Options, Reply, Target};
+use nandarray::flash::Geometry;
+use nandarray::ftl::Verify;
+use nandarray::stl::read::BufferMut;
+use nandarray::stl::space as engine;
+use nandarray::stl::write::Source;
+use nandarray::{Error, Result};
+use numpy::{PyArray2, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use parking_lot::RwLock;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+
+use crate::buffers::{Lent, axis, lend};
+use crate::errors::to_py;
+
+/// Runs an engine call without the GIL and turns its error into an exception.
+fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T>) -> PyResult<T> {
+    py.detach(call).map_err(|e| to_py(py, &e, None))
+}
+
+fn fail<T>(py: Python<'_>, done: Result<T>) -> PyResult<T> {
+    done.map_err(|e| to_py(py, &e, None))
+}
+
+/// How a store was opened: to open it again on `refresh`.
+#[derive(Clone)]
+struct Opening {
+    path: PathBuf,
+    options: Options,
+}
+
+/// The device of a store object; none once it is closed, so that the file is let go of while arrays still refer to it.
+type Shared = Arc<RwLock<Option<Arc<Device>>>>;
+
+fn device_of(shared: &Shared) -> Result<Arc<Device>> {
+    shared.read().clone().ok_or_else(|| Error::Closed("the store is closed".to_owned()))
+}
+
+#[pyclass(module = "nandarray._nandarray", frozen)]
+pub(crate) struct Store {
+    device: Shared,
+    opening: Opening,
+    read_only: bool,
+}
+
+/// Sizes along dimensions; Python's integers have no end, ours do.
+fn sizes(py: Python<'_>, given: &[Bound<'_, PyAny>]) -> PyResult<Vec<u64>> {
+    let one = |size: &Bound<'_, PyAny>| {
+        size.extract::<u64>().map_err(|_| {
+            let e = Error::Invalid(format!("a dimension of size {size}; sizes are from 0 to {}", u64::MAX));
+            to_py(py, &e, None)
+        })
+    };
+    given.iter().map(one).collect()
+}
+
+fn verify(text: &str) -> Result<Verify> {
+    match text {
+        "once" => Ok(Verify::Once),
+        "always" => Ok(Verify::Always),
+        "never" => Ok(Verify::Never),
+        _ => Err(Error::Invalid(format!(
+            "unknown verify {text:?}; there are \"once\", \"always\" and \"never\""
+        ))),
+    }
+}
+
+fn geometry(preset: Option<&str>, overrides: Option<&Bound<'_, PyDict>>) -> PyResult<Result<Geometry>> {
+    let mut g = match Geometry::preset(preset.unwrap_or("file")) {
+        Ok(g) => g,
+        Err(e) => return Ok(Err(e)),
+    };
+    for (key, value) in overrides.into_iter().flatten() {
+        let (key, value): (String, u32) = (key.extract()?, value.extract()?);
+        match key.as_str() {
+            "page_bytes" => g.page_bytes = value,
+            "channels" => g.channels = value,
+            "banks" => g.banks = value,
+            "pages_per_block" => g.pages_per_block = value,
+            _ => {
+                return Ok(Err(Error::Invalid(format!(
+                    "geometry has no {key:?}; it has page_bytes, channels, banks and pages_per_block"
+                ))));
+            }
+        }
+    }
+    Ok(Ok(g))
+}
+
+fn options_of(
+    geometry: Geometry,
+    capacity: Option<u64>,
+    (placement, victim): (Option<String>, Option<String>),
+    (how_verify, io): (&str, &str),
+    threads: Option<usize>,
+    write_buffer: Option<usize>,
+    (seed, salvage): (u64, bool),
+) -> Result<Options> {
+    let map = match io {
+        "map" => true,
+        "read" => false,
+        _ => return Err(Error::Invalid(format!("unknown io {io:?}; there are \"map\" and \"read\""))),
+    };
+    if threads == Some(0) {
+        return Err(Error::Invalid("threads is 0; at least 1 is needed".to_owned()));
+    }
+    // Chance comes in through the door: the engine itself asks no clock.
+    let entropy = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |d| d.as_nanos() as u64 ^ u64::from(std::process::id()).rotate_left(40));
+    let defaults = Options::default();
+    Ok(Options {
+        geometry,
+        capacity_bytes: capacity,
+        placement,
+        victim,
+        verify: verify(how_verify)?,
+        map,
+        threads,
+        write_buffer_bytes: write_buffer.unwrap_or(defaults.write_buffer_bytes),
+        seed,
+        entropy,
+        salvage,
+    })
+}
+
+#[pymethods]
+impl Store {
+    #[staticmethod]
+    #[pyo3(signature = (path, mode, *, capacity=None, preset=None, geometry=None, placement=None, gc_policy=None,
+        verify="once", io="map", threads=None, write_buffer=None, seed=0, salvage=false))]
+    #[expect(clippy::too_many_arguments, reason = "keyword-only options, one for one with the stub")]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        mode: &str,
+        capacity: Option<u64>,
+        preset: Option<&str>,
+        geometry: Option<&Bound<'_, PyDict>>,
+        placement: Option<String>,
+        gc_policy: Option<String>,
+        verify: &str,
+        io: &str,
+        threads: Option<usize>,
+        write_buffer: Option<usize>,
+        seed: u64,
+        salvage: bool,
+    ) -> PyResult<Self> {
+        let geometry = fail(py, self::geometry(preset, geometry)?)?;
+        let mode = fail(py, Mode::parse(mode))?;
+        let policies = (placement, gc_policy);
+        let options =
+            options_of(geometry, capacity, policies, (verify, io), threads, write_buffer, (seed, salvage));
+        let options = fail(py, options)?;
+        let opened = py.detach(|| Device::open_file(&path, mode, &options));
+        let device = opened.map_err(|e| to_py(py, &e, Some(&path.display().to_string())))?;
+        let read_only = device.read_only();
+        let device = Arc::new(RwLock::new(Some(Arc::new(device))));
+        Ok(Self { device, opening: Opening { path, options }, read_only })
+    }
+
+    #[getter]
+    fn path(&self) -> String {
+        self.opening.path.display().to_string()
+    }
+
+    #[getter]
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.device.read().is_none()
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(device) = self.device.read().clone() else { return Ok(()) };
+        // If the last flush fails (a full disk), the store stays open and nothing is lost.
+        run(py, move || device.close())?;
+        let gone = self.device.write().take();
+        py.detach(|| drop(gone));
+        Ok(())
+    }
+
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.command(py, Command::Flush).map(drop)
+    }
+
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        fail(py, device_of(&self.device))?;
+        if !self.read_only {
+            return Ok(());
+        }
+        let Opening { path, options } = self.opening.clone();
+        // The new one is open before the old one is let go of: the readers' lock is never free in between.
+        let new = run(py, move || Device::open_file(&path, Mode::Read, &options))?;
+        *self.device.write() = Some(Arc::new(new));
+        Ok(())
+    }
+
+    #[pyo3(signature = (name, shape, itemsize, dtype, *, building_block=None, compression=None, encryption_key=None,
+        fill=None, attrs="{}"))]
+    #[expect(clippy::too_many_arguments, reason = "keyword-only options, one for one with the stub")]
+    fn create(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        shape: Vec<Bound<'_, PyAny>>,
+        itemsize: u32,
+        dtype: &str,
+        building_block: Option<Vec<u64>>,
+        compression: Option<&str>,
+        encryption_key: Option<Vec<u8>>,
+        fill: Option<Vec<u8>>,
+        attrs: &str,
+    ) -> PyResult<Space> {
+        let shape = sizes(py, &shape)?;
+        let new = NewSpace {
+            name,
+            shape: &shape,
+            item_bytes: itemsize,
+            dtype,
+            block: building_block.as_deref(),
+            compression,
+            key: encryption_key.as_deref(),
+            fill: fill.as_deref(),
+            attrs,
+        };
+        let space = self.command(py, Command::Create(new))?.into_space();
+        Ok(self.handle(space, encryption_key))
+    }
+
+    #[pyo3(signature = (name, *, encryption_key=None))]
+    fn open_space(&self, py: Python<'_>, name: &str, encryption_key: Option<Vec<u8>>) -> PyResult<Space> {
+        let command = Command::Open { name, key: encryption_key.as_deref() };
+        let space = self.command(py, command)?.into_space();
+        Ok(self.handle(space, encryption_key))
+    }
+
+    fn delete(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        self.command(py, Command::Delete { name }).map(drop)
+    }
+
+    fn rename(&self, py: Python<'_>, old: &str, new: &str) -> PyResult<()> {
+        self.command(py, Command::Rename { from: old, to: new }).map(drop)
+    }
+
+    fn __contains__(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        let device = fail(py, device_of(&self.device))?;
+        match device.describe(name) {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(e) => Err(to_py(py, &e, None)),
+        }
+    }
+
+    #[pyo3(signature = (prefix=""))]
+    fn names(&self, py: Python<'_>, prefix: &str) -> PyResult<Vec<String>> {
+        match self.command(py, Command::List { prefix })? {
+            Reply::Names(names) => Ok(names),
+            other => unreachable!("a listing gives names, not {other:?}"),
+        }
+    }
+
+    fn describe<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
+        let device = fail(py, device_of(&self.device))?;
+        let space = fail(py, device.describe(name))?;
+        let record = space.peek().record.clone();
+        let dict = PyDict::new(py);
+        dict.set_item("name", &record.name)?;
+        dict.set_item("shape", PyTuple::new(py, record.shape())?)?;
+        dict.set_item("itemsize", record.item_bytes)?;
+        dict.set_item("dtype", &record.dtype)?;
+        dict.set_item("building_block", PyTuple::new(py, record.block())?)?;
+        dict.set_item("compression", &record.compression)?;
+        dict.set_item("encrypted", record.encryption.is_some())?;
+        dict.set_item("fill", PyBytes::new(py, &record.fill))?;
+        dict.set_item("attrs", &record.attrs)?;
+        Ok(dict)
+    }
+
+    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        numbers(py, self.command(py, Command::Stat)?)
+    }
+
+    #[pyo3(signature = (*, repair=false))]
+    fn check<'py>(&self, py: Python<'py>, repair: bool) -> PyResult<Bound<'py, PyDict>> {
+        let Reply::Checked(report) = self.command(py, Command::Check { repair })? else {
+            unreachable!("a check gives a report")
+        };
+        let line = |f: &nandarray::device::Finding, tail: &str| match &f.array {
+            Some(array) => format!("array {array:?}: {}{tail}", f.message),
+            None => format!("{}{tail}", f.message),
+        };
+        let dict = PyDict::new(py);
+        dict.set_item("ok", report.ok())?;
+        let open = report.findings.iter().filter(|f| f.repaired.is_none()).map(|f| line(f, ""));
+        dict.set_item("errors", open.collect::<Vec<_>>())?;
+        let mended = report.findings.iter().filter_map(|f| Some(line(f, &format!(": {}", f.repaired.as_ref()?))));
+        dict.set_item("repaired", mended.collect::<Vec<_>>())?;
+        dict.set_item("arrays", report.arrays)?;
+        dict.set_item("blocks", report.blocks)?;
+        dict.set_item("pages", report.pages)?;
+        Ok(dict)
+    }
+
+    fn compact<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let Reply::Bytes(freed) = self.command(py, Command::Compact)? else {
+            unreachable!("compaction gives bytes")
+        };
+        let dict = PyDict::new(py);
+        dict.set_item("bytes_freed", freed)?;
+        Ok(dict)
+    }
+
+    fn geometry<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let device = fail(py, device_of(&self.device))?;
+        let g = device.geometry();
+        let (placement, gc_policy) = device.policies();
+        let dict = PyDict::new(py);
+        dict.set_item("page_bytes", g.page_bytes)?;
+        dict.set_item("channels", g.channels)?;
+        dict.set_item("banks", g.banks)?;
+        dict.set_item("pages_per_block", g.pages_per_block)?;
+        dict.set_item("segment_bytes", g.segment_bytes())?;
+        dict.set_item("capacity_bytes", device.capacity_bytes())?;
+        dict.set_item("placement", placement)?;
+        dict.set_item("gc_policy", gc_policy)?;
+        dict.set_item("uuid", PyBytes::new(py, &device.uuid()))?;
+        Ok(dict)
+    }
+}
+
+impl Store {
+    fn command(&self, py: Python<'_>, command: Command<'_>) -> PyResult<Reply> {
+        let device = fail(py, device_of(&self.device))?;
+        let command = Sent(command);
+        run(py, move || {
+            let Sent(command) = { command };
+            device.execute(command)
+        })
+    }
+
+    fn handle(&self, space: Arc<engine::Space>, key: Option<Vec<u8>>) -> Space {
+        Space { device: self.device.clone(), id: space.id, name: RwLock::new(space.peek().record.name.clone()), key }
+    }
+}
+
+fn numbers<'py>(py: Python<'py>, reply: Reply) -> PyResult<Bound<'py, PyDict>> {
+    let Reply::Numbers(numbers) = reply else { unreachable!("a stat gives numbers") };
+    let dict = PyDict::new(py);
+    for (name, value) in numbers {
+        dict.set_item(name, value)?;
+    }
+    Ok(dict)
+}
+
+/// A command on its way to a thread without the GIL.
+struct Sent<'a>(Command<'a>);
+
+// SAFETY: what makes a command not `Send` is the address of a lent buffer, which the caller's frame keeps alive.
+unsafe impl Send for Sent<'_> {}
+
+#[pyclass(module = "nandarray._nandarray", frozen)]
+pub(crate) struct Space {
+    device: Shared,
+    id: engine::SpaceId,
+    /// The name when it was last looked up: to find the space again after a refresh, and for messages.
+    name: RwLock<String>,
+    key: Option<Vec<u8>>,
+}
+
+impl Space {
+    fn send(&self, py: Python<'_>, command: Command<'_>) -> PyResult<Reply> {
+        let device = fail(py, device_of(&self.device))?;
+        let command = Sent(command);
+        let (key, name) = (&self.key, &self.name);
+        run(py, move || {
+            let Sent(command) = { command };
+            if key.is_some() {
+                // After a refresh the engine has forgotten the key.
+                let name = name.read().clone();
+                let _ = device.execute(Command::Open { name: &name, key: key.as_deref() });
+            }
+            device.execute(command)
+        })
+    }
+
+    fn look<T>(&self, py: Python<'_>, f: impl FnOnce(&engine::Space, &engine::SpaceRecord) -> T) -> PyResult<T> {
+        let device = fail(py, device_of(&self.device))?;
+        let space = fail(py, device.by_id(self.id))?;
+        let inner = space.peek();
+        *self.name.write() = inner.record.name.clone();
+        Ok(f(&space, &inner.record))
+    }
+
+    fn item_bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        self.look(py, |s, _| s.shape.item_bytes)
+    }
+
+    fn boxed(&self, py: Python<'_>, lent: Lent, selection: BoxArgs, out: bool) -> PyResult<()> {
+        let BoxArgs { start, step, view } = selection;
+        let step = step.unwrap_or_else(|| vec![1; start.len()]);
+        let target = Target::Box {
+            start: &start,
+            step: &step,
+            count: &lent.shape,
+            strides: &lent.strides,
+            view: view.as_deref(),
+        };
+        self.send(py, self.transfer(target, lent.first, out)).map(drop)
+    }
+
+    fn transfer<'a>(&self, target: Target<'a>, first: *mut u8, out: bool) -> Command<'a> {
+        let space = self.id;
+        // SAFETY: address, shape and strides are those of a NumPy array that the Python caller holds; the target's counts
+        // are that shape, so every element that it reaches is the array's. Writability was checked for `out`.
+        unsafe {
+            if out {
+                Command::Read { space, target, out: BufferMut::from_raw(first) }
+            } else {
+                Command::Write { space, target, source: Source::from_raw(first) }
+            }
+        }
+    }
+
+    fn outer(&self, py: Python<'_>, array: &Bound<'_, PyUntypedArray>, axes: Vec<Bound<'_, PyAny>>, out: bool) -> PyResult<()> {
+        let lent = fail(py, lend(array, self.item_bytes(py)?, out))?;
+        let axes = axes.iter().map(axis).collect::<PyResult<Vec<_>>>()?;
+        let counts: Vec<u64> = axes.iter().map(nandarray::stl::plan::Axis::count).collect();
+        if counts != lent.shape {
+            let e = Error::Invalid(format!("the selection has shape {counts:?}; the buffer has {:?}", lent.shape));
+            return Err(to_py(py, &e, None));
+        }
+        let target = Target::Outer { axes, strides: &lent.strides };
+        self.send(py, self.transfer(target, lent.first, out)).map(drop)
+    }
+
+    fn points(
+        &self,
+        py: Python<'_>,
+        array: &Bound<'_, PyUntypedArray>,
+        coordinates: &Bound<'_, PyArray2<u64>>,
+        out: bool,
+    ) -> PyResult<()> {
+        let lent = fail(py, lend(array, self.item_bytes(py)?, out))?;
+        let points = coordinates.shape()[0];
+        if lent.shape != [points as u64] {
+            let e = Error::Invalid(format!("{points} points need a buffer of shape ({points},), not {:?}", lent.shape));
+            return Err(to_py(py, &e, None));
+        }
+        let coordinates = coordinates.to_vec()?;
+        let target = Target::Points { coordinates: &coordinates, stride: lent.strides[0] };
+        self.send(py, self.transfer(target, lent.first, out)).map(drop)
+    }
+}
+
+struct BoxArgs {
+    start: Vec<u64>,
+    step: Option<Vec<u64>>,
+    view: Option<Vec<u64>>,
+}
+
+#[pymethods]
+impl Space {
+    #[getter]
+    fn name(&self, py: Python<'_>) -> PyResult<String> {
+        self.look(py, |_, r| r.name.clone())
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.look(py, |_, r| r.shape().to_vec())?)
+    }
+
+    #[getter]
+    fn itemsize(&self, py: Python<'_>) -> PyResult<usize> {
+        self.item_bytes(py)
+    }
+
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> PyResult<String> {
+        self.look(py, |_, r| r.dtype.clone())
+    }
+
+    #[getter]
+    fn building_block<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.look(py, |_, r| r.block().to_vec())?)
+    }
+
+    #[getter]
+    fn compression(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.look(py, |_, r| r.compression.clone())
+    }
+
+    #[getter]
+    fn encrypted(&self, py: Python<'_>) -> PyResult<bool> {
+        self.look(py, |s, _| s.encrypted())
+    }
+
+    #[getter]
+    fn fill<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.look(py, |_, r| r.fill.clone())?))
+    }
+
+    #[getter]
+    fn attrs(&self, py: Python<'_>) -> PyResult<String> {
+        self.look(py, |_, r| r.attrs.clone())
+    }
+
+    fn set_attrs(&self, py: Python<'_>, attrs: &str) -> PyResult<()> {
+        self.send(py, Command::SetAttrs { space: self.id, attrs }).map(drop)
+    }
+
+    fn resize(&self, py: Python<'_>, shape: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        let shape = sizes(py, &shape)?;
+        self.send(py, Command::Resize { space: self.id, shape: &shape }).map(drop)
+    }
+
+    #[pyo3(signature = (out, start, step=None, view=None))]
+    fn read(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyUntypedArray>,
+        start: Vec<u64>,
+        step: Option<Vec<u64>>,
+        view: Option<Vec<u64>>,
+    ) -> PyResult<()> {
+        let lent = fail(py, lend(out, self.item_bytes(py)?, true))?;
+        self.boxed(py, lent, BoxArgs { start, step, view }, true)
+    }
+
+    #[pyo3(signature = (src, start, step=None, view=None))]
+    fn write(
+        &self,
+        py: Python<'_>,
+        src: &Bound<'_, PyUntypedArray>,
+        start: Vec<u64>,
+        step: Option<Vec<u64>>,
+        view: Option<Vec<u64>>,
+    ) -> PyResult<()> {
+        let lent = fail(py, lend(src, self.item_bytes(py)?, false))?;
+        self.boxed(py, lent, BoxArgs { start, step, view }, false)
+    }
+
+    fn read_outer(&self, py: Python<'_>, out: &Bound<'_, PyUntypedArray>, axes: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        self.outer(py, out, axes, true)
+    }
+
+    fn write_outer(&self, py: Python<'_>, src: &Bound<'_, PyUntypedArray>, axes: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        self.outer(py, src, axes, false)
+    }
+
+    fn read_points(&self, py: Python<'_>, out: &Bound<'_, PyUntypedArray>, coords: &Bound<'_, PyArray2<u64>>) -> PyResult<()> {
+        self.points(py, out, coords, true)
+    }
+
+    fn write_points(&self, py: Python<'_>, src: &Bound<'_, PyUntypedArray>, coords: &Bound<'_, PyArray2<u64>>) -> PyResult<()> {
+        self.points(py, src, coords, false)
+    }
+
+    fn deallocate(&self, py: Python<'_>, start: Vec<u64>, count: Vec<u64>) -> PyResult<()> {
+        self.send(py, Command::Deallocate { space: self.id, start: &start, count: &count }).map(drop)
+    }
+
+    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        numbers(py, self.send(py, Command::StatSpace { space: self.id })?)
+    }
+}

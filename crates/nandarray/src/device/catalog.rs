@@ -1,0 +1,230 @@
+//! Create, open, delete, rename, attributes, listing, numbers.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::wire::Op;
+use super::{Device, NewSpace};
+use crate::codec::{CipherKey, KeyCheck};
+use crate::error::{Error, Result};
+use crate::stl::block_size;
+use crate::stl::index::Index;
+use crate::stl::space::{Encryption, IndexState, Space, SpaceId, SpaceRecord};
+
+/// The most bytes of a name.
+const NAME_BYTES_MAX: usize = 4096;
+
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
+        return Err(Error::invalid(format!(
+            "a name has 1 to {NAME_BYTES_MAX} bytes and no NUL; this one has {} bytes",
+            name.len()
+        )));
+    }
+    if name.split('/').any(str::is_empty) {
+        return Err(Error::invalid(format!("name {name:?} has an empty part between slashes")));
+    }
+    Ok(())
+}
+
+impl Device {
+    pub(super) fn create(&self, new: &NewSpace<'_>) -> Result<Arc<Space>> {
+        self.sound()?;
+        check_name(new.name)?;
+        let item_bytes = new.item_bytes;
+        let scalar = new.shape.is_empty();
+        let shape: &[u64] = if scalar { &[1] } else { new.shape };
+        let block = match new.block.filter(|_| !scalar) {
+            Some(block) => {
+                block_size::check_override(&self.geometry(), shape, u64::from(item_bytes), block)?;
+                block.to_vec()
+            }
+            None if item_bytes == 0 => vec![], // refused below with the right words
+            None => block_size::building_block(&self.geometry(), shape, u64::from(item_bytes)),
+        };
+        let encryption = new.key.map(|key| self.encryption(key)).transpose()?;
+        let _epoch = self.epoch.read();
+        let mut catalog = self.catalog.write();
+        if catalog.by_name.contains_key(new.name) {
+            return Err(Error::Exists { name: new.name.to_owned() });
+        }
+        let record = SpaceRecord {
+            id: catalog.next,
+            name: new.name.to_owned(),
+            shape: shape.to_vec(),
+            scalar,
+            item_bytes,
+            dtype: new.dtype.to_owned(),
+            block,
+            compression: new.compression.map(str::to_owned),
+            encryption,
+            fill: new.fill.map_or_else(|| vec![0; item_bytes as usize], <[u8]>::to_vec),
+            attrs: new.attrs.to_owned(),
+        };
+        let index = IndexState::Loaded(Index::new(record.shape.len().max(1)));
+        let space = Space::new(record.clone(), index, self.geometry().page_bytes)?;
+        space.unlock(new.key)?;
+        catalog.next += 1;
+        catalog.by_name.insert(new.name.to_owned(), record.id);
+        catalog.by_id.insert(record.id, space.clone());
+        drop(catalog);
+        self.log.lock().pending.push(Op::Create(record));
+        drop(_epoch);
+        self.after_write()?;
+        Ok(space)
+    }
+
+    fn encryption(&self, key: &[u8]) -> Result<Encryption> {
+        let mut salt = [0; 16];
+        salt[..8].copy_from_slice(&self.ftl.draw().to_le_bytes());
+        salt[8..].copy_from_slice(&self.ftl.draw().to_le_bytes());
+        let cipher = CipherKey::new(key, salt).map_err(|e| Error::invalid(e.to_string()))?;
+        Ok(Encryption { salt, check: KeyCheck::new(&cipher).to_bytes().to_vec() })
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<Space>> {
+        let catalog = self.catalog.read();
+        match catalog.by_name.get(name) {
+            Some(id) => Ok(catalog.by_id[id].clone()),
+            None => Err(Error::NotFound { name: name.to_owned() }),
+        }
+    }
+
+    pub(super) fn open_space(&self, name: &str, key: Option<&[u8]>) -> Result<Arc<Space>> {
+        let space = self.find(name)?;
+        space.unlock(key)?;
+        Ok(space)
+    }
+
+    /// A space by name without its key: what may be told about it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub fn describe(&self, name: &str) -> Result<Arc<Space>> {
+        self.alive()?;
+        self.find(name)
+    }
+
+    /// A space by number, without its key.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if it was deleted.
+    pub fn by_id(&self, id: SpaceId) -> Result<Arc<Space>> {
+        self.alive()?;
+        self.space(id)
+    }
+
+    pub(super) fn delete(&self, name: &str) -> Result<()> {
+        self.sound()?;
+        let space = self.find(name)?;
+        let _range = space.ranges.lock(vec![]);
+        {
+            let _epoch = self.epoch.read();
+            let mut inner = space.write()?;
+            let mut catalog = self.catalog.write();
+            if catalog.by_name.get(name) != Some(&space.id) {
+                return Err(Error::NotFound { name: name.to_owned() });
+            }
+            catalog.by_name.remove(name);
+            catalog.by_id.remove(&space.id);
+            drop(catalog);
+            let mut dead = Vec::new();
+            inner.index().for_each(&mut |_, map| dead.extend(map.runs()));
+            let gathered: usize = inner.gathered.values().map(|g| g.bytes()).sum();
+            self.gathered_bytes.fetch_sub(gathered, Ordering::Relaxed);
+            inner.gathered.clear();
+            *inner.index_mut() = Index::new(space.shape.block.len());
+            inner.deleted = true;
+            self.log.lock().pending.push(Op::Delete(space.id));
+            self.ftl.release(dead.into_iter());
+        }
+        self.after_write()
+    }
+
+    pub(super) fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.sound()?;
+        check_name(to)?;
+        let space = self.find(from)?;
+        {
+            let _epoch = self.epoch.read();
+            let mut inner = space.peek_mut();
+            let mut catalog = self.catalog.write();
+            if catalog.by_name.get(from) != Some(&space.id) {
+                return Err(Error::NotFound { name: from.to_owned() });
+            }
+            if from != to && catalog.by_name.contains_key(to) {
+                return Err(Error::Exists { name: to.to_owned() });
+            }
+            catalog.by_name.remove(from);
+            catalog.by_name.insert(to.to_owned(), space.id);
+            drop(catalog);
+            to.clone_into(&mut inner.record.name);
+            self.log.lock().pending.push(Op::Rename(space.id, to.to_owned()));
+        }
+        self.after_write()
+    }
+
+    pub(super) fn set_attrs(&self, id: SpaceId, attrs: &str) -> Result<()> {
+        self.sound()?;
+        let space = self.space(id)?;
+        {
+            let _epoch = self.epoch.read();
+            let mut inner = space.peek_mut();
+            attrs.clone_into(&mut inner.record.attrs);
+            self.log.lock().pending.push(Op::Attrs(id, attrs.to_owned()));
+        }
+        self.after_write()
+    }
+
+    pub(super) fn list(&self, prefix: &str) -> Vec<String> {
+        let catalog = self.catalog.read();
+        let from = catalog.by_name.range(prefix.to_owned()..);
+        from.take_while(|(name, _)| name.starts_with(prefix)).map(|(name, _)| name.clone()).collect()
+    }
+
+    pub(super) fn stat(&self) -> Vec<(&'static str, u64)> {
+        let usage = self.ftl.usage();
+        let geometry = self.geometry();
+        let page = u64::from(geometry.page_bytes);
+        let mut numbers = vec![
+            ("arrays", self.catalog.read().by_name.len() as u64),
+            ("file_bytes", self.ftl.media().len()),
+            ("capacity_bytes", self.capacity_bytes),
+            ("page_bytes", page),
+            ("segment_bytes", geometry.segment_bytes()),
+            ("segments", usage.segments),
+            ("segments_free", usage.free),
+            ("segments_waiting", usage.dying),
+            ("segments_metadata", usage.chain),
+            ("segments_bad", usage.bad),
+            ("pages_live", usage.live_pages),
+            ("pages_garbage", usage.garbage_pages),
+            ("bytes_live", usage.live_pages * page),
+            ("erases_min", usage.erases.0),
+            ("erases_max", usage.erases.1),
+            ("erases_total", usage.erases.2),
+            ("bytes_gathered", self.gathered_bytes.load(Ordering::Relaxed) as u64),
+        ];
+        numbers.extend(self.counters.list());
+        numbers
+    }
+
+    pub(super) fn stat_space(&self, id: SpaceId) -> Result<Vec<(&'static str, u64)>> {
+        let space = self.space(id)?;
+        let inner = space.read()?;
+        let mut pages = 0;
+        let mut runs = 0;
+        inner.index().for_each(&mut |_, map| {
+            pages += map.pages();
+            runs += map.runs().count() as u64;
+        });
+        Ok(vec![
+            ("blocks_allocated", inner.index().blocks()),
+            ("pages_live", pages),
+            ("runs", runs),
+            ("bytes_stored", pages * space.shape.page as u64),
+            ("bytes_gathered", inner.gathered.values().map(|g| g.bytes() as u64).sum()),
+            ("block_bytes", space.shape.bytes as u64),
+        ])
+    }
+}

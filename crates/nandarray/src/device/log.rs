@@ -1,0 +1,427 @@
+//! Commit: what makes commands durable, whole.
+//!
+//! Applied commands wait as changes (`pending`). A *commit* takes a cut between commands: what gathers in memory becomes
+//! pages, then one journal record tells every change since the record before; a record is whole or absent, so every command
+//! is. A *barrier* makes records durable, and frees what died in them. A *checkpoint* writes every index and the directory
+//! to a new chain, begins a new journal and switches the superblock; the generation before is kept until the next.
+//!
+//! A command whose parts all became pages is committed at once (a killed process loses nothing of it); one that left units
+//! to gather is committed with them, at the latest when the write buffer is full. A flush commits and waits for the barrier.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use super::Device;
+use super::wire::{BlobRef, Directory, Op, RecordBody, SegmentEntry, SpaceEntry, Update, decode_index, encode_index};
+use crate::error::{Error, Result};
+use crate::flash::{Segment, SegmentKind, crc32c};
+use crate::ftl::chain::Chain;
+use crate::ftl::journal;
+use crate::ftl::segments::SegmentState;
+use crate::ftl::superblock::{ChainStart, Superblock};
+use crate::media::Media;
+use crate::sim::count;
+use crate::stl::copy::is_fill;
+use crate::stl::index::Index;
+use crate::stl::plan::BlockAt;
+use crate::stl::space::{Gathered, IndexState, Inner, Space, StoredIndex, to_wire};
+use crate::stl::write::{Gone, Staged, Writer, apply};
+
+/// A journal shorter than this is kept when the store is closed: replaying it costs less than a checkpoint.
+const JOURNAL_BYTES_AT_CLOSE: u64 = 1 << 20;
+/// A journal longer than this, and than half the checkpoint, makes a checkpoint due.
+const JOURNAL_BYTES_MAX: u64 = 16 << 20;
+
+/// The journal's end, and what waits to be written there.
+#[derive(Debug)]
+pub(super) struct Log {
+    /// Changes applied since the last record.
+    pub(super) pending: Vec<Op>,
+    /// The journal's chain; none while the store is made, or only read.
+    pub(super) chain: Option<Chain>,
+    /// Where the next record goes.
+    pub(super) at: u64,
+    /// Its number.
+    pub(super) next_lsn: u64,
+    /// Records up to this number are durable.
+    pub(super) durable_lsn: u64,
+    /// The superblock that counts, and its slot.
+    pub(super) superblock: Superblock,
+    pub(super) slot: usize,
+    /// Segments of the checkpoint that counts.
+    pub(super) checkpoint: Vec<Segment>,
+    /// Segments of the generation before.
+    pub(super) previous: Vec<Segment>,
+}
+
+/// The stream of a checkpoint, from which indexes are read when they are needed.
+#[derive(Debug)]
+pub(super) struct CheckpointStream {
+    pub(super) media: Arc<dyn Media>,
+    pub(super) chain: Mutex<Chain>,
+}
+
+impl CheckpointStream {
+    pub(super) fn read(&self, at: u64, bytes: u64) -> Result<Vec<u8>> {
+        if bytes > self.media.len() {
+            return Err(Error::corrupt(format!("a checkpoint piece of {bytes} bytes is larger than the store")));
+        }
+        let mut out = vec![0; bytes as usize];
+        if self.chain.lock().read(self.media.as_ref(), at, &mut out)? {
+            return Ok(out);
+        }
+        Err(Error::corrupt(format!("the checkpoint ends before its byte {}", at + bytes)))
+    }
+}
+
+/// An index that still lies in a checkpoint.
+#[derive(Debug)]
+pub(super) struct Blob {
+    pub(super) stream: Arc<CheckpointStream>,
+    pub(super) place: BlobRef,
+    pub(super) dimensions: usize,
+    pub(super) name: String,
+}
+
+impl StoredIndex for Blob {
+    fn load(&self) -> Result<Index> {
+        decode_index(&self.bytes()?, self.dimensions)
+    }
+
+    fn bytes(&self) -> Result<Vec<u8>> {
+        let bytes = self.stream.read(self.place.at, self.place.bytes)?;
+        if crc32c(&bytes) != self.place.crc {
+            return Err(Error::corrupt(format!(
+                "the index of array {:?} does not match its checksum; `nandarray check --repair` can rebuild it",
+                self.name
+            )));
+        }
+        Ok(bytes)
+    }
+
+    fn blocks(&self) -> u64 {
+        self.place.blocks
+    }
+}
+
+/// Writes a stream to a chain that grows as needed.
+struct StreamWriter<'a> {
+    device: &'a Device,
+    kind: SegmentKind,
+    chain: Chain,
+    at: u64,
+}
+
+impl<'a> StreamWriter<'a> {
+    fn begin(device: &'a Device, kind: SegmentKind) -> Result<Self> {
+        let first = device.ftl.open_chain_segment(kind)?;
+        let nonce = device.ftl.draw();
+        let chain = Chain::begin(device.geometry(), ChainStart { first, nonce });
+        Ok(Self { device, kind, chain, at: 0 })
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<u64> {
+        let at = self.at;
+        self.device.put(&mut self.chain, self.kind, at, bytes)?;
+        self.at += bytes.len() as u64;
+        Ok(at)
+    }
+}
+
+impl Device {
+    fn put(&self, chain: &mut Chain, kind: SegmentKind, at: u64, bytes: &[u8]) -> Result<()> {
+        for _ in 0..chain.segments_needed(at, bytes.len() as u64) {
+            let segment = self.ftl.open_chain_segment(kind)?;
+            chain.extend(self.ftl.media().as_ref(), segment)?;
+        }
+        chain.write(self.ftl.media().as_ref(), at, bytes)
+    }
+
+    /// After a command: commit it if nothing of it gathers, or the write buffer is full; reclaim if that is due.
+    pub(super) fn after_write(&self) -> Result<()> {
+        let gathered = self.gathered_bytes.load(Ordering::Relaxed);
+        if gathered == 0 || gathered > self.write_buffer_bytes {
+            self.commit(false)?;
+        }
+        self.reclaim_if_due()
+    }
+
+    pub(super) fn flush(&self) -> Result<()> {
+        self.sound()?;
+        self.commit(true)
+    }
+
+    /// Takes a cut and writes a record; with `barrier` makes it durable.
+    pub(super) fn commit(&self, barrier: bool) -> Result<()> {
+        let _commit = self.commit.lock();
+        let lsn = {
+            let _epoch = self.epoch.write();
+            self.drain()?;
+            let mut log = self.log.lock();
+            self.write_record(&mut log)?;
+            let due = JOURNAL_BYTES_MAX.max(log.superblock.checkpoint_bytes / 2);
+            if log.at > due {
+                self.checkpoint(&mut log)?;
+            }
+            log.next_lsn - 1
+        };
+        if barrier {
+            self.barrier(lsn)?;
+        }
+        Ok(())
+    }
+
+    fn barrier(&self, lsn: u64) -> Result<()> {
+        self.sync()?;
+        let mut log = self.log.lock();
+        log.durable_lsn = log.durable_lsn.max(lsn);
+        self.ftl.bury(log.durable_lsn)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.ftl.sync().inspect_err(|e| {
+            // After a failed sync the kernel may have dropped dirty pages and report success next time.
+            self.failed.lock().get_or_insert(e.to_string());
+        })
+    }
+
+    /// Everything that gathers becomes pages.
+    fn drain(&self) -> Result<()> {
+        if self.gathered_bytes.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let seq = self.next_seq();
+        for space in self.spaces() {
+            if space.peek().gathered.is_empty() {
+                continue;
+            }
+            let mut inner = space.write()?;
+            let mut blocks: Vec<BlockAt> = inner.gathered.keys().cloned().collect();
+            blocks.sort_unstable();
+            for at in blocks {
+                let staged = self.stage_gathered(&space, &inner, &at, seq)?;
+                let bytes = inner.gathered[&at].bytes();
+                let applied = apply(&mut inner, staged);
+                // A plain block's units that are gone left by themselves; a coded block leaves here.
+                inner.gathered.remove(&at);
+                self.gathered_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                self.ftl.adopt(&applied.runs);
+                let mut log = self.log.lock();
+                log.pending.push(Op::Update(Update {
+                    space: space.id,
+                    seq: applied.seq,
+                    at: applied.at.to_vec(),
+                    gone: Update::wire_gone(&applied.gone),
+                    runs: to_wire(&applied.runs),
+                }));
+                self.ftl.release(applied.dead.into_iter());
+            }
+        }
+        Ok(())
+    }
+
+    fn stage_gathered(&self, space: &Space, inner: &Inner, at: &BlockAt, seq: u64) -> Result<Staged> {
+        let shape = &space.shape;
+        let writer = Writer { ftl: &self.ftl, space, seq, extent: &inner.record.shape, bytes: 0 };
+        let mut staged = Staged::releasing(at.clone(), seq);
+        match &inner.gathered[at] {
+            Gathered::Block(block) => {
+                if !is_fill(block, &shape.fill, 0) {
+                    staged.runs = writer.append_coded(at, block)?;
+                }
+            }
+            Gathered::Units(units) => {
+                let last = units.keys().next_back().map_or(0, |u| u + 1);
+                let mut block = vec![0; last as usize * shape.page];
+                let (mut append, mut gone) = (Vec::new(), Vec::new());
+                for (&unit, gathered) in units {
+                    let here = unit as usize * shape.page;
+                    let data = shape.bytes.min(here + shape.page) - here;
+                    gone.push(unit..unit + 1);
+                    if !is_fill(&gathered.bytes[..data], &shape.fill, here) {
+                        block[here..here + shape.page].copy_from_slice(&gathered.bytes);
+                        append.push(unit);
+                    }
+                }
+                if !append.is_empty() {
+                    staged.runs = writer.append_units(at, inner.index().get(at), &block, &append)?;
+                }
+                staged.gone = Gone::Units(gone);
+            }
+        }
+        Ok(staged)
+    }
+
+    fn write_record(&self, log: &mut Log) -> Result<()> {
+        if log.pending.is_empty() {
+            return Ok(());
+        }
+        let body = RecordBody { seq: self.seq.load(Ordering::Relaxed), ops: std::mem::take(&mut log.pending) };
+        let written = self.append_record(log, &body);
+        if written.is_err() {
+            // Nothing is lost: the next commit tells it again, in the same place.
+            log.pending = body.ops;
+        }
+        written
+    }
+
+    fn append_record(&self, log: &mut Log, body: &RecordBody) -> Result<()> {
+        let payload = postcard::to_stdvec(body).expect("a Vec takes any record");
+        let mut chain = log.chain.take().expect("a store that is written has a journal");
+        let bytes = journal::encode(log.next_lsn, chain.start().nonce, log.durable_lsn, &payload);
+        let written = self.put(&mut chain, SegmentKind::Journal, log.at, &bytes);
+        log.chain = Some(chain);
+        written?;
+        log.at += bytes.len() as u64;
+        log.next_lsn += 1;
+        self.ftl.set_next_lsn(log.next_lsn);
+        count(&self.counters.journal_bytes, bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Writes a checkpoint and switches to it. The caller holds the epoch and has committed.
+    pub(super) fn checkpoint(&self, log: &mut Log) -> Result<()> {
+        assert!(log.pending.is_empty(), "a checkpoint is taken at a cut");
+        let mut opened = Vec::new();
+        let done = self.write_checkpoint(log, &mut opened);
+        if done.is_err() {
+            let lsn = log.next_lsn;
+            self.ftl.with_segments(|s| s.release_chain(&opened, lsn));
+        }
+        done
+    }
+
+    fn write_checkpoint(&self, log: &mut Log, opened: &mut Vec<Segment>) -> Result<()> {
+        let mut stream = StreamWriter::begin(self, SegmentKind::Checkpoint)?;
+        let written = self.write_stream(&mut stream);
+        opened.extend(stream.chain.segments());
+        let (directory_at, directory, places) = written?;
+        count(&self.counters.checkpoint_bytes, stream.at);
+        let new_journal = StreamWriter::begin(self, SegmentKind::Journal)?;
+        opened.extend(new_journal.chain.segments());
+        // All that the new superblock will name is durable before it names it.
+        self.sync()?;
+        let (placement, victim) = self.ftl.policies();
+        let superblock = Superblock {
+            generation: log.superblock.generation + 1,
+            checkpoint: stream.chain.start(),
+            checkpoint_bytes: stream.at,
+            directory_at,
+            directory_bytes: directory.len() as u64,
+            directory_crc: crc32c(&directory),
+            journal: new_journal.chain.start(),
+            journal_lsn: log.next_lsn + u64::from(log.chain.is_some()),
+            clean: None,
+            placement,
+            victim,
+            ..log.superblock.clone()
+        };
+        let slot = 1 - log.slot;
+        superblock.write(self.ftl.media().as_ref(), slot)?;
+        self.sync()?;
+        self.switch(log, superblock, slot, stream.chain, new_journal.chain, places)
+    }
+
+    /// Index by index, then the directory twice.
+    #[expect(clippy::type_complexity, reason = "three results of one step, named where they are taken")]
+    fn write_stream(&self, stream: &mut StreamWriter<'_>) -> Result<([u64; 2], Vec<u8>, Vec<(Arc<Space>, BlobRef)>)> {
+        let mut places = Vec::new();
+        let mut directory = Directory {
+            seq: self.seq.load(Ordering::Relaxed),
+            next_space: self.catalog.read().next,
+            ..Directory::default()
+        };
+        // Small indexes are put together before they are written: a call a space would be most of the time.
+        let mut together: Vec<u8> = Vec::new();
+        for space in self.spaces() {
+            let inner = space.peek();
+            let (bytes, blocks) = match &inner.index {
+                IndexState::Loaded(index) => (encode_index(index), index.blocks()),
+                IndexState::Stored(stored) => (stored.bytes()?, stored.blocks()),
+            };
+            let at = stream.at + together.len() as u64;
+            let place = BlobRef { at, bytes: bytes.len() as u64, crc: crc32c(&bytes), blocks };
+            together.extend_from_slice(&bytes);
+            if together.len() > 4 << 20 {
+                stream.put(&std::mem::take(&mut together))?;
+            }
+            directory.spaces.push(SpaceEntry { record: inner.record.clone(), index: place });
+            drop(inner);
+            places.push((space, place));
+        }
+        stream.put(&together)?;
+        directory.segments = self.ftl.with_segments(|s| {
+            let entry = |i: &crate::ftl::segments::SegmentInfo| SegmentEntry {
+                live: i.live,
+                erases: i.erases,
+                bad: i.state == SegmentState::Bad,
+            };
+            s.infos().iter().map(entry).collect()
+        });
+        let bytes = postcard::to_stdvec(&directory).expect("a Vec takes any directory");
+        let at = [stream.put(&bytes)?, stream.put(&bytes)?];
+        Ok((at, bytes, places))
+    }
+
+    /// The new generation is durable: go on in it, and let go of the one before the last.
+    fn switch(
+        &self,
+        log: &mut Log,
+        superblock: Superblock,
+        slot: usize,
+        checkpoint: Chain,
+        journal: Chain,
+        places: Vec<(Arc<Space>, BlobRef)>,
+    ) -> Result<()> {
+        if log.chain.is_some() {
+            // Should this superblock ever be damaged, the old journal leads on to the new one.
+            let start = journal.start();
+            let ops = vec![Op::Switch { first: start.first, nonce: start.nonce }];
+            self.append_record(log, &RecordBody { seq: self.seq.load(Ordering::Relaxed), ops })?;
+        }
+        let mut before: Vec<Segment> = std::mem::replace(&mut log.checkpoint, checkpoint.segments().to_vec());
+        before.extend(log.chain.iter().flat_map(Chain::segments));
+        let dead = std::mem::replace(&mut log.previous, before);
+        let lsn = log.next_lsn - 1;
+        log.chain = Some(journal);
+        log.at = 0;
+        log.durable_lsn = log.durable_lsn.max(superblock.journal_lsn - 1);
+        log.superblock = superblock;
+        log.slot = slot;
+        self.ftl.set_next_lsn(log.next_lsn);
+        let stream =
+            Arc::new(CheckpointStream { media: self.ftl.media().clone(), chain: Mutex::new(checkpoint) });
+        for (space, place) in places {
+            let mut inner = space.peek_mut();
+            if matches!(inner.index, IndexState::Stored(_)) {
+                let name = inner.record.name.clone();
+                let dimensions = space.shape.block.len();
+                inner.index = IndexState::Stored(Arc::new(Blob { stream: stream.clone(), place, dimensions, name }));
+            }
+        }
+        self.ftl.with_segments(|s| s.release_chain(&dead, lsn));
+        self.ftl.bury(log.durable_lsn)
+    }
+
+    /// The last things before the medium is let go of.
+    pub(super) fn finish(&self) -> Result<()> {
+        self.sound()?;
+        self.commit(true)?;
+        let _commit = self.commit.lock();
+        let _epoch = self.epoch.write();
+        let mut log = self.log.lock();
+        if log.at > JOURNAL_BYTES_AT_CLOSE {
+            self.checkpoint(&mut log)?;
+        }
+        self.ftl.truncate()?;
+        let mut superblock = log.superblock.clone();
+        superblock.clean = Some((log.next_lsn - 1, self.ftl.open_now()));
+        if superblock.clean != log.superblock.clean {
+            superblock.write(self.ftl.media().as_ref(), log.slot)?;
+            self.sync()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,292 @@
+//! The composition root: builds the layers from one description and is the only entrance to them.
+//!
+//! Everything is asked for by a [`Command`]; doors (Python, the CLI, later NVMe and GPU queues) build the same commands.
+//! Executing one copies and serialises nothing: buffers are lent, names borrowed.
+//!
+//! | file | one idea |
+//! | --- | --- |
+//! | `command` | the commands and their replies |
+//! | `io` | read, write, deallocate: from a command to the layers below |
+//! | `catalog` | create, open, delete, rename, resize, attributes |
+//! | `log` | commit: the journal; checkpoints; flush |
+//! | `recover` | format, open, replay |
+//! | `reclaim` | garbage collection, compaction |
+//! | `check` | comparing everything with everything; repair |
+//! | `wire` | what journal and directory say |
+//!
+//! Order of locks: reclaim, commit, epoch, space, log, catalog; any may be skipped, none taken out of order.
+
+mod catalog;
+mod check;
+mod command;
+mod io;
+mod log;
+mod reclaim;
+mod recover;
+mod wire;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use rayon::ThreadPool;
+
+pub use check::{CheckReport, Finding};
+pub use command::{Command, NewSpace, Reply, Target};
+
+use crate::error::{Error, Result};
+use crate::flash::Geometry;
+use crate::ftl::{Ftl, Verify};
+use crate::media::Media;
+use crate::media::file::{Access, FileMedia};
+use crate::sim::Counters;
+use crate::stl::space::{Space, SpaceId};
+use log::Log;
+
+/// What a store is opened for, as in h5py.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Reading; the store must be there.
+    Read,
+    /// Reading and writing; the store must be there.
+    ReadWrite,
+    /// Reading and writing; made if it is not there.
+    Append,
+    /// Made; what was there is lost.
+    Truncate,
+    /// Made; must not be there.
+    Exclusive,
+}
+
+impl Mode {
+    /// From h5py's letters: `r`, `r+`, `a`, `w`, `x` (or `w-`).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn parse(text: &str) -> Result<Self> {
+        Ok(match text {
+            "r" => Self::Read,
+            "r+" => Self::ReadWrite,
+            "a" => Self::Append,
+            "w" => Self::Truncate,
+            "x" | "w-" => Self::Exclusive,
+            _ => {
+                return Err(Error::invalid(format!(
+                    "unknown mode {text:?}; there are \"r\", \"r+\", \"a\", \"w\" and \"x\""
+                )));
+            }
+        })
+    }
+}
+
+/// How a store is opened. What fixes the format (geometry, placement, victim, capacity) counts when it is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Shape of a new store's flash.
+    pub geometry: Geometry,
+    /// The most bytes that a new store may take; `None` grows by segments.
+    pub capacity_bytes: Option<u64>,
+    /// Placement policy by name; `None` keeps the store's, or takes `nds`.
+    pub placement: Option<String>,
+    /// Victim policy by name; `None` keeps the store's, or takes `greedy`.
+    pub victim: Option<String>,
+    /// When pages are compared with their checksum.
+    pub verify: Verify,
+    /// Whether files are mapped for reading.
+    pub map: bool,
+    /// Threads that work on a command, the caller's included; `None` is one a core.
+    pub threads: Option<usize>,
+    /// Bytes that may gather in memory before they are appended.
+    pub write_buffer_bytes: usize,
+    /// Chance of the engine, together with `entropy`.
+    pub seed: u64,
+    /// Something that differs between openings, so that what a crash left behind is never taken for new.
+    pub entropy: u64,
+    /// Open a damaged store as far as it can be read, for repair.
+    pub salvage: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            geometry: Geometry::FILE,
+            capacity_bytes: None,
+            placement: None,
+            victim: None,
+            verify: Verify::Once,
+            map: true,
+            threads: None,
+            write_buffer_bytes: 64 << 20,
+            seed: 0,
+            entropy: 0,
+            salvage: false,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Catalog {
+    by_name: BTreeMap<String, SpaceId>,
+    by_id: HashMap<SpaceId, Arc<Space>>,
+    next: SpaceId,
+}
+
+/// A store.
+#[derive(Debug)]
+pub struct Device {
+    ftl: Ftl,
+    counters: Arc<Counters>,
+    pool: Arc<ThreadPool>,
+    catalog: RwLock<Catalog>,
+    /// Held shared while a command is applied, exclusively while the journal takes a cut.
+    epoch: RwLock<()>,
+    commit: Mutex<()>,
+    reclaim: Mutex<()>,
+    log: Mutex<Log>,
+    seq: AtomicU64,
+    gathered_bytes: AtomicUsize,
+    write_buffer_bytes: usize,
+    read_only: bool,
+    closed: AtomicBool,
+    /// Set once a barrier failed: what is on the medium is unknown from then on (the kernel forgets failed pages).
+    failed: Mutex<Option<String>>,
+    uuid: [u8; 16],
+    capacity_bytes: u64,
+}
+
+impl Device {
+    /// Opens a store in a file.
+    ///
+    /// # Errors
+    /// [`Error::Locked`], [`Error::NotAStore`], [`Error::Version`], [`Error::Corrupt`], [`Error::FileExists`],
+    /// [`Error::Media`].
+    pub fn open_file(path: &Path, mode: Mode, options: &Options) -> Result<Self> {
+        options.geometry.validate()?;
+        let access = match mode {
+            Mode::Read => Access::Read,
+            Mode::ReadWrite => Access::Write,
+            Mode::Append | Mode::Truncate => Access::Create,
+            Mode::Exclusive => Access::CreateNew,
+        };
+        let media = FileMedia::open(path, access, options.map)?;
+        if mode == Mode::Truncate && !media.is_empty() {
+            let cleared = media.if_no_readers(&mut || media.set_len(0))?;
+            if !cleared {
+                return Err(Error::Locked { path: path.display().to_string() });
+            }
+        }
+        let name = path.display().to_string();
+        let made = media.is_empty();
+        let done = Self::open(Arc::new(media), &name, mode, options);
+        if made && done.is_err() && mode == Mode::Exclusive {
+            // The file is ours and holds nothing.
+            let _ = std::fs::remove_file(path);
+        }
+        done
+    }
+
+    /// Opens a store on a medium; `name` is what messages call it. An empty medium becomes a store unless the mode says
+    /// that one must be there.
+    ///
+    /// # Errors
+    /// As [`Self::open_file`].
+    pub fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Options) -> Result<Self> {
+        recover::open(media, name, mode, options)
+    }
+
+    /// Executes a command.
+    ///
+    /// # Errors
+    /// As the command says; the store is unchanged then.
+    pub fn execute<'a>(&self, command: Command<'a>) -> Result<Reply> {
+        self.alive()?;
+        if self.read_only && command.writes() {
+            return Err(Error::ReadOnly);
+        }
+        command.run(self)
+    }
+
+    /// Flushes, and takes no more commands. Idempotent.
+    ///
+    /// # Errors
+    /// As a flush; the store stays open then and loses nothing, unless the medium itself failed a barrier.
+    pub fn close(&self) -> Result<()> {
+        if self.closed() {
+            return Ok(());
+        }
+        let done = if self.read_only { Ok(()) } else { self.finish() };
+        if done.is_ok() || self.sound().is_err() {
+            self.closed.store(true, Ordering::Release);
+        }
+        done
+    }
+
+    /// Whether the store was closed.
+    pub fn closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether the store is open for reading only.
+    pub fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// The shape of the flash.
+    pub fn geometry(&self) -> Geometry {
+        self.ftl.geometry()
+    }
+
+    /// The bytes that the store may take at most; 0 if it grows without limit.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+
+    /// Names the store for good.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
+    /// Names of the policies: placement, victim.
+    pub fn policies(&self) -> (String, String) {
+        self.ftl.policies()
+    }
+
+    fn alive(&self) -> Result<()> {
+        if self.closed() {
+            return Err(Error::Closed("the store is closed".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Whether the medium failed a barrier, after which nothing may be promised any more.
+    fn sound(&self) -> Result<()> {
+        match &*self.failed.lock() {
+            Some(why) => Err(Error::Closed(format!("the store takes no more writes since a flush failed: {why}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn next_seq(&self) -> u64 {
+        self.seq.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn space(&self, id: SpaceId) -> Result<Arc<Space>> {
+        let catalog = self.catalog.read();
+        catalog.by_id.get(&id).cloned().ok_or_else(|| Error::Closed("the array was deleted".to_owned()))
+    }
+
+    fn spaces(&self) -> Vec<Arc<Space>> {
+        let catalog = self.catalog.read();
+        // In order of names: nothing depends on the order of a hash.
+        catalog.by_name.values().map(|id| catalog.by_id[id].clone()).collect()
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // A store that is dropped open is closed as well as can be; whoever wants to know closes it.
+        let _ = self.close();
+    }
+}

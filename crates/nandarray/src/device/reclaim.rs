@@ -1,0 +1,239 @@
+//! Garbage collection and compaction: moving live pages out of segments that are mostly dead.
+//!
+//! A victim's out-of-band records name the owners of its pages; a page is live if its owner's index still maps it. Live pages
+//! are copied, verified, to places that the placement policy gives (the same channel and bank under the paper's rules), keep
+//! their command's number, and the index changes hands under the space's lock: a reader sees the old page or the new one,
+//! which are the same. A segment with a page that cannot be moved (damaged, or its record is) is retired, never erased.
+//!
+//! Reclaim runs on the thread of the command that made it due, before or after it, never within.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use super::Device;
+use super::wire::{Op, Update};
+use crate::error::{Error, Result};
+use crate::flash::{Owner, Ppa, Run, Segment};
+use crate::ftl::Reservation;
+use crate::ftl::segments::SegmentState;
+use crate::sim::count;
+use crate::stl::plan::BlockAt;
+use crate::stl::space::{Space, SpaceId, owner_space, to_wire, unpack};
+use crate::stl::write::{Gone, remap};
+
+/// Victims taken when reclaim is due after a command: bounds the time that one command pays.
+const VICTIMS_A_COMMAND: usize = 4;
+
+/// Pages of one block in a victim, written by one command: (unit, page).
+type Group = Vec<(u32, Ppa)>;
+
+impl Device {
+    /// Promises pages, making room if there is not enough.
+    pub(super) fn reserve(&self, pages: u64) -> Result<Reservation<'_>> {
+        let mut last = None;
+        loop {
+            match self.ftl.reserve(pages, false) {
+                Ok(promise) => return Ok(promise),
+                Err(full) => {
+                    let usage = self.ftl.usage();
+                    let state = (usage.free, usage.garbage_pages, usage.dying);
+                    if last == Some(state) {
+                        return Err(full);
+                    }
+                    last = Some(state);
+                }
+            }
+            let _reclaim = self.reclaim.lock();
+            // What is dead may only wait for a barrier; else move.
+            self.commit(true)?;
+            if self.ftl.reserve(pages, false).is_err() {
+                for _ in 0..VICTIMS_A_COMMAND {
+                    if !self.reclaim_one()? {
+                        break;
+                    }
+                }
+                self.commit(true)?;
+            }
+        }
+    }
+
+    pub(super) fn reclaim_if_due(&self) -> Result<()> {
+        if self.ftl.wants_reclaim() {
+            // One thread at a time; the others go on.
+            let Some(_reclaim) = self.reclaim.try_lock() else { return Ok(()) };
+            for _ in 0..VICTIMS_A_COMMAND {
+                if !self.ftl.wants_reclaim() || !self.reclaim_one()? {
+                    break;
+                }
+            }
+            self.commit(false)?;
+        }
+        if self.ftl.wants_barrier() {
+            self.commit(true)?;
+        }
+        Ok(())
+    }
+
+    /// Empties the segment that the policy chooses; `false` if there is none. The caller holds the reclaim lock.
+    fn reclaim_one(&self) -> Result<bool> {
+        match self.ftl.victim() {
+            Some(victim) => self.empty(victim).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Moves every live page out of a segment.
+    fn empty(&self, victim: Segment) -> Result<()> {
+        let mut all_moved = true;
+        for ((id, at, seq), group) in self.live_of(victim)? {
+            let Some(space) = self.catalog.read().by_id.get(&id).cloned() else { continue };
+            match self.move_group(&space, &at, seq, &group) {
+                Ok(()) => {}
+                Err(Error::Checksum { .. }) => all_moved = false,
+                Err(Error::Closed(_)) => {} // deleted meanwhile
+                Err(e) => return Err(e),
+            }
+        }
+        let left = self.ftl.with_segments(|s| *s.info(victim));
+        if left.live > 0 && left.state == SegmentState::Closed && (!all_moved || self.live_of(victim)?.is_empty()) {
+            // Live pages that cannot be found or moved: the segment is kept as it is.
+            self.ftl.with_segments(|s| s.retire(victim));
+        }
+        Ok(())
+    }
+
+    /// The live pages of a segment, by block and command, in an order that depends on nothing else.
+    fn live_of(&self, victim: Segment) -> Result<BTreeMap<(SpaceId, BlockAt, u64), Group>> {
+        let geometry = self.geometry();
+        let mut groups: BTreeMap<(SpaceId, BlockAt, u64), Group> = BTreeMap::new();
+        for (page, record) in self.ftl.oob_of_segment(victim)?.into_iter().enumerate() {
+            let Some(record) = record else { continue };
+            let (ppa, owner) = (geometry.ppa(victim, page as u32), record.owner());
+            let (id, spilled) = owner_space(&owner);
+            let Some(space) = self.catalog.read().by_id.get(&id).cloned() else { continue };
+            let Ok(inner) = space.read() else { continue };
+            let unit = u32::from(owner.unit);
+            let at = if spilled {
+                // The record has a hash; only the index knows whose it is.
+                let mut found = None;
+                inner.index().for_each(&mut |at, map| {
+                    if map.page_of(unit) == Some(ppa) {
+                        found = Some(BlockAt::from_slice(at));
+                    }
+                });
+                found
+            } else {
+                unpack(&owner.key, space.shape.block.len())
+                    .filter(|at| inner.index().get(at).and_then(|m| m.page_of(unit)) == Some(ppa))
+            };
+            if let Some(at) = at {
+                groups.entry((id, at, record.seq())).or_default().push((unit, ppa));
+            }
+        }
+        groups.values_mut().for_each(|g| g.sort_unstable());
+        Ok(groups)
+    }
+
+    fn move_group(&self, space: &Space, at: &BlockAt, seq: u64, group: &Group) -> Result<()> {
+        let page = self.geometry().page_bytes as usize;
+        let last = group.last().map_or(0, |g| g.0) as usize;
+        let mut block = vec![0; (last + 1) * page];
+        let owner = space.owner(at);
+        for &(unit, ppa) in group {
+            let bytes = &mut block[unit as usize * page..][..page];
+            let run = Run { unit, count: 1, ppa };
+            self.ftl
+                .fetch(run, Owner { unit: unit as u16, ..owner }, bytes)
+                .map_err(|e| space.page_error(&space.peek().record.name, at, e))?;
+        }
+        let writes: Vec<_> = group.iter().map(|&(unit, ppa)| (unit, Some(ppa))).collect();
+        let runs = self.ftl.append(owner, seq, &block, &writes, &mut std::iter::empty())?;
+        let _epoch = self.epoch.read();
+        let mut inner = match space.write() {
+            Ok(inner) => inner,
+            Err(e) => {
+                self.ftl.abandon(&runs);
+                return Err(e);
+            }
+        };
+        let map = inner.index().get(at);
+        if !group.iter().all(|&(unit, ppa)| map.and_then(|m| m.page_of(unit)) == Some(ppa)) {
+            // Overwritten meanwhile; what is left of the group is found when the segment is looked at again.
+            self.ftl.abandon(&runs);
+            return Ok(());
+        }
+        let gone = Gone::Units(group.iter().map(|&(unit, _)| unit..unit + 1).collect());
+        let dead = remap(&mut inner, at, &gone, &runs);
+        self.ftl.adopt(&runs);
+        let update = Update {
+            space: space.id,
+            seq,
+            at: at.to_vec(),
+            gone: Update::wire_gone(&gone),
+            runs: to_wire(&runs),
+        };
+        let mut log = self.log.lock();
+        log.pending.push(Op::Update(update));
+        self.ftl.release(dead.into_iter());
+        count(&self.counters.pages_moved, group.len() as u64);
+        Ok(())
+    }
+
+    /// Packs live pages into as few segments as they need, at the front of the medium, and cuts it.
+    pub(super) fn compact(&self) -> Result<u64> {
+        self.sound()?;
+        let before = self.ftl.media().len();
+        let _reclaim = self.reclaim.lock();
+        self.commit(true)?;
+        self.ftl.close_open();
+        self.commit(true)?;
+        // First what is not full; each round's dead segments are the next one's room.
+        for _ in 0..64 {
+            let victims: Vec<Segment> = self.ftl.with_segments(|s| {
+                let mut some = s.candidates();
+                some.sort_by_key(|c| c.live);
+                some.iter().map(|c| c.segment).collect()
+            });
+            let mut moved = 0;
+            for victim in victims.iter().take(VICTIMS_A_COMMAND * 4) {
+                self.empty(*victim)?;
+                moved += 1;
+            }
+            self.commit(true)?;
+            if moved < 2 {
+                break;
+            }
+        }
+        // Then from the end to the free places in front.
+        loop {
+            let pair = self.ftl.with_segments(|s| {
+                let last = s.infos().iter().rposition(|i| i.state == SegmentState::Closed && i.staged == 0)?;
+                let room = s.free().range(..last as Segment).count();
+                (room > 0).then_some(last as Segment)
+            });
+            let Some(last) = pair else { break };
+            let live = self.ftl.with_segments(|s| s.info(last).live);
+            self.empty(last)?;
+            self.commit(true)?;
+            if self.ftl.with_segments(|s| s.info(last).live) >= live {
+                break;
+            }
+        }
+        // Twice: the generation before lets go of its segments, too.
+        for _ in 0..2 {
+            let _commit = self.commit.lock();
+            let _epoch = self.epoch.write();
+            let mut log = self.log.lock();
+            if log.pending.is_empty() {
+                self.checkpoint(&mut log)?;
+            }
+        }
+        self.ftl.truncate()?;
+        Ok(before.saturating_sub(self.ftl.media().len()))
+    }
+
+    /// Bytes that wait in memory to become pages.
+    pub fn gathered_bytes(&self) -> usize {
+        self.gathered_bytes.load(Ordering::Relaxed)
+    }
+}

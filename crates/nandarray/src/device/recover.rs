@@ -1,0 +1,568 @@
+//! Making a store, opening one, and replaying its journal.
+//!
+//! Opening reads a superblock, the checkpoint's directory (not the indexes: those are read when a space is touched), then the
+//! journal. Records that were durable are believed; those behind may tell of pages that a loss of power took, so each page
+//! is compared with its record first, and the first record that fails ends the journal, as does the first that is torn.
+//! Nothing is written while a store is only read. A store that was not closed properly gets a new checkpoint, so that what
+//! was dropped can never come back.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::log::{Blob, CheckpointStream, Log};
+use super::wire::{Directory, Op, RecordBody, Update};
+use super::{Catalog, Device, Mode, Options};
+use crate::error::{Error, Result};
+use crate::flash::geometry::HEAD_BYTES;
+use crate::flash::{Owner, Run, Segment, crc32c};
+use crate::ftl::chain::Chain;
+use crate::ftl::journal::{self, End};
+use crate::ftl::superblock::{ChainStart, Superblock, read_slots};
+use crate::ftl::victim::Victim;
+use crate::ftl::{Ftl, placement};
+use crate::media::Media;
+use crate::sim::{Chance, Counters};
+use crate::stl::index::Index;
+use crate::stl::space::{IndexState, Space, owner_space, unpack};
+use crate::stl::write::remap;
+
+pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Options) -> Result<Device> {
+    let may_make = matches!(mode, Mode::Append | Mode::Truncate | Mode::Exclusive);
+    if media.is_empty() || (may_make && is_blank(media.as_ref())?) {
+        if !may_make {
+            return Err(Error::NotAStore { path: name.to_owned(), what: "it is empty".to_owned() });
+        }
+        return make(media, options);
+    }
+    let slots = read_slots(media.as_ref(), name)?;
+    let read_only = mode == Mode::Read;
+    let mut first_error = None;
+    for i in 0..slots.len() {
+        match load(&media, &slots, i, read_only, options) {
+            Ok(device) => return Ok(device),
+            // The generation before is kept for this.
+            Err(e @ Error::Corrupt(_)) => first_error = first_error.or(Some(e)),
+            Err(e) => return Err(e),
+        }
+    }
+    Err(first_error.expect("there is at least one slot, and it failed"))
+}
+
+/// Whether the head holds nothing: a store whose making was cut short.
+fn is_blank(media: &dyn Media) -> Result<bool> {
+    let mut head = vec![0; HEAD_BYTES.min(media.len()) as usize];
+    media.read_at(0, &mut head)?;
+    Ok(head.iter().all(|&b| b == 0))
+}
+
+fn policies(options: &Options, placed: &str, taken: &str) -> Result<(Box<dyn placement::Placement>, Victim)> {
+    let policy = placement::by_name(options.placement.as_deref().unwrap_or(placed))?;
+    Ok((policy, Victim::by_name(options.victim.as_deref().unwrap_or(taken))?))
+}
+
+fn pool(options: &Options) -> Result<Arc<rayon::ThreadPool>> {
+    let threads = match options.threads {
+        Some(n) => n,
+        None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+    };
+    // The calling thread works, too.
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads.saturating_sub(1).max(1))
+        .thread_name(|i| format!("nandarray-{i}"))
+        .build()
+        .map(Arc::new)
+        .map_err(|e| Error::invalid(format!("cannot start {threads} threads: {e}")))
+}
+
+fn device(
+    ftl: Ftl,
+    counters: Arc<Counters>,
+    log: Log,
+    catalog: Catalog,
+    seq: u64,
+    read_only: bool,
+    options: &Options,
+) -> Result<Device> {
+    Ok(Device {
+        uuid: log.superblock.uuid,
+        capacity_bytes: log.superblock.capacity_bytes,
+        ftl,
+        counters,
+        pool: pool(options)?,
+        catalog: RwLock::new(catalog),
+        epoch: RwLock::new(()),
+        commit: Mutex::new(()),
+        reclaim: Mutex::new(()),
+        log: Mutex::new(log),
+        seq: AtomicU64::new(seq),
+        gathered_bytes: AtomicUsize::new(0),
+        write_buffer_bytes: options.write_buffer_bytes,
+        read_only,
+        closed: AtomicBool::new(false),
+        failed: Mutex::new(None),
+    })
+}
+
+fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
+    options.geometry.validate()?;
+    let capacity_bytes = options.capacity_bytes.unwrap_or(0);
+    let least = options.geometry.segment_offset(8);
+    if options.capacity_bytes.is_some_and(|c| c < least) {
+        return Err(Error::invalid(format!("a capacity of {capacity_bytes} bytes is too small; the least is {least}")));
+    }
+    let mut chance = Chance::seeded(options.seed ^ options.entropy);
+    let uuid = chance.bytes16();
+    let counters = Arc::new(Counters::default());
+    let (policy, victim) = policies(options, "nds", "greedy")?;
+    let names = (policy.name().to_owned(), victim.name().to_owned());
+    media.set_len(HEAD_BYTES)?;
+    let ftl = Ftl::new(
+        media,
+        options.geometry,
+        counters.clone(),
+        options.verify,
+        (policy, victim),
+        capacity_bytes,
+        chance.below(u64::MAX),
+    );
+    let nowhere = ChainStart { first: 0, nonce: 0 };
+    let superblock = Superblock {
+        uuid,
+        generation: 0,
+        geometry: options.geometry,
+        capacity_bytes,
+        checkpoint: nowhere,
+        checkpoint_bytes: 0,
+        directory_at: [0; 2],
+        directory_bytes: 0,
+        directory_crc: 0,
+        journal: nowhere,
+        journal_lsn: 1,
+        clean: None,
+        placement: names.0,
+        victim: names.1,
+    };
+    let log = Log {
+        pending: vec![],
+        chain: None,
+        at: 0,
+        next_lsn: 1,
+        durable_lsn: 0,
+        superblock,
+        slot: 1,
+        checkpoint: vec![],
+        previous: vec![],
+    };
+    let device = device(ftl, counters, log, Catalog { next: 1, ..Catalog::default() }, 0, false, options)?;
+    {
+        let mut log = device.log.lock();
+        device.checkpoint(&mut log)?;
+        // The other slot says the same, so that neither is ever the only one.
+        let twin = Superblock { generation: 0, ..log.superblock.clone() };
+        twin.write(device.ftl.media().as_ref(), 1 - log.slot)?;
+    }
+    device.ftl.sync()?;
+    Ok(device)
+}
+
+fn read_directory(stream: &CheckpointStream, superblock: &Superblock) -> Result<Directory> {
+    for at in superblock.directory_at {
+        let Ok(bytes) = stream.read(at, superblock.directory_bytes) else { continue };
+        if crc32c(&bytes) == superblock.directory_crc {
+            return postcard::from_bytes(&bytes).map_err(|e| Error::corrupt(format!("the directory cannot be read: {e}")));
+        }
+    }
+    Err(Error::corrupt("neither copy of the checkpoint's directory is intact"))
+}
+
+/// The journal of a generation and of those that it leads on to.
+struct Journals {
+    records: Vec<journal::Record>,
+    /// The chain that is written to now, and where.
+    last: (Chain, u64),
+    /// Segments of the chains before.
+    before: Vec<Segment>,
+    end: End,
+    switched: bool,
+}
+
+fn read_journals(media: &dyn Media, superblock: &Superblock) -> Result<Journals> {
+    let mut chain = Chain::begin(superblock.geometry, superblock.journal);
+    let mut all = Vec::new();
+    let mut before = Vec::new();
+    let mut lsn = superblock.journal_lsn;
+    loop {
+        let (records, at, end) = journal::read_all(media, &mut chain, lsn)?;
+        lsn += records.len() as u64;
+        all.extend(records);
+        let switch = all.last().and_then(|r| postcard::from_bytes::<RecordBody>(&r.payload).ok()).and_then(|body| {
+            match body.ops[..] {
+                [Op::Switch { first, nonce }] => Some(ChainStart { first, nonce }),
+                _ => None,
+            }
+        });
+        let known = |s: &ChainStart| before.contains(&s.first) || chain.segments().contains(&s.first);
+        match switch.filter(|s| !known(s)) {
+            Some(start) => {
+                before.extend(chain.segments());
+                chain = Chain::begin(superblock.geometry, start);
+            }
+            None => {
+                let switched = !before.is_empty();
+                return Ok(Journals { records: all, last: (chain, at), before, end, switched });
+            }
+        }
+    }
+}
+
+fn load(
+    media: &Arc<dyn Media>,
+    slots: &[(usize, Superblock)],
+    which: usize,
+    read_only: bool,
+    options: &Options,
+) -> Result<Device> {
+    let (slot, superblock) = &slots[which];
+    let geometry = superblock.geometry;
+    let counters = Arc::new(Counters::default());
+    let mut chance = Chance::seeded(options.seed ^ options.entropy ^ superblock.generation);
+    let ftl = Ftl::new(
+        media.clone(),
+        geometry,
+        counters.clone(),
+        options.verify,
+        policies(options, &superblock.placement, &superblock.victim)?,
+        superblock.capacity_bytes,
+        chance.below(u64::MAX),
+    );
+    let stream = Arc::new(CheckpointStream {
+        media: media.clone(),
+        chain: Mutex::new(Chain::begin(geometry, superblock.checkpoint)),
+    });
+    let directory = read_directory(&stream, superblock)?;
+    if superblock.checkpoint_bytes > 0 {
+        stream.read(superblock.checkpoint_bytes - 1, 1)?;
+    }
+    restore_segments(&ftl, &directory)?;
+    let mut replay = Replay { ftl: &ftl, catalog: catalog_of(&directory, &stream, geometry.page_bytes)?, seq: directory.seq };
+    let journals = read_journals(media.as_ref(), superblock)?;
+    let (applied, dropped) = replay_all(&mut replay, &journals, superblock, options)?;
+    let Replay { catalog, seq, .. } = replay;
+
+    // Chains of this generation, and of the other slot's, whose segments must not be taken for free.
+    let checkpoint = stream.chain.lock().segments().to_vec();
+    let mut previous = journals.before.clone();
+    for (_, other) in slots.iter().filter(|(s, _)| s != slot) {
+        previous.extend(chain_segments(media, other)?);
+    }
+    let (chain, at) = journals.last;
+    previous.retain(|s| !checkpoint.contains(s) && !chain.segments().contains(s));
+    previous.sort_unstable();
+    previous.dedup();
+    ftl.with_segments(|s| {
+        let within = s.len() as Segment;
+        previous.retain(|&p| p < within && s.info(p).live == 0);
+        for &segment in checkpoint.iter().chain(chain.segments()).chain(&previous) {
+            if s.info(segment).live > 0 {
+                return Err(Error::corrupt(format!("segment {segment} holds both data and metadata")));
+            }
+            s.restore_chain(segment);
+        }
+        s.settle();
+        Ok(())
+    })?;
+    let next_lsn = superblock.journal_lsn + applied;
+    ftl.set_next_lsn(next_lsn);
+    let log = Log {
+        pending: vec![],
+        chain: Some(chain),
+        at,
+        next_lsn,
+        durable_lsn: superblock.journal_lsn - 1,
+        superblock: superblock.clone(),
+        slot: *slot,
+        checkpoint,
+        previous,
+    };
+    let clean = superblock.clean.filter(|(lsn, _)| *lsn + 1 == next_lsn && !dropped && !journals.switched && which == 0);
+    let device = device(ftl, counters, log, catalog, seq, read_only, options)?;
+    if !read_only {
+        device.take_up(clean, options)?;
+    }
+    Ok(device)
+}
+
+fn chain_segments(media: &Arc<dyn Media>, superblock: &Superblock) -> Result<Vec<Segment>> {
+    let mut all = Vec::new();
+    for start in [superblock.checkpoint, superblock.journal] {
+        let mut chain = Chain::begin(superblock.geometry, start);
+        while chain.follow(media.as_ref())? {}
+        all.extend(chain.segments());
+    }
+    Ok(all)
+}
+
+fn restore_segments(ftl: &Ftl, directory: &Directory) -> Result<()> {
+    let pages = ftl.geometry().pages_per_segment();
+    ftl.with_segments(|s| {
+        for (i, entry) in directory.segments.iter().enumerate() {
+            if entry.live > pages {
+                return Err(Error::corrupt(format!("segment {i} has {} live pages of {pages}", entry.live)));
+            }
+            if i < s.len() {
+                s.restore(i as Segment, entry.live, entry.erases, entry.bad);
+            } else if entry.live > 0 {
+                return Err(truncated(s.len(), i));
+            }
+        }
+        Ok(())
+    })
+}
+
+fn truncated(have: usize, segment: usize) -> Error {
+    Error::corrupt(format!("the file was cut short: it has {have} segments, and segment {segment} holds data"))
+}
+
+fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, page_bytes: u32) -> Result<Catalog> {
+    let mut catalog = Catalog { by_name: BTreeMap::new(), by_id: HashMap::new(), next: directory.next_space };
+    for entry in &directory.spaces {
+        let (name, id) = (entry.record.name.clone(), entry.record.id);
+        let blob = Blob {
+            stream: stream.clone(),
+            place: entry.index,
+            dimensions: entry.record.shape.len(),
+            name: name.clone(),
+        };
+        let space = Space::new(entry.record.clone(), IndexState::Stored(Arc::new(blob)), page_bytes)
+            .map_err(|e| Error::corrupt(format!("the directory's entry for {name:?}: {e}")))?;
+        if catalog.by_name.insert(name, id).is_some() || catalog.by_id.insert(id, space).is_some() {
+            return Err(Error::corrupt(format!("space {id} is in the directory twice")));
+        }
+    }
+    Ok(catalog)
+}
+
+/// Replays records; returns how many, and whether some were dropped.
+fn replay_all(
+    replay: &mut Replay<'_>,
+    journals: &Journals,
+    superblock: &Superblock,
+    options: &Options,
+) -> Result<(u64, bool)> {
+    let records = &journals.records;
+    let last = superblock.journal_lsn + records.len() as u64 - 1;
+    let damage = match (&journals.end, superblock.clean) {
+        (End::Damaged { found }, _) => Some(*found),
+        (End::Proper, Some((lsn, _))) if lsn > last => Some(lsn),
+        _ => None,
+    };
+    if let Some(found) = damage.filter(|_| !options.salvage) {
+        return Err(Error::corrupt(format!(
+            "the journal is damaged behind record {last}: record {found} was durable; `nandarray check --repair` rebuilds what pages tell"
+        )));
+    }
+    let clean = superblock.clean.map_or(0, |(lsn, _)| lsn);
+    let durable = records.iter().map(|r| r.durable).max().unwrap_or(0).max(superblock.journal_lsn - 1).max(clean);
+    let mut applied = 0;
+    for record in records {
+        let body: RecordBody = postcard::from_bytes(&record.payload)
+            .map_err(|e| Error::corrupt(format!("journal record {} cannot be read: {e}", record.lsn)))?;
+        if record.lsn > durable && !replay.pages_arrived(&body)? {
+            return Ok((applied, true));
+        }
+        replay.seq = replay.seq.max(body.seq);
+        for op in body.ops {
+            replay.op(op).map_err(|e| Error::corrupt(format!("journal record {}: {e}", record.lsn)))?;
+        }
+        applied += 1;
+    }
+    if damage.is_some() {
+        replay.roll_forward()?;
+    }
+    Ok((applied, damage.is_some()))
+}
+
+struct Replay<'a> {
+    ftl: &'a Ftl,
+    catalog: Catalog,
+    seq: u64,
+}
+
+impl Replay<'_> {
+    /// Whether every page that a record tells of is on the medium.
+    fn pages_arrived(&self, body: &RecordBody) -> Result<bool> {
+        // Spaces made by the same record are not in the catalog yet; owners need no more than number and coordinate.
+        let page = self.ftl.geometry().page_bytes as usize;
+        let within = self.ftl.with_segments(|s| s.len()) as u64 * u64::from(self.ftl.geometry().pages_per_segment());
+        let mut bytes = vec![0; page];
+        for op in &body.ops {
+            let Op::Update(update) = op else { continue };
+            for run in update.runs()? {
+                if run.ppa.0 + u64::from(run.count) > within {
+                    return Ok(false);
+                }
+                for unit in run.unit..run.end() {
+                    let ppa = run.page_of(unit);
+                    self.ftl.media().read_at(self.ftl.geometry().page_offset(ppa), &mut bytes)?;
+                    let good = self.ftl.oob(ppa)?.is_some_and(|r| {
+                        let owner = r.owner();
+                        (owner.unit, owner_space(&owner).0, r.seq()) == (unit as u16, update.space, update.seq)
+                            && r.matches(&bytes)
+                    });
+                    if !good {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn space(&self, id: u32) -> Result<&Arc<Space>> {
+        self.catalog.by_id.get(&id).ok_or_else(|| Error::corrupt(format!("it names space {id}, which is not there")))
+    }
+
+    fn op(&mut self, op: Op) -> Result<()> {
+        match op {
+            Op::Create(record) => {
+                let (name, id) = (record.name.clone(), record.id);
+                let dimensions = record.shape.len().max(1);
+                let page_bytes = self.ftl.geometry().page_bytes;
+                let space = Space::new(record, IndexState::Loaded(Index::new(dimensions)), page_bytes)?;
+                self.catalog.next = self.catalog.next.max(id.saturating_add(1));
+                let taken = self.catalog.by_name.insert(name, id).is_some();
+                if self.catalog.by_id.insert(id, space).is_some() || taken {
+                    return Err(Error::corrupt(format!("space {id} is made twice")));
+                }
+            }
+            Op::Delete(id) => {
+                let space = self.space(id)?.clone();
+                let name = space.peek().record.name.clone();
+                let mut dead = Vec::new();
+                space.read()?.index().for_each(&mut |_, map| dead.extend(map.runs()));
+                self.dead(&dead)?;
+                self.catalog.by_name.remove(&name);
+                self.catalog.by_id.remove(&id);
+            }
+            Op::Resize(id, shape) => {
+                let space = self.space(id)?;
+                let mut inner = space.peek_mut();
+                if shape.len() != inner.record.shape.len() {
+                    return Err(Error::corrupt("it changes the number of dimensions"));
+                }
+                inner.record.shape = shape;
+            }
+            Op::Attrs(id, attrs) => self.space(id)?.peek_mut().record.attrs = attrs,
+            Op::Rename(id, name) => {
+                let old = {
+                    let mut inner = self.space(id)?.peek_mut();
+                    std::mem::replace(&mut inner.record.name, name.clone())
+                };
+                self.catalog.by_name.remove(&old);
+                if self.catalog.by_name.insert(name, id).is_some() {
+                    return Err(Error::corrupt("it gives a name that is taken"));
+                }
+            }
+            Op::Update(update) => self.update(&update)?,
+            Op::Switch { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, update: &Update) -> Result<()> {
+        let runs = update.runs()?;
+        let space = self.space(update.space)?.clone();
+        if update.at.len() != space.shape.block.len() {
+            return Err(Error::corrupt("it has a block of another dimensionality"));
+        }
+        let mut inner = space.write()?;
+        let gone = update.gone();
+        // A unit that gets a page without losing its old one would be mapped twice.
+        if runs.iter().any(|r| (r.unit..r.end()).any(|u| !gone.has(u))) {
+            return Err(Error::corrupt("it maps units twice"));
+        }
+        let dead = remap(&mut inner, &update.at, &gone, &runs);
+        drop(inner);
+        self.dead(&dead)?;
+        for run in runs {
+            if !self.ftl.with_segments(|s| s.revive(run)) {
+                let segment = run.ppa.0 / u64::from(self.ftl.geometry().pages_per_segment());
+                return Err(truncated(self.ftl.with_segments(|s| s.len()), segment as usize));
+            }
+        }
+        Ok(())
+    }
+
+    fn dead(&self, runs: &[Run]) -> Result<()> {
+        for &run in runs {
+            if !self.ftl.with_segments(|s| s.unrevive(run)) {
+                return Err(Error::corrupt(format!("page {} dies twice", run.ppa.0)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Salvage: applies, in order of their commands, pages that are newer than everything replayed.
+    fn roll_forward(&mut self) -> Result<()> {
+        let mut newer: Vec<(u64, Owner, crate::flash::Ppa)> = Vec::new();
+        let geometry = self.ftl.geometry();
+        for segment in 0..self.ftl.with_segments(|s| s.len()) as Segment {
+            let data = self.ftl.header_of(segment)?.is_none_or(|h| h.kind() == Some(crate::flash::SegmentKind::Data));
+            if !data {
+                continue;
+            }
+            for (page, record) in self.ftl.oob_of_segment(segment)?.into_iter().enumerate() {
+                if let Some(r) = record.filter(|r| r.seq() > self.seq) {
+                    newer.push((r.seq(), r.owner(), geometry.ppa(segment, page as u32)));
+                }
+            }
+        }
+        newer.sort_by_key(|(seq, owner, ppa)| (*seq, owner.space, owner.key, owner.unit, *ppa));
+        for (seq, owner, ppa) in newer {
+            self.seq = self.seq.max(seq);
+            let (id, spilled) = owner_space(&owner);
+            let Some(space) = self.catalog.by_id.get(&id).filter(|_| !spilled) else { continue };
+            let Some(at) = unpack(&owner.key, space.shape.block.len()) else { continue };
+            let mut bytes = vec![0; geometry.page_bytes as usize];
+            self.ftl.media().read_at(geometry.page_offset(ppa), &mut bytes)?;
+            if !self.ftl.oob(ppa)?.is_some_and(|r| r.matches(&bytes)) {
+                continue;
+            }
+            let unit = u32::from(owner.unit);
+            let gone = if space.coded() && unit == 0 { None } else { Some(vec![(unit, unit + 1)]) };
+            self.update(&Update { space: id, seq, at: at.to_vec(), gone, runs: vec![(unit, 1, ppa.0)] })?;
+        }
+        Ok(())
+    }
+}
+
+impl Device {
+    /// The first writing after opening: go on where a clean close stopped, or make sure that nothing dropped comes back.
+    fn take_up(&self, clean: Option<(u64, Option<Segment>)>, options: &Options) -> Result<()> {
+        match clean {
+            Some((_, open)) if !options.salvage => {
+                if let Some(segment) = open.filter(|&s| (s as usize) < self.ftl.with_segments(|t| t.len())) {
+                    let usable = self.ftl.with_segments(|s| {
+                        use crate::ftl::segments::SegmentState::{Closed, Free};
+                        matches!(s.info(segment).state, Closed | Free)
+                    });
+                    if usable {
+                        self.ftl.resume(segment)?;
+                    }
+                }
+                Ok(())
+            }
+            _ => {
+                let mut log = self.log.lock();
+                // Dropped records stay in the old journal; it must not be appended to. Their commands' numbers stay on
+                // pages that may not have been wiped; they must not be given out again.
+                self.seq.fetch_add(1 << 20, std::sync::atomic::Ordering::Relaxed);
+                self.ftl.sync()?;
+                self.checkpoint(&mut log)
+            }
+        }
+    }
+}

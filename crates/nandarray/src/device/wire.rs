@@ -1,0 +1,253 @@
+//! What the journal and the checkpoint's directory say, in Postcard (docs/reference/file-format.md).
+//!
+//! Types here are the format: changing one changes the file format's version. Fields are little more than the state they
+//! restore; nothing is computed here.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::flash::{Ppa, Run};
+use crate::stl::index::{BlockMap, Index};
+use crate::stl::space::{SpaceId, SpaceRecord, WireRuns};
+use crate::stl::write::Gone;
+
+/// One change, as a journal record tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Op {
+    /// A space was made.
+    Create(SpaceRecord),
+    /// A space was deleted, with all its pages.
+    Delete(SpaceId),
+    /// A space has a new shape.
+    Resize(SpaceId, Vec<u64>),
+    /// A space has new attributes.
+    Attrs(SpaceId, String),
+    /// A space has a new name.
+    Rename(SpaceId, String),
+    /// A building block has new pages.
+    Update(Update),
+    /// The journal goes on in another chain, which begins with the next record.
+    Switch {
+        /// First segment of the chain.
+        first: u32,
+        /// Its nonce.
+        nonce: u64,
+    },
+}
+
+/// New pages of a building block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Update {
+    /// The space.
+    pub(super) space: SpaceId,
+    /// Number of the command that wrote the new pages' content; their out-of-band records carry it.
+    pub(super) seq: u64,
+    /// The block's coordinate.
+    pub(super) at: Vec<u64>,
+    /// Units that lose their page; `None` means all.
+    pub(super) gone: Option<Vec<(u32, u32)>>,
+    /// New pages: (first unit, units, first page).
+    pub(super) runs: WireRuns,
+}
+
+impl Update {
+    /// The units that lose their page.
+    pub(super) fn gone(&self) -> Gone {
+        match &self.gone {
+            None => Gone::All,
+            Some(ranges) => Gone::Units(ranges.iter().map(|&(a, b)| a..b).collect()),
+        }
+    }
+
+    /// From what a write gives up.
+    pub(super) fn wire_gone(gone: &Gone) -> Option<Vec<(u32, u32)>> {
+        match gone {
+            Gone::All => None,
+            Gone::Units(ranges) => Some(ranges.iter().map(|r| (r.start, r.end)).collect()),
+        }
+    }
+
+    /// The new pages.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if they are not runs in order.
+    pub(super) fn runs(&self) -> Result<Vec<Run>> {
+        from_wire(&self.runs)
+    }
+}
+
+/// Runs from their written form, checked.
+pub(super) fn from_wire(wire: &WireRuns) -> Result<Vec<Run>> {
+    let mut next = 0u64;
+    wire.iter()
+        .map(|&(unit, count, ppa)| {
+            let end = u64::from(unit) + u64::from(count);
+            let sound = u64::from(unit) >= next && count > 0 && end <= 1 << 16 && ppa < 1 << 48;
+            next = end;
+            if sound { Ok(Run { unit, count, ppa: Ppa(ppa) }) } else { Err(Error::corrupt("a list of pages makes no sense")) }
+        })
+        .collect()
+}
+
+/// A journal record's payload.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct RecordBody {
+    /// The highest command number given out when the record was written.
+    pub(super) seq: u64,
+    /// What changed, in order.
+    pub(super) ops: Vec<Op>,
+}
+
+/// A segment, as the directory tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SegmentEntry {
+    /// Live pages.
+    pub(super) live: u32,
+    /// Times opened.
+    pub(super) erases: u32,
+    /// Whether a write to it failed.
+    pub(super) bad: bool,
+}
+
+/// Where a piece of the checkpoint's stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct BlobRef {
+    /// Offset in the stream.
+    pub(super) at: u64,
+    /// Bytes.
+    pub(super) bytes: u64,
+    /// CRC-32C.
+    pub(super) crc: u32,
+    /// Building blocks in the index that it holds.
+    pub(super) blocks: u64,
+}
+
+/// A space, as the directory tells it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct SpaceEntry {
+    /// What it is.
+    pub(super) record: SpaceRecord,
+    /// Where its index is.
+    pub(super) index: BlobRef,
+}
+
+/// The directory of a checkpoint.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Directory {
+    /// The highest command number given out.
+    pub(super) seq: u64,
+    /// The number for the next space.
+    pub(super) next_space: SpaceId,
+    /// Every segment up to the last that is in use.
+    pub(super) segments: Vec<SegmentEntry>,
+    /// Every space.
+    pub(super) spaces: Vec<SpaceEntry>,
+}
+
+/// Writes an index: blocks in order, each as (leading coordinates shared with the one before, the others, runs).
+pub(super) fn encode_index(index: &Index) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut last: Vec<u64> = Vec::new();
+    let mut next_ppa = 0u64;
+    index.for_each(&mut |at, map| {
+        let shared = at.iter().zip(&last).take_while(|(a, b)| a == b).count();
+        let mut put = |v: u64| out = postcard::to_extend(&v, std::mem::take(&mut out)).expect("a Vec takes any byte");
+        put(shared as u64);
+        for (i, &coordinate) in at.iter().enumerate().skip(shared) {
+            // The coordinate behind the shared ones only grows.
+            put(if i == shared && last.len() > i { coordinate - last[i] } else { coordinate });
+        }
+        let runs: Vec<Run> = map.runs().collect();
+        put(runs.len() as u64);
+        for run in runs {
+            put(u64::from(run.unit));
+            put(u64::from(run.count));
+            put(zigzag(run.ppa.0.wrapping_sub(next_ppa) as i64));
+            next_ppa = run.ppa.0 + u64::from(run.count);
+        }
+        last.clear();
+        last.extend_from_slice(at);
+    });
+    out
+}
+
+fn zigzag(v: i64) -> u64 {
+    ((v << 1) ^ (v >> 63)) as u64
+}
+
+fn unzigzag(v: u64) -> i64 {
+    (v >> 1) as i64 ^ -((v & 1) as i64)
+}
+
+/// Reads an index written by [`encode_index`].
+///
+/// # Errors
+/// [`Error::Corrupt`].
+pub(super) fn decode_index(mut bytes: &[u8], dimensions: usize) -> Result<Index> {
+    let bad = || Error::corrupt("an index cannot be read");
+    let mut take = || -> Result<u64> {
+        let (v, rest) = postcard::take_from_bytes::<u64>(bytes).map_err(|_| bad())?;
+        bytes = rest;
+        Ok(v)
+    };
+    let mut index = Index::new(dimensions);
+    let mut at: Vec<u64> = Vec::new();
+    let mut next_ppa = 0u64;
+    loop {
+        let shared = match take() {
+            Ok(shared) => shared as usize,
+            Err(_) => break,
+        };
+        if shared >= dimensions || (at.is_empty() && shared > 0) {
+            return Err(bad());
+        }
+        let before = at.get(shared).copied().unwrap_or(0);
+        at.truncate(shared);
+        at.push(take()?.checked_add(before).ok_or_else(bad)?);
+        while at.len() < dimensions {
+            at.push(take()?);
+        }
+        let count = take()?;
+        let mut runs = WireRuns::new();
+        for _ in 0..count {
+            let (unit, units) = (take()?, take()?);
+            let ppa = next_ppa.wrapping_add(unzigzag(take()?) as u64);
+            next_ppa = ppa.wrapping_add(units);
+            let narrow = |v: u64| u32::try_from(v).map_err(|_| bad());
+            runs.push((narrow(unit)?, narrow(units)?, ppa));
+        }
+        let map = BlockMap::from_runs(from_wire(&runs)?).ok_or_else(bad)?;
+        if index.set(&at, Some(map)).is_some() {
+            return Err(bad());
+        }
+    }
+    Ok(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_index_round_trips(blocks in prop::collection::btree_map(prop::collection::vec(prop_oneof![0u64..4, Just(u64::MAX)], 3), (1u32..60, 0u64..1 << 40, any::<bool>()), 0..40)) {
+            let mut index = Index::new(3);
+            for (at, (count, ppa, split)) in &blocks {
+                let mut runs = vec![Run { unit: 0, count: *count, ppa: Ppa(*ppa) }];
+                if *split { runs.push(Run { unit: *count + 3, count: 2, ppa: Ppa(7) }); }
+                index.set(at, BlockMap::from_runs(runs));
+            }
+            let bytes = encode_index(&index);
+            let back = decode_index(&bytes, 3).unwrap();
+            prop_assert_eq!(back.blocks(), index.blocks());
+            index.for_each(&mut |at, map| assert_eq!(back.get(at), Some(map)));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), dimensions in 1usize..4) {
+            let _ = decode_index(&bytes, dimensions);
+        }
+    }
+}

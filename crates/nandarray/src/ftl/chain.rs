@@ -1,0 +1,181 @@
+//! A chain of segments as one stream of bytes: what the journal and a checkpoint are written to.
+//!
+//! ```text
+//! stream   | payload of segment a | payload of segment b | ...        payload = the segment's data area less 32 bytes
+//! segment  | payload ............................. | link to the next segment |
+//! ```
+//!
+//! A link carries the chain's nonce and its own CRC-32C, so that neither a stale nor a damaged link is followed. The stream
+//! has no notion of records and no checksums of its own: what is written to it brings its own.
+
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::superblock::ChainStart;
+use crate::error::{Error, Result};
+use crate::flash::{Geometry, Segment, crc32c};
+use crate::media::Media;
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Link {
+    magic: [u8; 8],
+    nonce: U64,
+    next: U32,
+    crc: U32,
+    _reserved: [u8; 8],
+}
+
+const LINK_BYTES: u64 = size_of::<Link>() as u64;
+const _: () = assert!(LINK_BYTES == 32);
+const LINK_MAGIC: [u8; 8] = *b"NANDLINK";
+
+impl Link {
+    fn new(nonce: u64, next: Segment) -> Self {
+        let mut link = Self {
+            magic: LINK_MAGIC,
+            nonce: U64::new(nonce),
+            next: U32::new(next),
+            crc: U32::new(0),
+            _reserved: [0; 8],
+        };
+        link.crc = U32::new(crc32c(&link.as_bytes()[..20]));
+        link
+    }
+
+    fn next(&self, nonce: u64) -> Option<Segment> {
+        let good = self.magic == LINK_MAGIC
+            && self.nonce.get() == nonce
+            && self.crc.get() == crc32c(&self.as_bytes()[..20]);
+        good.then(|| self.next.get())
+    }
+}
+
+/// A chain: its segments so far, in order.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    geometry: Geometry,
+    nonce: u64,
+    segments: Vec<Segment>,
+}
+
+impl Chain {
+    /// A chain that begins in this (freshly opened) segment.
+    pub fn begin(geometry: Geometry, start: ChainStart) -> Self {
+        Self { geometry, nonce: start.nonce, segments: vec![start.first] }
+    }
+
+    /// Where the chain begins.
+    pub fn start(&self) -> ChainStart {
+        ChainStart { first: self.segments[0], nonce: self.nonce }
+    }
+
+    /// Its segments in order.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    fn payload_bytes(&self) -> u64 {
+        self.geometry.segment_data_bytes() - LINK_BYTES
+    }
+
+    /// Bytes that fit without another segment.
+    pub fn room_from(&self, at: u64) -> u64 {
+        (self.segments.len() as u64 * self.payload_bytes()).saturating_sub(at)
+    }
+
+    /// Segments needed beyond those there are to write `bytes` at `at`.
+    pub fn segments_needed(&self, at: u64, bytes: u64) -> u64 {
+        (at + bytes).div_ceil(self.payload_bytes()).saturating_sub(self.segments.len() as u64)
+    }
+
+    /// Adds a segment, which the caller opened, at the end of the chain.
+    pub fn extend(&mut self, media: &dyn Media, segment: Segment) -> Result<()> {
+        let last = *self.segments.last().expect("a chain has a segment");
+        let at = self.geometry.segment_offset(last) + self.payload_bytes();
+        media.write_at(at, Link::new(self.nonce, segment).as_bytes())?;
+        self.segments.push(segment);
+        Ok(())
+    }
+
+    fn pieces(&self, at: u64, len: usize) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> + '_ {
+        let payload = self.payload_bytes();
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            (done < len).then(|| {
+                let here = at + done as u64;
+                let n = ((payload - here % payload) as usize).min(len - done);
+                let segment = self.segments[(here / payload) as usize];
+                let piece = (self.geometry.segment_offset(segment) + here % payload, done..done + n);
+                done += n;
+                piece
+            })
+        })
+    }
+
+    /// Writes into the stream; the segments must be there.
+    pub fn write(&self, media: &dyn Media, at: u64, bytes: &[u8]) -> Result<()> {
+        assert!(self.segments_needed(at, bytes.len() as u64) == 0, "a chain is extended before it is written");
+        self.pieces(at, bytes.len()).try_for_each(|(offset, part)| media.write_at(offset, &bytes[part]))
+    }
+
+    /// Reads from the stream, following links as needed; `false` if the chain ends before.
+    pub fn read(&mut self, media: &dyn Media, at: u64, out: &mut [u8]) -> Result<bool> {
+        let end = at.checked_add(out.len() as u64).ok_or_else(|| Error::corrupt("a chain is longer than the medium"))?;
+        while end > self.segments.len() as u64 * self.payload_bytes() {
+            if !self.follow(media)? {
+                return Ok(false);
+            }
+        }
+        for (offset, part) in self.pieces(at, out.len()) {
+            media.read_at(offset, &mut out[part])?;
+        }
+        Ok(true)
+    }
+
+    /// Follows the link at the end of the last segment; `false` if there is none.
+    pub fn follow(&mut self, media: &dyn Media) -> Result<bool> {
+        let last = *self.segments.last().expect("a chain has a segment");
+        let mut bytes = [0; LINK_BYTES as usize];
+        let within = self.geometry.segments_within(media.len());
+        if u64::from(last) >= within {
+            return Ok(false);
+        }
+        media.read_at(self.geometry.segment_offset(last) + self.payload_bytes(), &mut bytes)?;
+        let link = Link::read_from_bytes(&bytes).expect("the link has its size");
+        match link.next(self.nonce) {
+            // A chain that names a segment twice, or one that is not there, is damaged: it ends here.
+            Some(next) if u64::from(next) < within && !self.segments.contains(&next) => {
+                self.segments.push(next);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::media::memory::MemoryMedia;
+
+    #[test]
+    fn a_stream_crosses_segments_and_is_found_again() {
+        let g = Geometry::TINY;
+        let media = MemoryMedia::default();
+        media.set_len(g.segment_offset(4)).unwrap();
+        let start = ChainStart { first: 2, nonce: 99 };
+        let mut chain = Chain::begin(g, start);
+        let bytes: Vec<u8> = (0..40_000u32).map(|i| i as u8).collect();
+        assert_eq!(chain.segments_needed(0, bytes.len() as u64), 2);
+        chain.extend(&media, 0).unwrap();
+        chain.extend(&media, 3).unwrap();
+        chain.write(&media, 0, &bytes).unwrap();
+        let mut back = vec![0; bytes.len()];
+        let mut reader = Chain::begin(g, start);
+        assert!(reader.read(&media, 0, &mut back).unwrap());
+        assert_eq!((back, reader.segments()), (bytes, &[2, 0, 3][..]));
+        let mut stale = Chain::begin(g, ChainStart { first: 2, nonce: 98 });
+        assert!(!stale.read(&media, 30_000, &mut [0; 10]).unwrap());
+    }
+}

@@ -1,0 +1,192 @@
+//! The journal: records, each whole or absent, numbered without a gap, in a chain of segments.
+//!
+//! ```text
+//! record   | header 40 bytes | payload | zeroes to a multiple of 8 |
+//! ```
+//!
+//! A record counts if its CRC-32C is right, it carries the journal's nonce and the next number. The first that does not ends
+//! the journal. Every record also tells up to which number records were durable when it was written: those beyond may refer
+//! to pages that a loss of power took, and have to be verified page by page before they are believed; and a valid record
+//! *behind* the end proves that the end is damage, not a torn write. Payloads are opaque here.
+
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::chain::Chain;
+use crate::error::Result;
+use crate::flash::crc32c;
+use crate::media::Media;
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Header {
+    crc: U32,
+    magic: [u8; 4],
+    lsn: U64,
+    nonce: U64,
+    durable: U64,
+    len: U32,
+    _pad: U32,
+}
+
+const HEADER_BYTES: usize = size_of::<Header>();
+const _: () = assert!(HEADER_BYTES == 40);
+const MAGIC: [u8; 4] = *b"NREC";
+/// No record is longer: a damaged length must not ask for the machine's memory.
+const RECORD_BYTES_MAX: u32 = 1 << 30;
+
+/// One record, read back.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Its number.
+    pub lsn: u64,
+    /// Records up to this one were durable when it was written.
+    pub durable: u64,
+    /// Its content.
+    pub payload: Vec<u8>,
+}
+
+/// The bytes of a record, ready to be written.
+pub fn encode(lsn: u64, nonce: u64, durable: u64, payload: &[u8]) -> Vec<u8> {
+    assert!(payload.len() <= RECORD_BYTES_MAX as usize, "a record has {} bytes", payload.len());
+    let header = Header {
+        crc: U32::new(0),
+        magic: MAGIC,
+        lsn: U64::new(lsn),
+        nonce: U64::new(nonce),
+        durable: U64::new(durable),
+        len: U32::new(payload.len() as u32),
+        _pad: U32::new(0),
+    };
+    let mut bytes = Vec::with_capacity((HEADER_BYTES + payload.len()).next_multiple_of(8));
+    bytes.extend_from_slice(header.as_bytes());
+    bytes.extend_from_slice(payload);
+    let crc = crc32c(&bytes[4..]);
+    bytes[..4].copy_from_slice(&crc.to_le_bytes());
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes
+}
+
+/// How a journal ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Behind the last record there is nothing that was ever part of this journal.
+    Proper,
+    /// A durable record with this number was found behind the end: the records between are damaged.
+    Damaged {
+        /// The number of the record found.
+        found: u64,
+    },
+}
+
+/// Reads records from the start of a chain; returns them, where the stream ends, and how.
+pub fn read_all(media: &dyn Media, chain: &mut Chain, first_lsn: u64) -> Result<(Vec<Record>, u64, End)> {
+    let nonce = chain.start().nonce;
+    let (mut at, mut next) = (0, first_lsn);
+    let mut records = Vec::new();
+    while let Some((record, bytes)) = read_one(media, chain, at, nonce)? {
+        if record.lsn != next {
+            break;
+        }
+        records.push(record);
+        at += bytes;
+        next += 1;
+    }
+    let end = look_behind(media, chain, at, nonce, next)?;
+    Ok((records, at, end))
+}
+
+fn read_one(media: &dyn Media, chain: &mut Chain, at: u64, nonce: u64) -> Result<Option<(Record, u64)>> {
+    let mut head = [0; HEADER_BYTES];
+    if !chain.read(media, at, &mut head)? {
+        return Ok(None);
+    }
+    let header = Header::read_from_bytes(&head).expect("the header has its size");
+    if header.magic != MAGIC || header.nonce.get() != nonce || header.len.get() > RECORD_BYTES_MAX {
+        return Ok(None);
+    }
+    let len = header.len.get() as usize;
+    if len as u64 > media.len() {
+        return Ok(None);
+    }
+    let mut bytes = head.to_vec();
+    bytes.resize(HEADER_BYTES + len, 0);
+    if !chain.read(media, at + HEADER_BYTES as u64, &mut bytes[HEADER_BYTES..])? {
+        return Ok(None);
+    }
+    if header.crc.get() != crc32c(&bytes[4..]) {
+        return Ok(None);
+    }
+    let payload = bytes.split_off(HEADER_BYTES);
+    let record = Record { lsn: header.lsn.get(), durable: header.durable.get(), payload };
+    Ok(Some((record, (HEADER_BYTES + len).next_multiple_of(8) as u64)))
+}
+
+/// Looks for records of this journal behind its end. Only what is in segments that the chain has, or still links to.
+fn look_behind(media: &dyn Media, chain: &mut Chain, from: u64, nonce: u64, next: u64) -> Result<End> {
+    while chain.follow(media)? {}
+    let room = chain.room_from(from);
+    let mut bytes = vec![0; room as usize];
+    if !chain.read(media, from, &mut bytes)? {
+        return Ok(End::Proper);
+    }
+    let mut offset = 0;
+    while offset + HEADER_BYTES <= bytes.len() {
+        if bytes[offset + 4..offset + 8] == MAGIC {
+            if let Some((record, _)) = read_one(media, chain, from + offset as u64, nonce)? {
+                if record.lsn > next && record.durable >= next {
+                    return Ok(End::Damaged { found: record.lsn });
+                }
+            }
+        }
+        offset += 8;
+    }
+    Ok(End::Proper)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flash::Geometry;
+    use crate::ftl::superblock::ChainStart;
+    use crate::media::memory::MemoryMedia;
+
+    fn written(durable: impl Fn(u64) -> u64) -> (MemoryMedia, ChainStart, Vec<u64>) {
+        let g = Geometry::TINY;
+        let media = MemoryMedia::default();
+        media.set_len(g.segment_offset(1)).unwrap();
+        let start = ChainStart { first: 0, nonce: 5 };
+        let chain = Chain::begin(g, start);
+        let (mut at, mut ends) = (0, vec![0]);
+        for lsn in 1..=5 {
+            let bytes = encode(lsn, 5, durable(lsn), &vec![lsn as u8; 100 + lsn as usize]);
+            chain.write(&media, at, &bytes).unwrap();
+            at += bytes.len() as u64;
+            ends.push(at);
+        }
+        (media, start, ends)
+    }
+
+    #[test]
+    fn records_come_back_in_order() {
+        let (media, start, ends) = written(|_| 0);
+        let (records, at, end) = read_all(&media, &mut Chain::begin(Geometry::TINY, start), 1).unwrap();
+        assert_eq!(records.iter().map(|r| r.lsn).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        assert_eq!(records[2].payload, vec![3; 103]);
+        assert_eq!((at, end), (ends[5], End::Proper));
+    }
+
+    #[test]
+    fn a_flipped_bit_ends_the_journal_and_durable_records_behind_tell_that_it_is_damage() {
+        for (durable, damaged) in [(0, false), (3, true)] {
+            let (media, start, ends) = written(|_| durable);
+            let at = Geometry::TINY.segment_offset(0) + ends[2] + 60;
+            let mut byte = [0];
+            media.read_at(at, &mut byte).unwrap();
+            media.write_at(at, &[byte[0] ^ 4]).unwrap();
+            let (records, _, end) = read_all(&media, &mut Chain::begin(Geometry::TINY, start), 1).unwrap();
+            assert_eq!(records.len(), 2);
+            assert_eq!(end != End::Proper, damaged);
+        }
+    }
+}

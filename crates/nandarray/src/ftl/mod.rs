@@ -1,0 +1,602 @@
+//! Flash management on a medium: pages are only ever appended, each with its out-of-band record; segments die and are reused.
+//!
+//! The life of a page: [`Ftl::append`] hands out a place by the placement policy, writes the bytes and the record, and the
+//! page is *staged*; [`Ftl::adopt`] makes it live once its command is applied, [`Ftl::abandon`] drops it if the command
+//! failed; [`Ftl::release`] when it is superseded. Readers see pages through [`Ftl::view`] or [`Ftl::fetch`], compared with
+//! their checksum and owner the first time.
+//!
+//! Space is promised before it is taken ([`Ftl::reserve`]), so that a command fails before it has written, not half-way.
+//! The layer knows owners as opaque tags and never what a page means; the journal's payloads belong to the layers above.
+//!
+//! | file | one idea |
+//! | --- | --- |
+//! | `segments` | states of segments, pages handed out |
+//! | `placement/` | where a unit goes |
+//! | `victim` | what reclaim takes |
+//! | `chain`, `journal`, `superblock` | streams of segments; records; where reading begins |
+//! | `verified` | which pages were compared since opening |
+
+pub mod chain;
+pub mod journal;
+pub mod placement;
+pub mod segments;
+pub mod superblock;
+pub mod verified;
+pub mod victim;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use zerocopy::IntoBytes;
+
+use crate::error::{Error, Result};
+use crate::flash::geometry::{OOB_BYTES, SEGMENT_HEADER_BYTES};
+use crate::flash::{Geometry, OobRecord, Owner, Ppa, Run, Segment, SegmentHeader, SegmentKind};
+use crate::media::Media;
+use crate::sim::{Chance, Counters, count};
+use placement::{BlockUse, Lanes, Placement};
+use segments::{OpenSegment, SegmentState, Segments};
+use verified::Verified;
+use victim::Victim;
+
+/// When pages are compared with their checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// The first time that a page is read since the store was opened.
+    Once,
+    /// Every time.
+    Always,
+    /// Never: for measurements.
+    Never,
+}
+
+/// A page that is not what its record says.
+#[derive(Clone, Debug)]
+pub struct BadPage {
+    /// The access unit, as asked for.
+    pub unit: u32,
+    /// Where it lies on the medium.
+    pub offset: u64,
+    /// Which comparison failed.
+    pub what: &'static str,
+}
+
+/// Why pages cannot be had.
+#[derive(Debug)]
+pub enum FetchError {
+    /// A page is damaged.
+    Bad(BadPage),
+    /// The medium failed.
+    Media(Error),
+}
+
+impl From<Error> for FetchError {
+    fn from(e: Error) -> Self {
+        Self::Media(e)
+    }
+}
+
+/// A unit to append: its number, and the page that it had.
+pub type UnitWrite = (u32, Option<Ppa>);
+
+#[derive(Debug)]
+struct State {
+    segments: Segments,
+    policy: Box<dyn Placement>,
+    chance: Chance,
+    /// The number of the next journal record: what dies now is dead for good once that one is durable.
+    next_lsn: u64,
+    reserved: u64,
+}
+
+/// Flash management over one medium.
+#[derive(Debug)]
+pub struct Ftl {
+    media: Arc<dyn Media>,
+    geometry: Geometry,
+    counters: Arc<Counters>,
+    verify: Verify,
+    victim: Victim,
+    verified: Verified,
+    /// The most segments that the medium may have.
+    segments_max: u64,
+    capacity_bytes: u64,
+    state: Mutex<State>,
+}
+
+/// Segments that commands of users may not take: reclaim needs one to move into, the journal and a checkpoint theirs.
+const SEGMENTS_KEPT: u64 = 3;
+
+/// A promise of pages, kept until it is dropped.
+#[derive(Debug)]
+pub struct Reservation<'a> {
+    ftl: &'a Ftl,
+    pages: u64,
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.ftl.state.lock().reserved -= self.pages;
+    }
+}
+
+/// How full the flash is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Segments on the medium.
+    pub segments: u64,
+    /// Of them free.
+    pub free: u64,
+    /// Of them waiting for a barrier.
+    pub dying: u64,
+    /// Of them in journal and checkpoints.
+    pub chain: u64,
+    /// Of them retired after a failed write.
+    pub bad: u64,
+    /// Live pages.
+    pub live_pages: u64,
+    /// Pages in closed segments that nobody needs.
+    pub garbage_pages: u64,
+    /// The fewest and the most times that a segment was opened, and the sum.
+    pub erases: (u64, u64, u64),
+}
+
+impl Ftl {
+    /// Flash management over a medium with this many segments, all free as yet.
+    pub fn new(
+        media: Arc<dyn Media>,
+        geometry: Geometry,
+        counters: Arc<Counters>,
+        verify: Verify,
+        (policy, victim): (Box<dyn Placement>, Victim),
+        capacity_bytes: u64,
+        seed: u64,
+    ) -> Self {
+        let mut segments = Segments::new(geometry);
+        segments.grow(geometry.segments_within(media.len()) as usize);
+        let segments_max = match capacity_bytes {
+            0 => u64::from(u32::MAX),
+            bytes => geometry.segments_within(bytes),
+        };
+        Self {
+            media,
+            geometry,
+            counters,
+            verify,
+            victim,
+            verified: Verified::new(geometry),
+            segments_max,
+            capacity_bytes,
+            state: Mutex::new(State { segments, policy, chance: Chance::seeded(seed), next_lsn: 1, reserved: 0 }),
+        }
+    }
+
+    /// The medium below.
+    pub fn media(&self) -> &Arc<dyn Media> {
+        &self.media
+    }
+
+    /// The shape of the flash.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Names of the policies: placement, victim.
+    pub fn policies(&self) -> (String, String) {
+        (self.state.lock().policy.name().to_owned(), self.victim.name().to_owned())
+    }
+
+    /// A number drawn by chance.
+    pub fn draw(&self) -> u64 {
+        self.state.lock().chance.below(u64::MAX)
+    }
+
+    /// Runs `f` on the table of segments: for opening, checking and statistics.
+    pub fn with_segments<T>(&self, f: impl FnOnce(&mut Segments) -> T) -> T {
+        f(&mut self.state.lock().segments)
+    }
+
+    /// Tells the number of the next journal record.
+    pub fn set_next_lsn(&self, lsn: u64) {
+        self.state.lock().next_lsn = lsn;
+    }
+
+    /// How full the flash is.
+    pub fn usage(&self) -> Usage {
+        let s = self.state.lock();
+        let of = |state: fn(&SegmentState) -> bool| s.segments.infos().iter().filter(|i| state(&i.state)).count() as u64;
+        let erases = s.segments.infos().iter().map(|i| u64::from(i.erases));
+        Usage {
+            segments: s.segments.len() as u64,
+            free: s.segments.free().len() as u64,
+            dying: s.segments.dying() as u64,
+            chain: of(|s| matches!(s, SegmentState::Chain)),
+            bad: of(|s| matches!(s, SegmentState::Bad)),
+            live_pages: s.segments.live(),
+            garbage_pages: s.segments.garbage(),
+            erases: (erases.clone().min().unwrap_or(0), erases.clone().max().unwrap_or(0), erases.sum()),
+        }
+    }
+
+    fn full(&self, s: &State, what: String) -> Error {
+        let capacity_bytes = if self.capacity_bytes == 0 { self.media.len() } else { self.capacity_bytes };
+        Error::Full { what, capacity_bytes, live_bytes: s.segments.live() * u64::from(self.geometry.page_bytes) }
+    }
+
+    /// Pages that commands may still take, given what is promised to others.
+    fn available(&self, s: &State) -> u64 {
+        let per_segment = u64::from(self.geometry.pages_per_segment());
+        let growable = self.segments_max.saturating_sub(s.segments.len() as u64);
+        (s.segments.free_pages() + growable.saturating_mul(per_segment))
+            .saturating_sub(SEGMENTS_KEPT * per_segment + s.reserved)
+    }
+
+    /// Promises pages for a command. With `urgent` the segments kept back count, too: for reclaim and for what was accepted.
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    pub fn reserve(&self, pages: u64, urgent: bool) -> Result<Reservation<'_>> {
+        let mut s = self.state.lock();
+        if !urgent && self.available(&s) < pages {
+            return Err(self.full(&s, format!("{pages} pages of {} bytes are needed", self.geometry.page_bytes)));
+        }
+        s.reserved += pages;
+        Ok(Reservation { ftl: self, pages })
+    }
+
+    /// Whether reclaim is due: under a capacity when less than a tenth is free (NDS paper, section 4.2), without one when
+    /// garbage outweighs what is live.
+    pub fn wants_reclaim(&self) -> bool {
+        let s = self.state.lock();
+        let per_segment = u64::from(self.geometry.pages_per_segment());
+        let garbage = s.segments.garbage();
+        if garbage < per_segment {
+            return false;
+        }
+        if self.capacity_bytes == 0 {
+            return garbage > s.segments.live() / 2 + 16 * per_segment;
+        }
+        self.available(&s) < self.segments_max * per_segment / 10
+    }
+
+    /// Whether so many dead segments wait for a barrier that one is worth its cost.
+    pub fn wants_barrier(&self) -> bool {
+        let s = self.state.lock();
+        let dying = s.segments.dying() as u64;
+        if self.capacity_bytes == 0 { dying > 64 + s.segments.len() as u64 / 4 } else { dying > 0 && self.available(&s) < self.segments_max * u64::from(self.geometry.pages_per_segment()) / 20 }
+    }
+
+    /// Opens a free segment, growing the medium if there is none and it may.
+    fn open_segment(&self, s: &mut State, kind: SegmentKind) -> Result<Segment> {
+        if s.segments.free().is_empty() {
+            let have = s.segments.len() as u64;
+            if have >= self.segments_max {
+                return Err(self.full(s, "no segment is free".to_owned()));
+            }
+            // Growing in larger steps as the file grows keeps the file system's extents long.
+            let step = (have / 8).clamp(1, 64).min(self.segments_max - have);
+            let grown = self.geometry.segment_offset((have + step) as u32);
+            if self.media.len() < grown {
+                self.media.set_len(grown).map_err(|e| self.disk_full(s, e))?;
+            }
+            s.segments.grow(step as usize);
+        }
+        let state = if kind == SegmentKind::Data { SegmentState::Open } else { SegmentState::Chain };
+        let segment = s.segments.take_free(state).expect("there is a free segment");
+        let info = *s.segments.info(segment);
+        self.verified.clear(segment);
+        // The header, and no records: what was written here before must not be found by a scan.
+        let oob_bytes = SEGMENT_HEADER_BYTES + u64::from(self.geometry.pages_per_segment()) * OOB_BYTES;
+        let mut head = vec![0; oob_bytes as usize];
+        head[..SEGMENT_HEADER_BYTES as usize]
+            .copy_from_slice(SegmentHeader::new(segment, kind, info.erases, info.opened).as_bytes());
+        if let Err(e) = self.media.write_at(self.geometry.header_offset(segment), &head) {
+            if worn_out(&e) {
+                s.segments.retire(segment);
+                return self.open_segment(s, kind);
+            }
+            s.segments.retire(segment);
+            return Err(self.disk_full(s, e));
+        }
+        Ok(segment)
+    }
+
+    fn disk_full(&self, s: &State, e: Error) -> Error {
+        match e.os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => self.full(s, format!("the disk has no room: {e}")),
+            _ => e,
+        }
+    }
+
+    /// Opens a segment as a link of a chain.
+    pub fn open_chain_segment(&self, kind: SegmentKind) -> Result<Segment> {
+        self.open_segment(&mut self.state.lock(), kind)
+    }
+
+    /// Appends units of one building block. `block` holds the block's bytes from unit 0 on, padded to whole pages; `on_lanes`
+    /// are pages that the block has already, for the placement policy.
+    ///
+    /// The pages are staged: the caller must adopt or abandon the runs returned. On an error nothing stays staged.
+    pub fn append(
+        &self,
+        owner: Owner,
+        seq: u64,
+        block: &[u8],
+        units: &[UnitWrite],
+        on_lanes: &mut dyn Iterator<Item = Ppa>,
+    ) -> Result<Vec<Run>> {
+        let mut usage = BlockUse { used: vec![0; self.geometry.lanes() as usize], last: None };
+        for ppa in on_lanes {
+            let lane = self.geometry.lane_index(self.geometry.lane_of(ppa));
+            usage.used[lane] += 1;
+            usage.last = Some(lane);
+        }
+        let mut runs = Vec::new();
+        let written = self.append_all(owner, seq, block, units, &mut usage, &mut runs);
+        if let Err(e) = written {
+            self.abandon(&runs);
+            return Err(e);
+        }
+        runs.sort_unstable_by_key(|r| r.unit);
+        count(&self.counters.pages_appended, units.len() as u64);
+        Ok(runs)
+    }
+
+    fn append_all(
+        &self,
+        owner: Owner,
+        seq: u64,
+        block: &[u8],
+        mut units: &[UnitWrite],
+        usage: &mut BlockUse,
+        runs: &mut Vec<Run>,
+    ) -> Result<()> {
+        while !units.is_empty() {
+            let mut new = Vec::new();
+            let done = self.hand_out(units, usage, &mut new)?;
+            let mut failed = None;
+            for run in &new {
+                if let Err(e) = self.write_run(owner, seq, block, *run) {
+                    failed = Some((*run, e));
+                    break;
+                }
+            }
+            match failed {
+                None => {
+                    runs.append(&mut new);
+                    units = &units[done..];
+                }
+                // The block wore out: retire it and hand these units other pages.
+                Some((run, e)) if worn_out(&e) => {
+                    self.state.lock().segments.retire(self.geometry.segment_of(run.ppa));
+                    self.abandon(&new);
+                }
+                Some((_, e)) => {
+                    runs.append(&mut new);
+                    return Err(self.disk_full(&self.state.lock(), e));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hand_out(&self, units: &[UnitWrite], usage: &mut BlockUse, runs: &mut Vec<Run>) -> Result<usize> {
+        let s = &mut *self.state.lock();
+        loop {
+            let done = s.segments.hand_out(units, usage, s.policy.as_mut(), &mut s.chance, runs);
+            if done > 0 {
+                return Ok(done);
+            }
+            s.segments.close_open(s.next_lsn);
+            let segment = self.open_segment(s, SegmentKind::Data)?;
+            s.segments.open = Some(OpenSegment { segment, lanes: Lanes::empty(&self.geometry) });
+        }
+    }
+
+    fn write_run(&self, owner: Owner, seq: u64, block: &[u8], run: Run) -> Result<()> {
+        let page = self.geometry.page_bytes as usize;
+        let bytes = &block[run.unit as usize * page..run.end() as usize * page];
+        let records: Vec<OobRecord> = bytes
+            .chunks_exact(page)
+            .zip(run.unit..)
+            .map(|(bytes, unit)| OobRecord::new(bytes, Owner { unit: unit as u16, ..owner }, seq))
+            .collect();
+        self.media.write_at(self.geometry.page_offset(run.ppa), bytes)?;
+        self.media.write_at(self.geometry.oob_offset(run.ppa), records.as_bytes())
+    }
+
+    /// Staged pages become live: their command is applied.
+    pub fn adopt(&self, runs: &[Run]) {
+        self.state.lock().segments.adopt(runs);
+    }
+
+    /// Staged pages are dropped: their command failed. Their records are wiped, so that no scan takes them for live.
+    pub fn abandon(&self, runs: &[Run]) {
+        for run in runs {
+            let wipe = vec![0; run.count as usize * OOB_BYTES as usize];
+            // On a medium that fails, recovery still knows by the journal that no command owns these pages.
+            let _ = self.media.write_at(self.geometry.oob_offset(run.ppa), &wipe);
+        }
+        let s = &mut *self.state.lock();
+        s.segments.abandon(runs, s.next_lsn);
+    }
+
+    /// Live pages are superseded.
+    pub fn release(&self, runs: impl Iterator<Item = Run>) {
+        let s = &mut *self.state.lock();
+        for run in runs {
+            s.segments.release(run, s.next_lsn);
+        }
+    }
+
+    /// Frees what died in records up to `durable_lsn`, unless somebody may still read it.
+    pub fn bury(&self, durable_lsn: u64) -> Result<()> {
+        if !self.state.lock().segments.has_dead_before(durable_lsn) {
+            return Ok(());
+        }
+        let mut freed = Vec::new();
+        self.media.if_no_readers(&mut || {
+            freed = self.state.lock().segments.bury(durable_lsn);
+            Ok(())
+        })?;
+        count(&self.counters.segments_reclaimed, freed.len() as u64);
+        Ok(())
+    }
+
+    /// The segment that reclaim should take next.
+    pub fn victim(&self) -> Option<Segment> {
+        let s = &mut *self.state.lock();
+        let candidates = s.segments.candidates();
+        self.victim.choose(&candidates, &mut s.chance)
+    }
+
+    /// Bytes of consecutive pages in place, where the medium shows them; not verified.
+    pub fn view(&self, ppa: Ppa, count: u32) -> Option<&[u8]> {
+        self.media.slice(self.geometry.page_offset(ppa), count as usize * self.geometry.page_bytes as usize)
+    }
+
+    /// Whether every page of the run was verified, so that it may be read as it is.
+    pub fn is_verified(&self, ppa: Ppa, count: u32) -> bool {
+        match self.verify {
+            Verify::Never => true,
+            Verify::Always => false,
+            Verify::Once => self.verified.first_unverified(ppa, count).is_none(),
+        }
+    }
+
+    /// Compares the pages of a run with their records, where they were not compared before. `bytes` are the pages' bytes;
+    /// `owner` names the owner of the run's first unit, the others follow.
+    pub fn verify(&self, run: Run, owner: Owner, bytes: &[u8]) -> std::result::Result<(), FetchError> {
+        if self.is_verified(run.ppa, run.count) {
+            return Ok(());
+        }
+        let page = self.geometry.page_bytes as usize;
+        let record_bytes = run.count as usize * OOB_BYTES as usize;
+        let mut scratch = Vec::new();
+        let records = match self.media.slice(self.geometry.oob_offset(run.ppa), record_bytes) {
+            Some(records) => records,
+            None => {
+                scratch.resize(record_bytes, 0);
+                self.media.read_at(self.geometry.oob_offset(run.ppa), &mut scratch)?;
+                &scratch
+            }
+        };
+        let mut verified = 0;
+        let mut at = 0;
+        while at < run.count {
+            if self.verify == Verify::Once {
+                match self.verified.first_unverified(Ppa(run.ppa.0 + u64::from(at)), run.count - at) {
+                    Some(skip) => at += skip,
+                    None => break,
+                }
+            }
+            let record = &records[at as usize * OOB_BYTES as usize..][..OOB_BYTES as usize];
+            let bytes = &bytes[at as usize * page..][..page];
+            let what = match OobRecord::parse(record) {
+                None => Some("its out-of-band record is damaged"),
+                Some(r) if r.owner() != (Owner { unit: owner.unit + at as u16, ..owner }) => {
+                    Some("its out-of-band record names another owner")
+                }
+                Some(r) if !r.matches(bytes) => Some("the page does not match its CRC-32C"),
+                Some(_) => None,
+            };
+            let ppa = Ppa(run.ppa.0 + u64::from(at));
+            if let Some(what) = what {
+                return Err(FetchError::Bad(BadPage {
+                    unit: run.unit + at,
+                    offset: self.geometry.page_offset(ppa),
+                    what,
+                }));
+            }
+            self.verified.set(ppa);
+            verified += 1;
+            at += 1;
+        }
+        count(&self.counters.pages_verified, verified);
+        Ok(())
+    }
+
+    /// Copies the pages of a run, verified.
+    pub fn fetch(&self, run: Run, owner: Owner, out: &mut [u8]) -> std::result::Result<(), FetchError> {
+        match self.view(run.ppa, run.count) {
+            Some(bytes) => {
+                self.verify(run, owner, bytes)?;
+                out.copy_from_slice(bytes);
+            }
+            None => {
+                self.media.read_at(self.geometry.page_offset(run.ppa), out)?;
+                self.verify(run, owner, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The out-of-band record of a page; `None` if there is none or it is damaged.
+    pub fn oob(&self, ppa: Ppa) -> Result<Option<OobRecord>> {
+        let mut bytes = [0; OOB_BYTES as usize];
+        self.media.read_at(self.geometry.oob_offset(ppa), &mut bytes)?;
+        Ok(OobRecord::parse(&bytes))
+    }
+
+    /// Every out-of-band record of a segment, in order of pages; damaged and missing ones are `None`.
+    pub fn oob_of_segment(&self, segment: Segment) -> Result<Vec<Option<OobRecord>>> {
+        let mut bytes = vec![0; self.geometry.pages_per_segment() as usize * OOB_BYTES as usize];
+        self.media.read_at(self.geometry.oob_offset(self.geometry.ppa(segment, 0)), &mut bytes)?;
+        Ok(bytes.chunks_exact(OOB_BYTES as usize).map(OobRecord::parse).collect())
+    }
+
+    /// The header of a segment, if it has one that is intact.
+    pub fn header_of(&self, segment: Segment) -> Result<Option<SegmentHeader>> {
+        let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
+        self.media.read_at(self.geometry.header_offset(segment), &mut bytes)?;
+        Ok(SegmentHeader::parse(&bytes).filter(|h| h.segment() == segment))
+    }
+
+    /// Takes up the segment that was open when the store was closed: rows behind the last record of each lane are free.
+    pub fn resume(&self, segment: Segment) -> Result<()> {
+        let mut bytes = vec![0; self.geometry.pages_per_segment() as usize * OOB_BYTES as usize];
+        self.media.read_at(self.geometry.oob_offset(self.geometry.ppa(segment, 0)), &mut bytes)?;
+        let mut lanes = Lanes::empty(&self.geometry);
+        for (page, record) in bytes.chunks_exact(OOB_BYTES as usize).enumerate() {
+            if record.iter().any(|&b| b != 0) {
+                let lane = page % self.geometry.lanes() as usize;
+                lanes.next_row[lane] = page as u32 / self.geometry.lanes() + 1;
+            }
+        }
+        self.state.lock().segments.reopen(segment, lanes);
+        Ok(())
+    }
+
+    /// The segment that takes pages at present.
+    pub fn open_now(&self) -> Option<Segment> {
+        self.state.lock().segments.open.as_ref().map(|o| o.segment)
+    }
+
+    /// Closes the open segment, so that what it holds may be reclaimed.
+    pub fn close_open(&self) {
+        let s = &mut *self.state.lock();
+        s.segments.close_open(s.next_lsn);
+    }
+
+    /// Makes everything written so far durable.
+    pub fn sync(&self) -> Result<()> {
+        count(&self.counters.syncs, 1);
+        self.media.sync()
+    }
+
+    /// Cuts free segments off the end of the medium, if nobody else reads it.
+    pub fn truncate(&self) -> Result<()> {
+        self.media.if_no_readers(&mut || {
+            let mut s = self.state.lock();
+            let left = s.segments.shrink();
+            let bytes = self.geometry.segment_offset(left as u32);
+            if bytes < self.media.len() { self.media.set_len(bytes) } else { Ok(()) }
+        })?;
+        Ok(())
+    }
+}
+
+/// Whether an error means that this place, not the whole medium, takes no more writes.
+fn worn_out(e: &Error) -> bool {
+    e.os_error() == Some(libc::EIO)
+}

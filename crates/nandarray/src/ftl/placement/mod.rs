@@ -1,0 +1,144 @@
+//! Where the next access unit of a building block goes: one small policy a file.
+//!
+//! A policy sees the lanes of the open segment (how many rows each has left) and how the building block at hand uses them;
+//! it names a lane with room. It does not know other blocks, other segments or time.
+
+mod log;
+mod nds;
+
+pub use log::Log;
+pub use nds::Nds;
+
+use crate::error::{Error, Result};
+use crate::flash::Geometry;
+use crate::sim::Chance;
+
+/// The lanes of the open segment: the next free row of each.
+#[derive(Debug, Clone)]
+pub struct Lanes {
+    /// Next free row, a lane; `rows` when the lane is full.
+    pub next_row: Vec<u32>,
+    /// Rows of a lane.
+    pub rows: u32,
+    /// Channels; lane = bank x channels + channel.
+    pub channels: usize,
+}
+
+impl Lanes {
+    /// The lanes of a segment that nothing was written to.
+    pub fn empty(geometry: &Geometry) -> Self {
+        Self {
+            next_row: vec![0; geometry.lanes() as usize],
+            rows: geometry.pages_per_block,
+            channels: geometry.channels as usize,
+        }
+    }
+
+    /// Whether the lane takes another page.
+    pub fn has_room(&self, lane: usize) -> bool {
+        self.next_row[lane] < self.rows
+    }
+
+    /// Pages that may still be written.
+    pub fn room(&self) -> u64 {
+        self.next_row.iter().map(|&r| u64::from(self.rows - r)).sum()
+    }
+
+    fn banks(&self) -> usize {
+        self.next_row.len() / self.channels
+    }
+}
+
+/// How the building block at hand uses the lanes.
+#[derive(Debug)]
+pub struct BlockUse {
+    /// Units of the block on each lane.
+    pub used: Vec<u32>,
+    /// The lane of the most recently allocated unit.
+    pub last: Option<usize>,
+}
+
+/// A placement policy.
+pub trait Placement: Send + std::fmt::Debug {
+    /// The policy's name, as it is chosen by.
+    fn name(&self) -> &'static str;
+
+    /// A lane with room for the next unit; `overwrites` is the lane of the page that the unit had before.
+    /// The caller promises that some lane has room.
+    fn choose(&mut self, lanes: &Lanes, block: &BlockUse, overwrites: Option<usize>, chance: &mut Chance) -> usize;
+}
+
+/// The policy with this name: `nds` or `log`.
+///
+/// # Errors
+/// [`Error::Invalid`] for an unknown name.
+pub fn by_name(name: &str) -> Result<Box<dyn Placement>> {
+    match name {
+        "nds" => Ok(Box::new(Nds)),
+        "log" => Ok(Box::new(Log::default())),
+        _ => Err(Error::invalid(format!("unknown placement policy {name:?}; there are \"nds\" and \"log\""))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Places `units` new units of one block; gives their lanes.
+    fn place(policy: &mut dyn Placement, lanes: &mut Lanes, units: usize, chance: &mut Chance) -> Vec<usize> {
+        let mut block = BlockUse { used: vec![0; lanes.next_row.len()], last: None };
+        (0..units)
+            .map(|_| {
+                let lane = policy.choose(lanes, &block, None, chance);
+                assert!(lanes.has_room(lane), "{}", policy.name());
+                lanes.next_row[lane] += 1;
+                block.used[lane] += 1;
+                block.last = Some(lane);
+                lane
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_block_covers_every_channel_before_any_twice_and_every_bank_before_any_channel_thrice() {
+        let g = Geometry { page_bytes: 512, channels: 4, banks: 3, pages_per_block: 8 };
+        for name in ["nds", "log"] {
+            let mut policy = by_name(name).unwrap();
+            let (mut lanes, mut chance) = (Lanes::empty(&g), Chance::seeded(1));
+            for _ in 0..8 {
+                let got = place(policy.as_mut(), &mut lanes, 12, &mut chance);
+                for bank in got.chunks(4) {
+                    let mut channels: Vec<_> = bank.iter().map(|l| l % 4).collect();
+                    channels.sort_unstable();
+                    assert_eq!(channels, [0, 1, 2, 3], "{name}: {got:?}");
+                    assert!(bank.iter().all(|l| l / 4 == bank[0] / 4), "{name}: one bank at a time: {got:?}");
+                }
+                let mut all = got.clone();
+                all.sort_unstable();
+                all.dedup();
+                assert_eq!(all.len(), 12, "{name}: every bank before any twice: {got:?}");
+            }
+            assert_eq!(lanes.room(), 0);
+        }
+    }
+
+    #[test]
+    fn an_overwritten_unit_keeps_its_lane_under_the_papers_rules() {
+        let g = Geometry { page_bytes: 512, channels: 4, banks: 2, pages_per_block: 8 };
+        let lanes = Lanes::empty(&g);
+        let block = BlockUse { used: vec![1; 8], last: Some(2) };
+        let lane = by_name("nds").unwrap().choose(&lanes, &block, Some(5), &mut Chance::seeded(0));
+        assert_eq!(lane, 5);
+    }
+
+    #[test]
+    fn full_lanes_are_passed_over() {
+        let g = Geometry { page_bytes: 512, channels: 2, banks: 2, pages_per_block: 2 };
+        for name in ["nds", "log"] {
+            let mut lanes = Lanes::empty(&g);
+            lanes.next_row = vec![2, 2, 2, 1];
+            let mut policy = by_name(name).unwrap();
+            assert_eq!(place(policy.as_mut(), &mut lanes, 1, &mut Chance::seeded(3)), [3], "{name}");
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! The state of every segment, and the pages handed out of the open one.
+//!
+//! A page is *staged* from when it is handed out until its command is applied (it becomes *live*) or fails (*dead*). A
+//! segment none of whose pages is live or staged dies, but is free only when the journal record that says so is durable, and
+//! nobody else may be reading it. The table is plain state behind one lock; it writes nothing.
+
+use std::collections::BTreeSet;
+
+use super::placement::{BlockUse, Lanes, Placement};
+use super::victim::Candidate;
+use crate::flash::{Geometry, Ppa, Run, Segment};
+use crate::sim::Chance;
+
+/// What a segment is at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentState {
+    /// It holds nothing that anybody needs; it may be opened.
+    Free,
+    /// It takes pages.
+    Open,
+    /// It takes no more pages; some of them are live.
+    Closed,
+    /// None of its pages is live, and it is free once the record with this number is durable.
+    Dying(u64),
+    /// It is a link of the journal or of a checkpoint.
+    Chain,
+    /// A write to it failed: it takes no more pages and is never opened again.
+    Bad,
+}
+
+/// One segment.
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentInfo {
+    /// What it is.
+    pub state: SegmentState,
+    /// Live pages.
+    pub live: u32,
+    /// Pages handed out to commands that are not applied yet.
+    pub staged: u32,
+    /// How often it was opened: its wear.
+    pub erases: u32,
+    /// When it was opened, in segments opened before it.
+    pub opened: u64,
+}
+
+impl SegmentInfo {
+    const NEW: Self = Self { state: SegmentState::Free, live: 0, staged: 0, erases: 0, opened: 0 };
+}
+
+/// The open segment.
+#[derive(Debug)]
+pub struct OpenSegment {
+    /// Which.
+    pub segment: Segment,
+    /// What its lanes have left.
+    pub lanes: Lanes,
+}
+
+/// All segments.
+#[derive(Debug)]
+pub struct Segments {
+    geometry: Geometry,
+    infos: Vec<SegmentInfo>,
+    free: BTreeSet<Segment>,
+    dying: Vec<Segment>,
+    /// The segment that takes pages.
+    pub open: Option<OpenSegment>,
+    opened: u64,
+    live: u64,
+}
+
+impl Segments {
+    /// A table of no segments.
+    pub fn new(geometry: Geometry) -> Self {
+        Self { geometry, infos: Vec::new(), free: BTreeSet::new(), dying: Vec::new(), open: None, opened: 0, live: 0 }
+    }
+
+    /// How many segments the medium has.
+    pub fn len(&self) -> usize {
+        self.infos.len()
+    }
+
+    /// The segment.
+    pub fn info(&self, segment: Segment) -> &SegmentInfo {
+        &self.infos[segment as usize]
+    }
+
+    /// Every segment in order.
+    pub fn infos(&self) -> &[SegmentInfo] {
+        &self.infos
+    }
+
+    /// Live pages of all segments.
+    pub fn live(&self) -> u64 {
+        self.live
+    }
+
+    /// Free segments.
+    pub fn free(&self) -> &BTreeSet<Segment> {
+        &self.free
+    }
+
+    /// Segments that wait for a barrier.
+    pub fn dying(&self) -> usize {
+        self.dying.len()
+    }
+
+    /// Adds free segments at the end of the medium.
+    pub fn grow(&mut self, count: usize) {
+        for _ in 0..count {
+            self.free.insert(self.infos.len() as Segment);
+            self.infos.push(SegmentInfo::NEW);
+        }
+    }
+
+    /// Forgets free segments at the end of the medium; returns how many segments are left.
+    pub fn shrink(&mut self) -> usize {
+        while self.infos.last().is_some_and(|i| i.state == SegmentState::Free) {
+            self.infos.pop();
+            self.free.remove(&(self.infos.len() as Segment));
+        }
+        self.infos.len()
+    }
+
+    /// Sets a segment as a checkpoint tells it, before the journal is replayed.
+    pub fn restore(&mut self, segment: Segment, live: u32, erases: u32, bad: bool) {
+        let pages = self.geometry.pages_per_segment();
+        assert!(live <= pages, "segment {segment} has {live} live pages of {pages}");
+        let info = &mut self.infos[segment as usize];
+        self.live -= u64::from(info.live);
+        *info = SegmentInfo { state: if bad { SegmentState::Bad } else { SegmentState::Closed }, live, erases, ..SegmentInfo::NEW };
+        self.live += u64::from(live);
+        self.free.remove(&segment);
+    }
+
+    /// Marks a segment as a link of a chain, found while the store is opened.
+    pub fn restore_chain(&mut self, segment: Segment) {
+        self.free.remove(&segment);
+        self.infos[segment as usize].state = SegmentState::Chain;
+    }
+
+    /// After replay: whatever has nothing live is free.
+    pub fn settle(&mut self) {
+        for (i, info) in self.infos.iter_mut().enumerate() {
+            if info.state == SegmentState::Closed && info.live == 0 {
+                info.state = SegmentState::Free;
+                self.free.insert(i as Segment);
+            }
+        }
+        self.dying.clear();
+    }
+
+    /// Takes the lowest free segment for pages or as a link of a chain.
+    pub fn take_free(&mut self, state: SegmentState) -> Option<Segment> {
+        assert!(matches!(state, SegmentState::Open | SegmentState::Chain));
+        let segment = self.free.pop_first()?;
+        let info = &mut self.infos[segment as usize];
+        assert_eq!((info.state, info.live, info.staged), (SegmentState::Free, 0, 0));
+        *info = SegmentInfo { state, erases: info.erases + 1, opened: self.opened, ..SegmentInfo::NEW };
+        self.opened += 1;
+        Some(segment)
+    }
+
+    /// Opens a closed segment again where a clean close left room in it.
+    pub fn reopen(&mut self, segment: Segment, lanes: Lanes) {
+        let info = &mut self.infos[segment as usize];
+        assert!(self.open.is_none() && matches!(info.state, SegmentState::Closed | SegmentState::Free));
+        info.state = SegmentState::Open;
+        self.free.remove(&segment);
+        self.open = Some(OpenSegment { segment, lanes });
+    }
+
+    /// Closes the open segment; `lsn` is the number of the next journal record.
+    pub fn close_open(&mut self, lsn: u64) {
+        if let Some(open) = self.open.take() {
+            let info = &mut self.infos[open.segment as usize];
+            assert_eq!(info.state, SegmentState::Open);
+            info.state = SegmentState::Closed;
+            self.maybe_dies(open.segment, lsn);
+        }
+    }
+
+    /// A write failed: the segment takes nothing more.
+    pub fn retire(&mut self, segment: Segment) {
+        if self.open.as_ref().is_some_and(|o| o.segment == segment) {
+            self.open = None;
+        }
+        self.free.remove(&segment);
+        self.infos[segment as usize].state = SegmentState::Bad;
+    }
+
+    /// Hands out pages of the open segment for as many units as fit, in the order given; returns the runs and how many
+    /// units got a page.
+    pub fn hand_out(
+        &mut self,
+        units: &[(u32, Option<Ppa>)],
+        block: &mut BlockUse,
+        policy: &mut dyn Placement,
+        chance: &mut Chance,
+        runs: &mut Vec<Run>,
+    ) -> usize {
+        let Some(open) = &mut self.open else { return 0 };
+        let mut room = open.lanes.room();
+        let mut done = 0;
+        for &(unit, old) in units {
+            if room == 0 {
+                break;
+            }
+            let overwrites = old.map(|ppa| self.geometry.lane_index(self.geometry.lane_of(ppa)));
+            let lane = policy.choose(&open.lanes, block, overwrites, chance);
+            let row = open.lanes.next_row[lane];
+            assert!(row < open.lanes.rows, "the policy chose a lane without room");
+            open.lanes.next_row[lane] += 1;
+            block.used[lane] += 1;
+            block.last = Some(lane);
+            room -= 1;
+            done += 1;
+            let ppa = self.geometry.ppa(open.segment, self.geometry.page_at(lane, row));
+            match runs.last_mut() {
+                Some(r) if r.end() == unit && r.ppa.0 + u64::from(r.count) == ppa.0 => r.count += 1,
+                _ => runs.push(Run { unit, count: 1, ppa }),
+            }
+        }
+        self.infos[open.segment as usize].staged += done as u32;
+        done
+    }
+
+    /// Staged pages become live.
+    pub fn adopt(&mut self, runs: &[Run]) {
+        for run in runs {
+            let info = &mut self.infos[self.geometry.segment_of(run.ppa) as usize];
+            assert!(info.staged >= run.count, "adopting pages that were not staged: {run:?}");
+            info.staged -= run.count;
+            info.live += run.count;
+            self.live += u64::from(run.count);
+        }
+    }
+
+    /// Staged pages of a command that failed are dead.
+    pub fn abandon(&mut self, runs: &[Run], lsn: u64) {
+        for run in runs {
+            let segment = self.geometry.segment_of(run.ppa);
+            let info = &mut self.infos[segment as usize];
+            assert!(info.staged >= run.count, "abandoning pages that were not staged: {run:?}");
+            info.staged -= run.count;
+            self.maybe_dies(segment, lsn);
+        }
+    }
+
+    /// Pages are live that a replayed record maps; `false` if they cannot be.
+    #[must_use]
+    pub fn revive(&mut self, run: Run) -> bool {
+        let pages = self.geometry.pages_per_segment();
+        let segment = run.ppa.0 / u64::from(pages);
+        let fits = self.geometry.page_in_segment(run.ppa) + run.count <= pages;
+        let Some(info) = self.infos.get_mut(segment as usize).filter(|_| fits) else { return false };
+        if info.live + run.count > pages {
+            return false;
+        }
+        info.live += run.count;
+        self.live += u64::from(run.count);
+        if info.state == SegmentState::Free {
+            info.state = SegmentState::Closed;
+            self.free.remove(&(segment as Segment));
+        }
+        true
+    }
+
+    /// Forgets which pages are live, before they are counted anew.
+    pub fn forget_live(&mut self) {
+        self.infos.iter_mut().for_each(|i| i.live = 0);
+        self.live = 0;
+    }
+
+    /// Pages are dead that a replayed record takes; `false` if they were not live.
+    #[must_use]
+    pub fn unrevive(&mut self, run: Run) -> bool {
+        let segment = run.ppa.0 / u64::from(self.geometry.pages_per_segment());
+        let Some(info) = self.infos.get_mut(segment as usize).filter(|i| i.live >= run.count) else { return false };
+        info.live -= run.count;
+        self.live -= u64::from(run.count);
+        true
+    }
+
+    /// Live pages are dead.
+    pub fn release(&mut self, run: Run, lsn: u64) {
+        let segment = self.geometry.segment_of(run.ppa);
+        let info = &mut self.infos[segment as usize];
+        assert!(info.live >= run.count, "releasing pages that are not live: {run:?}, segment {info:?}");
+        info.live -= run.count;
+        self.live -= u64::from(run.count);
+        self.maybe_dies(segment, lsn);
+    }
+
+    fn maybe_dies(&mut self, segment: Segment, lsn: u64) {
+        let info = &mut self.infos[segment as usize];
+        if info.state == SegmentState::Closed && info.live == 0 && info.staged == 0 {
+            info.state = SegmentState::Dying(lsn);
+            self.dying.push(segment);
+        }
+    }
+
+    /// Links of a chain that is no longer needed die like other segments.
+    pub fn release_chain(&mut self, segments: &[Segment], lsn: u64) {
+        for &segment in segments {
+            let info = &mut self.infos[segment as usize];
+            assert_eq!(info.state, SegmentState::Chain);
+            info.state = SegmentState::Dying(lsn);
+            self.dying.push(segment);
+        }
+    }
+
+    /// Whether a barrier up to this record would free anything.
+    pub fn has_dead_before(&self, durable_lsn: u64) -> bool {
+        self.dying.iter().any(|&s| matches!(self.infos[s as usize].state, SegmentState::Dying(l) if l <= durable_lsn))
+    }
+
+    /// Frees what died in records up to this one, which are durable. Returns the segments freed.
+    pub fn bury(&mut self, durable_lsn: u64) -> Vec<Segment> {
+        let mut freed = Vec::new();
+        self.dying.retain(|&s| {
+            let dead = matches!(self.infos[s as usize].state, SegmentState::Dying(l) if l <= durable_lsn);
+            if dead {
+                freed.push(s);
+            }
+            !dead
+        });
+        for &s in &freed {
+            self.infos[s as usize].state = SegmentState::Free;
+            self.free.insert(s);
+        }
+        freed
+    }
+
+    /// Segments that reclaim may take, in order.
+    pub fn candidates(&self) -> Vec<Candidate> {
+        let pages = self.geometry.pages_per_segment();
+        self.infos
+            .iter()
+            .enumerate()
+            .filter(|(_, i)| i.state == SegmentState::Closed && i.staged == 0 && i.live < pages)
+            .map(|(s, i)| Candidate { segment: s as Segment, live: i.live, pages, age: self.opened - i.opened })
+            .collect()
+    }
+
+    /// Pages that could be handed out now without growing.
+    pub fn free_pages(&self) -> u64 {
+        self.free.len() as u64 * u64::from(self.geometry.pages_per_segment())
+            + self.open.as_ref().map_or(0, |o| o.lanes.room())
+    }
+
+    /// Pages in closed segments that nobody needs.
+    pub fn garbage(&self) -> u64 {
+        let pages = self.geometry.pages_per_segment();
+        self.infos
+            .iter()
+            .filter(|i| matches!(i.state, SegmentState::Closed))
+            .map(|i| u64::from(pages - i.live - i.staged))
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ftl::placement::by_name;
+
+    #[test]
+    fn a_segment_lives_dies_and_is_free_after_the_barrier() {
+        let g = Geometry::TINY;
+        let mut s = Segments::new(g);
+        s.grow(2);
+        let open = s.take_free(SegmentState::Open).unwrap();
+        s.open = Some(OpenSegment { segment: open, lanes: Lanes::empty(&g) });
+        let units: Vec<(u32, Option<Ppa>)> = (0..40).map(|u| (u, None)).collect();
+        let mut block = BlockUse { used: vec![0; 8], last: None };
+        let mut runs = Vec::new();
+        let done = s.hand_out(&units, &mut block, by_name("log").unwrap().as_mut(), &mut Chance::seeded(0), &mut runs);
+        assert_eq!(done, 32, "as many as the segment has");
+        assert_eq!(runs, [Run { unit: 0, count: 32, ppa: Ppa(0) }], "side by side on the medium");
+        s.adopt(&runs);
+        s.close_open(7);
+        assert_eq!(s.info(open).state, SegmentState::Closed);
+        s.release(Run { unit: 0, count: 31, ppa: Ppa(0) }, 8);
+        assert_eq!((s.garbage(), s.candidates().len()), (31, 1));
+        s.release(Run { unit: 31, count: 1, ppa: Ppa(31) }, 9);
+        assert_eq!(s.info(open).state, SegmentState::Dying(9));
+        assert!(s.bury(8).is_empty());
+        assert_eq!(s.bury(9), [open]);
+        assert_eq!(s.shrink(), 0);
+    }
+}

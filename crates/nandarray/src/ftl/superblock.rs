@@ -1,0 +1,263 @@
+//! The superblock: where a store begins to be read. Two slots of 4 KiB; the one with the higher generation counts.
+//!
+//! A slot is only ever written whole, and never the slot that counts while a new checkpoint is being switched to, so that a
+//! torn superblock costs nothing: the other slot names the checkpoint and journal before, which are kept for that.
+
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Error, Result};
+use crate::flash::geometry::SUPERBLOCK_BYTES;
+use crate::flash::{Geometry, Segment, crc32c};
+use crate::media::Media;
+
+/// Version of the file format. A change of any layout raises it; docs/reference/file-format.md tells them.
+pub const FORMAT_VERSION: u32 = 1;
+
+const MAGIC: [u8; 8] = *b"\x89NANDAR\n";
+
+#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Wire {
+    magic: [u8; 8],
+    version: U32,
+    crc: U32,
+    uuid: [u8; 16],
+    generation: U64,
+    page_bytes: U32,
+    channels: U32,
+    banks: U32,
+    pages_per_block: U32,
+    capacity_bytes: U64,
+    checkpoint_nonce: U64,
+    checkpoint_first: U32,
+    directory_crc: U32,
+    directory_at: [U64; 2],
+    directory_bytes: U64,
+    checkpoint_bytes: U64,
+    journal_nonce: U64,
+    journal_first: U32,
+    clean: U32,
+    journal_lsn: U64,
+    clean_lsn: U64,
+    open_segment: U32,
+    placement: [u8; 12],
+    victim: [u8; 16],
+    _reserved: [u8; 3920],
+}
+
+const _: () = assert!(size_of::<Wire>() as u64 == SUPERBLOCK_BYTES);
+
+/// What a superblock says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Names the store, for good.
+    pub uuid: [u8; 16],
+    /// Counts checkpoints.
+    pub generation: u64,
+    /// The shape of the flash.
+    pub geometry: Geometry,
+    /// The most bytes that the medium may have; 0 if it may grow without limit.
+    pub capacity_bytes: u64,
+    /// The checkpoint's chain.
+    pub checkpoint: ChainStart,
+    /// Bytes of the checkpoint's stream.
+    pub checkpoint_bytes: u64,
+    /// Where in the checkpoint's stream either copy of the directory begins.
+    pub directory_at: [u64; 2],
+    /// Bytes of the directory.
+    pub directory_bytes: u64,
+    /// CRC-32C of the directory.
+    pub directory_crc: u32,
+    /// The journal's chain.
+    pub journal: ChainStart,
+    /// Number of the first record of that journal.
+    pub journal_lsn: u64,
+    /// The number of the last record when the store was closed properly, and the segment that was open then.
+    pub clean: Option<(u64, Option<Segment>)>,
+    /// Name of the placement policy.
+    pub placement: String,
+    /// Name of the victim policy.
+    pub victim: String,
+}
+
+/// Where a chain of segments begins, and the number that its links carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainStart {
+    /// First segment.
+    pub first: Segment,
+    /// Drawn by chance for every chain, so that stale links are not followed.
+    pub nonce: u64,
+}
+
+fn name_bytes<const N: usize>(name: &str) -> [u8; N] {
+    let mut bytes = [0; N];
+    assert!(name.len() <= N, "policy names fit their field");
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    bytes
+}
+
+fn name_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned()
+}
+
+impl Superblock {
+    fn to_wire(&self) -> Wire {
+        let (clean, clean_lsn, open) = match self.clean {
+            Some((lsn, open)) => (1, lsn, open.unwrap_or(u32::MAX)),
+            None => (0, 0, u32::MAX),
+        };
+        let mut wire = Wire {
+            magic: MAGIC,
+            version: U32::new(FORMAT_VERSION),
+            crc: U32::new(0),
+            uuid: self.uuid,
+            generation: U64::new(self.generation),
+            page_bytes: U32::new(self.geometry.page_bytes),
+            channels: U32::new(self.geometry.channels),
+            banks: U32::new(self.geometry.banks),
+            pages_per_block: U32::new(self.geometry.pages_per_block),
+            capacity_bytes: U64::new(self.capacity_bytes),
+            checkpoint_nonce: U64::new(self.checkpoint.nonce),
+            checkpoint_first: U32::new(self.checkpoint.first),
+            directory_crc: U32::new(self.directory_crc),
+            directory_at: self.directory_at.map(U64::new),
+            directory_bytes: U64::new(self.directory_bytes),
+            checkpoint_bytes: U64::new(self.checkpoint_bytes),
+            journal_nonce: U64::new(self.journal.nonce),
+            journal_first: U32::new(self.journal.first),
+            clean: U32::new(clean),
+            journal_lsn: U64::new(self.journal_lsn),
+            clean_lsn: U64::new(clean_lsn),
+            open_segment: U32::new(open),
+            placement: name_bytes(&self.placement),
+            victim: name_bytes(&self.victim),
+            _reserved: [0; 3920],
+        };
+        wire.crc = U32::new(crc32c(&wire.as_bytes()[16..]));
+        wire
+    }
+
+    fn from_wire(wire: &Wire) -> Result<Self> {
+        let geometry = Geometry {
+            page_bytes: wire.page_bytes.get(),
+            channels: wire.channels.get(),
+            banks: wire.banks.get(),
+            pages_per_block: wire.pages_per_block.get(),
+        };
+        geometry.validate()?;
+        let open = wire.open_segment.get();
+        Ok(Self {
+            uuid: wire.uuid,
+            generation: wire.generation.get(),
+            geometry,
+            capacity_bytes: wire.capacity_bytes.get(),
+            checkpoint: ChainStart { first: wire.checkpoint_first.get(), nonce: wire.checkpoint_nonce.get() },
+            checkpoint_bytes: wire.checkpoint_bytes.get(),
+            directory_at: wire.directory_at.map(|at| at.get()),
+            directory_bytes: wire.directory_bytes.get(),
+            directory_crc: wire.directory_crc.get(),
+            journal: ChainStart { first: wire.journal_first.get(), nonce: wire.journal_nonce.get() },
+            journal_lsn: wire.journal_lsn.get(),
+            clean: (wire.clean.get() == 1).then(|| (wire.clean_lsn.get(), (open != u32::MAX).then_some(open))),
+            placement: name_of(&wire.placement),
+            victim: name_of(&wire.victim),
+        })
+    }
+
+    /// Writes this superblock to a slot (0 or 1).
+    pub fn write(&self, media: &dyn Media, slot: usize) -> Result<()> {
+        media.write_at(slot as u64 * SUPERBLOCK_BYTES, self.to_wire().as_bytes())
+    }
+}
+
+/// What both slots hold: those that can be read, newest first, each with its slot.
+///
+/// # Errors
+/// [`Error::NotAStore`] if no slot was ever written by us, [`Error::Version`] for a newer format, [`Error::Corrupt`] if slots
+/// are ours but damaged.
+pub fn read_slots(media: &dyn Media, name: &str) -> Result<Vec<(usize, Superblock)>> {
+    let not_ours = |what: &str| Error::NotAStore { path: name.to_owned(), what: what.to_owned() };
+    if media.len() < 2 * SUPERBLOCK_BYTES {
+        return Err(not_ours(&format!("it has {} bytes, too few for a store", media.len())));
+    }
+    let mut found = Vec::new();
+    let mut ours = 0;
+    for slot in 0..2 {
+        let mut bytes = vec![0; SUPERBLOCK_BYTES as usize];
+        media.read_at(slot as u64 * SUPERBLOCK_BYTES, &mut bytes)?;
+        let wire = Wire::read_from_bytes(&bytes).expect("the slot has the size of the struct");
+        if wire.magic != MAGIC {
+            continue;
+        }
+        ours += 1;
+        // A newer version may lay out everything behind the version differently, so the version is looked at first; but a
+        // flipped bit in it must not be reported as the future: versions of a damaged slot are not believed.
+        let version = wire.version.get();
+        let intact = wire.crc.get() == crc32c(&wire.as_bytes()[16..]);
+        if version != FORMAT_VERSION {
+            if (FORMAT_VERSION..FORMAT_VERSION + 1000).contains(&version) {
+                return Err(Error::Version { found: version, known: FORMAT_VERSION });
+            }
+            continue;
+        }
+        if intact {
+            found.push((slot, Superblock::from_wire(&wire)?));
+        }
+    }
+    match (found.is_empty(), ours) {
+        (true, 0) => Err(not_ours("it does not begin with the magic number of a store")),
+        (true, _) => Err(Error::corrupt("no superblock is intact")),
+        (false, _) => {
+            found.sort_by_key(|(_, s)| std::cmp::Reverse(s.generation));
+            Ok(found)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::media::memory::MemoryMedia;
+
+    fn some() -> Superblock {
+        Superblock {
+            uuid: [7; 16],
+            generation: 3,
+            geometry: Geometry::TINY,
+            capacity_bytes: 0,
+            checkpoint: ChainStart { first: 1, nonce: 2 },
+            checkpoint_bytes: 100,
+            directory_at: [3, 4],
+            directory_bytes: 5,
+            directory_crc: 6,
+            journal: ChainStart { first: 7, nonce: 8 },
+            journal_lsn: 9,
+            clean: Some((10, Some(11))),
+            placement: "nds".into(),
+            victim: "greedy".into(),
+        }
+    }
+
+    #[test]
+    fn the_newest_intact_slot_counts() {
+        let media = MemoryMedia::with_bytes(vec![0; 65536]);
+        assert!(matches!(read_slots(&media, "x"), Err(Error::NotAStore { .. })));
+        some().write(&media, 0).unwrap();
+        let newer = Superblock { generation: 4, clean: None, ..some() };
+        newer.write(&media, 1).unwrap();
+        assert_eq!(read_slots(&media, "x").unwrap(), [(1, newer), (0, some())]);
+        media.write_at(SUPERBLOCK_BYTES + 100, &[0xff]).unwrap();
+        assert_eq!(read_slots(&media, "x").unwrap(), [(0, some())]);
+        media.write_at(100, &[0xff]).unwrap();
+        assert!(matches!(read_slots(&media, "x"), Err(Error::Corrupt(_))));
+    }
+
+    #[test]
+    fn the_future_is_refused_by_its_number() {
+        let media = MemoryMedia::with_bytes(vec![0; 65536]);
+        some().write(&media, 0).unwrap();
+        media.write_at(8, &2u32.to_le_bytes()).unwrap();
+        assert!(matches!(read_slots(&media, "x"), Err(Error::Version { found: 2, known: 1 })));
+    }
+}

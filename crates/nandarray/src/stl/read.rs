@@ -1,0 +1,433 @@
+//! Reading: from building blocks to the caller's buffer, each run copied once (NDS paper, section 4.4, assembly).
+//!
+//! For each block touched the index names its pages. Where the medium shows them in place and one run of pages has them
+//! all, elements go straight from the medium to the buffer; otherwise (fragmented blocks, units that gather, media that can
+//! only be read, coded blocks) the touched units are first gathered in a thread's scratch block. Only pages that hold wanted
+//! elements are compared with their checksums or read; the first time, and ahead of need when they are not in memory.
+//!
+//! The space's lock is held by the caller for the whole command, so that a read sees every write whole or not at all.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::ThreadPool;
+use smallvec::SmallVec;
+
+use super::copy::{copy, fill, fill_bytes, merge};
+use super::index::{BlockMap, Leaf};
+use super::plan::{BlockAt, Task};
+use super::space::{Gathered, Inner, Space};
+use super::units::UnitSet;
+use super::work::{Work, run};
+use crate::codec::FrameTable;
+use crate::error::{Error, Result};
+use crate::flash::Run;
+use crate::ftl::Ftl;
+
+/// How far reading ahead goes, in bytes: enough to keep a disk's queue full.
+const AHEAD_BYTES: u64 = 32 << 20;
+
+/// The caller's buffer: where element (0, 0, ...) of the selection lies.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferMut(*mut u8);
+
+impl BufferMut {
+    /// Lends a buffer to one read command.
+    ///
+    /// # Safety
+    /// Every element that the command's target reaches from here must be writable memory, used by nobody else until the
+    /// command is done.
+    pub unsafe fn from_raw(first: *mut u8) -> Self {
+        Self(first)
+    }
+}
+
+// SAFETY: tasks of one command write disjoint elements, and the caller lends the buffer for the length of the command.
+unsafe impl Send for BufferMut {}
+// SAFETY: as above.
+unsafe impl Sync for BufferMut {}
+
+/// What a thread keeps between blocks.
+#[derive(Default)]
+pub struct Kept<'a> {
+    leaf: Option<(BlockAt, Leaf<'a>)>,
+    units: UnitSet,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static PAYLOAD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A block's worth of scratch memory, padded to whole units; kept by the thread unless it is large.
+pub fn with_scratch<T>(bytes: usize, f: impl FnOnce(&mut [u8]) -> T) -> T {
+    with_buffer(&SCRATCH, bytes, f)
+}
+
+/// A second one, for a coded block's payload.
+fn with_payload<T>(bytes: usize, f: impl FnOnce(&mut [u8]) -> T) -> T {
+    with_buffer(&PAYLOAD, bytes, f)
+}
+
+fn with_buffer<T>(
+    buffer: &'static std::thread::LocalKey<RefCell<Vec<u8>>>,
+    bytes: usize,
+    f: impl FnOnce(&mut [u8]) -> T,
+) -> T {
+    // Taken out while in use, so that nothing below can meet it borrowed.
+    let mut scratch = buffer.take();
+    if scratch.len() < bytes {
+        scratch.resize(bytes, 0);
+    }
+    let got = f(&mut scratch[..bytes]);
+    if scratch.len() <= 8 << 20 {
+        buffer.set(scratch);
+    }
+    got
+}
+
+/// Reads of one space under its lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    /// Flash management.
+    pub ftl: &'a Ftl,
+    /// The space.
+    pub space: &'a Space,
+    /// Its state, locked.
+    pub inner: &'a Inner,
+}
+
+impl<'a> Reader<'a> {
+    /// Does the work.
+    ///
+    /// # Safety
+    /// Every element that the work reaches in the buffer must be writable memory that nobody else uses meanwhile.
+    pub unsafe fn read(&self, pool: &ThreadPool, work: &Work, bytes: u64, out: BufferMut) -> Result<()> {
+        let count = work.len();
+        let ahead = Ahead::new(self, work, count, bytes);
+        run(pool, count, bytes, &|i, kept: &mut Kept<'a>| {
+            ahead.advance(i, kept);
+            let task = work.task(i);
+            let map = self.map(&task.at, kept);
+            // SAFETY: the caller's promise about the buffer covers this task's elements.
+            unsafe { self.read_block(&task, map, kept, out) }
+        })
+    }
+
+    fn map(&self, at: &BlockAt, kept: &mut Kept<'a>) -> Option<&'a BlockMap> {
+        let (last, outer) = at.split_last().expect("a block has coordinates");
+        let leaf = match &kept.leaf {
+            Some((at, leaf)) if at.as_slice() == outer => *leaf,
+            _ => {
+                let leaf = self.inner.index().leaf(outer);
+                kept.leaf = Some((SmallVec::from_slice(outer), leaf));
+                leaf
+            }
+        };
+        leaf.get(*last)
+    }
+
+    fn gathered(&self, at: &BlockAt) -> Option<&'a Gathered> {
+        if self.inner.gathered.is_empty() { None } else { self.inner.gathered.get(at) }
+    }
+
+    fn touched(&self, task: &Task<'_>, units: &mut UnitSet) {
+        let page = self.space.shape.page;
+        units.clear(self.space.shape.units);
+        task.touch(self.space.shape.item_bytes, page, &mut |bytes| {
+            units.add((bytes.start / page) as u32..bytes.end.div_ceil(page) as u32);
+        });
+    }
+
+    /// # Safety
+    /// As for [`Self::read`].
+    unsafe fn read_block(
+        &self,
+        task: &Task<'_>,
+        map: Option<&BlockMap>,
+        kept: &mut Kept<'a>,
+        out: BufferMut,
+    ) -> Result<()> {
+        let shape = &self.space.shape;
+        let gathered = self.gathered(&task.at);
+        // SAFETY: offsets of the task lie within the caller's buffer, by the plan.
+        let to = unsafe { out.0.offset(task.in_buffer) };
+        if map.is_none() && gathered.is_none() {
+            // SAFETY: as above.
+            unsafe { fill(&task.loops, &shape.fill, to) };
+            return Ok(());
+        }
+        if self.space.coded() {
+            // SAFETY: as above.
+            return unsafe { self.read_coded(task, map, gathered, to) };
+        }
+        if let (Some(map), None) = (map, gathered) {
+            let span = task.span(shape.item_bytes);
+            let units = (span.start / shape.page) as u32..span.end.div_ceil(shape.page) as u32;
+            if let Some(run) = map.covering(units.clone()) {
+                let part = Run { unit: units.start, count: units.end - units.start, ppa: run.page_of(units.start) };
+                if let Some(bytes) = self.ftl.view(part.ppa, part.count) {
+                    self.verify_touched(task, part, bytes, &mut kept.units)?;
+                    let skip = task.in_block - units.start as usize * shape.page;
+                    // SAFETY: `bytes` holds every unit within the task's span; the destination as above.
+                    unsafe { scatter(task, shape.item_bytes, bytes[skip..].as_ptr(), to) };
+                    return Ok(());
+                }
+            }
+        }
+        self.touched(task, &mut kept.units);
+        with_scratch(shape.units as usize * shape.page, |scratch| {
+            for units in kept.units.ranges() {
+                self.load(&task.at, map, gathered, units, scratch)?;
+            }
+            // SAFETY: the scratch is a whole block; the destination as above.
+            unsafe { scatter(task, shape.item_bytes, scratch[task.in_block..].as_ptr(), to) };
+            Ok(())
+        })
+    }
+
+    fn verify_touched(&self, task: &Task<'_>, part: Run, bytes: &[u8], units: &mut UnitSet) -> Result<()> {
+        if self.ftl.is_verified(part.ppa, part.count) {
+            return Ok(());
+        }
+        self.touched(task, units);
+        let owner = self.space.owner(&task.at);
+        for range in units.ranges() {
+            let some = Run { unit: range.start, count: range.end - range.start, ppa: part.page_of(range.start) };
+            let skip = (range.start - part.unit) as usize * self.space.shape.page;
+            let owner = crate::flash::Owner { unit: range.start as u16, ..owner };
+            let bytes = &bytes[skip..][..some.count as usize * self.space.shape.page];
+            self.ftl.verify(some, owner, bytes).map_err(|e| self.bad(&task.at, e))?;
+        }
+        Ok(())
+    }
+
+    fn bad(&self, at: &[u64], error: crate::ftl::FetchError) -> Error {
+        self.space.page_error(&self.inner.record.name, at, error)
+    }
+
+    /// Brings units of a plain block into a block-sized buffer: what gathers, what is mapped, or fill.
+    pub fn load(
+        &self,
+        at: &BlockAt,
+        map: Option<&BlockMap>,
+        gathered: Option<&Gathered>,
+        units: Range<u32>,
+        block: &mut [u8],
+    ) -> Result<()> {
+        let page = self.space.shape.page;
+        let waiting = |unit: u32| match gathered {
+            Some(Gathered::Units(some)) => some.get(&unit),
+            _ => None,
+        };
+        let mut unit = units.start;
+        while unit < units.end {
+            let here = unit as usize * page;
+            if let Some(waits) = waiting(unit) {
+                block[here..here + page].copy_from_slice(&waits.bytes);
+                unit += 1;
+                continue;
+            }
+            let run = map.and_then(|m| m.covering(unit..unit + 1));
+            // As many units as come from the same place.
+            let limit = run.map_or(units.end, |r| r.end().min(units.end));
+            let mut end = unit + 1;
+            while end < limit
+                && waiting(end).is_none()
+                && (run.is_some() || map.is_none_or(|m| m.page_of(end).is_none()))
+            {
+                end += 1;
+            }
+            let bytes = &mut block[here..end as usize * page];
+            match run {
+                Some(run) => {
+                    let part = Run { unit, count: end - unit, ppa: run.page_of(unit) };
+                    let owner = crate::flash::Owner { unit: unit as u16, ..self.space.owner(at) };
+                    self.ftl.fetch(part, owner, bytes).map_err(|e| self.bad(at, e))?;
+                }
+                None => self.fill_units(here, bytes),
+            }
+            unit = end;
+        }
+        Ok(())
+    }
+
+    /// Fills bytes of a block that begin at offset `here` with the fill value, whose phase depends on the offset.
+    pub fn fill_units(&self, here: usize, bytes: &mut [u8]) {
+        let pattern = &self.space.shape.fill;
+        let phase = here % pattern.len();
+        if phase == 0 {
+            fill_bytes(bytes, pattern);
+        } else {
+            let turned: Vec<u8> = pattern[phase..].iter().chain(&pattern[..phase]).copied().collect();
+            fill_bytes(bytes, &turned);
+        }
+    }
+
+    /// # Safety
+    /// `to` must be writable along the task's loops.
+    unsafe fn read_coded(
+        &self,
+        task: &Task<'_>,
+        map: Option<&BlockMap>,
+        gathered: Option<&Gathered>,
+        to: *mut u8,
+    ) -> Result<()> {
+        let shape = &self.space.shape;
+        if let Some(Gathered::Block(block)) = gathered {
+            // SAFETY: the gathered block is whole; the destination by the caller's promise.
+            unsafe { scatter(task, shape.item_bytes, block[task.in_block..].as_ptr(), to) };
+            return Ok(());
+        }
+        let map = map.expect("a coded block is gathered or mapped here");
+        with_scratch(shape.bytes, |scratch| {
+            let mut wanted: SmallVec<[Range<usize>; 8]> = SmallVec::new();
+            task.touch(shape.item_bytes, crate::codec::FRAME_BYTES_TARGET, &mut |bytes| match wanted.last_mut() {
+                Some(last) if bytes.start <= last.end + shape.page => last.end = last.end.max(bytes.end),
+                _ => wanted.push(bytes),
+            });
+            self.decode(&task.at, map, &wanted, scratch)?;
+            // SAFETY: the scratch is a whole block; the destination by the caller's promise.
+            unsafe { scatter(task, shape.item_bytes, scratch[task.in_block..].as_ptr(), to) };
+            Ok(())
+        })
+    }
+
+    /// Decodes the frames of a coded block that hold these byte ranges (in any order), into a block-sized buffer.
+    pub fn decode(&self, at: &BlockAt, map: &BlockMap, wanted: &[Range<usize>], block: &mut [u8]) -> Result<()> {
+        let page = self.space.shape.page;
+        let codec = self.space.codec()?;
+        let damaged = |what: String| {
+            Error::corrupt(format!(
+                "array {:?}, building block {}: {what}",
+                self.inner.record.name,
+                crate::error::Shape(at)
+            ))
+        };
+        let pages = map.pages() as u32;
+        if map.runs().scan(0, |next, r| (r.unit == *next).then(|| *next = r.end())).count() != map.runs().count() {
+            return Err(damaged("its payload has holes".to_owned()));
+        }
+        let key = Space::context_key(at);
+        with_payload(pages as usize * page, |payload| {
+            let mut here = UnitSet::default();
+            here.clear(pages);
+            let mut bring = |bytes: Range<usize>, payload: &mut [u8]| -> Result<()> {
+                if bytes.end > payload.len() {
+                    return Err(damaged("its payload is longer than its pages".to_owned()));
+                }
+                let units = (bytes.start / page) as u32..bytes.end.div_ceil(page) as u32;
+                for unit in units.clone().filter(|&u| !here.has(u)) {
+                    let run = Run { unit, count: 1, ppa: map.page_of(unit).expect("no holes, checked above") };
+                    let owner = crate::flash::Owner { unit: unit as u16, ..self.space.owner(at) };
+                    let bytes = &mut payload[unit as usize * page..][..page];
+                    self.ftl.fetch(run, owner, bytes).map_err(|e| self.bad(at, e))?;
+                }
+                here.add(units);
+                Ok(())
+            };
+            bring(0..codec.head_bytes(), payload)?;
+            let table: FrameTable =
+                codec.frame_table(payload, self.space.context(&key)).map_err(|e| damaged(e.to_string()))?;
+            let mut done = 0;
+            for raw in wanted {
+                // Ranges come in order: a frame that an earlier range brought is not decoded again.
+                let raw = raw.start.max(done.min(raw.end - 1))..raw.end;
+                let frames = table.frames(raw.clone()).map_err(|e| damaged(e.to_string()))?;
+                if table.raw_range(frames.clone()).end <= done {
+                    continue;
+                }
+                bring(table.payload_range(frames), payload)?;
+                let got = codec.decode_frames(&table, payload, 0, raw, block).map_err(|e| damaged(e.to_string()))?;
+                done = got.end;
+            }
+            Ok(())
+        })
+    }
+
+    /// The pages that a task will need, as byte ranges of the medium.
+    fn pages_of(&self, task: &Task<'_>, map: &BlockMap, units: &mut UnitSet, see: &mut dyn FnMut(u64, u64, u64, u64)) {
+        let geometry = self.ftl.geometry();
+        let page = u64::from(geometry.page_bytes);
+        let mut tell = |run: Run| {
+            let oob = u64::from(run.count) * crate::flash::geometry::OOB_BYTES;
+            see(geometry.page_offset(run.ppa), u64::from(run.count) * page, geometry.oob_offset(run.ppa), oob);
+        };
+        if self.space.coded() {
+            map.runs().for_each(tell);
+            return;
+        }
+        self.touched(task, units);
+        for range in units.ranges() {
+            for run in map.runs().filter(|r| r.unit < range.end && range.start < r.end()) {
+                let (start, end) = (run.unit.max(range.start), run.end().min(range.end));
+                tell(Run { unit: start, count: end - start, ppa: run.page_of(start) });
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `from` must be readable and `to` writable along the task's loops.
+unsafe fn scatter(task: &Task<'_>, item_bytes: usize, from: *const u8, to: *mut u8) {
+    let mut loops = task.loops.clone();
+    let (left, run) = merge(&mut loops, item_bytes);
+    // SAFETY: the caller's promise.
+    unsafe { copy(&loops[..left], run, from, to) };
+}
+
+/// Reading ahead: asks the medium for the pages of coming tasks, when the first looks say that they are not in memory.
+struct Ahead<'a, 'w> {
+    reader: &'w Reader<'a>,
+    work: &'w Work,
+    count: u64,
+    /// Tasks ahead of the current one; 0 when everything seems to be in memory.
+    window: u64,
+    next: AtomicU64,
+}
+
+impl<'a, 'w> Ahead<'a, 'w> {
+    fn new(reader: &'w Reader<'a>, work: &'w Work, count: u64, bytes: u64) -> Self {
+        let mut ahead = Self { reader, work, count, window: 0, next: AtomicU64::new(0) };
+        if count == 0 || (count == 1 && bytes < 4096) {
+            return ahead;
+        }
+        let mut kept = Kept::default();
+        let looks = [0, count / 2, count - 1];
+        let cold = looks[..count.min(3) as usize].iter().any(|&i| {
+            let task = work.task(i);
+            let Some(map) = reader.map(&task.at, &mut kept) else { return false };
+            let Some(run) = map.runs().next() else { return false };
+            let unit = ((task.in_block / reader.space.shape.page) as u32).clamp(run.unit, run.end() - 1);
+            !reader.ftl.media().is_resident(reader.ftl.geometry().page_offset(run.page_of(unit)))
+        });
+        if cold {
+            // A task may touch more of its block than it takes; count the whole block.
+            let block = (reader.space.shape.bytes as u64).min(8 << 20);
+            ahead.window = (AHEAD_BYTES / block).max(16);
+        }
+        ahead
+    }
+
+    fn advance(&self, current: u64, kept: &mut Kept<'a>) {
+        if self.window == 0 {
+            return;
+        }
+        let goal = self.count.min(current + self.window);
+        // Threads share the cursor; each takes the next task that nobody has asked for yet.
+        while self.next.load(Ordering::Relaxed) < goal {
+            let i = self.next.fetch_add(1, Ordering::Relaxed);
+            if i >= self.count {
+                return;
+            }
+            let task = self.work.task(i);
+            let Some(map) = self.reader.map(&task.at, kept) else { continue };
+            let media = self.reader.ftl.media();
+            self.reader.pages_of(&task, map, &mut kept.units, &mut |offset, len, oob, oob_len| {
+                media.prefetch(offset, len);
+                media.prefetch(oob, oob_len);
+            });
+        }
+    }
+}

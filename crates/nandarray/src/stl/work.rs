@@ -1,0 +1,184 @@
+//! The pieces of a read or write: for every building block touched, the elements wanted of it.
+//!
+//! Work comes from one plan, from many (a view), or from single elements; below here all are blocks with loops. Tasks are
+//! taken from a shared counter in order, by the calling thread and its helpers, so that what is read ahead is what is
+//! needed next.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use rayon::ThreadPool;
+use smallvec::{SmallVec, smallvec};
+
+use super::copy::Loop;
+use super::plan::{BlockAt, Plan, Task};
+use crate::error::{Error, Result};
+
+/// Bytes that a helper should have to do for the trouble of waking it.
+const BYTES_A_HELPER: u64 = 384 << 10;
+
+/// What a command has to do.
+#[derive(Debug)]
+pub enum Work {
+    /// Selections, each cut at blocks; `ends[i]` is the number of tasks of plans `0..=i`.
+    Plans {
+        /// The plans.
+        plans: Vec<Plan>,
+        /// Running sums of their tasks.
+        ends: Vec<u64>,
+    },
+    /// Single elements, by block: the block, and its part of `pairs` (offset in the block, offset in the buffer).
+    Points {
+        /// Blocks with the end of their part.
+        blocks: Vec<(BlockAt, usize)>,
+        /// Byte offsets.
+        pairs: Vec<(isize, isize)>,
+    },
+}
+
+impl Work {
+    /// Work from plans.
+    pub fn plans(plans: Vec<Plan>) -> Self {
+        let mut sum = 0;
+        let ends = plans
+            .iter()
+            .map(|p| {
+                sum += p.tasks();
+                sum
+            })
+            .collect();
+        Self::Plans { plans, ends }
+    }
+
+    /// Work from single elements: their coordinates one after the other, and the bytes between them in the buffer.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`].
+    pub fn points(coordinates: &[u64], shape: &[u64], block: &[u64], strides: &[u64], stride: isize) -> Result<Self> {
+        let n = shape.len();
+        let mut by_block: Vec<(BlockAt, isize, isize)> = Vec::with_capacity(coordinates.len() / n.max(1));
+        for (i, point) in coordinates.chunks_exact(n).enumerate() {
+            let mut at = BlockAt::new();
+            let mut offset = 0;
+            for axis in 0..n {
+                if point[axis] >= shape[axis] {
+                    return Err(Error::OutOfRange { axis, index: point[axis].into(), size: shape[axis] });
+                }
+                at.push(point[axis] / block[axis]);
+                offset += point[axis] % block[axis] * strides[axis];
+            }
+            by_block.push((at, offset as isize, i as isize * stride));
+        }
+        by_block.sort_by(|a, b| a.0.cmp(&b.0)); // stable: of repeats the last is written last
+        let mut blocks: Vec<(BlockAt, usize)> = Vec::new();
+        let mut pairs = Vec::with_capacity(by_block.len());
+        for (at, from, to) in by_block {
+            pairs.push((from, to));
+            match blocks.last_mut() {
+                Some((last, end)) if *last == at => *end = pairs.len(),
+                _ => blocks.push((at, pairs.len())),
+            }
+        }
+        Ok(Self::Points { blocks, pairs })
+    }
+
+    /// How many tasks there are.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Plans { ends, .. } => ends.last().copied().unwrap_or(0),
+            Self::Points { blocks, .. } => blocks.len() as u64,
+        }
+    }
+
+    /// A task. Blocks may come more than once where there are several plans.
+    pub fn task(&self, index: u64) -> Task<'_> {
+        match self {
+            Self::Plans { plans, ends } => {
+                let plan = if plans.len() == 1 { 0 } else { ends.partition_point(|&e| e <= index) };
+                plans[plan].task(index - if plan == 0 { 0 } else { ends[plan - 1] })
+            }
+            Self::Points { blocks, pairs } => {
+                let index = index as usize;
+                let start = if index == 0 { 0 } else { blocks[index - 1].1 };
+                let (at, end) = &blocks[index];
+                Task { at: at.clone(), loops: smallvec![Loop::Table(&pairs[start..*end])], in_block: 0, in_buffer: 0 }
+            }
+        }
+    }
+
+    /// The tasks of every block, each block once.
+    pub fn by_block(&self) -> Vec<SmallVec<[u64; 1]>> {
+        if !matches!(self, Self::Plans { plans, .. } if plans.len() > 1) {
+            return (0..self.len()).map(|i| smallvec![i]).collect();
+        }
+        let mut order: Vec<SmallVec<[u64; 1]>> = Vec::new();
+        let mut seen: HashMap<BlockAt, usize> = HashMap::new();
+        for i in 0..self.len() {
+            let at = self.task(i).at;
+            let next = order.len();
+            let place = *seen.entry(at).or_insert(next);
+            if place == next {
+                order.push(SmallVec::new());
+            }
+            order[place].push(i);
+        }
+        order
+    }
+
+    /// A box around all blocks touched.
+    pub fn bounds(&self, dimensions: usize) -> Vec<(u64, u64)> {
+        let mut around: Option<Vec<(u64, u64)>> = None;
+        let mut grow = |b: Vec<(u64, u64)>| match &mut around {
+            None => around = Some(b),
+            Some(a) => a.iter_mut().zip(b).for_each(|(x, y)| *x = (x.0.min(y.0), x.1.max(y.1))),
+        };
+        match self {
+            Self::Plans { plans, .. } => plans.iter().for_each(|p| grow(p.bounds())),
+            Self::Points { blocks, .. } => blocks.iter().for_each(|(at, _)| grow(at.iter().map(|&c| (c, c)).collect())),
+        }
+        around.unwrap_or_else(|| vec![(0, 0); dimensions])
+    }
+}
+
+/// Runs `each` for every number below `count`, in order as far as threads go, on the calling thread and the pool's.
+/// `each` gets a place to keep what it wants between calls. The first error stops the rest and is returned.
+pub fn run<T: Default>(
+    pool: &ThreadPool,
+    count: u64,
+    bytes: u64,
+    each: &(dyn Fn(u64, &mut T) -> Result<()> + Sync),
+) -> Result<()> {
+    let helpers = (bytes / BYTES_A_HELPER).min(count.saturating_sub(1)).min(pool.current_num_threads() as u64);
+    if helpers == 0 {
+        let mut kept = T::default();
+        return (0..count).try_for_each(|i| each(i, &mut kept));
+    }
+    // Enough tasks at a time that the counter is no bottleneck, few enough that the threads end together.
+    let grain = (BYTES_A_HELPER / 2 / (bytes / count).max(1)).clamp(1, count.div_ceil(helpers + 1));
+    let next = AtomicU64::new(0);
+    let failed: Mutex<Option<Error>> = Mutex::new(None);
+    let worker = || {
+        let mut kept = T::default();
+        loop {
+            let start = next.fetch_add(grain, Ordering::Relaxed);
+            for i in start..count.min(start.saturating_add(grain)) {
+                if let Err(e) = each(i, &mut kept) {
+                    failed.lock().get_or_insert(e);
+                    next.store(count, Ordering::Relaxed);
+                    return;
+                }
+            }
+            if start >= count {
+                return;
+            }
+        }
+    };
+    pool.in_place_scope(|scope| {
+        for _ in 0..helpers {
+            scope.spawn(|_| worker());
+        }
+        worker();
+    });
+    failed.into_inner().map_or(Ok(()), Err)
+}

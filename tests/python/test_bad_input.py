@@ -1,0 +1,173 @@
+"""Bad input: each mistake has its exception, its built-in, its numbers, and leaves the store usable."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nandarray
+from nandarray import _nandarray, errors
+
+S = nandarray.Store
+Case = tuple[str, Callable[[S], Any], type[Exception], type[Exception], str]
+
+CASES: list[Case] = [
+    ("unknown name", lambda s: s["nope"], nandarray.NotFoundError, KeyError, "'nope'"),
+    ("near name", lambda s: s["arrey"], nandarray.NotFoundError, KeyError, "did you mean 'array'"),
+    ("unknown in group", lambda s: s["g"]["nope"], nandarray.NotFoundError, KeyError, "'g/nope'"),
+    ("delete unknown", lambda s: s.__delitem__("nope"), nandarray.NotFoundError, KeyError, "'nope'"),
+    ("delete the root", lambda s: s.__delitem__("/"), nandarray.InvalidError, ValueError, "root"),
+    ("group as array", lambda s: s.open_array("g"), nandarray.ExistsError, ValueError, "'g' is a group"),
+    ("name taken", lambda s: s.create("array", 3), nandarray.ExistsError, ValueError, "'array'"),
+    ("assign over", lambda s: s.__setitem__("array", [1]), nandarray.ExistsError, ValueError, "'array'"),
+    ("name is a group", lambda s: s.create("g", 3), nandarray.ExistsError, ValueError, "'g'"),
+    ("below an array", lambda s: s.create("array/x", 3), nandarray.ExistsError, ValueError, "'array' is an array"),
+    ("group taken", lambda s: s.create_group("g"), nandarray.ExistsError, ValueError, "'g'"),
+    ("empty part", lambda s: s.create("a//b", 3), nandarray.InvalidError, ValueError, "'a//b'"),
+    ("dots", lambda s: s.create("a/../b", 3), nandarray.InvalidError, ValueError, "'..'"),
+    ("reserved", lambda s: s.create("g/.group", 3), nandarray.InvalidError, ValueError, "'.group'"),
+    ("name no text", lambda s: s[3], nandarray.InvalidError, ValueError, "int: 3"),  # type: ignore[index]
+    ("negative length", lambda s: s.create("x", (3, -1)), nandarray.InvalidError, ValueError, "-1 on axis 1"),
+    ("length too large", lambda s: s.create("x", 2**64 + 1), nandarray.InvalidError, ValueError, str(2**64 + 1)),
+    ("shape no integers", lambda s: s.create("x", (3, 1.5)), nandarray.InvalidError, ValueError, "1.5"),  # type: ignore[arg-type]
+    ("33 dimensions", lambda s: s.create("x", (1,) * 33), nandarray.InvalidError, ValueError, "33"),
+    ("not a dtype", lambda s: s.create("x", 3, "f3"), nandarray.InvalidError, ValueError, "f3"),
+    ("block dimensions", lambda s: s.create("x", (3, 3), building_block=4), nandarray.InvalidError, ValueError, "4"),
+    ("compression", lambda s: s.create("x", 3, compression="best"), nandarray.InvalidError, ValueError, "best"),
+    ("ragged data", lambda s: s.__setitem__("x", [[1], [2, 3]]), nandarray.InvalidError, ValueError, "'x'.*list"),
+    ("objects", lambda s: s.create("x", data=np.array([None])), nandarray.InvalidError, ValueError, "Python objects"),
+    ("key length", lambda s: s.create("x", 3, encryption_key=b"k"), nandarray.InvalidError, ValueError, "1 bytes.*32"),
+    ("key type", lambda s: s.create("x", 3, encryption_key="k"), nandarray.InvalidError, ValueError, "str"),  # type: ignore[arg-type]
+    ("fill shape", lambda s: s.create("x", 3, fill_value=[1, 2]), nandarray.InvalidError, ValueError, r"\(2,\)"),
+    ("fill type", lambda s: s.create("x", 3, "i4", fill_value="no"), nandarray.InvalidError, ValueError, "int32"),
+    ("bad attrs", lambda s: s.create("x", 3, attrs={"a": b""}), nandarray.InvalidError, ValueError, "JSON"),
+    ("index", lambda s: s["array"][0, 7], nandarray.BadIndexError, IndexError,
+     "index 7 is out of bounds for axis 1 with size 4"),
+    ("negative index", lambda s: s["array"][-4], nandarray.BadIndexError, IndexError,
+     "index -4 is out of bounds for axis 0 with size 3"),
+    ("index in a list", lambda s: s["array"][:, [0, 4]], nandarray.BadIndexError, IndexError,
+     "index 4 is out of bounds for axis 1 with size 4"),
+    ("too many indices", lambda s: s["array"][0, 0, 0], nandarray.BadIndexError, IndexError, "2-dimensional, but 3"),
+    ("two ellipses", lambda s: s["array"][..., ...], nandarray.BadIndexError, IndexError, "ellipsis"),
+    ("float index", lambda s: s["array"][1.0], nandarray.BadIndexError, IndexError, "1.0"),
+    ("text index", lambda s: s["array"]["x"], nandarray.BadIndexError, IndexError, "'x'"),
+    ("float slice", lambda s: s["array"][0.5:], nandarray.BadIndexError, IndexError, "slice"),
+    ("zero step", lambda s: s["array"][::0], nandarray.InvalidError, ValueError, "zero"),
+    ("mask of another size", lambda s: s["array"][np.ones(5, bool)], nandarray.BadIndexError, IndexError,
+     "size of axis is 3 but size of corresponding boolean axis is 5"),
+    ("arrays that do not broadcast", lambda s: s["array"][[0, 1], [0, 1, 2]], nandarray.BadIndexError, IndexError,
+     r"\(2,\) \(3,\)"),
+    ("2-D in oindex", lambda s: s["array"].oindex[[[0]]], nandarray.BadIndexError, IndexError, "1-D"),
+    ("wrong values", lambda s: s["array"].__setitem__(0, [1, 2, 3]), nandarray.InvalidError, ValueError,
+     r"\(3,\) into shape \(4,\)"),
+    ("ragged values", lambda s: s["array"].__setitem__(0, [[1], [2, 3]]), nandarray.InvalidError, ValueError,
+     "float32"),
+    ("view volume", lambda s: s["array"].view((5, 3)), nandarray.VolumeMismatchError, ValueError,
+     r"\(5, 3\) has 15 elements.*\(3, 4\) has 12"),
+    ("view open axis", lambda s: s["array"].view((5, -1)), nandarray.VolumeMismatchError, ValueError, "12 elements.*5"),
+    ("view two open axes", lambda s: s["array"].view((-1, -1)), nandarray.InvalidError, ValueError, "2 axes"),
+    ("view of 33", lambda s: s["array"].view((1,) * 32 + (12,)), nandarray.InvalidError, ValueError, "33"),
+    ("sub-block outside", lambda s: s["array"].view((2, 6)).read((0, 3), (2, 2)), nandarray.BadIndexError, IndexError,
+     r"coordinate 3 \(element 6\) is out of bounds for axis 1, size 6"),
+    ("negative coordinate", lambda s: s["array"].view((2, 6)).read((0, -1), (2, 2)), nandarray.BadIndexError,
+     IndexError, "-1"),
+    ("coordinate dimensions", lambda s: s["array"].view((2, 6)).read((0,), (2, 2)), nandarray.InvalidError, ValueError,
+     "1 entries.*has 2"),
+    ("empty sub-block", lambda s: s["array"].view(12).read((0,), (0,)), nandarray.InvalidError, ValueError,
+     "0 on axis 0"),
+    ("resize dimensions", lambda s: s["array"].resize((3, 4, 5)), nandarray.InvalidError, ValueError, "3 dimensions"),
+    ("resize axis", lambda s: s["array"].resize(3, axis=2), nandarray.BadIndexError, IndexError, "axis 2"),
+    ("out of shape", lambda s: s["array"].read(0, out=np.zeros(5, "f4")), nandarray.InvalidError, ValueError,
+     r"\(5,\).*\(4,\)"),
+    ("mode", lambda s: nandarray.open("other.nand", mode="q"), nandarray.InvalidError, ValueError, "'q'"),  # type: ignore[arg-type]
+    ("path type", lambda s: nandarray.open(3), nandarray.InvalidError, ValueError, "int"),  # type: ignore[arg-type]
+    ("no such file", lambda s: nandarray.open("other.nand"), nandarray.NandarrayError, Exception, "other.nand"),
+    ("second writer", lambda s: nandarray.open(s.path, mode="r+"), nandarray.LockedError, OSError, "data.nand"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("use", "error", "builtin", "message"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_mistakes(
+    store: nandarray.Store, use: Callable[[S], Any], error: type[Exception], builtin: type[Exception], message: str
+) -> None:
+    model = np.arange(12, dtype="f4").reshape(3, 4)
+    store["array"] = model
+    store["g/inner"] = [1]
+    with pytest.raises(error, match=message) as info:
+        use(store)
+    assert isinstance(info.value, nandarray.NandarrayError)
+    assert isinstance(info.value, builtin)
+    assert np.array_equal(store["array"][:], model)
+    assert store.array_names() == ["array", "g/inner"]
+    store["after"] = [1]
+    assert store.check()["ok"]
+
+
+def test_a_read_only_store_changes_nothing(path: pathlib.Path) -> None:
+    with nandarray.open(path, mode="w") as store:
+        store["a"] = [1, 2, 3]
+        store.create_group("g", attrs={"x": 1})
+    before = path.read_bytes()
+    with nandarray.open(path) as store:
+        a = store["a"]
+        for use in (
+            lambda: a.__setitem__(0, 5), lambda: a.__setitem__(..., 0), lambda: a.attrs.update(x=1),
+            lambda: a.resize(5), lambda: a.append([1]), lambda: store.create("b", 1), lambda: store.__delitem__("a"),
+            lambda: store.rename("a", "b"), lambda: store.create_group("h"), lambda: store["g"].attrs.clear(),
+            lambda: a.view(3).write((0,), [1]), lambda: a.__setitem__([0, 1], 7), store.compact,
+        ):  # fmt: skip
+            with pytest.raises(nandarray.ReadOnlyError) as info:
+                use()
+            assert isinstance(info.value, OSError)
+        assert a[:].tolist() == [1, 2, 3]
+        assert store.require_group("g").attrs["x"] == 1
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"\x89HDF\r\n\x1a\n" + bytes(4096), bytes(1 << 16)])
+@pytest.mark.parametrize("mode", ["r", "r+", "a"])
+def test_a_file_that_is_not_ours_is_left_alone(path: pathlib.Path, content: bytes, mode: Any) -> None:
+    path.write_bytes(content)
+    with pytest.raises(nandarray.NotAStoreError, match=r"data\.nand") as info:
+        nandarray.open(path, mode=mode)
+    assert isinstance(info.value, OSError)
+    assert path.read_bytes() == content
+
+
+def test_a_directory_is_not_a_store(tmp_path: pathlib.Path) -> None:
+    for mode in ("r", "r+", "a", "w"):
+        with pytest.raises(nandarray.NandarrayError):
+            nandarray.open(tmp_path, mode=mode)
+
+
+def test_a_writer_keeps_others_out_until_it_closes(path: pathlib.Path) -> None:
+    with nandarray.open(path, mode="w") as first:
+        first["a"] = [1]
+        first.flush()
+        for mode in ("r+", "a", "w"):
+            with pytest.raises(nandarray.LockedError):
+                nandarray.open(path, mode=mode)
+        assert first["a"][0] == 1
+        with nandarray.open(path) as reader:
+            assert reader["a"][0] == 1
+    with nandarray.open(path, mode="r+") as second:
+        assert second["a"][0] == 1
+
+
+def test_native_and_python_know_the_same_kinds() -> None:
+    assert set(_nandarray.error_kinds()) <= set(errors.BY_KIND)
+    assert set(errors.BY_KIND) - set(_nandarray.error_kinds()) <= {"error"}
+
+
+def test_every_error_is_exported_and_has_its_builtin() -> None:
+    builtins = (KeyError, IndexError, ValueError, OSError)
+    for kind, cls in errors.BY_KIND.items():
+        assert getattr(nandarray, cls.__name__) is cls
+        assert kind == cls.kind
+        if cls is not nandarray.NandarrayError:
+            assert issubclass(cls, nandarray.NandarrayError)
+            assert issubclass(cls, builtins)

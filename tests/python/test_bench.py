@@ -1,0 +1,302 @@
+"""The benchmark is held to two things: every system reads right data, and the verdicts follow from the figures.
+
+Speed itself is not tested here: a figure from a test machine says nothing. What is: that each adapter stores and
+returns the truth for every pattern, that a run from end to end gives a figure for every cell, and that promises come
+out kept, missed or unmeasured on fixed numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench import __main__ as cli  # noqa: E402
+from bench import geometry, memory, opening, report, systems  # noqa: E402
+from bench.data import ArraySpec, make_truth, map_truth  # noqa: E402
+from bench.judge import OURS, Table, best_configurations, judge  # noqa: E402
+from bench.patterns import BY_NAME, COMPRESSED, PATTERNS, Box, Points  # noqa: E402
+from bench.runner import Cell, Results, Runner, Settings  # noqa: E402
+from bench.sections import sections  # noqa: E402
+from bench.worker import Bench, WrongDataError  # noqa: E402
+
+# icechunk's and zarr's own deprecations are theirs.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+_SHAPES = [(300, 260), (40, 70, 45), (20, 17, 12, 18)]
+_STORES = [label for label in systems.LABELS if not label.startswith("memcpy")]
+_LIGHT = ("nandarray/default", "memcpy/threads", "ref/256", "memmap/row-major", "h5py/256-cache")
+
+
+def _usable(label: str) -> None:
+    reason = systems.missing(label)
+    if reason is not None:
+        pytest.skip(reason)
+
+
+# Data and patterns ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", _SHAPES)
+def test_every_pattern_stays_inside_and_repeats_itself(shape: tuple[int, ...]) -> None:
+    for pattern in PATTERNS[len(shape)]:
+        ops, again = pattern.ops(shape), pattern.ops(shape)
+        assert ops
+        assert len({op.elements for op in ops}) == 1, "the operations of a pattern are equal in size"
+        for op, same in zip(ops, again, strict=True):
+            if isinstance(op, Box):
+                assert op == same
+                assert all(s >= 0 and c >= 1 and s + c <= n for s, c, n in zip(op.start, op.count, shape, strict=True))
+            else:
+                assert isinstance(same, Points)
+                assert np.array_equal(op.coords, same.coords)
+                assert (op.coords >= 0).all()
+                assert (op.coords < np.array(shape)).all()
+
+
+def test_patterns_of_the_full_size_are_those_of_the_promises() -> None:
+    ops = {pattern.name: pattern.ops((16384, 16384))[0] for pattern in PATTERNS[2]}
+    counts = {name: op.count for name, op in ops.items() if isinstance(op, Box)}
+    assert counts["row-bands"] == (512, 16384)
+    assert counts["column-bands"] == (16384, 512)
+    assert counts["blocks-aligned"] == counts["blocks-unaligned"] == (2048, 2048)
+    assert counts["overwrite"] == (1000, 1000)
+    assert any(s % 256 for s in ops["blocks-unaligned"].start)  # type: ignore[union-attr]
+
+
+def test_the_truth_is_deterministic_and_smooth_data_compresses(tmp_path: Path) -> None:
+    import zlib
+
+    shrinks = {}
+    for data in ("noise", "smooth"):
+        spec = ArraySpec((500, 300), data)
+        one = make_truth(spec, tmp_path / "one").read_bytes()
+        assert one == make_truth(spec, tmp_path / "two").read_bytes()
+        assert len(one) == spec.nbytes
+        shuffled = np.frombuffer(one, np.uint8).reshape(-1, 4).T.tobytes()
+        shrinks[data] = len(zlib.compress(shuffled)) / len(one)
+    assert shrinks["noise"] > 0.75  # 24 random bits of 32
+    assert shrinks["smooth"] < 0.5
+
+
+# Systems -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+@pytest.mark.parametrize("label", _STORES)
+def test_a_system_reads_what_was_written(label: str, compression: str | None, tmp_path: Path) -> None:
+    _usable(label)
+    if compression not in systems.info(label).compressions:
+        pytest.skip("does not compress")
+    for shape in _SHAPES if compression is None else _SHAPES[:1]:
+        spec = ArraySpec(shape, "noise" if compression is None else "smooth", compression)
+        truth = make_truth(spec, tmp_path / "truth")
+        bench = Bench(label, tmp_path / str(len(shape)), spec, truth)
+        assert bench.full_write()["durable"] > 0
+        for pattern in PATTERNS[len(shape)]:
+            if pattern.kind == "read":
+                bench._check(pattern)
+        if len(shape) == 2:
+            bench.overwrite("overwrite", 0)  # reads back what it wrote, or raises
+        bench.close()
+
+
+def test_wrong_data_is_noticed(tmp_path: Path) -> None:
+    spec = ArraySpec((300, 260))
+    truth = make_truth(spec, tmp_path / "truth")
+    bench = Bench("memmap/row-major", tmp_path / "store", spec, truth)
+    bench.full_write()
+    bench.system.close()
+    with bench.system.path.open("r+b") as file:
+        file.write(b"\x01\x02\x03\x04")
+    bench.system.open()
+    with pytest.raises(WrongDataError, match="row-bands"):
+        bench.calibrate("row-bands", 0.001)
+
+
+def test_the_reference_agrees_with_numpy_on_every_small_box(tmp_path: Path) -> None:
+    spec = ArraySpec((9, 600))
+    truth = map_truth(spec, make_truth(spec, tmp_path / "truth"))
+    ref = systems.make("ref/256", tmp_path / "ref", spec)
+    ref.wipe()
+    ref.create()
+    ref.write_all(truth)
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        start = (int(rng.integers(9)), int(rng.integers(600)))
+        count = (int(rng.integers(1, 10 - start[0])), int(rng.integers(1, 601 - start[1])))
+        out = np.empty(count, np.float32)
+        ref.read(Box(start, count), out)
+        assert np.array_equal(out, truth[Box(start, count).slices])
+    ref.close()
+
+
+# A whole run ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_has_a_figure_for_every_cell(tmp_path: Path) -> None:
+    labels = tuple(label for label in _LIGHT if systems.missing(label) is None)
+    settings = Settings(tmp_path, "tiny", rounds=2, budget=0.002, cold_budget=0.002, cold="fadvise", systems=labels)
+    settings.cold_rounds = settings.write_rounds = 1
+    results = Runner(settings, lambda _: None).run(sections("tiny"))
+    assert results.failures == []
+    cells = {(c.section, c.pattern, c.state, c.system): c for c in results.cells}
+    for section in sections("tiny"):
+        for pattern in section.patterns:
+            for label in labels:
+                if section.spec.compression in systems.info(label).compressions and not label.startswith("memcpy"):
+                    for state in pattern.states:
+                        cell = cells[section.name, pattern.name, state, label]
+                        assert cell.median > 0
+                        assert cell.gbps > 0
+    assert not any(p.is_file() for p in tmp_path.rglob("*")), "the run leaves no data behind"
+
+    report.save_json(results, tmp_path / "run.json")
+    again = report.load_json(tmp_path / "run.json")
+    assert again.cells == results.cells
+    assert "row bands 512 x N, cold" in report.markdown(again, "python -m bench run")
+
+
+def test_a_system_that_fails_leaves_a_line_and_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ICECHUNK_LOG", "error")
+    settings = Settings(tmp_path, "tiny", rounds=1, budget=0.001, systems=("memmap/row-major", "ref/256"))
+    settings.only = ("rows",)
+    settings.cold, settings.sections, settings.cold_rounds = "nonsense", ("2d",), 1
+    runner = Runner(settings, lambda _: None)
+    asked = runner._ask
+
+    def broken(section: object, label: str, method: str, *arguments: object) -> object:
+        if label == "ref/256" and method == "calibrate":
+            arguments = ("no-such-pattern", *arguments[1:])
+        return asked(section, label, method, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runner, "_ask", broken)
+    results = runner.run(sections("tiny"))
+    assert len(results.failures) == 1
+    assert "ref/256" in results.failures[0]
+    assert {cell.system for cell in results.cells} == {"memmap/row-major"}
+
+
+def test_a_missing_peer_is_skipped_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = systems.missing
+    monkeypatch.setattr(systems, "missing", lambda label: "no such module" if "tiledb" in label else real(label))
+    said: list[str] = []
+    settings = Settings(tmp_path, "tiny", systems=("tiledb/256",))
+    results = Runner(settings, said.append).run(sections("tiny"))
+    assert results.skipped == ["tiledb/256: no such module"]
+    assert any("skipping tiledb/256" in line for line in said)
+
+
+# Verdicts ------------------------------------------------------------------------------------------------------------
+
+
+def _results(figures: dict[tuple[str, str, str], dict[str, float]]) -> Results:
+    cells = []
+    for (section, pattern, state), seconds in figures.items():
+        shape = (16384, 16384)
+        op_bytes = BY_NAME[pattern].ops(shape)[0].elements * 4
+        cells += [Cell(section, pattern, state, name, op_bytes, 1, [s, s, s * 9]) for name, s in seconds.items()]
+    return Results(cells=cells)
+
+
+def _verdicts(figures: dict[tuple[str, str, str], dict[str, float]]) -> dict[str, bool | None]:
+    kept = {verdict.name: verdict.kept for verdict in judge(_results(figures))}
+    short = {"geometric": "mean", "below 0.9": "floor", "copy": "copy", "column": "columns", "writing": "write"}
+    return {short[key]: value for name, value in kept.items() for key in short if key in name}
+
+
+def test_promises_kept() -> None:
+    peers = {"tensorstore/256": 4.0, "tensorstore/1024": 0.95, "h5py/256-cache": 9.0, "memcpy/threads": 0.8}
+    assert _verdicts({
+        ("2d", "row-bands", "warm"): {OURS: 1.0, **peers},
+        ("2d", "column-bands", "warm"): {OURS: 1.2, **peers, "tensorstore/1024": 40.0},
+        ("2d", "overwrite", "warm"): {OURS: 1.0, "tiledb/256": 1.3, "zarr/256": 0.1},
+    }) == {"mean": True, "floor": True, "copy": False, "columns": True, "write": True}
+
+
+def test_promises_missed() -> None:
+    assert _verdicts({
+        ("2d", "row-bands", "warm"): {OURS: 1.0, "tensorstore/256": 2.0, "memcpy/threads": 0.69},
+        ("2d", "column-bands", "warm"): {OURS: 1.3, "tensorstore/256": 1.0},
+        ("2d", "full-write", "warm"): {OURS: 1.0, "icechunk/256": 1.1},
+    }) == {"mean": False, "floor": False, "copy": False, "columns": False, "write": False}
+
+
+def test_promises_without_figures_are_not_kept() -> None:
+    assert set(_verdicts({("2d", "rows", "warm"): {OURS: 1.0}}).values()) == {None}
+
+
+def test_yardsticks_are_no_peers_and_each_peer_has_its_best_configuration() -> None:
+    table = Table(
+        _results({
+            ("2d", "rows", "warm"): {OURS: 1.0, "ref/256": 0.1, "zarrs/256": 8.0, "zarrs/1024": 2.0},
+            ("2d", "columns", "warm"): {OURS: 1.0, "ref/256": 0.1, "zarrs/256": 2.0, "zarrs/1024": 32.0},
+        })
+    )
+    best = best_configurations(table, table.reads())
+    assert {peer: (label, round(mean, 9)) for peer, (label, mean) in best.items()} == {"zarrs": ("zarrs/256", 4.0)}
+
+
+def test_a_loss_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    results = _results({("2d", "row-bands", "cold"): {OURS: 1.0, "tensorstore/256": 0.5}})
+    results.titles = {"2d": "an array"}
+    report.print_text(results, 160)
+    shown = capsys.readouterr().out
+    assert "MISSED" in shown
+    assert "2d row-bands cold: 0.50 of tensorstore/256" in shown
+    assert "< 0.50" in shown
+
+
+# The other measurements ----------------------------------------------------------------------------------------------
+
+
+def test_geometry_ranks_against_the_preset() -> None:
+    results = _results({("2d", "rows", "warm"): {OURS: 2.0, "nandarray/4096:65536": 1.0, "nandarray/8192:65536": 8.0}})
+    ranks = geometry.ranking(results)
+    assert [(label, round(mean, 3)) for label, mean, *_ in ranks] == [
+        ("nandarray/4096:65536", 0.5),
+        (OURS, 1.0),
+        ("nandarray/8192:65536", 4.0),
+    ]
+    assert geometry.labels()[0] == OURS
+    assert systems.info("nandarray/4096:65536").peer == "nandarray"
+
+
+def test_memory_beside_the_buffer_is_counted(tmp_path: Path) -> None:
+    found = memory.measure(tmp_path, ("memmap/row-major",), "tiny")
+    assert [one.system for one in found] == ["memmap/row-major"]
+    assert found[0].private < 64 << 20
+    assert found[0].seconds > 0
+
+
+def test_opening_many_arrays(tmp_path: Path) -> None:
+    found = opening.measure(tmp_path, 1500, 300)
+    by_system = {(one.system, one.what) for one in found}
+    assert ("h5py", "1,500 arrays") in by_system
+    assert ("zarr", "1,500 arrays") in by_system
+    if systems.missing(OURS) is None:
+        assert ("nandarray", "300 building blocks of 512 B") in by_system
+    assert all(one.seconds > 0 for one in found)
+    assert not (tmp_path / "opening").exists()
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["run", "--size", "tiny", "--only", "rows", "--sections", "2d", "--systems", "memmap", "ref"]
+    arguments += ["--rounds", "1", "--budget", "0.001", "--cold", "fadvise", "--folder", str(tmp_path / "data")]
+    arguments += ["--json", str(tmp_path / "a.json"), "--markdown", str(tmp_path / "a.md")]
+    assert cli.main(arguments) == 0
+    assert json.loads((tmp_path / "a.json").read_text())["cells"]
+    assert "single rows, warm" in (tmp_path / "a.md").read_text()
+    assert "single rows" in capsys.readouterr().out
+    assert cli.main(["report", str(tmp_path / "a.json")]) == 0
+    with pytest.raises(SystemExit, match="unknown system nosuch"):
+        cli.main(["run", "--systems", "nosuch"])
+
+
+def test_compressed_sections_walk_known_patterns() -> None:
+    assert all(pattern.name in BY_NAME for pattern in COMPRESSED)

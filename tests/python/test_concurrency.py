@@ -1,0 +1,125 @@
+"""Many at once: threads on one store, and asyncio with many commands in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nandarray
+
+
+def test_threads_write_and_read_their_own_rows(store: nandarray.Store) -> None:
+    a = store.create("a", (32, 999), "i8", building_block=(5, 64))
+
+    def work(row: int) -> bool:
+        rng = np.random.default_rng(row)
+        for turn in range(10):
+            start = int(rng.integers(0, 900))
+            a[row, start:] = np.arange(999 - start) + row + turn
+            if not np.array_equal(a[row, start:], np.arange(999 - start) + row + turn):
+                return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(32)))
+    assert store.check()["ok"]
+
+
+def test_readers_never_see_half_a_write(store: nandarray.Store) -> None:
+    a = store.create("a", (40, 40), "i4", building_block=(16, 16))
+    stop = threading.Event()
+    torn: list[Any] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            seen = np.unique(a[3:30, 5:35])
+            if len(seen) != 1:
+                torn.append(seen)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for turn in range(150):
+        a[...] = np.full((40, 40), turn)
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert not torn
+
+
+def test_threads_create_and_delete(store: nandarray.Store) -> None:
+    def work(i: int) -> None:
+        for turn in range(5):
+            store.create(f"g{i % 3}/{i}-{turn}", data=np.full(50, i))
+            assert store[f"g{i % 3}/{i}-{turn}"][7] == i
+            if turn % 2:
+                del store[f"g{i % 3}/{i}-{turn}"]
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(16)))
+    assert len(store.array_names()) == 16 * 3
+    with ThreadPoolExecutor(4) as pool:
+
+        def same_name(_: int) -> int:
+            try:
+                store.create("once", 3)
+            except nandarray.ExistsError:
+                return 0
+            return 1
+
+        assert sum(pool.map(same_name, range(20))) == 1
+
+
+def test_appends_and_attributes_do_not_lose_each_other(store: nandarray.Store) -> None:
+    log = store.create("log", (0, 2), "i4")
+
+    def work(i: int) -> None:
+        log.append([[i, i]] * 3)
+        log.attrs[f"n{i}"] = i
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(40)))
+    assert log.shape == (120, 2)
+    assert sorted(log[::1, 0].tolist()) == sorted(list(range(40)) * 3)
+    assert (log[:, 0] == log[:, 1]).all()
+    assert len(log.attrs) == 40
+
+
+def test_many_asynchronous_commands_in_flight(store: nandarray.Store) -> None:
+    a = store.create("a", (64, 256), "i4", building_block=(8, 32))
+    view = a.view((128, 128))
+
+    async def work() -> None:
+        await asyncio.gather(*(a.write_async(i, np.arange(256) + i) for i in range(64)))
+        rows = await asyncio.gather(*(a.read_async(np.s_[i, ::-1]) for i in range(64)))
+        assert all(np.array_equal(row, np.arange(255, -1, -1) + i) for i, row in enumerate(rows))
+        out = np.empty((4, 128), "i4")
+        assert await view.read_async((1, 0), (4, 128), out) is out
+        assert np.array_equal(out, np.asarray(a).reshape(128, 128)[4:8])
+        await view.write_async((0, 0), np.zeros((2, 128)), (2, 128))
+        assert not a[0].any()
+        with pytest.raises(nandarray.BadIndexError):
+            await a.read_async(99)
+
+    asyncio.run(work())
+
+
+def test_closing_waits_for_what_is_in_flight(path: pathlib.Path) -> None:
+    store = nandarray.open(path, mode="w")
+    a = store.create("a", (64, 1000), "f8")
+
+    async def work() -> None:
+        tasks = [asyncio.ensure_future(a.write_async(i, float(i))) for i in range(64)]
+        await asyncio.sleep(0)
+        store.close()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(work())
+    with nandarray.open(path) as again:
+        assert again["a"][:, 500].tolist() == [float(i) for i in range(64)]

@@ -100,14 +100,14 @@ def _run(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
-def _finish(results: Any, arguments: argparse.Namespace, command: str) -> None:
+def _finish(results: Any, arguments: argparse.Namespace, command: str, *, verdicts: bool = True) -> None:
     from . import report
 
     if arguments.json:
         report.save_json(results, arguments.json)
     if arguments.markdown:
         arguments.markdown.write_text(report.markdown(results, command))
-    report.print_text(results, None if sys.stdout.isatty() else 220)
+    report.print_text(results, None if sys.stdout.isatty() else 220, verdicts=verdicts)
 
 
 def _say(text: str) -> None:
@@ -121,7 +121,7 @@ def _geometry(arguments: argparse.Namespace, command: str) -> int:
     labels = geometry.labels(tuple(arguments.pages or geometry.PAGES), tuple(arguments.blocks or geometry.BLOCKS))
     settings = Settings(arguments.folder, arguments.size, rounds=arguments.rounds, systems=labels, cold=arguments.cold)
     results = Runner(settings, _say).run([geometry.section(arguments.size)])
-    _finish(results, arguments, command)
+    _finish(results, arguments, command, verdicts=False)
     print("\ngeometries by the mean of their times, relative to the preset in force (below 1 is better than it)")
     for label, mean, worst, row in geometry.ranking(results):
         print(f"  {label:28} mean {mean:.2f}, worst {worst:.2f} in {row}")

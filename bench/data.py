@@ -52,7 +52,8 @@ def _smooth(piece: int, count: int, first: int, shape: tuple[int, ...]) -> Array
     row = (flat // shape[-1]).astype(np.float32)
     field = np.sin(column * np.float32(0.011)) * 8 + np.cos(row * np.float32(0.007)) * 4
     noise = np.random.default_rng((13, piece)).normal(scale=0.05, size=count)
-    return (np.round((field + noise) * 64) / 64).astype(np.float32)
+    made: Array = (np.round((field + noise) * 64) / 64).astype(np.float32)
+    return made
 
 
 def make_truth(spec: ArraySpec, folder: Path) -> Path:

@@ -144,7 +144,8 @@ def _writing(table: Table) -> Verdict:
     name = "writing, until it is on the disk: against the fastest peer that survives a kill"
     losses, worst, seen = [], math.inf, 0
     for row in table.writes():
-        safe = [label for label in table.rows[row] if label != OURS and systems.info(label).survives_kill]
+        peers = [label for label in table.rows[row] if label.split("/")[0] not in _YARDSTICKS]
+        safe = [label for label in peers if systems.info(label).survives_kill]
         ratios = [(r, label) for label in safe if (r := table.ratio(row, label)) is not None]
         if ratios:
             nearest, label = min(ratios)

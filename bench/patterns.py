@@ -7,7 +7,7 @@ quick run and the tests walk the same code.
 
 A pattern says whether it counts for the geometric mean of reading and in which cache states it runs:
 
-``warm``   every operation was done once by this process since it opened the store, and the file is in the page cache
+``warm``   the whole array was read once by this process since it opened the store; the file is in the page cache
 ``fresh``  the file is in the page cache, the store has just been opened: what a first look costs (checksums included)
 ``cold``   the page cache was dropped and the store has just been opened
 """
@@ -67,7 +67,7 @@ class Pattern:
     make: Callable[[tuple[int, ...]], list[Op]] = field(repr=False)
     kind: str = "read"
     states: tuple[str, ...] = ("warm", "cold")
-    #: A warm figure is taken over at least so many operations, so that no cache holds all of a short list of them.
+    #: A warm round takes at least so many operations.
     least: int = 2
 
     def ops(self, shape: tuple[int, ...]) -> list[Op]:

@@ -94,7 +94,7 @@ def _intro(results: Results) -> list[str]:
     ]
 
 
-def print_text(results: Results, width: int | None = None) -> None:
+def print_text(results: Results, width: int | None = None, *, verdicts: bool = True) -> None:
     """Print everything for a person at a terminal."""
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -124,6 +124,15 @@ def print_text(results: Results, width: int | None = None) -> None:
     console.print("\ngeometric means of the time ratios (nandarray = 1)")
     for name, means in _means(table):
         console.print(f"  {name}: " + ", ".join(f"{label} {mean:.2f}" for label, mean in means))
+    for line in results.failures:
+        console.print(f"[red]failed: {line}[/]")
+    for line in results.skipped:
+        console.print(f"skipped: {line}")
+    if verdicts:
+        _print_verdicts(results, table, console)
+
+
+def _print_verdicts(results: Results, table: Table, console: Any) -> None:
     best = best_configurations(table, table.reads())
     console.print(
         "  best configuration of each peer, reading: " + ", ".join(f"{b[0]} {b[1]:.2f}" for b in best.values())
@@ -134,10 +143,6 @@ def print_text(results: Results, width: int | None = None) -> None:
         console.print(f"  [{colour}]{_verdict_line(verdict)}[/]")
         for loss in verdict.losses:
             console.print(f"      {loss}")
-    for line in results.failures:
-        console.print(f"[red]failed: {line}[/]")
-    for line in results.skipped:
-        console.print(f"skipped: {line}")
 
 
 def markdown(results: Results, command: str) -> str:

@@ -152,6 +152,9 @@ class Runner:
     def _patterns(self, section: Section, patterns: list[Pattern]) -> None:
         by_kind = {kind: [p for p in patterns if p.kind == kind] for kind in ("write-all", "read", "write")}
         self._full_writes(section, by_kind["write-all"])
+        if by_kind["read"]:
+            for label in self._turn(0):
+                self._ask(section, label, "warm_up")
         for state in ("warm", "fresh", "cold"):
             for pattern in by_kind["read"]:
                 if state in pattern.states:

@@ -27,6 +27,8 @@ from .patterns import BY_NAME, FLUSHED, Box, Op, Pattern
 #: Boxes compared with the truth at the first meeting, and the elements of one that are compared at most.
 _CHECKED_OPS = 2
 _WRITES_A_ROUND = 16
+#: Bytes of one read of the warm-up.
+_WARM_UP_BYTES = 64 << 20
 
 
 class WrongDataError(Exception):
@@ -42,12 +44,17 @@ class Bench:
         self.spec = spec
         self.truth = map_truth(spec, truth)
         self._ops: dict[str, list[Op]] = {}
+        self._turns: dict[str, Iterator[Op]] = {}
         self._buffers: dict[tuple[int, ...], np.ndarray] = {}
 
     def _of(self, pattern: Pattern) -> list[Op]:
         if pattern.name not in self._ops:
             self._ops[pattern.name] = pattern.ops(self.spec.shape)
         return self._ops[pattern.name]
+
+    def _next(self, name: str) -> Iterator[Op]:
+        """Go on where the last warm round of a pattern stopped: the same few operations would sit in a peer's cache."""
+        return self._turns.setdefault(name, itertools.cycle(self._of(BY_NAME[name])))
 
     def _buffer(self, op: Op) -> np.ndarray:
         shape = op.count if isinstance(op, Box) else (len(op.coords),)
@@ -106,19 +113,27 @@ class Bench:
         self.system.open()
         return {"ops": 1, "seconds": returned, "durable": durable, "facts": facts}
 
+    def warm_up(self) -> None:
+        """Read the whole array once, so that warm rounds meet no page for the first time."""
+        step = max(1, _WARM_UP_BYTES * self.spec.shape[0] // self.spec.nbytes)
+        for first in range(0, self.spec.shape[0] if self.system.peer != "memcpy" else 0, step):
+            count = (min(step, self.spec.shape[0] - first), *self.spec.shape[1:])
+            box = Box((first, *(0 for _ in count[1:])), count)
+            self.system.read(box, self._buffer(box))
+
     def calibrate(self, name: str, budget: float) -> int:
-        """Check the pattern, warm it up, and return how many operations a round takes."""
+        """Check the pattern and return how many operations a round takes."""
         pattern = BY_NAME[name]
         self._check(pattern)
-        done, seconds = self._timed(itertools.cycle(self._of(pattern)), budget, pattern.least, None)
-        # A first look may be far slower than a second one: go on until a round is long enough for the clock.
+        done, seconds = self._timed(self._next(name), budget, pattern.least, None)
+        # The first operations may be far slower than later ones: go on until a round is long enough for the clock.
         while seconds < budget / 4 or done < pattern.least:
-            done, seconds = self._timed(itertools.cycle(self._of(pattern)), budget, max(pattern.least, 2 * done), None)
+            done, seconds = self._timed(self._next(name), budget, max(pattern.least, 2 * done), None)
         return done
 
     def warm(self, name: str, ops: int) -> dict[str, Any]:
-        """Time the operations that the calibration did before."""
-        done, seconds = self._timed(itertools.cycle(self._of(BY_NAME[name])), 0, 1, ops)
+        """Time so many operations, going on where the last round stopped."""
+        done, seconds = self._timed(self._next(name), 0, 1, ops)
         return {"ops": done, "seconds": seconds / done}
 
     def first_look(self, name: str, budget: float, cold: str | None) -> dict[str, Any]:
@@ -182,7 +197,9 @@ def _serve(pipe: Connection, label: str, folder: Path, spec: ArraySpec, truth: P
             if bench is None:
                 bench = Bench(label, folder, spec, truth)
             pipe.send(("ok", getattr(bench, method)(*arguments)))
-        except Exception as error:  # noqa: BLE001 - whatever a library raises is its result
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # whatever a library raises is its result; a Rust panic is no Exception
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(last.filename).name}:{last.lineno}"
             pipe.send(("error", f"{type(error).__name__}: {str(error)[:300]} ({where})"))

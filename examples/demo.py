@@ -109,7 +109,7 @@ class Data:
 
 def _stored(path: Path) -> Array:
     """Return a scan's numbers as the file stores them, unscaled, in C order."""
-    image: Any = nibabel.load(path)  # type: ignore[attr-defined]
+    image: Any = nibabel.load(path)
     return np.ascontiguousarray(image.dataobj.get_unscaled())
 
 

@@ -5,9 +5,11 @@ one of :mod:`nandarray.errors`.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
+
+__all__ = ["Space", "Store", "__version__", "error_kinds"]
 
 __version__: str
 
@@ -15,6 +17,7 @@ __version__: str
 # any order, repeats allowed (on a write the last one wins).
 _Axis = tuple[int, int, int] | np.ndarray[Any, Any]
 
+@final
 class Store:
     @staticmethod
     def open(
@@ -58,7 +61,7 @@ class Store:
     def open_space(self, name: str, *, encryption_key: bytes | None = None) -> Space: ...
     def delete(self, name: str) -> None: ...
     def rename(self, old: str, new: str) -> None: ...
-    def __contains__(self, name: str) -> bool: ...
+    def __contains__(self, name: str, /) -> bool: ...
     def names(self, prefix: str = "") -> list[str]: ...  # sorted, of arrays only
     def describe(self, name: str) -> dict[str, Any]: ...  # what a Space tells, without a key
     def stat(self) -> dict[str, Any]: ...
@@ -66,6 +69,7 @@ class Store:
     def compact(self) -> dict[str, Any]: ...
     def geometry(self) -> dict[str, Any]: ...
 
+@final
 class Space:
     @property
     def name(self) -> str: ...

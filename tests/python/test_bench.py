@@ -212,19 +212,23 @@ def _verdicts(figures: dict[tuple[str, str, str], dict[str, float]]) -> dict[str
 
 def test_promises_kept() -> None:
     peers = {"tensorstore/256": 4.0, "tensorstore/1024": 0.95, "h5py/256-cache": 9.0, "memcpy/threads": 0.8}
-    assert _verdicts({
-        ("2d", "row-bands", "warm"): {OURS: 1.0, **peers},
-        ("2d", "column-bands", "warm"): {OURS: 1.2, **peers, "tensorstore/1024": 40.0},
-        ("2d", "overwrite", "warm"): {OURS: 1.0, "tiledb/256": 1.3, "zarr/256": 0.1},
-    }) == {"mean": True, "floor": True, "copy": False, "columns": True, "write": True}
+    assert _verdicts(
+        {
+            ("2d", "row-bands", "warm"): {OURS: 1.0, **peers},
+            ("2d", "column-bands", "warm"): {OURS: 1.2, **peers, "tensorstore/1024": 40.0},
+            ("2d", "overwrite", "warm"): {OURS: 1.0, "tiledb/256": 1.3, "zarr/256": 0.1},
+        }
+    ) == {"mean": True, "floor": True, "copy": False, "columns": True, "write": True}
 
 
 def test_promises_missed() -> None:
-    assert _verdicts({
-        ("2d", "row-bands", "warm"): {OURS: 1.0, "tensorstore/256": 2.0, "memcpy/threads": 0.69},
-        ("2d", "column-bands", "warm"): {OURS: 1.3, "tensorstore/256": 1.0},
-        ("2d", "full-write", "warm"): {OURS: 1.0, "icechunk/256": 1.1},
-    }) == {"mean": False, "floor": False, "copy": False, "columns": False, "write": False}
+    assert _verdicts(
+        {
+            ("2d", "row-bands", "warm"): {OURS: 1.0, "tensorstore/256": 2.0, "memcpy/threads": 0.69},
+            ("2d", "column-bands", "warm"): {OURS: 1.3, "tensorstore/256": 1.0},
+            ("2d", "full-write", "warm"): {OURS: 1.0, "icechunk/256": 1.1},
+        }
+    ) == {"mean": False, "floor": False, "copy": False, "columns": False, "write": False}
 
 
 def test_promises_without_figures_are_not_kept() -> None:
@@ -233,10 +237,12 @@ def test_promises_without_figures_are_not_kept() -> None:
 
 def test_yardsticks_are_no_peers_and_each_peer_has_its_best_configuration() -> None:
     table = Table(
-        _results({
-            ("2d", "rows", "warm"): {OURS: 1.0, "ref/256": 0.1, "zarrs/256": 8.0, "zarrs/1024": 2.0},
-            ("2d", "columns", "warm"): {OURS: 1.0, "ref/256": 0.1, "zarrs/256": 2.0, "zarrs/1024": 32.0},
-        })
+        _results(
+            {
+                ("2d", "rows", "warm"): {OURS: 1.0, "ref/256": 0.1, "zarrs/256": 8.0, "zarrs/1024": 2.0},
+                ("2d", "columns", "warm"): {OURS: 1.0, "ref/256": 0.1, "zarrs/256": 2.0, "zarrs/1024": 32.0},
+            }
+        )
     )
     best = best_configurations(table, table.reads())
     assert {peer: (label, round(mean, 9)) for peer, (label, mean) in best.items()} == {"zarrs": ("zarrs/256", 4.0)}

@@ -6,7 +6,7 @@ use super::wire::{Op, Update};
 use super::{Device, Target};
 use crate::error::{Error, Result, Shape};
 use crate::sim::count;
-use crate::stl::plan::{Axis, Plan, Selection};
+use crate::stl::plan::{Axis, BlockAt, Plan, Selection};
 use crate::stl::read::{BufferMut, Reader};
 use crate::stl::space::{Inner, Space, SpaceId, to_wire};
 use crate::stl::translate::{ViewBox, check_view, translate};
@@ -187,11 +187,91 @@ impl Device {
         Ok(())
     }
 
+    /// Works on the blocks that exist, not on those of the box: a box may be far larger than what was ever written.
     pub(super) fn deallocate(&self, id: SpaceId, start: &[u64], count: &[u64]) -> Result<()> {
-        let step = vec![1; start.len()];
-        let strides = vec![0; start.len()];
-        let target = Target::Box { start, step: &step, count, strides: &strides, view: None };
-        self.write(id, target, Source::FILL)
+        self.sound()?;
+        let space = self.space(id)?;
+        let (shape, scalar) = {
+            let inner = space.read()?;
+            (inner.record.shape.clone(), inner.record.scalar)
+        };
+        let (start, count): (&[u64], &[u64]) = if scalar && start.is_empty() { (&[0], &[1]) } else { (start, count) };
+        if start.len() != count.len() {
+            return Err(Error::invalid("as many counts as coordinates are needed"));
+        }
+        let item = space.shape.item_bytes as u64;
+        Selection::contiguous(start, count, item).check(&shape)?;
+        if count.contains(&0) {
+            return Ok(());
+        }
+        let block = &space.shape.block;
+        let ends: Vec<u64> = start.iter().zip(count).map(|(s, c)| s + c).collect();
+        let around = (0..shape.len()).map(|i| (start[i] / block[i], (ends[i] - 1) / block[i])).collect();
+        let _range = space.ranges.lock(around);
+        if space.read()?.record.shape != shape {
+            return Err(Error::invalid(format!("the array was resized from shape {} during this write", Shape(&shape))));
+        }
+        if space.coded() {
+            space.codec()?;
+        }
+        let meets = |at: &[u64]| {
+            (0..at.len()).all(|i| at[i] * block[i] < ends[i] && start[i] < at[i].saturating_add(1).saturating_mul(block[i]))
+        };
+        let seq = self.next_seq();
+        let mut staged = Vec::new();
+        for at in Self::existing(&space, &meets)? {
+            let part = self.stage_fill(&space, &shape, (start, &ends), &at, seq);
+            match part {
+                Ok(part) => staged.extend(part),
+                Err(e) => {
+                    staged.iter().for_each(|s: &Staged| self.ftl.abandon(&s.runs));
+                    return Err(e);
+                }
+            }
+        }
+        self.apply(&space, staged, &mut |_| vec![])?;
+        self.after_write()
+    }
+
+    /// Coordinates of blocks that have pages or gather, and that `wanted` takes; in order.
+    fn existing(space: &Space, wanted: &dyn Fn(&[u64]) -> bool) -> Result<Vec<BlockAt>> {
+        let inner = space.read()?;
+        let mut all = Vec::new();
+        inner.index().for_each(&mut |at, _| {
+            if wanted(at) {
+                all.push(BlockAt::from_slice(at));
+            }
+        });
+        let gathering = inner.gathered.keys().filter(|at| inner.index().get(at).is_none() && wanted(at));
+        all.extend(gathering.cloned());
+        all.sort_unstable();
+        Ok(all)
+    }
+
+    /// Stages fill over the part of a block that lies in the box from `start` to `ends`.
+    fn stage_fill(
+        &self,
+        space: &Space,
+        shape: &[u64],
+        (start, ends): (&[u64], &[u64]),
+        at: &BlockAt,
+        seq: u64,
+    ) -> Result<Vec<Staged>> {
+        let item = space.shape.item_bytes as u64;
+        let valid = space.valid(shape, at);
+        let (mut from, mut count) = (Vec::new(), Vec::new());
+        for i in 0..shape.len() {
+            let first = at[i] * space.shape.block[i];
+            let low = first.max(start[i]);
+            from.push(low);
+            count.push((first + valid[i]).min(ends[i]) - low);
+        }
+        let work = Work::plans(vec![Plan::new(&Selection::contiguous(&from, &count, item), &space.shape.block, item)]);
+        let bytes = count.iter().product::<u64>() * item;
+        let writer = Writer { ftl: &self.ftl, space, seq, extent: shape, bytes };
+        let _pages = self.reserve(writer.pages_needed(&work))?;
+        // SAFETY: nothing is read from a source of fill.
+        unsafe { writer.stage(&self.pool, &work, Source::FILL) }
     }
 
     pub(super) fn resize(&self, id: SpaceId, to: &[u64]) -> Result<()> {
@@ -238,26 +318,10 @@ impl Device {
                 to[i] < from[i] && at[i].saturating_mul(block[i]) < to[i] && (to[i] - at[i] * block[i]) < block[i]
             })
         };
-        let (mut whole, mut part) = (Vec::new(), Vec::new());
-        let mut sort = |at: &[u64]| {
-            if outside(at) {
-                whole.push(at.to_vec());
-            } else if crosses(at) {
-                part.push(at.to_vec());
-            }
-        };
-        {
-            let inner = space.read()?;
-            inner.index().for_each(&mut |at, _| sort(at));
-            let mut only_gathered: Vec<_> =
-                inner.gathered.keys().filter(|at| inner.index().get(at).is_none()).cloned().collect();
-            only_gathered.sort_unstable();
-            only_gathered.iter().for_each(|at| sort(at));
-        }
         let seq = self.next_seq();
-        for at in whole {
-            staged.push(Staged::releasing(at.as_slice().into(), seq));
-        }
+        let whole = Self::existing(space, &outside)?;
+        staged.extend(whole.into_iter().map(|at| Staged::releasing(at, seq)));
+        let part = Self::existing(space, &|at| !outside(at) && crosses(at))?;
         for at in part {
             // Composed anew with the smaller extent: bring what stays, leave fill in the rest.
             let start: Vec<u64> = at.iter().zip(block).map(|(c, b)| c * b).collect();
@@ -273,8 +337,9 @@ impl Device {
                 // SAFETY: the selection is contiguous in a buffer of its size.
                 unsafe { reader.read(&self.pool, &work, bytes, BufferMut::from_raw(buffer.as_mut_ptr()))? };
             }
-            // With the new extent the kept box covers the block, so it is replaced whole.
-            let writer = Writer { ftl: &self.ftl, space, seq, extent: to, bytes };
+            // With what both shapes have as extent the kept box covers the block, so it is replaced whole.
+            let both: Vec<u64> = from.iter().zip(to).map(|(a, b)| *a.min(b)).collect();
+            let writer = Writer { ftl: &self.ftl, space, seq, extent: &both, bytes };
             let _pages = self.reserve(writer.pages_needed(&work))?;
             // SAFETY: as above.
             staged.extend(unsafe { writer.stage(&self.pool, &work, Source::from_raw(buffer.as_ptr()))? });

@@ -164,7 +164,6 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
         let twin = Superblock { generation: 0, ..log.superblock.clone() };
         twin.write(device.ftl.media().as_ref(), 1 - log.slot)?;
     }
-    device.ftl.sync()?;
     Ok(device)
 }
 
@@ -195,7 +194,7 @@ fn read_journals(media: &dyn Media, superblock: &Superblock) -> Result<Journals>
     let mut before = Vec::new();
     let mut lsn = superblock.journal_lsn;
     loop {
-        let (records, at, end) = journal::read_all(media, &mut chain, lsn)?;
+        let (records, at, end) = journal::read_all(media, &mut chain, lsn, superblock.clean.map(|c| c.0))?;
         lsn += records.len() as u64;
         all.extend(records);
         let switch = all.last().and_then(|r| postcard::from_bytes::<RecordBody>(&r.payload).ok()).and_then(|body| {
@@ -251,6 +250,10 @@ fn load(
     let journals = read_journals(media.as_ref(), superblock)?;
     let (applied, dropped) = replay_all(&mut replay, &journals, superblock, options)?;
     let Replay { catalog, seq, .. } = replay;
+    let have = geometry.segments_within(media.len()) as usize;
+    if let Some(segment) = ftl.with_segments(|s| s.cut_to(have)) {
+        return Err(truncated(have, segment as usize));
+    }
 
     // Chains of this generation, and of the other slot's, whose segments must not be taken for free.
     let checkpoint = stream.chain.lock().segments().to_vec();
@@ -312,11 +315,10 @@ fn restore_segments(ftl: &Ftl, directory: &Directory) -> Result<()> {
             if entry.live > pages {
                 return Err(Error::corrupt(format!("segment {i} has {} live pages of {pages}", entry.live)));
             }
-            if i < s.len() {
-                s.restore(i as Segment, entry.live, entry.erases, entry.bad);
-            } else if entry.live > 0 {
-                return Err(truncated(s.len(), i));
+            if i >= s.len() {
+                s.grow(1); // cut off later, if the journal says that it died
             }
+            s.restore(i as Segment, entry.live, entry.erases, entry.bad);
         }
         Ok(())
     })
@@ -396,7 +398,8 @@ impl Replay<'_> {
     fn pages_arrived(&self, body: &RecordBody) -> Result<bool> {
         // Spaces made by the same record are not in the catalog yet; owners need no more than number and coordinate.
         let page = self.ftl.geometry().page_bytes as usize;
-        let within = self.ftl.with_segments(|s| s.len()) as u64 * u64::from(self.ftl.geometry().pages_per_segment());
+        let have = self.ftl.geometry().segments_within(self.ftl.media().len());
+        let within = have * u64::from(self.ftl.geometry().pages_per_segment());
         let mut bytes = vec![0; page];
         for op in &body.ops {
             let Op::Update(update) = op else { continue };
@@ -489,8 +492,7 @@ impl Replay<'_> {
         self.dead(&dead)?;
         for run in runs {
             if !self.ftl.with_segments(|s| s.revive(run)) {
-                let segment = run.ppa.0 / u64::from(self.ftl.geometry().pages_per_segment());
-                return Err(truncated(self.ftl.with_segments(|s| s.len()), segment as usize));
+                return Err(Error::corrupt(format!("page {} cannot be live", run.ppa.0)));
             }
         }
         Ok(())

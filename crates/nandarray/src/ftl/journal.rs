@@ -79,8 +79,14 @@ pub enum End {
     },
 }
 
-/// Reads records from the start of a chain; returns them, where the stream ends, and how.
-pub fn read_all(media: &dyn Media, chain: &mut Chain, first_lsn: u64) -> Result<(Vec<Record>, u64, End)> {
+/// Reads records from the start of a chain; returns them, where the stream ends, and how. `last_lsn` is the number of the
+/// record that is known to be the last one: behind it nothing is looked for.
+pub fn read_all(
+    media: &dyn Media,
+    chain: &mut Chain,
+    first_lsn: u64,
+    last_lsn: Option<u64>,
+) -> Result<(Vec<Record>, u64, End)> {
     let nonce = chain.start().nonce;
     let (mut at, mut next) = (0, first_lsn);
     let mut records = Vec::new();
@@ -91,6 +97,9 @@ pub fn read_all(media: &dyn Media, chain: &mut Chain, first_lsn: u64) -> Result<
         records.push(record);
         at += bytes;
         next += 1;
+    }
+    if last_lsn == Some(next - 1) {
+        return Ok((records, at, End::Proper));
     }
     let end = look_behind(media, chain, at, nonce, next)?;
     Ok((records, at, end))
@@ -170,7 +179,7 @@ mod tests {
     #[test]
     fn records_come_back_in_order() {
         let (media, start, ends) = written(|_| 0);
-        let (records, at, end) = read_all(&media, &mut Chain::begin(Geometry::TINY, start), 1).unwrap();
+        let (records, at, end) = read_all(&media, &mut Chain::begin(Geometry::TINY, start), 1, None).unwrap();
         assert_eq!(records.iter().map(|r| r.lsn).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
         assert_eq!(records[2].payload, vec![3; 103]);
         assert_eq!((at, end), (ends[5], End::Proper));
@@ -184,7 +193,7 @@ mod tests {
             let mut byte = [0];
             media.read_at(at, &mut byte).unwrap();
             media.write_at(at, &[byte[0] ^ 4]).unwrap();
-            let (records, _, end) = read_all(&media, &mut Chain::begin(Geometry::TINY, start), 1).unwrap();
+            let (records, _, end) = read_all(&media, &mut Chain::begin(Geometry::TINY, start), 1, None).unwrap();
             assert_eq!(records.len(), 2);
             assert_eq!(end != End::Proper, damaged);
         }

@@ -11,6 +11,9 @@ use super::victim::Candidate;
 use crate::flash::{Geometry, Ppa, Run, Segment};
 use crate::sim::Chance;
 
+/// No replayed record names a segment beyond this one: damaged numbers must not ask for the machine's memory.
+const REPLAYED_SEGMENTS_MAX: u64 = 1 << 24;
+
 /// What a segment is at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentState {
@@ -139,6 +142,19 @@ impl Segments {
         self.infos[segment as usize].state = SegmentState::Chain;
     }
 
+    /// After replay: forgets segments beyond those that the medium has; gives the first of them that has live pages.
+    pub fn cut_to(&mut self, segments: usize) -> Option<Segment> {
+        while self.infos.len() > segments {
+            let last = self.infos.len() - 1;
+            if self.infos[last].live > 0 {
+                return Some(last as Segment);
+            }
+            self.infos.pop();
+            self.free.remove(&(last as Segment));
+        }
+        None
+    }
+
     /// After replay: whatever has nothing live is free.
     pub fn settle(&mut self) {
         for (i, info) in self.infos.iter_mut().enumerate() {
@@ -253,7 +269,14 @@ impl Segments {
         let pages = self.geometry.pages_per_segment();
         let segment = run.ppa.0 / u64::from(pages);
         let fits = self.geometry.page_in_segment(run.ppa) + run.count <= pages;
-        let Some(info) = self.infos.get_mut(segment as usize).filter(|_| fits) else { return false };
+        if !fits || segment >= REPLAYED_SEGMENTS_MAX {
+            return false;
+        }
+        if segment as usize >= self.infos.len() {
+            // The segment was cut off the medium after it died; the records that filled it are still replayed.
+            self.grow(segment as usize + 1 - self.infos.len());
+        }
+        let info = &mut self.infos[segment as usize];
         if info.live + run.count > pages {
             return false;
         }

@@ -1,0 +1,102 @@
+# One command for each thing one may want; `make help` lists them.
+#
+# Needed: git, python3 >= 3.11 with venv, a stable Rust toolchain (rustup, or a distribution's cargo >= 1.89), a C compiler,
+# make. Everything is made in .venv/ and target/, nothing outside this folder. Stamp files in .venv/.stamps say what is done
+# already, so that a target with nothing new to do starts at once.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+
+# What goes to the demo and to the benchmark: make demo DEMO="--size 64MiB", make bench BENCH="--only rows".
+DEMO ?=
+BENCH ?=
+FUZZ_SECONDS ?= 60
+
+export VIRTUAL_ENV := $(abspath $(VENV))
+export PATH := $(abspath $(BIN)):$(PATH)
+# One interpreter for all builds, so that cargo and maturin share what is compiled.
+export PYO3_PYTHON := $(abspath $(BIN))/python
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+.PHONY: demo
+demo: $(STAMPS)/demo $(STAMPS)/native ## store real scans and a 2 GiB array, read them every way, check every byte, print a table
+	$(BIN)/python examples/demo.py $(DEMO)
+
+.PHONY: test
+test: setup-test ## run every test: Rust, Python, examples, documentation, lints
+	$(BIN)/python tests/run.py
+
+.PHONY: setup-test
+setup-test: $(STAMPS)/test $(STAMPS)/native ## set up what `make test` needs, run nothing
+
+.PHONY: test-deep
+test-deep: export NANDARRAY_DEEP = 1
+test-deep: export NANDARRAY_HYPOTHESIS = deep
+test-deep: test ## the same with many more cases: hours rather than minutes
+
+.PHONY: torch
+torch: $(STAMPS)/test $(STAMPS)/torch ## install PyTorch (a gigabyte), so that the tests that need it run too
+
+.PHONY: bench
+bench: $(STAMPS)/bench $(STAMPS)/native ## compare with every peer, all patterns (30 minutes, 20 GB of disk)
+	$(BIN)/python -m bench run $(BENCH)
+
+.PHONY: bench-quick
+bench-quick: $(STAMPS)/bench $(STAMPS)/native ## the same on small arrays, one configuration a peer (4 minutes)
+	$(BIN)/python -m bench run --quick $(BENCH)
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZ_SECONDS (needs a nightly toolchain and cargo-fuzz)
+	@cargo +nightly fuzz --version >/dev/null 2>&1 || \
+	  { echo "make fuzz needs a nightly toolchain and cargo-fuzz: cargo install cargo-fuzz" >&2; exit 1; }
+	@for target in $$(cargo +nightly fuzz list); do \
+	  cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
+
+.PHONY: fmt
+fmt: $(STAMPS)/test ## put all sources into their standard form
+	cargo fmt --all
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+.PHONY: docs
+docs: $(STAMPS)/tools ## build the Rust documentation into target/doc
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+
+.PHONY: wheel
+wheel: $(STAMPS)/tools ## build a wheel into dist/
+	$(BIN)/maturin build --release --out dist
+
+.PHONY: clean
+clean: ## remove everything that was built, downloaded or measured
+	rm -rf target fuzz/target dist .venv .hypothesis .pytest_cache .mypy_cache .ruff_cache bench-data demo-data
+	find python tests bench examples -name __pycache__ -prune -exec rm -rf {} +
+	rm -f python/nandarray/*.so
+
+# What is set up, and what it follows from -----------------------------------------------------------------------------
+
+$(STAMPS)/tools:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "$(PYTHON) is $$($(PYTHON) --version); 3.11 or newer is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@command -v cargo >/dev/null || { echo "cargo is not on the path: install a stable Rust toolchain" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip uv 'maturin>=1.9,<2'
+	@mkdir -p $(STAMPS) && touch $@
+
+# One rule for every set of packages: the extras of pyproject.toml.
+$(STAMPS)/test $(STAMPS)/demo $(STAMPS)/bench $(STAMPS)/torch: $(STAMPS)/%: $(STAMPS)/tools pyproject.toml
+	$(BIN)/uv pip install --quiet -r pyproject.toml --extra $*
+	@touch $@
+
+$(STAMPS)/native: $(STAMPS)/tools pyproject.toml $(RUST)
+	$(BIN)/maturin develop --release --uv
+	@touch $@

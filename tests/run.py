@@ -1,0 +1,143 @@
+"""Run every check and every test of the repository, and say at the end what came out.
+
+Each step runs whatever became of those before it, its output passed on as it comes. The summary names every step; a
+lint counts as one test. It is also written to ``target/test-summary.txt``. Its last line is for machines:
+``N passed, N failed, N skipped``. Exit status 0 if nothing failed.
+
+``make test`` sets up what this needs and calls it. It takes words that steps begin with, to run only these::
+
+    python tests/run.py            # everything
+    python tests/run.py pytest     # one step
+
+What it does not do: build the native module (``make setup-test``), measure speed (``make bench``).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SUMMARY = ROOT / "target" / "test-summary.txt"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many tests came out how."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
+
+    def __str__(self) -> str:
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+Reader = Callable[[list[str], int], Counts]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, and how its output is counted."""
+
+    name: str
+    command: tuple[str, ...]
+    count: Reader
+
+
+def of_status(_lines: list[str], status: int) -> Counts:
+    """A lint passes or fails as a whole."""
+    return Counts(passed=int(status == 0), failed=int(status != 0))
+
+
+def of_cargo(lines: list[str], status: int) -> Counts:
+    """Sum of the "test result" lines; a run that broke off failed once more."""
+    total = Counts()
+    for line in lines:
+        found = re.search(r"^test result: .*?(\d+) passed; (\d+) failed; (\d+) ignored", line)
+        if found:
+            total += Counts(*map(int, found.groups()))
+    return total + Counts(failed=int(status != 0 and total.failed == 0))
+
+
+def of_pytest(lines: list[str], status: int) -> Counts:
+    """Pytest's last line."""
+    last = next((line for line in reversed(lines) if re.search(r"\d+ \w+.* in [\d.]+s", line)), "")
+    found = {word: int(number) for number, word in re.findall(r"(\d+) ([a-z]+)", last.split(" in ")[0])}
+    failed = found.get("failed", 0) + found.get("error", 0) + found.get("errors", 0)
+    skipped = found.get("skipped", 0) + found.get("xfailed", 0)
+    return Counts(found.get("passed", 0), failed or int(status != 0), skipped)
+
+
+def steps() -> list[Step]:
+    """All steps, cheap ones first."""
+    python = (sys.executable, "-m")
+    cargo = shutil.which("cargo") or "cargo"
+    return [
+        Step("cargo fmt", (cargo, "fmt", "--all", "--check"), of_status),
+        Step("ruff check", (*python, "ruff", "check", "--quiet", "."), of_status),
+        Step("ruff format", (*python, "ruff", "format", "--quiet", "--check", "."), of_status),
+        Step("mypy", (*python, "mypy", "--no-error-summary"), of_status),
+        Step("stubtest", (*python, "mypy.stubtest", "nandarray._nandarray"), of_status),
+        Step(
+            "cargo clippy",
+            (cargo, "clippy", "--quiet", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"),
+            of_status,
+        ),
+        Step("cargo test", (cargo, "test", "--workspace", "--locked", "--no-fail-fast"), of_cargo),
+        Step("pytest", (*python, "pytest"), of_pytest),
+    ]
+
+
+def run(step: Step) -> tuple[Counts, list[str]]:
+    """Run one step, pass its output on, count."""
+    print(f"\n==> {step.name}: {shlex.join(step.command)}", flush=True)
+    lines: list[str] = []
+    started = subprocess.Popen(
+        step.command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert started.stdout is not None
+    for line in started.stdout:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+        lines.append(line.rstrip("\n"))
+    return step.count(lines, started.wait()), lines
+
+
+def closing(step: Step, lines: list[str]) -> list[str]:
+    """What the step's own runner said last."""
+    if step.count is of_cargo:
+        return [line for line in lines if line.startswith("test result")]
+    if step.count is of_pytest:
+        return [line for line in lines if line.startswith(("FAILED", "ERROR", "SKIPPED"))] + lines[-1:]
+    return []
+
+
+def main(only: list[str]) -> int:
+    """Run the steps that are asked for; the exit status."""
+    chosen = [step for step in steps() if not only or step.name.startswith(tuple(only))]
+    total, summary = Counts(), []
+    for step in chosen:
+        start = time.monotonic()
+        counts, lines = run(step)
+        total += counts
+        summary += [*closing(step, lines), f"{step.name:<14}{time.monotonic() - start:7.1f} s   {counts}"]
+    summary.append(str(total))
+    SUMMARY.parent.mkdir(exist_ok=True)
+    SUMMARY.write_text("\n".join(summary) + "\n")
+    print("\n==> summary\n" + "\n".join(summary), flush=True)
+    return int(total.failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -132,6 +132,10 @@ def test_a_read_only_store_changes_nothing(path: pathlib.Path) -> None:
 @pytest.mark.parametrize("mode", ["r", "r+", "a"])
 def test_a_file_that_is_not_ours_is_left_alone(path: pathlib.Path, content: bytes, mode: Any) -> None:
     path.write_bytes(content)
+    if mode == "a" and not any(content):
+        # Nothing, or the zeroes that a store leaves whose making was cut short: there is nothing to lose.
+        nandarray.open(path, mode=mode).close()
+        return
     with pytest.raises(nandarray.NotAStoreError, match=r"data\.nand") as info:
         nandarray.open(path, mode=mode)
     assert isinstance(info.value, OSError)

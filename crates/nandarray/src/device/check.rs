@@ -115,7 +115,7 @@ impl Device {
         let inner = space.read()?;
         let name = inner.record.name.clone();
         let reader = Reader { ftl: &self.ftl, space, inner: &inner };
-        let pages = self.ftl.with_segments(|s| s.len()) as u64 * u64::from(self.geometry().pages_per_segment());
+        let segments = self.ftl.with_segments(|s| s.len()) as u64;
         let mut bad = Vec::new();
         let mut failed = None;
         let mut scratch = vec![0; if space.coded() { space.shape.bytes } else { 0 }];
@@ -129,7 +129,7 @@ impl Device {
                 for unit in run.unit..run.end() {
                     let ppa = run.page_of(unit);
                     report.pages += 1;
-                    let wrong = if ppa.0 >= pages {
+                    let wrong = if !self.geometry().has_run(Run { unit, count: 1, ppa }, segments) {
                         Ok(Some("it is mapped beyond the end of the store".to_owned()))
                     } else {
                         *live.entry(self.geometry().segment_of(ppa)).or_default() += 1;

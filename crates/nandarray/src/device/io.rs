@@ -32,10 +32,11 @@ fn for_work(
         if elements == 0 { Ok(()) } else { each(Work::plans(vec![plan(&s)]), elements * item) }
     };
     match target {
-        // A scalar is one element of one dimension within.
-        Target::Box { start: [], count: [], view: None | Some([]), .. } => {
-            let of_one = Target::Box { start: &[0], step: &[1], count: &[1], strides: &[0], view: None };
-            for_work(space, shape, &of_one, at_once, each)
+        // No dimensions: the one element of a scalar, or of a space of volume 1 seen as one.
+        Target::Box { start: [], count: [], view, .. } if view.is_some() || shape == [1] => {
+            check_view(shape, view.unwrap_or(&[1]))?;
+            let n = shape.len();
+            single(Selection::contiguous(&vec![0; n], &vec![1; n], item), each)
         }
         Target::Box { start, step, count, strides, view } => {
             let n = view.map_or(shape.len(), <[u64]>::len);

@@ -74,7 +74,7 @@ impl Mode {
             "x" | "w-" => Self::Exclusive,
             _ => {
                 return Err(Error::invalid(format!(
-                    "unknown mode {text:?}; there are \"r\", \"r+\", \"a\", \"w\" and \"x\""
+                    "unknown mode '{text}'; there are 'r', 'r+', 'a', 'w' and 'x'"
                 )));
             }
         })

@@ -17,7 +17,7 @@ use super::wire::{Directory, Op, RecordBody, Update};
 use super::{Catalog, Device, Mode, Options};
 use crate::error::{Error, Result};
 use crate::flash::geometry::HEAD_BYTES;
-use crate::flash::{Owner, Run, Segment, crc32c};
+use crate::flash::{Geometry, Owner, Run, Segment, crc32c};
 use crate::ftl::chain::Chain;
 use crate::ftl::journal::{self, End};
 use crate::ftl::superblock::{ChainStart, Superblock, read_slots};
@@ -31,7 +31,7 @@ use crate::stl::write::remap;
 
 pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Options) -> Result<Device> {
     let may_make = matches!(mode, Mode::Append | Mode::Truncate | Mode::Exclusive);
-    if media.is_empty() || (may_make && is_blank(media.as_ref())?) {
+    if media.is_empty() || (may_make && is_blank(media.as_ref(), &options.geometry)?) {
         if !may_make {
             return Err(Error::NotAStore { path: name.to_owned(), what: "it is empty".to_owned() });
         }
@@ -51,8 +51,11 @@ pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Opti
     Err(first_error.expect("there is at least one slot, and it failed"))
 }
 
-/// Whether the head holds nothing: a store whose making was cut short.
-fn is_blank(media: &dyn Media) -> Result<bool> {
+/// Whether this is a store whose making was cut short: no head yet, and no more than making writes.
+fn is_blank(media: &dyn Media, geometry: &Geometry) -> Result<bool> {
+    if media.len() > geometry.segment_offset(4) {
+        return Ok(false);
+    }
     let mut head = vec![0; HEAD_BYTES.min(media.len()) as usize];
     media.read_at(0, &mut head)?;
     Ok(head.iter().all(|&b| b == 0))
@@ -109,7 +112,12 @@ fn device(
 fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
     options.geometry.validate()?;
     let capacity_bytes = options.capacity_bytes.unwrap_or(0);
-    let least = options.geometry.segment_offset(8);
+    let mut geometry = options.geometry;
+    // A small capacity gets small segments, so that reclaim has enough of them to choose from.
+    while capacity_bytes > 0 && geometry.pages_per_block > 1 && geometry.segments_within(capacity_bytes) < 64 {
+        geometry.pages_per_block /= 2;
+    }
+    let least = geometry.segment_offset(8);
     if options.capacity_bytes.is_some_and(|c| c < least) {
         return Err(Error::invalid(format!("a capacity of {capacity_bytes} bytes is too small; the least is {least}")));
     }
@@ -121,7 +129,7 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
     media.set_len(HEAD_BYTES)?;
     let ftl = Ftl::new(
         media,
-        options.geometry,
+        geometry,
         counters.clone(),
         options.verify,
         (policy, victim),
@@ -132,7 +140,7 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
     let superblock = Superblock {
         uuid,
         generation: 0,
-        geometry: options.geometry,
+        geometry,
         capacity_bytes,
         checkpoint: nowhere,
         checkpoint_bytes: 0,
@@ -399,12 +407,11 @@ impl Replay<'_> {
         // Spaces made by the same record are not in the catalog yet; owners need no more than number and coordinate.
         let page = self.ftl.geometry().page_bytes as usize;
         let have = self.ftl.geometry().segments_within(self.ftl.media().len());
-        let within = have * u64::from(self.ftl.geometry().pages_per_segment());
         let mut bytes = vec![0; page];
         for op in &body.ops {
             let Op::Update(update) = op else { continue };
             for run in update.runs()? {
-                if run.ppa.0 + u64::from(run.count) > within {
+                if !self.ftl.geometry().has_run(run, have) {
                     return Ok(false);
                 }
                 for unit in run.unit..run.end() {

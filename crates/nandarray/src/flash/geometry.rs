@@ -25,7 +25,8 @@ pub const OOB_BYTES: u64 = 32;
 /// The medium's own unit: everything is aligned to it so that it can be mapped.
 const MEDIUM_ALIGN: u64 = 4_096;
 
-/// The address of a physical page: segment x pages per segment + page within the segment.
+/// The address of a physical page: segment x (pages per segment + 1) + page within the segment. The number between two
+/// segments names no page, so that pages with neighbouring numbers are always neighbours on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ppa(pub u64);
 
@@ -168,18 +169,28 @@ impl Geometry {
 
     /// The segment that a page lies in.
     pub fn segment_of(&self, ppa: Ppa) -> Segment {
-        u32::try_from(ppa.0 / u64::from(self.pages_per_segment())).expect("a ppa names a segment below 2^32")
+        u32::try_from(ppa.0 / self.ppa_stride()).expect("a ppa names a segment below 2^32")
     }
 
     /// The page's number within its segment.
     pub fn page_in_segment(&self, ppa: Ppa) -> u32 {
-        (ppa.0 % u64::from(self.pages_per_segment())) as u32
+        (ppa.0 % self.ppa_stride()) as u32
     }
 
     /// The page with this number in this segment.
     pub fn ppa(&self, segment: Segment, page: u32) -> Ppa {
         debug_assert!(page < self.pages_per_segment());
-        Ppa(u64::from(segment) * u64::from(self.pages_per_segment()) + u64::from(page))
+        Ppa(u64::from(segment) * self.ppa_stride() + u64::from(page))
+    }
+
+    fn ppa_stride(&self) -> u64 {
+        u64::from(self.pages_per_segment()) + 1
+    }
+
+    /// Whether all pages of a run are pages, of one segment among the first `segments`.
+    pub fn has_run(&self, run: Run, segments: u64) -> bool {
+        run.ppa.0 / self.ppa_stride() < segments
+            && self.page_in_segment(run.ppa) + run.count <= self.pages_per_segment()
     }
 
     /// Where a page's bytes lie on the medium.

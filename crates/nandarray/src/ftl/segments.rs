@@ -266,25 +266,23 @@ impl Segments {
     /// Pages are live that a replayed record maps; `false` if they cannot be.
     #[must_use]
     pub fn revive(&mut self, run: Run) -> bool {
-        let pages = self.geometry.pages_per_segment();
-        let segment = run.ppa.0 / u64::from(pages);
-        let fits = self.geometry.page_in_segment(run.ppa) + run.count <= pages;
-        if !fits || segment >= REPLAYED_SEGMENTS_MAX {
+        if !self.geometry.has_run(run, REPLAYED_SEGMENTS_MAX) {
             return false;
         }
+        let segment = self.geometry.segment_of(run.ppa);
         if segment as usize >= self.infos.len() {
             // The segment was cut off the medium after it died; the records that filled it are still replayed.
             self.grow(segment as usize + 1 - self.infos.len());
         }
         let info = &mut self.infos[segment as usize];
-        if info.live + run.count > pages {
+        if info.live + run.count > self.geometry.pages_per_segment() {
             return false;
         }
         info.live += run.count;
         self.live += u64::from(run.count);
         if info.state == SegmentState::Free {
             info.state = SegmentState::Closed;
-            self.free.remove(&(segment as Segment));
+            self.free.remove(&segment);
         }
         true
     }
@@ -298,8 +296,13 @@ impl Segments {
     /// Pages are dead that a replayed record takes; `false` if they were not live.
     #[must_use]
     pub fn unrevive(&mut self, run: Run) -> bool {
-        let segment = run.ppa.0 / u64::from(self.geometry.pages_per_segment());
-        let Some(info) = self.infos.get_mut(segment as usize).filter(|i| i.live >= run.count) else { return false };
+        if !self.geometry.has_run(run, self.infos.len() as u64) {
+            return false;
+        }
+        let info = &mut self.infos[self.geometry.segment_of(run.ppa) as usize];
+        if info.live < run.count {
+            return false;
+        }
         info.live -= run.count;
         self.live -= u64::from(run.count);
         true

@@ -164,7 +164,8 @@ impl<'a> Reader<'a> {
         }
         if let (Some(map), None) = (map, gathered) {
             let span = task.span(shape.item_bytes);
-            let units = (span.start / shape.page) as u32..span.end.div_ceil(shape.page) as u32;
+            // Offsets of a table count from the block's start, which must lie within the slice then.
+            let units = (span.start.min(task.in_block) / shape.page) as u32..span.end.div_ceil(shape.page) as u32;
             if let Some(run) = map.covering(units.clone()) {
                 let part = Run { unit: units.start, count: units.end - units.start, ppa: run.page_of(units.start) };
                 if let Some(bytes) = self.ftl.view(part.ppa, part.count) {
@@ -283,9 +284,15 @@ impl<'a> Reader<'a> {
         let map = map.expect("a coded block is gathered or mapped here");
         with_scratch(shape.bytes, |scratch| {
             let mut wanted: SmallVec<[Range<usize>; 8]> = SmallVec::new();
-            task.touch(shape.item_bytes, crate::codec::FRAME_BYTES_TARGET, &mut |bytes| match wanted.last_mut() {
-                Some(last) if bytes.start <= last.end + shape.page => last.end = last.end.max(bytes.end),
-                _ => wanted.push(bytes),
+            task.touch(shape.item_bytes, crate::codec::FRAME_BYTES_TARGET, &mut |bytes| wanted.push(bytes));
+            // Lists and points come in any order.
+            wanted.sort_unstable_by_key(|r| r.start);
+            wanted.dedup_by(|next, last| {
+                let joins = next.start <= last.end + shape.page;
+                if joins {
+                    last.end = last.end.max(next.end);
+                }
+                joins
             });
             self.decode(&task.at, map, &wanted, scratch)?;
             // SAFETY: the scratch is a whole block; the destination by the caller's promise.
@@ -294,7 +301,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Decodes the frames of a coded block that hold these byte ranges (in any order), into a block-sized buffer.
+    /// Decodes the frames of a coded block that hold these byte ranges (in order, apart), into a block-sized buffer.
     pub fn decode(&self, at: &BlockAt, map: &BlockMap, wanted: &[Range<usize>], block: &mut [u8]) -> Result<()> {
         let page = self.space.shape.page;
         let codec = self.space.codec()?;

@@ -88,7 +88,7 @@ pub fn translate(
 /// [`Error::VolumeMismatch`].
 pub fn check_view(space: &[u64], view: &[u64]) -> Result<()> {
     if view.is_empty() {
-        return if space == [1] { Ok(()) } else { Err(Error::VolumeMismatch { space: space.to_vec(), view: vec![] }) };
+        return if space.iter().all(|&d| d == 1) { Ok(()) } else { Err(Error::VolumeMismatch { space: space.to_vec(), view: vec![] }) };
     }
     let zero = vec![0; view.len()];
     let one = vec![1; view.len()];

@@ -1,0 +1,579 @@
+//! What the tests of the engine share: a model of a store in plain vectors, commands that act on both, and a generator.
+//!
+//! A [`Model`] is what a store should hold: arrays as bytes in row-major order. An [`Op`] is one command, applied to a device
+//! by [`Op::run`] and to a model by [`Op::tell`]; [`draw`] makes one that fits a model from a single number, so that a list of
+//! numbers is a workload, and a shorter list a smaller one. [`read_all`] turns a device back into a model.
+//!
+//! It judges nothing: what states are right after which fault is up to each test.
+
+#![allow(dead_code, reason = "every test file takes what it needs of this one")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use nandarray::device::{CheckReport, Command, Device, Mode, NewSpace, Options, Target};
+use nandarray::flash::Geometry;
+use nandarray::media::Media;
+use nandarray::stl::plan::Axis;
+use nandarray::stl::read::BufferMut;
+use nandarray::stl::write::Source;
+use nandarray::{Error, Result};
+
+/// The key of every encrypted array here.
+pub(crate) const KEY: [u8; 32] = *b"the key of all encrypted arrays.";
+
+/// One array as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Array {
+    pub(crate) shape: Vec<u64>,
+    pub(crate) item: usize,
+    pub(crate) fill: Vec<u8>,
+    pub(crate) attrs: String,
+    pub(crate) data: Vec<u8>,
+}
+
+/// A store as it should be.
+pub(crate) type Model = BTreeMap<String, Array>;
+
+/// Which elements, in the order of the buffer.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    Box { start: Vec<u64>, step: Vec<u64>, count: Vec<u64>, view: Option<Vec<u64>> },
+    Outer(Vec<Axis>),
+    Points(Vec<u64>),
+}
+
+/// One command.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Create { name: String, shape: Vec<u64>, item: usize, block: Option<Vec<u64>>, compression: Option<&'static str>, key: bool, fill: u8 },
+    Write { name: String, part: Part, salt: u64 },
+    Clear { name: String, start: Vec<u64>, count: Vec<u64> },
+    Resize { name: String, shape: Vec<u64> },
+    Delete { name: String },
+    Rename { from: String, to: String },
+    Attrs { name: String, attrs: String },
+    Flush,
+    Compact,
+    Reopen,
+}
+
+pub(crate) fn volume(shape: &[u64]) -> usize {
+    shape.iter().product::<u64>() as usize
+}
+
+/// Strides of a row-major buffer.
+pub(crate) fn strides(count: &[u64], item: usize) -> Vec<isize> {
+    let mut out = vec![0; count.len()];
+    let mut stride = item as isize;
+    for (s, &n) in out.iter_mut().zip(count).rev() {
+        *s = stride;
+        stride *= n.max(1) as isize;
+    }
+    out
+}
+
+fn product(lists: &[Vec<u64>], shape: &[u64]) -> Vec<usize> {
+    let mut out = vec![0usize];
+    for (list, &size) in lists.iter().zip(shape) {
+        out = out.iter().flat_map(|&o| list.iter().map(move |&i| o * size as usize + i as usize)).collect();
+    }
+    out
+}
+
+impl Part {
+    /// The whole of an array.
+    pub(crate) fn all(shape: &[u64]) -> Self {
+        Self::Box { start: vec![0; shape.len()], step: vec![1; shape.len()], count: shape.to_vec(), view: None }
+    }
+
+    pub(crate) fn boxed(start: &[u64], count: &[u64]) -> Self {
+        Self::Box { start: start.to_vec(), step: vec![1; start.len()], count: count.to_vec(), view: None }
+    }
+
+    /// Elements along each dimension of the buffer.
+    pub(crate) fn count(&self, dimensions: usize) -> Vec<u64> {
+        match self {
+            Self::Box { count, .. } => count.clone(),
+            Self::Outer(axes) => axes.iter().map(Axis::count).collect(),
+            Self::Points(p) => vec![(p.len() / dimensions.max(1)) as u64],
+        }
+    }
+
+    /// Row-major numbers of the elements in the order of the buffer.
+    pub(crate) fn elements(&self, shape: &[u64]) -> Vec<usize> {
+        match self {
+            Self::Box { start, step, count, view } => {
+                let list = |i: usize| (0..count[i]).map(|k| start[i] + k * step[i]).collect();
+                let lists: Vec<Vec<u64>> = (0..count.len()).map(list).collect();
+                product(&lists, view.as_deref().unwrap_or(shape))
+            }
+            Self::Outer(axes) => {
+                let list = |a: &Axis| match a {
+                    Axis::Range { start, step, count } => (0..*count).map(|k| start + k * step).collect(),
+                    Axis::List(list) => list.clone(),
+                };
+                product(&axes.iter().map(list).collect::<Vec<_>>(), shape)
+            }
+            Self::Points(points) => {
+                let one = |p: &[u64]| p.iter().zip(shape).fold(0, |o, (&i, &n)| o * n as usize + i as usize);
+                points.chunks_exact(shape.len()).map(one).collect()
+            }
+        }
+    }
+
+    /// Calls `run` with the target of a command.
+    pub(crate) fn target<T>(&self, dimensions: usize, strides: &[isize], run: impl FnOnce(Target<'_>) -> T) -> T {
+        match self {
+            Self::Box { start, step, count, view } => {
+                run(Target::Box { start, step, count, strides, view: view.as_deref() })
+            }
+            Self::Outer(axes) => run(Target::Outer { axes: axes.clone(), strides }),
+            Self::Points(p) => {
+                assert!(dimensions > 0, "a scalar has no points");
+                run(Target::Points { coordinates: p, stride: strides[0] })
+            }
+        }
+    }
+}
+
+/// The bytes that a write with this salt writes: noise; with salt 0 the fill value; with salt 1 something that compresses.
+pub(crate) fn content(salt: u64, elements: usize, fill: &[u8]) -> Vec<u8> {
+    let bytes = elements * fill.len();
+    match salt {
+        0 => fill.iter().copied().cycle().take(bytes).collect(),
+        s if s % 4 == 1 => (0..bytes).map(|i| (i / 64) as u8 ^ s as u8 | 1).collect(),
+        s => {
+            let mut rng = Rng::with_seed(s);
+            (0..bytes).map(|_| rng.u8(1..)).collect()
+        }
+    }
+}
+
+/// Reads a part of an array into a row-major buffer.
+pub(crate) fn read(device: &Device, name: &str, part: &Part) -> Result<Vec<u8>> {
+    let space = open_space(device, name)?;
+    let (shape, item) = {
+        let inner = space.peek();
+        (inner.record.shape().to_vec(), inner.record.item_bytes as usize)
+    };
+    let count = part.count(shape.len());
+    let mut out = vec![0xa5u8; volume(&count) * item];
+    // SAFETY: the buffer has room for every element at row-major strides.
+    let buffer = unsafe { BufferMut::from_raw(out.as_mut_ptr()) };
+    part.target(shape.len(), &strides(&count, item), |target| {
+        device.execute(Command::Read { space: space.id, target, out: buffer })
+    })?;
+    Ok(out)
+}
+
+/// Writes a row-major buffer to a part of an array.
+pub(crate) fn write(device: &Device, name: &str, part: &Part, bytes: &[u8]) -> Result<()> {
+    let space = open_space(device, name)?;
+    let (dimensions, item) = {
+        let inner = space.peek();
+        (inner.record.shape().len(), inner.record.item_bytes as usize)
+    };
+    let count = part.count(dimensions);
+    assert_eq!(bytes.len(), volume(&count) * item);
+    // SAFETY: the buffer holds every element at row-major strides.
+    let source = unsafe { Source::from_raw(bytes.as_ptr()) };
+    part.target(dimensions, &strides(&count, item), |target| {
+        device.execute(Command::Write { space: space.id, target, source })
+    })?;
+    Ok(())
+}
+
+/// Opens an array, with the key if it needs one.
+pub(crate) fn open_space(device: &Device, name: &str) -> Result<Arc<nandarray::stl::space::Space>> {
+    let key = device.describe(name)?.encrypted().then_some(&KEY[..]);
+    Ok(device.execute(Command::Open { name, key })?.into_space())
+}
+
+pub(crate) fn names(device: &Device) -> Vec<String> {
+    match device.execute(Command::List { prefix: "" }) {
+        Ok(nandarray::device::Reply::Names(names)) => names,
+        other => panic!("a list of names: {other:?}"),
+    }
+}
+
+pub(crate) fn number(device: &Device, name: &str) -> u64 {
+    match device.execute(Command::Stat) {
+        Ok(nandarray::device::Reply::Numbers(all)) => all.iter().find(|n| n.0 == name).expect("a known number").1,
+        other => panic!("numbers: {other:?}"),
+    }
+}
+
+/// One array, read whole.
+pub(crate) fn read_array(device: &Device, name: &str) -> Result<Array> {
+    let record = open_space(device, name)?.peek().record.clone();
+    let shape = record.shape().to_vec();
+    let data = read(device, name, &Part::all(&shape))?;
+    Ok(Array { shape, item: record.item_bytes as usize, fill: record.fill, attrs: record.attrs, data })
+}
+
+/// Everything that a store holds.
+pub(crate) fn read_all(device: &Device) -> Result<Model> {
+    names(device).into_iter().map(|name| Ok((name.clone(), read_array(device, &name)?))).collect()
+}
+
+pub(crate) fn check(device: &Device, repair: bool) -> Result<CheckReport> {
+    // Encrypted arrays are decoded only when they are open.
+    for name in names(device) {
+        let _ = open_space(device, &name);
+    }
+    match device.execute(Command::Check { repair })? {
+        nandarray::device::Reply::Checked(report) => Ok(report),
+        other => panic!("a report: {other:?}"),
+    }
+}
+
+/// Panics unless everything is as it should be.
+pub(crate) fn assert_sound(device: &Device, context: &dyn Fn() -> String) {
+    let report = check(device, false).unwrap_or_else(|e| panic!("check failed: {e}; {}", context()));
+    assert!(report.findings.is_empty(), "check found {:?}; {}", report.findings, context());
+}
+
+/// Panics unless the store holds what the model says; names what differs without printing all of it.
+pub(crate) fn assert_holds(device: &Device, model: &Model, context: &dyn Fn() -> String) {
+    let found = read_all(device).unwrap_or_else(|e| panic!("reading failed: {e}; {}", context()));
+    if let Some(what) = difference(&found, model) {
+        panic!("{what}; {}", context());
+    }
+}
+
+/// Where two stores differ.
+pub(crate) fn difference(found: &Model, expected: &Model) -> Option<String> {
+    let names = |m: &Model| m.keys().cloned().collect::<Vec<_>>();
+    if names(found) != names(expected) {
+        return Some(format!("arrays {:?} instead of {:?}", names(found), names(expected)));
+    }
+    found.iter().find_map(|(name, a)| {
+        let b = &expected[name];
+        if (&a.shape, a.item, &a.fill, &a.attrs) != (&b.shape, b.item, &b.fill, &b.attrs) {
+            return Some(format!("array {name:?} is {:?} {:?}, not {:?} {:?}", a.shape, a.attrs, b.shape, b.attrs));
+        }
+        let wrong: Vec<usize> = (0..a.data.len()).filter(|&i| a.data[i] != b.data[i]).collect();
+        let first = *wrong.first()?;
+        let element = first / a.item;
+        Some(format!(
+            "array {name:?} of shape {:?} differs in {} of {} bytes, first in element {element} ({:?} instead of {:?})",
+            a.shape,
+            wrong.len(),
+            a.data.len(),
+            &a.data[element * a.item..][..a.item],
+            &b.data[element * b.item..][..b.item],
+        ))
+    })
+}
+
+impl Op {
+    /// Applies the command to a device. `Reopen` is the caller's.
+    pub(crate) fn run(&self, device: &Device) -> Result<()> {
+        match self {
+            Self::Create { name, shape, item, block, compression, key, fill } => {
+                let fill = vec![*fill; *item];
+                device.execute(Command::Create(NewSpace {
+                    name,
+                    shape,
+                    item_bytes: *item as u32,
+                    dtype: "|V",
+                    block: block.as_deref(),
+                    compression: *compression,
+                    key: key.then_some(&KEY[..]),
+                    fill: Some(&fill),
+                    attrs: "{}",
+                }))?;
+            }
+            Self::Write { name, part, salt } => {
+                let record = device.describe(name)?.peek().record.clone();
+                let n = volume(&part.count(record.shape().len()));
+                write(device, name, part, &content(*salt, n, &record.fill))?;
+            }
+            Self::Clear { name, start, count } => {
+                let space = open_space(device, name)?.id;
+                device.execute(Command::Deallocate { space, start, count })?;
+            }
+            Self::Resize { name, shape } => {
+                let space = open_space(device, name)?.id;
+                device.execute(Command::Resize { space, shape })?;
+            }
+            Self::Delete { name } => drop(device.execute(Command::Delete { name })?),
+            Self::Rename { from, to } => drop(device.execute(Command::Rename { from, to })?),
+            Self::Attrs { name, attrs } => {
+                let space = open_space(device, name)?.id;
+                device.execute(Command::SetAttrs { space, attrs })?;
+            }
+            Self::Flush => drop(device.execute(Command::Flush)?),
+            Self::Compact => drop(device.execute(Command::Compact)?),
+            Self::Reopen => unreachable!("the caller opens stores"),
+        }
+        Ok(())
+    }
+
+    /// Applies the command to a model.
+    pub(crate) fn tell(&self, model: &mut Model) {
+        match self {
+            Self::Create { name, shape, item, fill, .. } => {
+                let fill = vec![*fill; *item];
+                let data = content(0, volume(shape), &fill);
+                let array = Array { shape: shape.clone(), item: *item, fill, attrs: "{}".to_owned(), data };
+                assert!(model.insert(name.clone(), array).is_none());
+            }
+            Self::Write { name, part, salt } => {
+                let a = model.get_mut(name).expect("the array is there");
+                let elements = part.elements(&a.shape);
+                let bytes = content(*salt, elements.len(), &a.fill);
+                put(a, &elements, &bytes);
+            }
+            Self::Clear { name, start, count } => {
+                let a = model.get_mut(name).expect("the array is there");
+                let elements = Part::boxed(start, count).elements(&a.shape);
+                let bytes = content(0, elements.len(), &a.fill);
+                put(a, &elements, &bytes);
+            }
+            Self::Resize { name, shape } => {
+                let a = model.get_mut(name).expect("the array is there");
+                let mut new = content(0, volume(shape), &a.fill);
+                let kept: Vec<u64> = a.shape.iter().zip(shape).map(|(x, y)| *x.min(y)).collect();
+                let part = Part::all(&kept);
+                for (from, to) in part.elements(&a.shape).into_iter().zip(part.elements(shape)) {
+                    new[to * a.item..][..a.item].copy_from_slice(&a.data[from * a.item..][..a.item]);
+                }
+                (a.shape, a.data) = (shape.clone(), new);
+            }
+            Self::Delete { name } => drop(model.remove(name).expect("the array is there")),
+            Self::Rename { from, to } => {
+                let a = model.remove(from).expect("the array is there");
+                assert!(model.insert(to.clone(), a).is_none());
+            }
+            Self::Attrs { name, attrs } => attrs.clone_into(&mut model.get_mut(name).expect("the array is there").attrs),
+            Self::Flush | Self::Compact | Self::Reopen => {}
+        }
+    }
+
+    /// Whether everything before is durable once this is done.
+    pub(crate) fn flushes(&self) -> bool {
+        matches!(self, Self::Flush | Self::Compact | Self::Reopen)
+    }
+}
+
+/// Puts elements of a buffer at their places.
+pub(crate) fn put(a: &mut Array, elements: &[usize], bytes: &[u8]) {
+    for (&e, b) in elements.iter().zip(bytes.chunks_exact(a.item)) {
+        a.data[e * a.item..][..a.item].copy_from_slice(b);
+    }
+}
+
+/// Takes elements of an array in the order of a buffer.
+pub(crate) fn take(a: &Array, elements: &[usize]) -> Vec<u8> {
+    elements.iter().flat_map(|&e| &a.data[e * a.item..][..a.item]).copied().collect()
+}
+
+/// What [`draw`] may draw.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taste {
+    /// The most bytes of one array.
+    pub(crate) array_bytes: usize,
+    /// The most arrays at once.
+    pub(crate) arrays: usize,
+    /// Whether arrays may be compressed or encrypted.
+    pub(crate) coded: bool,
+    /// Whether the store is closed and opened now and then.
+    pub(crate) reopen: bool,
+}
+
+impl Taste {
+    pub(crate) const SMALL: Self = Self { array_bytes: 12_000, arrays: 4, coded: true, reopen: true };
+}
+
+fn range(rng: &mut Rng, size: u64, steps: bool) -> (u64, u64, u64) {
+    match rng.u8(..4) {
+        0 => (0, 1, size),
+        1 => {
+            let start = rng.u64(..size);
+            (start, 1, rng.u64(1..=size - start))
+        }
+        2 if steps => {
+            let (start, step) = (rng.u64(..size), rng.u64(1..6));
+            let most = (size - start - 1) / step + 1;
+            (start, step, rng.u64(1..=most))
+        }
+        _ => (rng.u64(..size), 1, 1),
+    }
+}
+
+/// A view's shape of equal volume: factors joined and split at random.
+pub(crate) fn draw_view(rng: &mut Rng, shape: &[u64]) -> Vec<u64> {
+    let mut primes = Vec::new();
+    for &side in shape {
+        let (mut rest, mut p) = (side, 2);
+        while rest > 1 {
+            while rest % p == 0 {
+                primes.push(p);
+                rest /= p;
+            }
+            p += 1;
+        }
+    }
+    if rng.bool() {
+        rng.shuffle(&mut primes);
+    }
+    let mut view: Vec<u64> = vec![1];
+    for p in primes {
+        if rng.u8(..3) == 0 && view.len() < 5 { view.push(p) } else { *view.last_mut().expect("never empty") *= p }
+    }
+    view
+}
+
+/// A part of an array of this shape, all sides of which are at least 1.
+pub(crate) fn draw_part(rng: &mut Rng, shape: &[u64], write: bool) -> Part {
+    let boxed = |rng: &mut Rng, within: &[u64], view: Option<Vec<u64>>| {
+        let r: Vec<_> = within.iter().map(|&n| range(rng, n, true)).collect();
+        Part::Box {
+            start: r.iter().map(|x| x.0).collect(),
+            step: r.iter().map(|x| x.1).collect(),
+            count: r.iter().map(|x| x.2).collect(),
+            view,
+        }
+    };
+    match rng.u8(..8) {
+        0 => {
+            let view = draw_view(rng, shape);
+            boxed(rng, &view.clone(), Some(view))
+        }
+        1 if !shape.is_empty() => {
+            let axis = |&n: &u64| {
+                if rng.bool() {
+                    let (start, step, count) = range(rng, n, true);
+                    Axis::Range { start, step, count }
+                } else {
+                    let mut list: Vec<u64> = (0..rng.u64(1..=n.min(9))).map(|_| rng.u64(..n)).collect();
+                    if write && rng.bool() {
+                        list.sort_unstable();
+                        list.dedup();
+                    }
+                    Axis::List(list)
+                }
+            };
+            Part::Outer(shape.iter().map(axis).collect())
+        }
+        2 if !shape.is_empty() => {
+            let points = rng.usize(1..12);
+            Part::Points((0..points).flat_map(|_| shape.iter().map(|&n| rng.u64(..n)).collect::<Vec<_>>()).collect())
+        }
+        3 => Part::all(shape),
+        _ => boxed(rng, shape, None),
+    }
+}
+
+fn draw_shape(rng: &mut Rng, dimensions: usize, elements: u64) -> Vec<u64> {
+    let mut left = elements.max(1);
+    let mut shape: Vec<u64> = (0..dimensions)
+        .map(|i| {
+            let most = (left as f64).powf(1.0 / (dimensions - i) as f64).ceil() as u64 * 2;
+            let n = rng.u64(1..=most.min(left));
+            left /= n;
+            n
+        })
+        .collect();
+    rng.shuffle(&mut shape);
+    shape
+}
+
+/// A command that fits the model, made from one number.
+pub(crate) fn draw(number: u64, model: &Model, taste: &Taste) -> Op {
+    let rng = &mut Rng::with_seed(number);
+    let name_of = |i: usize| format!("group/a{i}");
+    let fresh: Vec<String> = (0..taste.arrays).map(name_of).filter(|n| !model.contains_key(n)).collect();
+    let some = |rng: &mut Rng| model.keys().nth(rng.usize(..model.len())).expect("within").clone();
+    let kind = rng.u8(..32);
+    if model.is_empty() || (!fresh.is_empty() && kind < 3) {
+        let item = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17][rng.usize(..10)];
+        let dimensions = rng.usize(0..4);
+        let elements = rng.usize(1..=taste.array_bytes / item) as u64;
+        let shape = draw_shape(rng, dimensions, elements);
+        let coded = taste.coded && rng.u8(..3) == 0;
+        let compression = coded.then(|| ["lz4", "zstd:1", "lz4+shuffle", "zstd:3+bitshuffle"][rng.usize(..4)]);
+        return Op::Create {
+            name: fresh[rng.usize(..fresh.len())].clone(),
+            block: (rng.u8(..3) == 0).then(|| shape.iter().map(|&n| rng.u64(1..=n.min(40))).collect()),
+            shape,
+            item,
+            compression,
+            key: taste.coded && rng.u8(..6) == 0,
+            fill: if rng.u8(..4) == 0 { 0x5a } else { 0 },
+        };
+    }
+    let name = some(rng);
+    let shape = model[&name].shape.clone();
+    let empty = shape.contains(&0);
+    match kind {
+        3 if model.len() > 1 => Op::Delete { name },
+        4 if !fresh.is_empty() => Op::Rename { from: name, to: fresh[rng.usize(..fresh.len())].clone() },
+        5 => Op::Attrs { name, attrs: format!("{{\"n\":{}}}", rng.u8(..)) },
+        6..=8 => Op::Flush,
+        9 => Op::Compact,
+        10 if taste.reopen => Op::Reopen,
+        11..=13 if !shape.is_empty() => {
+            let most = taste.array_bytes / model[&name].item;
+            let mut to: Vec<u64> = shape.iter().map(|&n| if rng.bool() { n } else { rng.u64(0..=n * 2 + 2) }).collect();
+            while volume(&to) > most {
+                let widest = (0..to.len()).max_by_key(|&i| to[i]).expect("it has dimensions");
+                to[widest] /= 2;
+            }
+            Op::Resize { name, shape: to }
+        }
+        14 if !shape.is_empty() && !empty => {
+            let r: Vec<_> = shape.iter().map(|&n| range(rng, n, false)).collect();
+            Op::Clear { name, start: r.iter().map(|x| x.0).collect(), count: r.iter().map(|x| x.2).collect() }
+        }
+        _ if empty => Op::Flush,
+        _ => Op::Write { name, part: draw_part(rng, &shape, true), salt: if rng.u8(..12) == 0 { 0 } else { rng.u64(1..) } },
+    }
+}
+
+/// Options for small stores that give the same trace on every run.
+pub(crate) fn options(geometry: Geometry, entropy: u64) -> Options {
+    Options { geometry, threads: Some(1), entropy, ..Options::default() }
+}
+
+pub(crate) fn open(media: Arc<dyn Media>, mode: Mode, options: &Options) -> Result<Device> {
+    Device::open(media, "the test's store", mode, options)
+}
+
+/// Whether an error is the one of a store that has no room.
+pub(crate) fn is_full(error: &Error) -> bool {
+    matches!(error, Error::Full { .. })
+}
+
+/// More rounds where somebody asks for them: `NANDARRAY_DEEP=1`.
+pub(crate) fn rounds(usual: u64, deep: u64) -> u64 {
+    if std::env::var_os("NANDARRAY_DEEP").is_some() { deep } else { usual }
+}
+
+/// Property tests that look at the same examples on every run, and at new ones where somebody asks for more.
+pub(crate) fn config(cases: u32) -> proptest::test_runner::Config {
+    use proptest::test_runner::{Config, RngSeed};
+    let deep = std::env::var_os("NANDARRAY_DEEP").is_some();
+    let rng_seed = if deep { RngSeed::Random } else { RngSeed::Fixed(20) };
+    Config { cases: if deep { 30 * cases } else { cases }, rng_seed, failure_persistence: None, ..Config::default() }
+}
+
+/// Runs `f` and gives up, loudly, when it takes longer than this.
+pub(crate) fn within<T: Send + 'static>(seconds: u64, what: &str, f: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, wait) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let got = f();
+        let _ = done.send(());
+        got
+    });
+    match wait.recv_timeout(std::time::Duration::from_secs(seconds)) {
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("{what}: not done after {seconds} s"),
+        _ => match thread.join() {
+            Ok(got) => got,
+            Err(panic) => std::panic::resume_unwind(panic),
+        },
+    }
+}

@@ -65,7 +65,9 @@ class Store:
     def names(self, prefix: str = "") -> list[str]: ...  # sorted, of arrays only
     def describe(self, name: str) -> dict[str, Any]: ...  # what a Space tells, without a key
     def stat(self) -> dict[str, Any]: ...
-    def check(self, *, repair: bool = False) -> dict[str, Any]: ...  # {"ok", "errors": [...], "repaired": [...], counts}
+    def check(
+        self, *, repair: bool = False
+    ) -> dict[str, Any]: ...  # {"ok", "errors": [...], "repaired": [...], counts}
     def compact(self) -> dict[str, Any]: ...
     def geometry(self) -> dict[str, Any]: ...
 
@@ -93,9 +95,21 @@ class Space:
     def resize(self, shape: Sequence[int]) -> None: ...
     # The box start + step * [0, out.shape) of the space, or of the view of it with shape `view`. `out` is a NumPy array
     # of this itemsize with as many dimensions as the space (or the view) and any strides; the engine looks at bytes only.
-    def read(self, out: np.ndarray[Any, Any], start: Sequence[int], step: Sequence[int] | None = None, view: Sequence[int] | None = None) -> None: ...
+    def read(
+        self,
+        out: np.ndarray[Any, Any],
+        start: Sequence[int],
+        step: Sequence[int] | None = None,
+        view: Sequence[int] | None = None,
+    ) -> None: ...
     # src may have zero strides (np.broadcast_to).
-    def write(self, src: np.ndarray[Any, Any], start: Sequence[int], step: Sequence[int] | None = None, view: Sequence[int] | None = None) -> None: ...
+    def write(
+        self,
+        src: np.ndarray[Any, Any],
+        start: Sequence[int],
+        step: Sequence[int] | None = None,
+        view: Sequence[int] | None = None,
+    ) -> None: ...
     def read_outer(self, out: np.ndarray[Any, Any], axes: Sequence[_Axis]) -> None: ...
     def write_outer(self, src: np.ndarray[Any, Any], axes: Sequence[_Axis]) -> None: ...
     # coords: uint64 [points, ndim], C order; out/src: 1-D, contiguous.

@@ -1,9 +1,9 @@
 """What can go wrong, as a small tree of exceptions.
 
 Every exception of this package is a :class:`NandarrayError` and also the built-in that fits, so that code which knows
-nothing of nandarray still catches it (``KeyError`` for an unknown name, ``OSError`` for a full disk). The tree is cut by
-what a handler would do about the error, not by where it arose. ``kind`` is a stable, append-only string for programs;
-the native engine raises these classes by ``kind`` through :data:`BY_KIND`, and a test holds both lists equal.
+nothing of nandarray still catches it (``KeyError`` for an unknown name, ``OSError`` for a full disk). The tree is cut
+by what a handler would do about the error, not by where it arose. ``kind`` is a stable, append-only string for
+programs; the native engine raises these classes by ``kind`` through :data:`BY_KIND`, and a test holds both lists equal.
 
 This module does not decide *when* something is wrong; the engine and the indexing code do.
 """

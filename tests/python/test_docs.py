@@ -184,7 +184,9 @@ def anchors(page: Path) -> set[str]:
 
 def test_blocks_are_found_with_their_output() -> None:
     page = Path("page.md")
-    page.write_text("# A\n\n```python\nprint(1)\n```\n\n```text\n1\n```\n\n```text\nfree\n```\n```console\n$ a\nb\n$ c\n```\n")
+    page.write_text(
+        "# A\n\n```python\nprint(1)\n```\n\n```text\n1\n```\n\n```text\nfree\n```\n```console\n$ a\nb\n$ c\n```\n"
+    )
     first, second = blocks(page)
     assert (first.language, first.printed, first.line) == ("python", "1\n", 3)
     assert commands(second.code) == [("a", "b"), ("c", "")]

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import strategies
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import nandarray
+import strategies
 from nandarray import dtypes
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import strategies
 from hypothesis import given
 from hypothesis import strategies as st
 
 import nandarray
+import strategies
 from nandarray import indexing
 
 
@@ -113,9 +113,9 @@ def test_pointwise_indexing_puts_points_first(
             data.draw(st.lists(st.integers(0, shape[axis] - 1), min_size=points, max_size=points)), int
         )
     expected = (
-        np.array([
-            model[tuple(part[i] if isinstance(part, np.ndarray) else part for part in key)] for i in range(points)
-        ])
+        np.array(
+            [model[tuple(part[i] if isinstance(part, np.ndarray) else part for part in key)] for i in range(points)]
+        )
         if points
         else np.moveaxis(model[tuple(key)], 0, 0)
     )
@@ -174,18 +174,20 @@ def test_the_same_expressions_are_refused(
     wild = st.one_of(
         st.integers(-12, 12),
         st.lists(st.integers(-12, 12), max_size=3),
-        st.sampled_from([
-            slice(None),
-            ...,
-            None,
-            [None, 1],
-            np.zeros(3, bool),
-            np.ones((2, 2), bool),
-            "x",
-            1.5,
-            [0.5],
-            True,
-        ]),
+        st.sampled_from(
+            [
+                slice(None),
+                ...,
+                None,
+                [None, 1],
+                np.zeros(3, bool),
+                np.ones((2, 2), bool),
+                "x",
+                1.5,
+                [0.5],
+                True,
+            ]
+        ),
     )
     key = tuple(data.draw(st.lists(wild, max_size=5)))
     try:

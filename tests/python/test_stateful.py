@@ -11,11 +11,11 @@ from typing import Any
 
 import hypothesis
 import numpy as np
-import strategies
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import nandarray
+import strategies
 
 NAMES = st.sampled_from(["a", "b", "g/c", "g/d", "g/h/e", "a/x"])
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import strategies
 from hypothesis import given
 from hypothesis import strategies as st
 
 import nandarray
+import strategies
 from nandarray.view import translate
 
 

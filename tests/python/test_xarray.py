@@ -116,11 +116,13 @@ def test_a_store_that_the_caller_opened_stays_open(store: nandarray.Store) -> No
 
 
 def test_groups_and_trees(tmp_path: Path, store: nandarray.Store) -> None:
-    tree = xr.DataTree.from_dict({
-        "/": xr.Dataset(attrs={"top": 1}),
-        "/a": climate(),
-        "/a/b": xr.Dataset({"x": ("q", np.arange(3))}),
-    })
+    tree = xr.DataTree.from_dict(
+        {
+            "/": xr.Dataset(attrs={"top": 1}),
+            "/a": climate(),
+            "/a/b": xr.Dataset({"x": ("q", np.arange(3))}),
+        }
+    )
     from_xarray(tree, store, group="run")
     assert store["run"].attrs["top"] == 1
     back = xr.open_datatree(store, engine=ENGINE, group="run", decode_timedelta=True)  # type: ignore[arg-type]

@@ -43,7 +43,10 @@ impl Device {
             None => block_size::building_block(&self.geometry(), shape, u64::from(item_bytes)),
         };
         let encryption = new.key.map(|key| self.encryption(key)).transpose()?;
+        let _pages = self.reserve_metadata(new.attrs)?;
         let _epoch = self.epoch.read();
+        // The log first and until it is told: nobody may use a name in it before it says how the name came to be.
+        let mut log = self.log.lock();
         let mut catalog = self.catalog.write();
         if catalog.by_name.contains_key(new.name) {
             return Err(Error::Exists { name: new.name.to_owned() });
@@ -67,9 +70,8 @@ impl Device {
         catalog.next += 1;
         catalog.by_name.insert(new.name.to_owned(), record.id);
         catalog.by_id.insert(record.id, space.clone());
-        drop(catalog);
-        self.log.lock().pending.push(Op::Create(record));
-        drop(_epoch);
+        log.pending.push(Op::Create(record));
+        drop((catalog, log, _epoch));
         self.after_write()?;
         Ok(space)
     }
@@ -80,6 +82,11 @@ impl Device {
         salt[8..].copy_from_slice(&self.ftl.draw().to_le_bytes());
         let cipher = CipherKey::new(key, salt).map_err(|e| Error::invalid(e.to_string()))?;
         Ok(Encryption { salt, check: KeyCheck::new(&cipher).to_bytes().to_vec() })
+    }
+
+    /// Promises room for attributes: once in the journal, twice in a checkpoint.
+    fn reserve_metadata(&self, attrs: &str) -> Result<crate::ftl::Reservation<'_>> {
+        self.reserve(3 * attrs.len() as u64 / u64::from(self.geometry().page_bytes) + 1)
     }
 
     fn find(&self, name: &str) -> Result<Arc<Space>> {
@@ -121,21 +128,23 @@ impl Device {
         {
             let _epoch = self.epoch.read();
             let mut inner = space.write()?;
+            let mut log = self.log.lock();
             let mut catalog = self.catalog.write();
             if catalog.by_name.get(name) != Some(&space.id) {
                 return Err(Error::NotFound { name: name.to_owned() });
             }
             catalog.by_name.remove(name);
             catalog.by_id.remove(&space.id);
-            drop(catalog);
+            log.pending.push(Op::Delete(space.id));
+            drop((catalog, log));
             let mut dead = Vec::new();
             inner.index().for_each(&mut |_, map| dead.extend(map.runs()));
-            let gathered: usize = inner.gathered.values().map(|g| g.bytes()).sum();
-            self.gathered_bytes.fetch_sub(gathered, Ordering::Relaxed);
+            for at in inner.gathered.keys() {
+                self.regather(space.gathers(&inner, at), (0, 0));
+            }
             inner.gathered.clear();
             *inner.index_mut() = Index::new(space.shape.block.len());
             inner.deleted = true;
-            self.log.lock().pending.push(Op::Delete(space.id));
             self.ftl.release(dead.into_iter());
         }
         self.after_write()
@@ -148,6 +157,7 @@ impl Device {
         {
             let _epoch = self.epoch.read();
             let mut inner = space.peek_mut();
+            let mut log = self.log.lock();
             let mut catalog = self.catalog.write();
             if catalog.by_name.get(from) != Some(&space.id) {
                 return Err(Error::NotFound { name: from.to_owned() });
@@ -157,9 +167,9 @@ impl Device {
             }
             catalog.by_name.remove(from);
             catalog.by_name.insert(to.to_owned(), space.id);
-            drop(catalog);
+            log.pending.push(Op::Rename(space.id, to.to_owned()));
+            drop((catalog, log));
             to.clone_into(&mut inner.record.name);
-            self.log.lock().pending.push(Op::Rename(space.id, to.to_owned()));
         }
         self.after_write()
     }
@@ -167,9 +177,13 @@ impl Device {
     pub(super) fn set_attrs(&self, id: SpaceId, attrs: &str) -> Result<()> {
         self.sound()?;
         let space = self.space(id)?;
+        let _pages = self.reserve_metadata(attrs)?;
         {
             let _epoch = self.epoch.read();
             let mut inner = space.peek_mut();
+            if inner.deleted {
+                return Err(Error::Closed(format!("array {:?} was deleted", inner.record.name)));
+            }
             attrs.clone_into(&mut inner.record.attrs);
             self.log.lock().pending.push(Op::Attrs(id, attrs.to_owned()));
         }

@@ -1,7 +1,5 @@
 //! Read, write, deallocate: from a command to the layers below.
 
-use std::sync::atomic::Ordering;
-
 use super::wire::{Op, Update};
 use super::{Device, Target};
 use crate::error::{Error, Result, Shape};
@@ -166,12 +164,10 @@ impl Device {
         let mut ops = Vec::with_capacity(staged.len());
         let mut dead = Vec::new();
         for one in staged {
-            let before = inner.gathered.get(&one.at).map_or(0, |g| g.bytes());
+            let before = space.gathers(&inner, &one.at);
             let at = one.at.clone();
             let applied = apply(&mut inner, one);
-            let after = inner.gathered.get(&at).map_or(0, |g| g.bytes());
-            // Wrapping: the sum of differences is right even when one is negative.
-            self.gathered_bytes.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+            self.regather(before, space.gathers(&inner, &at));
             self.ftl.adopt(&applied.runs);
             let gone = Update::wire_gone(&applied.gone);
             if !applied.runs.is_empty() || !applied.dead.is_empty() {

@@ -31,8 +31,10 @@ use crate::stl::write::{Gone, Staged, Writer, apply};
 
 /// A journal shorter than this is kept when the store is closed: replaying it costs less than a checkpoint.
 const JOURNAL_BYTES_AT_CLOSE: u64 = 1 << 20;
-/// A journal longer than this, and than half the checkpoint, makes a checkpoint due.
+/// A journal longer than this, and than half the checkpoint, makes a checkpoint due ...
 const JOURNAL_BYTES_MAX: u64 = 16 << 20;
+/// ... or, under a capacity, one longer than this part of it.
+const JOURNAL_PART_OF_CAPACITY: u64 = 32;
 
 /// The journal's end, and what waits to be written there.
 #[derive(Debug)]
@@ -45,8 +47,15 @@ pub(super) struct Log {
     pub(super) at: u64,
     /// Its number.
     pub(super) next_lsn: u64,
+    /// CRC of the record before it; 0 if it is the first of its chain.
+    pub(super) last_crc: u32,
     /// Records up to this number are durable.
     pub(super) durable_lsn: u64,
+    /// What the last record says about that.
+    pub(super) carried_lsn: u64,
+    /// What a durable record, or the superblock, says about that. Only what died in these records may be reused: a recovery
+    /// compares the pages of all others with their checksums, though later records say that they are dead.
+    pub(super) told_lsn: u64,
     /// The superblock that counts, and its slot.
     pub(super) superblock: Superblock,
     pub(super) slot: usize,
@@ -142,10 +151,13 @@ impl Device {
     /// After a command: commit it if nothing of it gathers, or the write buffer is full; reclaim if that is due.
     pub(super) fn after_write(&self) -> Result<()> {
         let gathered = self.gathered_bytes.load(Ordering::Relaxed);
-        if gathered == 0 || gathered > self.write_buffer_bytes {
-            self.commit(false)?;
+        let done = if gathered == 0 || gathered > self.write_buffer_bytes { self.commit(false) } else { Ok(()) };
+        match done.and_then(|()| self.reclaim_if_due()) {
+            // The command itself is done, in memory; that the disk has no room for more is told to the next flush, and to
+            // the next command that needs room.
+            Err(Error::Full { .. }) => Ok(()),
+            done => done,
         }
-        self.reclaim_if_due()
     }
 
     pub(super) fn flush(&self) -> Result<()> {
@@ -155,15 +167,36 @@ impl Device {
 
     /// Takes a cut and writes a record; with `barrier` makes it durable.
     pub(super) fn commit(&self, barrier: bool) -> Result<()> {
+        self.commit_record(barrier, false)
+    }
+
+    /// Commits, and frees all that died before: that a record is durable has to be durable itself for that.
+    pub(super) fn commit_and_bury(&self) -> Result<()> {
+        self.commit(true)?;
+        let waits = {
+            let durable = self.log.lock().durable_lsn;
+            self.ftl.with_segments(|s| s.has_dead_before(durable))
+        };
+        if waits { self.commit_record(true, true) } else { Ok(()) }
+    }
+
+    /// `always` writes a record even if there is nothing to tell.
+    fn commit_record(&self, barrier: bool, always: bool) -> Result<()> {
         let _commit = self.commit.lock();
         let lsn = {
             let _epoch = self.epoch.write();
             self.drain()?;
             let mut log = self.log.lock();
-            self.write_record(&mut log)?;
-            let due = JOURNAL_BYTES_MAX.max(log.superblock.checkpoint_bytes / 2);
-            if log.at > due {
-                self.checkpoint(&mut log)?;
+            match self.write_record(&mut log, always) {
+                Err(e) if self.ftl.worn_out_segment(&e).is_some() => self.leave_journal(&mut log)?,
+                written => written?,
+            }
+            if log.at > self.journal_due(&log) {
+                match self.checkpoint(&mut log) {
+                    // The journal can go on as long as there is room for it.
+                    Err(Error::Full { .. }) => {}
+                    done => done?,
+                }
             }
             log.next_lsn - 1
         };
@@ -173,11 +206,41 @@ impl Device {
         Ok(())
     }
 
+    /// How long the journal may be before a checkpoint is due.
+    fn journal_due(&self, log: &Log) -> u64 {
+        let due = JOURNAL_BYTES_MAX.max(log.superblock.checkpoint_bytes / 2);
+        match self.capacity_bytes {
+            0 => due,
+            capacity => due.min((capacity / JOURNAL_PART_OF_CAPACITY).max(self.geometry().segment_data_bytes() / 2)),
+        }
+    }
+
+    /// Tells flash management how many segments journals and checkpoints may need beyond those that they have.
+    pub(super) fn keep_back(&self, log: &Log) {
+        let segments = |bytes: u64| bytes.div_ceil(self.geometry().segment_data_bytes() - 32);
+        // A checkpoint tells what the last one told, and what the journal told since: arrays twice, blocks once.
+        let checkpoint = segments(log.superblock.checkpoint_bytes + 2 * log.at + 4096);
+        // The next one, the next link of the journal, and the first of the journal that comes then.
+        let next = checkpoint + 2;
+        let most = match self.capacity_bytes {
+            0 => next,
+            // Under a capacity what is kept back must not depend on how much of it is in use at present: a store that took a
+            // command takes it again. At the most there are two generations and the next checkpoint.
+            _ => {
+                let journal = segments(self.journal_due(log) + 4096);
+                let have = log.checkpoint.len() + log.previous.len() + log.chain.as_ref().map_or(0, |c| c.segments().len());
+                next.max((3 * checkpoint + 2 * journal + 1).saturating_sub(have as u64))
+            }
+        };
+        self.ftl.keep_back(most);
+    }
+
     fn barrier(&self, lsn: u64) -> Result<()> {
         self.sync()?;
         let mut log = self.log.lock();
         log.durable_lsn = log.durable_lsn.max(lsn);
-        self.ftl.bury(log.durable_lsn)
+        log.told_lsn = log.told_lsn.max(log.carried_lsn);
+        self.ftl.bury(log.told_lsn)
     }
 
     fn sync(&self) -> Result<()> {
@@ -202,11 +265,11 @@ impl Device {
             blocks.sort_unstable();
             for at in blocks {
                 let staged = self.stage_gathered(&space, &inner, &at, seq)?;
-                let bytes = inner.gathered[&at].bytes();
+                let before = space.gathers(&inner, &at);
                 let applied = apply(&mut inner, staged);
                 // A plain block's units that are gone left by themselves; a coded block leaves here.
                 inner.gathered.remove(&at);
-                self.gathered_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                self.regather(before, (0, 0));
                 self.ftl.adopt(&applied.runs);
                 let mut log = self.log.lock();
                 log.pending.push(Op::Update(Update {
@@ -220,6 +283,13 @@ impl Device {
             }
         }
         Ok(())
+    }
+
+    /// What gathers changed: (bytes, pages that it may become). Room for these is promised until they are pages.
+    pub(super) fn regather(&self, before: (usize, u64), after: (usize, u64)) {
+        // Wrapping: the sum of differences is right even when one is negative.
+        self.gathered_bytes.fetch_add(after.0.wrapping_sub(before.0), Ordering::Relaxed);
+        self.ftl.promise(before.1, after.1);
     }
 
     fn stage_gathered(&self, space: &Space, inner: &Inner, at: &BlockAt, seq: u64) -> Result<Staged> {
@@ -254,8 +324,8 @@ impl Device {
         Ok(staged)
     }
 
-    fn write_record(&self, log: &mut Log) -> Result<()> {
-        if log.pending.is_empty() {
+    fn write_record(&self, log: &mut Log, always: bool) -> Result<()> {
+        if log.pending.is_empty() && !always {
             return Ok(());
         }
         let body = RecordBody { seq: self.seq.load(Ordering::Relaxed), ops: std::mem::take(&mut log.pending) };
@@ -267,15 +337,28 @@ impl Device {
         written
     }
 
+    /// The journal's segment takes no more writes: a checkpoint tells what waits to be told, and begins another journal.
+    fn leave_journal(&self, log: &mut Log) -> Result<()> {
+        let pending = std::mem::take(&mut log.pending);
+        let done = self.checkpoint(log);
+        if done.is_err() {
+            log.pending = pending;
+        }
+        done
+    }
+
     fn append_record(&self, log: &mut Log, body: &RecordBody) -> Result<()> {
         let payload = postcard::to_stdvec(body).expect("a Vec takes any record");
         let mut chain = log.chain.take().expect("a store that is written has a journal");
-        let bytes = journal::encode(log.next_lsn, chain.start().nonce, log.durable_lsn, &payload);
+        let (bytes, crc) = journal::encode(log.next_lsn, chain.start().nonce, log.durable_lsn, log.last_crc, &payload);
         let written = self.put(&mut chain, SegmentKind::Journal, log.at, &bytes);
         log.chain = Some(chain);
-        written?;
+        written.map_err(|e| self.ftl.full_if_no_room(e))?;
         log.at += bytes.len() as u64;
         log.next_lsn += 1;
+        log.last_crc = crc;
+        log.carried_lsn = log.durable_lsn;
+        self.keep_back(log);
         self.ftl.set_next_lsn(log.next_lsn);
         count(&self.counters.journal_bytes, bytes.len() as u64);
         Ok(())
@@ -284,13 +367,18 @@ impl Device {
     /// Writes a checkpoint and switches to it. The caller holds the epoch and has committed.
     pub(super) fn checkpoint(&self, log: &mut Log) -> Result<()> {
         assert!(log.pending.is_empty(), "a checkpoint is taken at a cut");
-        let mut opened = Vec::new();
-        let done = self.write_checkpoint(log, &mut opened);
-        if done.is_err() {
+        loop {
+            let mut opened = Vec::new();
+            let done = self.write_checkpoint(log, &mut opened);
+            let Err(e) = done else { return Ok(()) };
             let lsn = log.next_lsn;
             self.ftl.with_segments(|s| s.release_chain(&opened, lsn));
+            match self.ftl.worn_out_segment(&e).filter(|s| opened.contains(s)) {
+                // It is never opened again, so this ends.
+                Some(segment) => self.ftl.with_segments(|s| s.retire(segment)),
+                None => return Err(e),
+            }
         }
-        done
     }
 
     fn write_checkpoint(&self, log: &mut Log, opened: &mut Vec<Segment>) -> Result<()> {
@@ -376,20 +464,26 @@ impl Device {
         places: Vec<(Arc<Space>, BlobRef)>,
     ) -> Result<()> {
         if log.chain.is_some() {
-            // Should this superblock ever be damaged, the old journal leads on to the new one.
+            // Should this superblock ever be damaged, the old journal leads on to the new one. Two barriers ended it.
+            log.durable_lsn = log.next_lsn - 1;
             let start = journal.start();
             let ops = vec![Op::Switch { first: start.first, nonce: start.nonce }];
-            self.append_record(log, &RecordBody { seq: self.seq.load(Ordering::Relaxed), ops })?;
+            // Where it cannot be written (the old journal's segment wore out) the store does without this second way.
+            let _ = self.append_record(log, &RecordBody { seq: self.seq.load(Ordering::Relaxed), ops });
         }
+        log.next_lsn = superblock.journal_lsn;
         let mut before: Vec<Segment> = std::mem::replace(&mut log.checkpoint, checkpoint.segments().to_vec());
         before.extend(log.chain.iter().flat_map(Chain::segments));
         let dead = std::mem::replace(&mut log.previous, before);
         let lsn = log.next_lsn - 1;
         log.chain = Some(journal);
         log.at = 0;
+        log.last_crc = 0;
         log.durable_lsn = log.durable_lsn.max(superblock.journal_lsn - 1);
+        log.told_lsn = log.durable_lsn;
         log.superblock = superblock;
         log.slot = slot;
+        self.keep_back(log);
         self.ftl.set_next_lsn(log.next_lsn);
         let stream =
             Arc::new(CheckpointStream { media: self.ftl.media().clone(), chain: Mutex::new(checkpoint) });
@@ -402,7 +496,7 @@ impl Device {
             }
         }
         self.ftl.with_segments(|s| s.release_chain(&dead, lsn));
-        self.ftl.bury(log.durable_lsn)
+        self.ftl.bury(log.told_lsn)
     }
 
     /// The last things before the medium is let go of.

@@ -45,14 +45,10 @@ impl Device {
             }
             let _reclaim = self.reclaim.lock();
             // What is dead may only wait for a barrier; else move.
-            self.commit(true)?;
+            self.commit_and_bury()?;
             if self.ftl.reserve(pages, false).is_err() {
-                for _ in 0..VICTIMS_A_COMMAND {
-                    if !self.reclaim_one()? {
-                        break;
-                    }
-                }
-                self.commit(true)?;
+                self.reclaim_some(&|| true)?;
+                self.commit_and_bury()?;
             }
         }
     }
@@ -61,11 +57,7 @@ impl Device {
         if self.ftl.wants_reclaim() {
             // One thread at a time; the others go on.
             let Some(_reclaim) = self.reclaim.try_lock() else { return Ok(()) };
-            for _ in 0..VICTIMS_A_COMMAND {
-                if !self.ftl.wants_reclaim() || !self.reclaim_one()? {
-                    break;
-                }
-            }
+            self.reclaim_some(&|| self.ftl.wants_reclaim())?;
             self.commit(false)?;
         }
         if self.ftl.wants_barrier() {
@@ -74,12 +66,20 @@ impl Device {
         Ok(())
     }
 
-    /// Empties the segment that the policy chooses; `false` if there is none. The caller holds the reclaim lock.
-    fn reclaim_one(&self) -> Result<bool> {
-        match self.ftl.victim() {
-            Some(victim) => self.empty(victim).map(|()| true),
-            None => Ok(false),
+    /// Empties segments that the policy chooses, no more than fit into one: they are free only after a barrier, and what is
+    /// kept back must do until then. The caller holds the reclaim lock.
+    fn reclaim_some(&self, wanted: &dyn Fn() -> bool) -> Result<()> {
+        let mut room = self.geometry().pages_per_segment();
+        for _ in 0..VICTIMS_A_COMMAND {
+            let Some(victim) = self.ftl.victim().filter(|_| wanted()) else { break };
+            let live = self.ftl.with_segments(|s| s.info(victim).live);
+            if live > room {
+                break;
+            }
+            room -= live;
+            self.empty(victim)?;
         }
+        Ok(())
     }
 
     /// Moves every live page out of a segment.
@@ -186,7 +186,7 @@ impl Device {
         let _reclaim = self.reclaim.lock();
         self.commit(true)?;
         self.ftl.close_open();
-        self.commit(true)?;
+        self.commit_and_bury()?;
         // First what is not full; each round's dead segments are the next one's room.
         for _ in 0..64 {
             let victims: Vec<Segment> = self.ftl.with_segments(|s| {
@@ -195,11 +195,20 @@ impl Device {
                 some.iter().map(|c| c.segment).collect()
             });
             let mut moved = 0;
-            for victim in victims.iter().take(VICTIMS_A_COMMAND * 4) {
-                self.empty(*victim)?;
+            let mut room = match self.capacity_bytes {
+                0 => u64::MAX,
+                _ => self.ftl.usage().free.saturating_sub(2).max(1) * u64::from(self.geometry().pages_per_segment()),
+            };
+            for &victim in victims.iter().take(VICTIMS_A_COMMAND * 4) {
+                let live = u64::from(self.ftl.with_segments(|s| s.info(victim).live));
+                if live > room {
+                    break;
+                }
+                room -= live;
+                self.empty(victim)?;
                 moved += 1;
             }
-            self.commit(true)?;
+            self.commit_and_bury()?;
             if moved < 2 {
                 break;
             }
@@ -214,7 +223,7 @@ impl Device {
             let Some(last) = pair else { break };
             let live = self.ftl.with_segments(|s| s.info(last).live);
             self.empty(last)?;
-            self.commit(true)?;
+            self.commit_and_bury()?;
             if self.ftl.with_segments(|s| s.info(last).live) >= live {
                 break;
             }

@@ -29,6 +29,9 @@ use crate::stl::index::Index;
 use crate::stl::space::{IndexState, Space, owner_space, unpack};
 use crate::stl::write::remap;
 
+/// A store has at least so many segments: two generations of checkpoint and journal, what is kept back, and some for pages.
+const SEGMENTS_MIN: Segment = 16;
+
 pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Options) -> Result<Device> {
     let may_make = matches!(mode, Mode::Append | Mode::Truncate | Mode::Exclusive);
     if media.is_empty() || (may_make && is_blank(media.as_ref(), &options.geometry)?) {
@@ -114,10 +117,15 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
     let capacity_bytes = options.capacity_bytes.unwrap_or(0);
     let mut geometry = options.geometry;
     // A small capacity gets small segments, so that reclaim has enough of them to choose from.
-    while capacity_bytes > 0 && geometry.pages_per_block > 1 && geometry.segments_within(capacity_bytes) < 64 {
-        geometry.pages_per_block /= 2;
+    while capacity_bytes > 0 && geometry.segments_within(capacity_bytes) < 64 {
+        let half = Geometry { pages_per_block: geometry.pages_per_block / 2, ..geometry };
+        let padding = half.segment_bytes() - half.segment_data_bytes();
+        if half.validate().is_err() || padding > half.segment_data_bytes() / 4 {
+            break;
+        }
+        geometry = half;
     }
-    let least = geometry.segment_offset(8);
+    let least = geometry.segment_offset(SEGMENTS_MIN);
     if options.capacity_bytes.is_some_and(|c| c < least) {
         return Err(Error::invalid(format!("a capacity of {capacity_bytes} bytes is too small; the least is {least}")));
     }
@@ -158,7 +166,10 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
         chain: None,
         at: 0,
         next_lsn: 1,
+        last_crc: 0,
         durable_lsn: 0,
+        carried_lsn: 0,
+        told_lsn: 0,
         superblock,
         slot: 1,
         checkpoint: vec![],
@@ -190,6 +201,8 @@ struct Journals {
     records: Vec<journal::Record>,
     /// The chain that is written to now, and where.
     last: (Chain, u64),
+    /// Which of the records is the first in that chain.
+    first_in_last: usize,
     /// Segments of the chains before.
     before: Vec<Segment>,
     end: End,
@@ -202,6 +215,7 @@ fn read_journals(media: &dyn Media, superblock: &Superblock) -> Result<Journals>
     let mut before = Vec::new();
     let mut lsn = superblock.journal_lsn;
     loop {
+        let first_in_last = all.len();
         let (records, at, end) = journal::read_all(media, &mut chain, lsn, superblock.clean.map(|c| c.0))?;
         lsn += records.len() as u64;
         all.extend(records);
@@ -219,7 +233,7 @@ fn read_journals(media: &dyn Media, superblock: &Superblock) -> Result<Journals>
             }
             None => {
                 let switched = !before.is_empty();
-                return Ok(Journals { records: all, last: (chain, at), before, end, switched });
+                return Ok(Journals { records: all, last: (chain, at), first_in_last, before, end, switched });
             }
         }
     }
@@ -256,7 +270,7 @@ fn load(
     restore_segments(&ftl, &directory)?;
     let mut replay = Replay { ftl: &ftl, catalog: catalog_of(&directory, &stream, geometry.page_bytes)?, seq: directory.seq };
     let journals = read_journals(media.as_ref(), superblock)?;
-    let (applied, dropped) = replay_all(&mut replay, &journals, superblock, options)?;
+    let Replayed { applied, dropped, durable } = replay_all(&mut replay, &journals, superblock, options)?;
     let Replay { catalog, seq, .. } = replay;
     let have = geometry.segments_within(media.len()) as usize;
     if let Some(segment) = ftl.with_segments(|s| s.cut_to(have)) {
@@ -269,7 +283,11 @@ fn load(
     for (_, other) in slots.iter().filter(|(s, _)| s != slot) {
         previous.extend(chain_segments(media, other)?);
     }
-    let (chain, at) = journals.last;
+    let (chain, end) = journals.last;
+    // The next record takes the place of the first that was dropped, so that those behind it follow nothing.
+    let at = end.saturating_sub(journals.records[applied as usize..].iter().map(journal::Record::bytes).sum());
+    let last_applied = journals.records[..applied as usize].iter().skip(journals.first_in_last).next_back();
+    let next_lsn = superblock.journal_lsn + applied;
     previous.retain(|s| !checkpoint.contains(s) && !chain.segments().contains(s));
     previous.sort_unstable();
     previous.dedup();
@@ -282,17 +300,19 @@ fn load(
             }
             s.restore_chain(segment);
         }
-        s.settle();
+        s.settle(next_lsn - 1);
         Ok(())
     })?;
-    let next_lsn = superblock.journal_lsn + applied;
     ftl.set_next_lsn(next_lsn);
     let log = Log {
         pending: vec![],
         chain: Some(chain),
         at,
         next_lsn,
-        durable_lsn: superblock.journal_lsn - 1,
+        last_crc: last_applied.map_or(0, |r| r.crc),
+        durable_lsn: durable,
+        carried_lsn: durable,
+        told_lsn: durable,
         superblock: superblock.clone(),
         slot: *slot,
         checkpoint,
@@ -300,6 +320,7 @@ fn load(
     };
     let clean = superblock.clean.filter(|(lsn, _)| *lsn + 1 == next_lsn && !dropped && !journals.switched && which == 0);
     let device = device(ftl, counters, log, catalog, seq, read_only, options)?;
+    device.keep_back(&device.log.lock());
     if !read_only {
         device.take_up(clean, options)?;
     }
@@ -355,13 +376,23 @@ fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, page_bytes:
     Ok(catalog)
 }
 
-/// Replays records; returns how many, and whether some were dropped.
+/// What became of the journal's records.
+struct Replayed {
+    /// Records applied.
+    applied: u64,
+    /// Whether some were not.
+    dropped: bool,
+    /// Records up to this one are known to be durable.
+    durable: u64,
+}
+
+/// Replays records.
 fn replay_all(
     replay: &mut Replay<'_>,
     journals: &Journals,
     superblock: &Superblock,
     options: &Options,
-) -> Result<(u64, bool)> {
+) -> Result<Replayed> {
     let records = &journals.records;
     let last = superblock.journal_lsn + records.len() as u64 - 1;
     let damage = match (&journals.end, superblock.clean) {
@@ -380,8 +411,11 @@ fn replay_all(
     for record in records {
         let body: RecordBody = postcard::from_bytes(&record.payload)
             .map_err(|e| Error::corrupt(format!("journal record {} cannot be read: {e}", record.lsn)))?;
-        if record.lsn > durable && !replay.pages_arrived(&body)? {
-            return Ok((applied, true));
+        if record.lsn > durable {
+            replay.ftl.with_segments(crate::ftl::segments::Segments::be_unsure);
+            if !replay.pages_arrived(&body)? {
+                return Ok(Replayed { applied, dropped: true, durable });
+            }
         }
         replay.seq = replay.seq.max(body.seq);
         for op in body.ops {
@@ -390,9 +424,10 @@ fn replay_all(
         applied += 1;
     }
     if damage.is_some() {
+        replay.ftl.with_segments(crate::ftl::segments::Segments::be_unsure);
         replay.roll_forward()?;
     }
-    Ok((applied, damage.is_some()))
+    Ok(Replayed { applied, dropped: damage.is_some(), durable })
 }
 
 struct Replay<'a> {
@@ -562,12 +597,14 @@ impl Device {
                         self.ftl.resume(segment)?;
                     }
                 }
+                // A life that ended before its first record was durable may have left pages with the next numbers.
+                self.seq.fetch_add(1 + (self.ftl.draw() >> 32), std::sync::atomic::Ordering::Relaxed);
                 Ok(())
             }
             _ => {
                 let mut log = self.log.lock();
-                // Dropped records stay in the old journal; it must not be appended to. Their commands' numbers stay on
-                // pages that may not have been wiped; they must not be given out again.
+                // Dropped records stay in the old journal; no command may follow them. Their commands' numbers stay on pages
+                // that may not have been wiped; they must not be given out again.
                 self.seq.fetch_add(1 << 20, std::sync::atomic::Ordering::Relaxed);
                 self.ftl.sync()?;
                 self.checkpoint(&mut log)

@@ -157,6 +157,11 @@ impl Geometry {
         HEAD_BYTES + u64::from(segment) * self.segment_bytes()
     }
 
+    /// The segment that a place on the medium belongs to, if it is not the head.
+    pub fn segment_at(&self, offset: u64) -> Option<Segment> {
+        u32::try_from(offset.checked_sub(HEAD_BYTES)? / self.segment_bytes()).ok()
+    }
+
     /// How many whole segments a medium of this size holds.
     pub fn segments_within(&self, medium_bytes: u64) -> u64 {
         medium_bytes.saturating_sub(HEAD_BYTES) / self.segment_bytes()

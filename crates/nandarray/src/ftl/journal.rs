@@ -8,6 +8,9 @@
 //! the journal. Every record also tells up to which number records were durable when it was written: those beyond may refer
 //! to pages that a loss of power took, and have to be verified page by page before they are believed; and a valid record
 //! *behind* the end proves that the end is damage, not a torn write. Payloads are opaque here.
+//!
+//! A record also carries the CRC of the one before. A crash may leave records behind the end whose predecessor was lost; once
+//! another record is written in its place, their numbers and places can be right again, but not what they follow.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -26,7 +29,7 @@ struct Header {
     nonce: U64,
     durable: U64,
     len: U32,
-    _pad: U32,
+    before: U32,
 }
 
 const HEADER_BYTES: usize = size_of::<Header>();
@@ -42,12 +45,23 @@ pub struct Record {
     pub lsn: u64,
     /// Records up to this one were durable when it was written.
     pub durable: u64,
+    /// Its CRC, which the next record carries.
+    pub crc: u32,
+    /// The CRC of the record before; 0 in the first of a journal.
+    pub before: u32,
     /// Its content.
     pub payload: Vec<u8>,
 }
 
-/// The bytes of a record, ready to be written.
-pub fn encode(lsn: u64, nonce: u64, durable: u64, payload: &[u8]) -> Vec<u8> {
+impl Record {
+    /// Bytes that it takes in the journal.
+    pub fn bytes(&self) -> u64 {
+        (HEADER_BYTES + self.payload.len()).next_multiple_of(8) as u64
+    }
+}
+
+/// The bytes of a record, ready to be written, and its CRC. `before` is the CRC of the record before it in its journal, or 0.
+pub fn encode(lsn: u64, nonce: u64, durable: u64, before: u32, payload: &[u8]) -> (Vec<u8>, u32) {
     assert!(payload.len() <= RECORD_BYTES_MAX as usize, "a record has {} bytes", payload.len());
     let header = Header {
         crc: U32::new(0),
@@ -56,7 +70,7 @@ pub fn encode(lsn: u64, nonce: u64, durable: u64, payload: &[u8]) -> Vec<u8> {
         nonce: U64::new(nonce),
         durable: U64::new(durable),
         len: U32::new(payload.len() as u32),
-        _pad: U32::new(0),
+        before: U32::new(before),
     };
     let mut bytes = Vec::with_capacity((HEADER_BYTES + payload.len()).next_multiple_of(8));
     bytes.extend_from_slice(header.as_bytes());
@@ -64,7 +78,7 @@ pub fn encode(lsn: u64, nonce: u64, durable: u64, payload: &[u8]) -> Vec<u8> {
     let crc = crc32c(&bytes[4..]);
     bytes[..4].copy_from_slice(&crc.to_le_bytes());
     bytes.resize(bytes.len().next_multiple_of(8), 0);
-    bytes
+    (bytes, crc)
 }
 
 /// How a journal ended.
@@ -88,12 +102,13 @@ pub fn read_all(
     last_lsn: Option<u64>,
 ) -> Result<(Vec<Record>, u64, End)> {
     let nonce = chain.start().nonce;
-    let (mut at, mut next) = (0, first_lsn);
+    let (mut at, mut next, mut before) = (0, first_lsn, 0);
     let mut records = Vec::new();
     while let Some((record, bytes)) = read_one(media, chain, at, nonce)? {
-        if record.lsn != next {
+        if (record.lsn, record.before) != (next, before) {
             break;
         }
+        before = record.crc;
         records.push(record);
         at += bytes;
         next += 1;
@@ -127,8 +142,10 @@ fn read_one(media: &dyn Media, chain: &mut Chain, at: u64, nonce: u64) -> Result
         return Ok(None);
     }
     let payload = bytes.split_off(HEADER_BYTES);
-    let record = Record { lsn: header.lsn.get(), durable: header.durable.get(), payload };
-    Ok(Some((record, (HEADER_BYTES + len).next_multiple_of(8) as u64)))
+    let (crc, before) = (header.crc.get(), header.before.get());
+    let record = Record { lsn: header.lsn.get(), durable: header.durable.get(), crc, before, payload };
+    let taken = record.bytes();
+    Ok(Some((record, taken)))
 }
 
 /// Looks for records of this journal behind its end. Only what is in segments that the chain has, or still links to.
@@ -166,9 +183,10 @@ mod tests {
         media.set_len(g.segment_offset(1)).unwrap();
         let start = ChainStart { first: 0, nonce: 5 };
         let chain = Chain::begin(g, start);
-        let (mut at, mut ends) = (0, vec![0]);
+        let (mut at, mut ends, mut before) = (0, vec![0], 0);
         for lsn in 1..=5 {
-            let bytes = encode(lsn, 5, durable(lsn), &vec![lsn as u8; 100 + lsn as usize]);
+            let (bytes, crc) = encode(lsn, 5, durable(lsn), before, &vec![lsn as u8; 100 + lsn as usize]);
+            before = crc;
             chain.write(&media, at, &bytes).unwrap();
             at += bytes.len() as u64;
             ends.push(at);
@@ -183,6 +201,17 @@ mod tests {
         assert_eq!(records.iter().map(|r| r.lsn).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
         assert_eq!(records[2].payload, vec![3; 103]);
         assert_eq!((at, end), (ends[5], End::Proper));
+    }
+
+    #[test]
+    fn what_a_lost_record_left_behind_does_not_follow_another() {
+        let (media, start, ends) = written(|_| 0);
+        let mut chain = Chain::begin(Geometry::TINY, start);
+        let (records, ..) = read_all(&media, &mut chain, 1, None).unwrap();
+        let (bytes, _) = encode(3, 5, 0, records[1].crc, &[99; 103]);
+        chain.write(&media, ends[2], &bytes).unwrap();
+        let (records, at, _) = read_all(&media, &mut chain, 1, None).unwrap();
+        assert_eq!((records.len(), at), (3, ends[3]), "record 4 followed the old record 3");
     }
 
     #[test]

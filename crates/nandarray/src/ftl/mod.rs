@@ -86,7 +86,12 @@ struct State {
     chance: Chance,
     /// The number of the next journal record: what dies now is dead for good once that one is durable.
     next_lsn: u64,
+    /// Pages promised to commands that run.
     reserved: u64,
+    /// Pages promised to what gathers in memory.
+    promised: u64,
+    /// Segments that commands may not take: reclaim needs one to move into, journal and checkpoint theirs.
+    kept: u64,
 }
 
 /// Flash management over one medium.
@@ -104,8 +109,8 @@ pub struct Ftl {
     state: Mutex<State>,
 }
 
-/// Segments that commands of users may not take: reclaim needs one to move into, the journal and a checkpoint theirs.
-const SEGMENTS_KEPT: u64 = 3;
+/// Of the segments kept back, those for reclaim: one to move into, and one that the open segment's rest does not fill.
+const SEGMENTS_FOR_RECLAIM: u64 = 2;
 
 /// A promise of pages, kept until it is dropped.
 #[derive(Debug)]
@@ -167,7 +172,7 @@ impl Ftl {
             verified: Verified::new(geometry),
             segments_max,
             capacity_bytes,
-            state: Mutex::new(State { segments, policy, chance: Chance::seeded(seed), next_lsn: 1, reserved: 0 }),
+            state: Mutex::new(State { segments, policy, chance: Chance::seeded(seed), next_lsn: 1, reserved: 0, promised: 0, kept: 4 }),
         }
     }
 
@@ -228,7 +233,18 @@ impl Ftl {
         let per_segment = u64::from(self.geometry.pages_per_segment());
         let growable = self.segments_max.saturating_sub(s.segments.len() as u64);
         (s.segments.free_pages() + growable.saturating_mul(per_segment))
-            .saturating_sub(SEGMENTS_KEPT * per_segment + s.reserved)
+            .saturating_sub(s.kept * per_segment + s.reserved + s.promised)
+    }
+
+    /// Keeps so many segments back for journal and checkpoint.
+    pub fn keep_back(&self, segments: u64) {
+        self.state.lock().kept = SEGMENTS_FOR_RECLAIM + segments;
+    }
+
+    /// Promises pages to what gathers in memory: `after` instead of `before`.
+    pub fn promise(&self, before: u64, after: u64) {
+        let s = &mut *self.state.lock();
+        s.promised = s.promised + after - before;
     }
 
     /// Promises pages for a command. With `urgent` the segments kept back count, too: for reclaim and for what was accepted.
@@ -236,12 +252,34 @@ impl Ftl {
     /// # Errors
     /// [`Error::Full`].
     pub fn reserve(&self, pages: u64, urgent: bool) -> Result<Reservation<'_>> {
-        let mut s = self.state.lock();
-        if !urgent && self.available(&s) < pages {
-            return Err(self.full(&s, format!("{pages} pages of {} bytes are needed", self.geometry.page_bytes)));
+        let s = &mut *self.state.lock();
+        if !urgent {
+            if self.available(s) < pages {
+                return Err(self.full(s, format!("{pages} pages of {} bytes are needed", self.geometry.page_bytes)));
+            }
+            // The medium grows now rather than half-way: a disk that is full is noticed before anything was written.
+            let per_segment = u64::from(self.geometry.pages_per_segment());
+            let needed = (s.kept * per_segment + s.reserved + s.promised + pages).saturating_sub(s.segments.free_pages());
+            self.grow(s, needed.div_ceil(per_segment))?;
         }
         s.reserved += pages;
         Ok(Reservation { ftl: self, pages })
+    }
+
+    /// Grows the medium by at least so many segments, as far as it may.
+    fn grow(&self, s: &mut State, segments: u64) -> Result<()> {
+        let have = s.segments.len() as u64;
+        if segments == 0 || have >= self.segments_max {
+            return Ok(());
+        }
+        // Growing in larger steps as the file grows keeps the file system's extents long.
+        let step = segments.max((have / 8).clamp(1, 64)).min(self.segments_max - have);
+        let grown = self.geometry.segment_offset((have + step) as u32);
+        if self.media.len() < grown {
+            self.media.set_len(grown).map_err(|e| self.disk_full(s, e))?;
+        }
+        s.segments.grow(step as usize);
+        Ok(())
     }
 
     /// Whether reclaim is due: under a capacity when less than a tenth is free (NDS paper, section 4.2), without one when
@@ -269,17 +307,10 @@ impl Ftl {
     /// Opens a free segment, growing the medium if there is none and it may.
     fn open_segment(&self, s: &mut State, kind: SegmentKind) -> Result<Segment> {
         if s.segments.free().is_empty() {
-            let have = s.segments.len() as u64;
-            if have >= self.segments_max {
+            self.grow(s, 1)?;
+            if s.segments.free().is_empty() {
                 return Err(self.full(s, "no segment is free".to_owned()));
             }
-            // Growing in larger steps as the file grows keeps the file system's extents long.
-            let step = (have / 8).clamp(1, 64).min(self.segments_max - have);
-            let grown = self.geometry.segment_offset((have + step) as u32);
-            if self.media.len() < grown {
-                self.media.set_len(grown).map_err(|e| self.disk_full(s, e))?;
-            }
-            s.segments.grow(step as usize);
         }
         let state = if kind == SegmentKind::Data { SegmentState::Open } else { SegmentState::Chain };
         let segment = s.segments.take_free(state).expect("there is a free segment");
@@ -299,6 +330,19 @@ impl Ftl {
             return Err(self.disk_full(s, e));
         }
         Ok(segment)
+    }
+
+    /// From the medium's error that it has no room to the one that says how full the store is; others as they are.
+    pub fn full_if_no_room(&self, e: Error) -> Error {
+        self.disk_full(&self.state.lock(), e)
+    }
+
+    /// The segment that takes no more writes, if that is what an error means.
+    pub fn worn_out_segment(&self, e: &Error) -> Option<Segment> {
+        match e {
+            Error::Media { op: "write", offset, .. } if worn_out(e) => self.geometry.segment_at(*offset),
+            _ => None,
+        }
     }
 
     fn disk_full(&self, s: &State, e: Error) -> Error {

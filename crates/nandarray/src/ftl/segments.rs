@@ -70,12 +70,15 @@ pub struct Segments {
     pub open: Option<OpenSegment>,
     opened: u64,
     live: u64,
+    /// While a store is opened: segments that died in records of which nobody knows whether they are durable.
+    unsure: Option<BTreeSet<Segment>>,
 }
 
 impl Segments {
     /// A table of no segments.
     pub fn new(geometry: Geometry) -> Self {
-        Self { geometry, infos: Vec::new(), free: BTreeSet::new(), dying: Vec::new(), open: None, opened: 0, live: 0 }
+        let (free, dying) = (BTreeSet::new(), Vec::new());
+        Self { geometry, infos: Vec::new(), free, dying, open: None, opened: 0, live: 0, unsure: None }
     }
 
     /// How many segments the medium has.
@@ -155,15 +158,27 @@ impl Segments {
         None
     }
 
-    /// After replay: whatever has nothing live is free.
-    pub fn settle(&mut self) {
+    /// Records replayed from now on may not be durable: what dies in them must outlive another loss of power.
+    pub fn be_unsure(&mut self) {
+        self.unsure.get_or_insert_default();
+    }
+
+    /// After replay: whatever has nothing live is free, or is once record `lsn`, the last, is known to be durable.
+    pub fn settle(&mut self, lsn: u64) {
+        let unsure = self.unsure.take().unwrap_or_default();
+        self.dying.clear();
         for (i, info) in self.infos.iter_mut().enumerate() {
-            if info.state == SegmentState::Closed && info.live == 0 {
+            if info.state != SegmentState::Closed || info.live > 0 {
+                continue;
+            }
+            if unsure.contains(&(i as Segment)) {
+                info.state = SegmentState::Dying(lsn);
+                self.dying.push(i as Segment);
+            } else {
                 info.state = SegmentState::Free;
                 self.free.insert(i as Segment);
             }
         }
-        self.dying.clear();
     }
 
     /// Takes the lowest free segment for pages or as a link of a chain.
@@ -305,6 +320,9 @@ impl Segments {
         }
         info.live -= run.count;
         self.live -= u64::from(run.count);
+        if let Some(unsure) = self.unsure.as_mut().filter(|_| info.live == 0) {
+            unsure.insert(self.geometry.segment_of(run.ppa));
+        }
         true
     }
 
@@ -349,7 +367,8 @@ impl Segments {
             if dead {
                 freed.push(s);
             }
-            !dead
+            // Retired meanwhile: it waits for nothing any more.
+            !dead && self.infos[s as usize].state != SegmentState::Bad
         });
         for &s in &freed {
             self.infos[s as usize].state = SegmentState::Free;

@@ -4,7 +4,12 @@
 //! both sides are merged first, so that a whole block row, or a whole block, becomes one run. Loops are affine (a stride on
 //! either side) or tables of offsets (outer selections by index lists).
 //!
+//! Large reads go past the caches ([`copy_streaming`], `stream`): their destination does not fit, and reading it before it is
+//! overwritten would cost a third of the memory's bandwidth.
+//!
 //! The functions are unsafe: they trust their loops. Bounds are established where loops are made (`plan`).
+
+use super::stream;
 
 /// One loop of a copy.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +57,35 @@ pub fn merge(loops: &mut [Loop<'_>], item_bytes: usize) -> (usize, usize) {
         kept += 1;
     }
     (kept, run)
+}
+
+/// Copies along merged loops, past the caches where the processor can and runs are long enough: for destinations that
+/// are too large to stay in them anyway.
+///
+/// # Safety
+/// As for [`copy`].
+pub unsafe fn copy_streaming(loops: &[Loop<'_>], run: usize, from: *const u8, to: *mut u8) {
+    if run < stream::RUN_BYTES_MIN || !stream::available() {
+        // SAFETY: the caller's promise.
+        return unsafe { copy(loops, run, from, to) };
+    }
+    // SAFETY: the caller's promise covers every address that these offsets reach; the instructions are available.
+    unsafe {
+        match loops {
+            [] => stream::rows(1, 0, 0, run, from, to),
+            [Loop::Affine { n, from: fs, to: ts }] => stream::rows(*n, *fs, *ts, run, from, to),
+            [Loop::Affine { n, from: fs, to: ts }, rest @ ..] => {
+                for i in 0..*n as isize {
+                    copy_streaming(rest, run, from.offset(i * fs), to.offset(i * ts));
+                }
+            }
+            [Loop::Table(pairs), rest @ ..] => {
+                for &(f, t) in *pairs {
+                    copy_streaming(rest, run, from.offset(f), to.offset(t));
+                }
+            }
+        }
+    }
 }
 
 /// Copies along merged loops.

@@ -12,6 +12,7 @@ pub mod plan;
 pub mod translate;
 pub mod read;
 pub mod space;
+pub mod stream;
 pub mod units;
 pub mod work;
 pub mod write;

@@ -14,10 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::ThreadPool;
 use smallvec::SmallVec;
 
-use super::copy::{copy, fill, fill_bytes, merge};
+use super::copy::{Loop, copy, copy_streaming, fill, fill_bytes, merge};
 use super::index::{BlockMap, Leaf};
 use super::plan::{BlockAt, Task};
 use super::space::{Gathered, Inner, Space};
+use super::stream::{self, Affine};
 use super::units::UnitSet;
 use super::work::{Work, run};
 use crate::codec::FrameTable;
@@ -27,6 +28,10 @@ use crate::ftl::Ftl;
 
 /// How far reading ahead goes, in bytes: enough to keep a disk's queue full.
 const AHEAD_BYTES: u64 = 32 << 20;
+/// A command that reads at least this much is streamed past the caches: twice what a core's own holds.
+const STREAM_BYTES: u64 = 4 << 20;
+/// Blocks whose rows are streamed together: the parts of cache lines at their edges become whole lines.
+const BLOCKS_TOGETHER: u64 = 8;
 
 /// The caller's buffer: where element (0, 0, ...) of the selection lies.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +48,15 @@ impl BufferMut {
     }
 }
 
+impl BufferMut {
+    /// # Safety
+    /// The offset must be one that the command's target reaches.
+    unsafe fn at(&self, offset: isize) -> *mut u8 {
+        // SAFETY: the caller's promise, and that of `from_raw`.
+        unsafe { self.0.offset(offset) }
+    }
+}
+
 // SAFETY: tasks of one command write disjoint elements, and the caller lends the buffer for the length of the command.
 unsafe impl Send for BufferMut {}
 // SAFETY: as above.
@@ -51,6 +65,7 @@ unsafe impl Sync for BufferMut {}
 /// What a thread keeps between blocks.
 #[derive(Default)]
 pub struct Kept<'a> {
+    stream: bool,
     leaf: Option<(BlockAt, Leaf<'a>)>,
     units: UnitSet,
 }
@@ -106,13 +121,45 @@ impl<'a> Reader<'a> {
     pub unsafe fn read(&self, pool: &ThreadPool, work: &Work, bytes: u64, out: BufferMut) -> Result<()> {
         let count = work.len();
         let ahead = Ahead::new(self, work, count, bytes);
-        run(pool, count, bytes, &|i, kept: &mut Kept<'a>| {
-            ahead.advance(i, kept);
-            let task = work.task(i);
-            let map = self.map(&task.at, kept);
-            // SAFETY: the caller's promise about the buffer covers this task's elements.
-            unsafe { self.read_block(&task, map, kept, out) }
+        let stream = bytes >= STREAM_BYTES && stream::available();
+        let together = if stream { BLOCKS_TOGETHER } else { 1 };
+        run(pool, count, bytes, together, &|range, kept: &mut Kept<'a>| {
+            kept.stream = stream;
+            let mut group = Group::default();
+            for i in range {
+                ahead.advance(i, kept);
+                let task = work.task(i);
+                let map = self.map(&task.at, kept);
+                // SAFETY: the caller's promise about the buffer covers this task's elements.
+                unsafe {
+                    let to = out.at(task.in_buffer);
+                    match self.in_place(&task, map, kept)? {
+                        Some(from) if stream => group.add(&task, self.space.shape.item_bytes, from, to),
+                        Some(from) => scatter(&task, self.space.shape.item_bytes, false, from, to),
+                        None => self.read_block(&task, map, kept, to)?,
+                    }
+                }
+            }
+            // SAFETY: as above; what the group points to is held by the space's lock.
+            unsafe { group.copy() };
+            Ok(())
         })
+    }
+
+    /// Where the task's first element lies, verified, if the medium shows all that the task touches in one run of pages.
+    fn in_place(&self, task: &Task<'_>, map: Option<&BlockMap>, kept: &mut Kept<'a>) -> Result<Option<*const u8>> {
+        let shape = &self.space.shape;
+        let Some(map) = map.filter(|_| !self.space.coded() && self.gathered(&task.at).is_none()) else {
+            return Ok(None);
+        };
+        let span = task.span(shape.item_bytes);
+        // Offsets of a table count from the block's start, which must lie within the slice then.
+        let units = (span.start.min(task.in_block) / shape.page) as u32..span.end.div_ceil(shape.page) as u32;
+        let Some(run) = map.covering(units.clone()) else { return Ok(None) };
+        let part = Run { unit: units.start, count: units.end - units.start, ppa: run.page_of(units.start) };
+        let Some(bytes) = self.ftl.view(part.ppa, part.count) else { return Ok(None) };
+        self.verify_touched(task, part, bytes, &mut kept.units)?;
+        Ok(Some(bytes[task.in_block - units.start as usize * shape.page..].as_ptr()))
     }
 
     fn map(&self, at: &BlockAt, kept: &mut Kept<'a>) -> Option<&'a BlockMap> {
@@ -140,19 +187,19 @@ impl<'a> Reader<'a> {
         });
     }
 
+    /// Reads a task that is not in place: fill, fragments, units that gather, coded blocks, media that are only read.
+    ///
     /// # Safety
-    /// As for [`Self::read`].
+    /// `to` must be writable along the task's loops.
     unsafe fn read_block(
         &self,
         task: &Task<'_>,
         map: Option<&BlockMap>,
         kept: &mut Kept<'a>,
-        out: BufferMut,
+        to: *mut u8,
     ) -> Result<()> {
         let shape = &self.space.shape;
         let gathered = self.gathered(&task.at);
-        // SAFETY: offsets of the task lie within the caller's buffer, by the plan.
-        let to = unsafe { out.0.offset(task.in_buffer) };
         if map.is_none() && gathered.is_none() {
             // SAFETY: as above.
             unsafe { fill(&task.loops, &shape.fill, to) };
@@ -160,22 +207,7 @@ impl<'a> Reader<'a> {
         }
         if self.space.coded() {
             // SAFETY: as above.
-            return unsafe { self.read_coded(task, map, gathered, to) };
-        }
-        if let (Some(map), None) = (map, gathered) {
-            let span = task.span(shape.item_bytes);
-            // Offsets of a table count from the block's start, which must lie within the slice then.
-            let units = (span.start.min(task.in_block) / shape.page) as u32..span.end.div_ceil(shape.page) as u32;
-            if let Some(run) = map.covering(units.clone()) {
-                let part = Run { unit: units.start, count: units.end - units.start, ppa: run.page_of(units.start) };
-                if let Some(bytes) = self.ftl.view(part.ppa, part.count) {
-                    self.verify_touched(task, part, bytes, &mut kept.units)?;
-                    let skip = task.in_block - units.start as usize * shape.page;
-                    // SAFETY: `bytes` holds every unit within the task's span; the destination as above.
-                    unsafe { scatter(task, shape.item_bytes, bytes[skip..].as_ptr(), to) };
-                    return Ok(());
-                }
-            }
+            return unsafe { self.read_coded(task, map, gathered, kept, to) };
         }
         self.touched(task, &mut kept.units);
         with_scratch(shape.units as usize * shape.page, |scratch| {
@@ -183,7 +215,7 @@ impl<'a> Reader<'a> {
                 self.load(&task.at, map, gathered, units, scratch)?;
             }
             // SAFETY: the scratch is a whole block; the destination as above.
-            unsafe { scatter(task, shape.item_bytes, scratch[task.in_block..].as_ptr(), to) };
+            unsafe { scatter(task, shape.item_bytes, kept.stream, scratch[task.in_block..].as_ptr(), to) };
             Ok(())
         })
     }
@@ -273,12 +305,13 @@ impl<'a> Reader<'a> {
         task: &Task<'_>,
         map: Option<&BlockMap>,
         gathered: Option<&Gathered>,
+        kept: &Kept<'_>,
         to: *mut u8,
     ) -> Result<()> {
         let shape = &self.space.shape;
         if let Some(Gathered::Block(block)) = gathered {
             // SAFETY: the gathered block is whole; the destination by the caller's promise.
-            unsafe { scatter(task, shape.item_bytes, block[task.in_block..].as_ptr(), to) };
+            unsafe { scatter(task, shape.item_bytes, kept.stream, block[task.in_block..].as_ptr(), to) };
             return Ok(());
         }
         let map = map.expect("a coded block is gathered or mapped here");
@@ -296,7 +329,7 @@ impl<'a> Reader<'a> {
             });
             self.decode(&task.at, map, &wanted, scratch)?;
             // SAFETY: the scratch is a whole block; the destination by the caller's promise.
-            unsafe { scatter(task, shape.item_bytes, scratch[task.in_block..].as_ptr(), to) };
+            unsafe { scatter(task, shape.item_bytes, kept.stream, scratch[task.in_block..].as_ptr(), to) };
             Ok(())
         })
     }
@@ -375,13 +408,81 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Neighbouring blocks along the last dimension whose rows are streamed together.
+#[derive(Default)]
+struct Group {
+    outer: SmallVec<[Affine; stream::MAX_OUTER]>,
+    pieces: SmallVec<[(*const u8, usize); BLOCKS_TOGETHER as usize]>,
+    to: Option<*mut u8>,
+    row_bytes: usize,
+}
+
+impl Group {
+    /// Adds a task; what cannot join what is there comes after it.
+    ///
+    /// # Safety
+    /// `from` must be readable and `to` writable along the task's loops until the group is copied.
+    unsafe fn add(&mut self, task: &Task<'_>, item_bytes: usize, from: *const u8, to: *mut u8) {
+        let item = item_bytes as isize;
+        let rows = match task.loops.split_last() {
+            Some((&Loop::Affine { n, from, to }, outer)) if (n == 1 || (from, to) == (item, item)) => {
+                let affine = |l: &Loop<'_>| match *l {
+                    Loop::Affine { n, from, to } => Some(Affine { n, from, to }),
+                    Loop::Table(_) => None,
+                };
+                let outer: Option<SmallVec<[Affine; stream::MAX_OUTER]>> = outer.iter().map(affine).collect();
+                outer.map(|outer| (outer, n * item_bytes))
+            }
+            _ => None,
+        };
+        let Some((outer, bytes)) = rows.filter(|(outer, _)| outer.len() <= stream::MAX_OUTER) else {
+            // SAFETY: the caller's promise.
+            return unsafe { scatter(task, item_bytes, true, from, to) };
+        };
+        let joins = self.to.is_some_and(|first| first.wrapping_add(self.row_bytes) == to) && self.outer == outer;
+        if !joins {
+            // SAFETY: the promise of the calls before.
+            unsafe { self.copy() };
+            self.outer = outer;
+            self.to = Some(to);
+            self.row_bytes = 0;
+        }
+        self.pieces.push((from, bytes));
+        self.row_bytes += bytes;
+    }
+
+    /// Copies what was added, and is empty.
+    ///
+    /// # Safety
+    /// The promises of [`Self::add`].
+    unsafe fn copy(&mut self) {
+        if let Some(to) = self.to.take() {
+            // SAFETY: the promises of the additions.
+            unsafe {
+                match self.pieces[..] {
+                    // Alone, with rows of many lines: their ends are no matter.
+                    [(from, run)] if run >= 4096 => {
+                        let affine = |l: &Affine| Loop::Affine { n: l.n, from: l.from, to: l.to };
+                        let loops: SmallVec<[Loop<'_>; stream::MAX_OUTER]> = self.outer.iter().map(affine).collect();
+                        copy_streaming(&loops, run, from, to);
+                    }
+                    _ => stream::joined(&self.outer, &self.pieces, to),
+                }
+            }
+        }
+        self.pieces.clear();
+    }
+}
+
 /// # Safety
 /// `from` must be readable and `to` writable along the task's loops.
-unsafe fn scatter(task: &Task<'_>, item_bytes: usize, from: *const u8, to: *mut u8) {
+unsafe fn scatter(task: &Task<'_>, item_bytes: usize, stream: bool, from: *const u8, to: *mut u8) {
     let mut loops = task.loops.clone();
     let (left, run) = merge(&mut loops, item_bytes);
     // SAFETY: the caller's promise.
-    unsafe { copy(&loops[..left], run, from, to) };
+    unsafe {
+        if stream { copy_streaming(&loops[..left], run, from, to) } else { copy(&loops[..left], run, from, to) }
+    }
 }
 
 /// Reading ahead: asks the medium for the pages of coming tasks, when the first looks say that they are not in memory.

@@ -389,6 +389,20 @@ impl Space {
         BlockContext { space_id: u64::from(self.id), block_key: key }
     }
 
+    /// What gathers of a block: bytes, and the most pages that they become.
+    pub fn gathers(&self, inner: &Inner, at: &BlockAt) -> (usize, u64) {
+        match inner.gathered.get(at) {
+            None => (0, 0),
+            Some(some @ Gathered::Units(units)) => (some.bytes(), units.len() as u64),
+            Some(some @ Gathered::Block(_)) => (some.bytes(), self.coded_pages_max()),
+        }
+    }
+
+    /// The most pages that a coded block takes.
+    pub fn coded_pages_max(&self) -> u64 {
+        u64::from(self.shape.units + self.shape.units / 32 + 2)
+    }
+
     /// Elements of a block that lie within the space, along each dimension.
     pub fn valid(&self, shape: &[u64], at: &[u64]) -> SmallVec<[u64; 4]> {
         let of = |(i, &b): (usize, &u64)| b.min(shape[i].saturating_sub(at[i].saturating_mul(b)));

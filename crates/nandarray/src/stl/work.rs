@@ -5,6 +5,7 @@
 //! needed next.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -141,33 +142,34 @@ impl Work {
     }
 }
 
-/// Runs `each` for every number below `count`, in order as far as threads go, on the calling thread and the pool's.
-/// `each` gets a place to keep what it wants between calls. The first error stops the rest and is returned.
+/// Runs `each` for ranges that cover all numbers below `count`, in order as far as threads go, on the calling thread and the
+/// pool's; ranges have `together` numbers or more, if there is enough for all threads. `each` gets a place to keep what it
+/// wants between calls. The first error stops the rest and is returned.
 pub fn run<T: Default>(
     pool: &ThreadPool,
     count: u64,
     bytes: u64,
-    each: &(dyn Fn(u64, &mut T) -> Result<()> + Sync),
+    together: u64,
+    each: &(dyn Fn(Range<u64>, &mut T) -> Result<()> + Sync),
 ) -> Result<()> {
     let helpers = (bytes / BYTES_A_HELPER).min(count.saturating_sub(1)).min(pool.current_num_threads() as u64);
     if helpers == 0 {
-        let mut kept = T::default();
-        return (0..count).try_for_each(|i| each(i, &mut kept));
+        return each(0..count, &mut T::default());
     }
     // Enough tasks at a time that the counter is no bottleneck, few enough that the threads end together.
-    let grain = (BYTES_A_HELPER / 2 / (bytes / count).max(1)).clamp(1, count.div_ceil(helpers + 1));
+    let even = count.div_ceil(helpers + 1);
+    let grain = (BYTES_A_HELPER / 2 / (bytes / count).max(1)).max(together.min(even.div_ceil(4))).clamp(1, even);
     let next = AtomicU64::new(0);
     let failed: Mutex<Option<Error>> = Mutex::new(None);
     let worker = || {
         let mut kept = T::default();
         loop {
             let start = next.fetch_add(grain, Ordering::Relaxed);
-            for i in start..count.min(start.saturating_add(grain)) {
-                if let Err(e) = each(i, &mut kept) {
-                    failed.lock().get_or_insert(e);
-                    next.store(count, Ordering::Relaxed);
-                    return;
-                }
+            let range = start.min(count)..count.min(start.saturating_add(grain));
+            if let Err(e) = each(range, &mut kept) {
+                failed.lock().get_or_insert(e);
+                next.store(count, Ordering::Relaxed);
+                return;
             }
             if start >= count {
                 return;

@@ -127,7 +127,7 @@ impl Writer<'_> {
     pub fn pages_needed(&self, work: &Work) -> u64 {
         let shape = &self.space.shape;
         if self.space.coded() {
-            return work.len() * u64::from(shape.units + shape.units / 32 + 2);
+            return work.len() * self.space.coded_pages_max();
         }
         if work.len() > 1 << 16 {
             return work.len() * u64::from(shape.units);
@@ -149,11 +149,13 @@ impl Writer<'_> {
     pub unsafe fn stage(&self, pool: &ThreadPool, work: &Work, source: Source) -> Result<Vec<Staged>> {
         let blocks = work.by_block();
         let staged = Mutex::new(Vec::with_capacity(blocks.len()));
-        let done = run(pool, blocks.len() as u64, self.bytes, &|i, _: &mut ()| {
-            let tasks: SmallVec<[Task<'_>; 1]> = blocks[i as usize].iter().map(|&t| work.task(t)).collect();
-            // SAFETY: the caller's promise about the source.
-            let one = unsafe { self.stage_block(&tasks, source)? };
-            staged.lock().push(one);
+        let done = run(pool, blocks.len() as u64, self.bytes, 1, &|range, _: &mut ()| {
+            for i in range {
+                let tasks: SmallVec<[Task<'_>; 1]> = blocks[i as usize].iter().map(|&t| work.task(t)).collect();
+                // SAFETY: the caller's promise about the source.
+                let one = unsafe { self.stage_block(&tasks, source)? };
+                staged.lock().push(one);
+            }
             Ok(())
         });
         let staged = staged.into_inner();

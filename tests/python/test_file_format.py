@@ -1,0 +1,63 @@
+"""The page about the file format is right: a reader made from it alone reads what the engine wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from second_reader import Image, crc32c
+
+import nandarray
+
+
+def test_crc_is_that_of_the_standard() -> None:
+    assert crc32c(bytes(32)) == 0x8A9136AA  # RFC 3720, appendix B.4
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_store_reads_as_the_page_says(path: Path, *, checkpoint: bool) -> None:
+    random = np.random.default_rng(3)
+    expected = {}
+    with nandarray.open(path, "w", preset="tiny") as store:
+        for name, shape, dtype in [
+            ("line", (5000,), "<i4"),
+            ("run/plane", (70, 90), "<f8"),
+            ("cube", (9, 17, 30), "u1"),
+        ]:
+            values = random.integers(0, 200, shape).astype(dtype)
+            store.create(name, data=values)
+            expected[name] = values
+        sparse = store.create("sparse", (300, 4, 300), "<i2", fill_value=7)
+        expected["sparse"] = np.full(sparse.shape, 7, "<i2")
+        for _ in range(40):
+            corner = [int(random.integers(0, n)) for n in sparse.shape]
+            box = tuple(slice(c, c + int(random.integers(1, 60))) for c in corner)
+            sparse[box] = expected["sparse"][box] = random.integers(0, 100)
+            if random.random() < 0.3:
+                store.flush()
+        store["cube"].resize((11, 17, 20))
+        expected["cube"] = np.concatenate([expected["cube"][:, :, :20], np.zeros((2, 17, 20), "u1")])
+        store["line"].attrs["units"] = "m"
+        store.rename("line", "renamed")
+        expected["renamed"] = expected.pop("line")
+        store.create("gone", data=np.ones(10))
+        del store["gone"]
+        if checkpoint:
+            store.compact()
+            store["renamed"][17] = expected["renamed"][17] = -5
+    image = Image(path)
+    assert sorted(space.name for space in image.spaces.values()) == sorted(expected)
+    for name, values in expected.items():
+        assert np.array_equal(image.array(name), values), name
+    line = next(space for space in image.spaces.values() if space.name == "renamed")
+    assert json.loads(line.attrs) == {"units": "m"}
+
+
+def test_the_file_preset_has_the_sizes_that_the_page_gives(path: Path) -> None:
+    with nandarray.open(path, "w") as store:
+        store["a"] = np.arange(100)
+    image = Image(path)
+    assert (image.pages, image.segment_bytes) == (1024, 4_231_168)
+    assert np.array_equal(image.array("a"), np.arange(100))

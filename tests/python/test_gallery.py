@@ -1,0 +1,37 @@
+"""The gallery under examples/ runs, says what it should, and stays short. The demo has tests of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+GALLERY = sorted(path for path in EXAMPLES.glob("*.py") if path.name != "demo.py")
+
+# What each has to say among other things; an example without an entry fails.
+SAYS = {
+    "encrypted.py": ["is encrypted: no key was given", "all of the plain array: True"],
+    "larger_than_memory.py": ["MiB, mean 280.0", "Dask agrees"],
+    "tiles.py": ["96 tiles, right"],
+    "time_series.py": ["before refresh (3600,)", "after refresh  (7200,)"],
+}
+
+
+@pytest.mark.parametrize("example", GALLERY, ids=lambda path: path.name)
+def test_an_example_runs(example: Path, tmp_path: Path) -> None:
+    command = [sys.executable, str(example), str(tmp_path / "data.nand")]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, stdin=subprocess.DEVNULL)
+    assert ran.returncode == 0, ran.stderr
+    for line in SAYS[example.name]:
+        assert line in ran.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["data.nand"]
+
+
+@pytest.mark.parametrize("example", GALLERY, ids=lambda path: path.name)
+def test_an_example_is_short_and_opens_with_what_it_shows(example: Path) -> None:
+    text = example.read_text()
+    assert text.startswith('"""')
+    assert len(text.splitlines()) < 60

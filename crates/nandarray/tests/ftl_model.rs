@@ -297,7 +297,7 @@ fn a_store_with_room_is_never_full() {
     for placed in PLACEMENTS {
         for victim in VICTIMS {
             let device = open(Arc::new(MemoryMedia::default()), Mode::Append, &store(32, placed, victim)).unwrap();
-            let side = (Geometry::TINY.segment_data_bytes() * 10) as f64;
+            let side = (Geometry::TINY.segment_data_bytes() * 8) as f64;
             let side = side.sqrt() as u64;
             let mut model = Model::new();
             let make = Op::Create {
@@ -356,9 +356,9 @@ fn a_full_store_takes_data_again_after_a_delete() {
     device.execute(Command::Flush).unwrap();
     for _ in 0..3 {
         for name in ["a0", "a1"] {
-            let write = Op::Write { name: name.to_owned(), part: Part::all(&[9000]), salt: 0 };
-            write.run(&device).unwrap();
-            write.tell(&mut model);
+            let clear = Op::Clear { name: name.to_owned(), start: vec![0], count: vec![9000] };
+            clear.run(&device).unwrap();
+            clear.tell(&mut model);
             let write = Op::Write { name: name.to_owned(), part: Part::all(&[9000]), salt: 50 };
             write.run(&device).unwrap();
             write.tell(&mut model);

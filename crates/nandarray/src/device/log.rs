@@ -34,7 +34,7 @@ const JOURNAL_BYTES_AT_CLOSE: u64 = 1 << 20;
 /// A journal longer than this, and than half the checkpoint, makes a checkpoint due ...
 const JOURNAL_BYTES_MAX: u64 = 16 << 20;
 /// ... or, under a capacity, one longer than this part of it.
-const JOURNAL_PART_OF_CAPACITY: u64 = 32;
+const JOURNAL_PART_OF_CAPACITY: u64 = 128;
 
 /// The journal's end, and what waits to be written there.
 #[derive(Debug)]
@@ -219,7 +219,8 @@ impl Device {
     pub(super) fn keep_back(&self, log: &Log) {
         let segments = |bytes: u64| bytes.div_ceil(self.geometry().segment_data_bytes() - 32);
         // A checkpoint tells what the last one told, and what the journal told since: arrays twice, blocks once.
-        let checkpoint = segments(log.superblock.checkpoint_bytes + 2 * log.at + 4096);
+        let journal_bytes = if self.capacity_bytes == 0 { log.at } else { log.at.max(self.journal_due(log)) };
+        let checkpoint = segments(log.superblock.checkpoint_bytes + 2 * journal_bytes + 4096);
         // The next one, the next link of the journal, and the first of the journal that comes then.
         let next = checkpoint + 2;
         let most = match self.capacity_bytes {

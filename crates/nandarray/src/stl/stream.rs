@@ -30,7 +30,7 @@ pub struct Affine {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use core::arch::x86_64::{__m512i, _mm_sfence, _mm512_loadu_si512, _mm512_stream_si512};
+    use core::arch::x86_64::{_MM_HINT_T0, __m512i, _mm_prefetch, _mm_sfence, _mm512_loadu_si512, _mm512_stream_si512};
 
     use super::{Affine, MAX_OUTER};
 
@@ -78,6 +78,8 @@ mod x86 {
     struct Stage([u8; STAGE_BYTES + LINE]);
 
     const STAGE_BYTES: usize = 8 << 10;
+    /// How far ahead narrow rows are asked for.
+    const AHEAD_BYTES: usize = 8 << 10;
 
     /// # Safety
     /// Each piece must be readable for its length plus every offset of `outer`, `to` writable likewise for their sum, and
@@ -86,11 +88,22 @@ mod x86 {
     pub(super) unsafe fn joined(outer: &[Affine], pieces: &[(*const u8, usize)], to: *mut u8) {
         let mut stage = Stage([0; STAGE_BYTES + LINE]);
         let mut at = [0usize; MAX_OUTER];
+        let row: usize = pieces.iter().map(|p| p.1).sum();
+        let ahead = AHEAD_BYTES / row.max(1);
         loop {
             let (mut from_offset, mut to_offset) = (0isize, 0isize);
             for (i, l) in at.iter().zip(outer) {
                 from_offset += *i as isize * l.from;
                 to_offset += *i as isize * l.to;
+            }
+            if let Some(inner) = outer.last().filter(|_| ahead > 0) {
+                for &(from, len) in pieces {
+                    let next = from.wrapping_offset(from_offset + ahead as isize * inner.from);
+                    for line in (0..len).step_by(LINE) {
+                        // SAFETY: asking ahead for any address is harmless.
+                        unsafe { _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(line).cast()) };
+                    }
+                }
             }
             // SAFETY: the caller's promise.
             unsafe { joined_row(&mut stage, pieces, from_offset, to.offset(to_offset)) };

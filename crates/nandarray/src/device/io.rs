@@ -266,7 +266,9 @@ impl Device {
         let work = Work::plans(vec![Plan::new(&Selection::contiguous(&from, &count, item), &space.shape.block, item)]);
         let bytes = count.iter().product::<u64>() * item;
         let writer = Writer { ftl: &self.ftl, space, seq, extent: shape, bytes };
-        let _pages = self.reserve(writer.pages_needed(&work))?;
+        // A block that becomes fill as a whole gives room even to a store that has none.
+        let whole = count.as_slice() == valid.as_slice();
+        let _pages = if whole { None } else { Some(self.reserve(writer.pages_needed(&work))?) };
         // SAFETY: nothing is read from a source of fill.
         unsafe { writer.stage(&self.pool, &work, Source::FILL) }
     }

@@ -112,6 +112,9 @@ pub struct Ftl {
 /// Of the segments kept back, those for reclaim: one to move into, and one that the open segment's rest does not fill.
 const SEGMENTS_FOR_RECLAIM: u64 = 2;
 
+/// Promises count every block that a command may touch; the medium grows for no more than this before one begins.
+const GROWN_AHEAD_BYTES: u64 = 256 << 20;
+
 /// A promise of pages, kept until it is dropped.
 #[derive(Debug)]
 pub struct Reservation<'a> {
@@ -259,7 +262,8 @@ impl Ftl {
             }
             // The medium grows now rather than half-way: a disk that is full is noticed before anything was written.
             let per_segment = u64::from(self.geometry.pages_per_segment());
-            let needed = (s.kept * per_segment + s.reserved + s.promised + pages).saturating_sub(s.segments.free_pages());
+            let soon = pages.min(GROWN_AHEAD_BYTES / u64::from(self.geometry.page_bytes));
+            let needed = (s.kept * per_segment + s.reserved + s.promised + soon).saturating_sub(s.segments.free_pages());
             self.grow(s, needed.div_ceil(per_segment))?;
         }
         s.reserved += pages;

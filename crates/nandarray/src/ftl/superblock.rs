@@ -90,6 +90,14 @@ pub struct ChainStart {
     pub nonce: u64,
 }
 
+impl Wire {
+    /// The CRC of everything but itself and the magic number. Magic, version and CRC stay where they are in every version.
+    fn crc_of_rest(&self) -> u32 {
+        let without = Self { crc: U32::new(0), ..self.clone() };
+        crc32c(&without.as_bytes()[8..])
+    }
+}
+
 fn name_bytes<const N: usize>(name: &str) -> [u8; N] {
     let mut bytes = [0; N];
     assert!(name.len() <= N, "policy names fit their field");
@@ -134,7 +142,7 @@ impl Superblock {
             victim: name_bytes(&self.victim),
             _reserved: [0; 3920],
         };
-        wire.crc = U32::new(crc32c(&wire.as_bytes()[16..]));
+        wire.crc = U32::new(wire.crc_of_rest());
         wire
     }
 
@@ -191,19 +199,15 @@ pub fn read_slots(media: &dyn Media, name: &str) -> Result<Vec<(usize, Superbloc
             continue;
         }
         ours += 1;
-        // A newer version may lay out everything behind the version differently, so the version is looked at first; but a
-        // flipped bit in it must not be reported as the future: versions of a damaged slot are not believed.
-        let version = wire.version.get();
-        let intact = wire.crc.get() == crc32c(&wire.as_bytes()[16..]);
-        if version != FORMAT_VERSION {
-            if (FORMAT_VERSION..FORMAT_VERSION + 1000).contains(&version) {
-                return Err(Error::Version { found: version, known: FORMAT_VERSION });
-            }
+        // A flipped bit in the version must not be reported as the future: a damaged slot is not believed at all.
+        if wire.crc.get() != wire.crc_of_rest() {
             continue;
         }
-        if intact {
-            found.push((slot, Superblock::from_wire(&wire)?));
+        let version = wire.version.get();
+        if version != FORMAT_VERSION {
+            return Err(Error::Version { found: version, known: FORMAT_VERSION });
         }
+        found.push((slot, Superblock::from_wire(&wire)?));
     }
     match (found.is_empty(), ours) {
         (true, 0) => Err(not_ours("it does not begin with the magic number of a store")),
@@ -258,6 +262,11 @@ mod tests {
         let media = MemoryMedia::with_bytes(vec![0; 65536]);
         some().write(&media, 0).unwrap();
         media.write_at(8, &2u32.to_le_bytes()).unwrap();
+        assert!(matches!(read_slots(&media, "x"), Err(Error::Corrupt(_))), "a flipped bit is not the future");
+        let mut wire = some().to_wire();
+        wire.version = U32::new(2);
+        wire.crc = U32::new(wire.crc_of_rest());
+        media.write_at(0, wire.as_bytes()).unwrap();
         assert!(matches!(read_slots(&media, "x"), Err(Error::Version { found: 2, known: 1 })));
     }
 }

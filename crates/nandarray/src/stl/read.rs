@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
         let ahead = Ahead::new(self, work, count, bytes);
         let stream = bytes >= STREAM_BYTES && stream::available();
         let together = if stream { BLOCKS_TOGETHER } else { 1 };
-        run(pool, count, bytes, together, &|range, kept: &mut Kept<'a>| {
+        run(pool, count, self.cost(work, bytes), together, &|range, kept: &mut Kept<'a>| {
             kept.stream = stream;
             let mut group = Group::default();
             for i in range {
@@ -144,6 +144,24 @@ impl<'a> Reader<'a> {
             unsafe { group.copy() };
             Ok(())
         })
+    }
+
+    /// Bytes that the work moves through a core, for sharing it out: coded blocks are decoded by frames, and an element that
+    /// lies alone costs a cache line.
+    fn cost(&self, work: &Work, bytes: u64) -> u64 {
+        let shape = &self.space.shape;
+        if work.len() == 0 {
+            return 0;
+        }
+        if self.space.coded() {
+            let span = work.task(0).span(shape.item_bytes).len().max(crate::codec::FRAME_BYTES_TARGET).min(shape.bytes);
+            return bytes.max(work.len() * span as u64);
+        }
+        let alone = match work.task(0).loops.last() {
+            Some(&Loop::Affine { n, from, .. }) => n == 1 || from != shape.item_bytes as isize,
+            _ => true,
+        };
+        if alone { bytes.max(bytes / shape.item_bytes as u64 * 64) } else { bytes }
     }
 
     /// Where the task's first element lies, verified, if the medium shows all that the task touches in one run of pages.
@@ -337,53 +355,85 @@ impl<'a> Reader<'a> {
     /// Decodes the frames of a coded block that hold these byte ranges (in order, apart), into a block-sized buffer.
     pub fn decode(&self, at: &BlockAt, map: &BlockMap, wanted: &[Range<usize>], block: &mut [u8]) -> Result<()> {
         let page = self.space.shape.page;
-        let codec = self.space.codec()?;
-        let damaged = |what: String| {
-            Error::corrupt(format!(
-                "array {:?}, building block {}: {what}",
-                self.inner.record.name,
-                crate::error::Shape(at)
-            ))
-        };
         let pages = map.pages() as u32;
         if map.runs().scan(0, |next, r| (r.unit == *next).then(|| *next = r.end())).count() != map.runs().count() {
-            return Err(damaged("its payload has holes".to_owned()));
+            return Err(self.damaged(at, "its payload has holes"));
         }
-        let key = Space::context_key(at);
+        if let Some(run) = map.covering(0..pages) {
+            if let Some(payload) = self.ftl.view(run.ppa, pages) {
+                let bring = |units: Range<u32>| {
+                    let some = Run { unit: units.start, count: units.end - units.start, ppa: run.page_of(units.start) };
+                    let owner = crate::flash::Owner { unit: units.start as u16, ..self.space.owner(at) };
+                    let bytes = &payload[units.start as usize * page..units.end as usize * page];
+                    self.ftl.verify(some, owner, bytes).map_err(|e| self.bad(at, e))
+                };
+                return self.decode_payload(at, payload.len(), &mut |bytes| bring(bytes).map(|()| payload), wanted, block);
+            }
+        }
         with_payload(pages as usize * page, |payload| {
             let mut here = UnitSet::default();
             here.clear(pages);
-            let mut bring = |bytes: Range<usize>, payload: &mut [u8]| -> Result<()> {
-                if bytes.end > payload.len() {
-                    return Err(damaged("its payload is longer than its pages".to_owned()));
-                }
-                let units = (bytes.start / page) as u32..bytes.end.div_ceil(page) as u32;
-                for unit in units.clone().filter(|&u| !here.has(u)) {
-                    let run = Run { unit, count: 1, ppa: map.page_of(unit).expect("no holes, checked above") };
-                    let owner = crate::flash::Owner { unit: unit as u16, ..self.space.owner(at) };
-                    let bytes = &mut payload[unit as usize * page..][..page];
-                    self.ftl.fetch(run, owner, bytes).map_err(|e| self.bad(at, e))?;
-                }
-                here.add(units);
-                Ok(())
-            };
-            bring(0..codec.head_bytes(), payload)?;
-            let table: FrameTable =
-                codec.frame_table(payload, self.space.context(&key)).map_err(|e| damaged(e.to_string()))?;
-            let mut done = 0;
-            for raw in wanted {
-                // Ranges come in order: a frame that an earlier range brought is not decoded again.
-                let raw = raw.start.max(done.min(raw.end - 1))..raw.end;
-                let frames = table.frames(raw.clone()).map_err(|e| damaged(e.to_string()))?;
-                if table.raw_range(frames.clone()).end <= done {
-                    continue;
-                }
-                bring(table.payload_range(frames), payload)?;
-                let got = codec.decode_frames(&table, payload, 0, raw, block).map_err(|e| damaged(e.to_string()))?;
-                done = got.end;
-            }
-            Ok(())
+            let len = payload.len();
+            self.decode_payload(
+                at,
+                len,
+                &mut |units| {
+                    for unit in units.clone().filter(|&u| !here.has(u)) {
+                        let run = Run { unit, count: 1, ppa: map.page_of(unit).expect("no holes, checked above") };
+                        let owner = crate::flash::Owner { unit: unit as u16, ..self.space.owner(at) };
+                        let bytes = &mut payload[unit as usize * page..][..page];
+                        self.ftl.fetch(run, owner, bytes).map_err(|e| self.bad(at, e))?;
+                    }
+                    here.add(units);
+                    // SAFETY: the buffer outlives the decoding below, which looks at it between these calls only.
+                    Ok(unsafe { std::slice::from_raw_parts(payload.as_ptr(), len) })
+                },
+                wanted,
+                block,
+            )
         })
+    }
+
+    /// Decodes from a payload whose units `bring` makes good.
+    fn decode_payload<'p>(
+        &self,
+        at: &BlockAt,
+        len: usize,
+        bring: &mut dyn FnMut(Range<u32>) -> Result<&'p [u8]>,
+        wanted: &[Range<usize>],
+        block: &mut [u8],
+    ) -> Result<()> {
+        let page = self.space.shape.page;
+        let codec = self.space.codec()?;
+        let damaged = |what: String| self.damaged(at, &what);
+        let mut bring = |bytes: Range<usize>| {
+            if bytes.end > len {
+                return Err(damaged("its payload is longer than its pages".to_owned()));
+            }
+            bring((bytes.start / page) as u32..bytes.end.div_ceil(page) as u32)
+        };
+        let key = Space::context_key(at);
+        let payload = bring(0..codec.head_bytes())?;
+        let table: FrameTable =
+            codec.frame_table(payload, self.space.context(&key)).map_err(|e| damaged(e.to_string()))?;
+        let mut done = 0;
+        for raw in wanted {
+            // Ranges come in order: a frame that an earlier range brought is not decoded again.
+            let raw = raw.start.max(done.min(raw.end - 1))..raw.end;
+            let frames = table.frames(raw.clone()).map_err(|e| damaged(e.to_string()))?;
+            if table.raw_range(frames.clone()).end <= done {
+                continue;
+            }
+            let payload = bring(table.payload_range(frames))?;
+            let got = codec.decode_frames(&table, payload, 0, raw, block).map_err(|e| damaged(e.to_string()))?;
+            done = got.end;
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, at: &[u64], what: &str) -> Error {
+        let block = crate::error::Shape(at);
+        Error::corrupt(format!("array {:?}, building block {block}: {what}", self.inner.record.name))
     }
 
     /// The pages that a task will need, as byte ranges of the medium.
@@ -485,6 +535,11 @@ unsafe fn scatter(task: &Task<'_>, item_bytes: usize, stream: bool, from: *const
     }
 }
 
+/// Tasks that are asked for at once.
+const AHEAD_TOGETHER: u64 = 8;
+
+type Ranges = SmallVec<[(u64, u64); 16]>;
+
 /// Reading ahead: asks the medium for the pages of coming tasks, when the first looks say that they are not in memory.
 struct Ahead<'a, 'w> {
     reader: &'w Reader<'a>,
@@ -523,19 +578,32 @@ impl<'a, 'w> Ahead<'a, 'w> {
             return;
         }
         let goal = self.count.min(current + self.window);
-        // Threads share the cursor; each takes the next task that nobody has asked for yet.
+        // Threads share the cursor; each takes the next tasks that nobody has asked for yet, several at once so that pages
+        // side by side are asked for together.
         while self.next.load(Ordering::Relaxed) < goal {
-            let i = self.next.fetch_add(1, Ordering::Relaxed);
-            if i >= self.count {
-                return;
+            let start = self.next.fetch_add(AHEAD_TOGETHER, Ordering::Relaxed);
+            let (mut data, mut oob) = (Ranges::new(), Ranges::new());
+            for i in start..self.count.min(start + AHEAD_TOGETHER) {
+                let task = self.work.task(i);
+                let Some(map) = self.reader.map(&task.at, kept) else { continue };
+                self.reader.pages_of(&task, map, &mut kept.units, &mut |page, len, record, record_len| {
+                    data.push((page, page + len));
+                    oob.push((record, record + record_len));
+                });
             }
-            let task = self.work.task(i);
-            let Some(map) = self.reader.map(&task.at, kept) else { continue };
             let media = self.reader.ftl.media();
-            self.reader.pages_of(&task, map, &mut kept.units, &mut |offset, len, oob, oob_len| {
-                media.prefetch(offset, len);
-                media.prefetch(oob, oob_len);
-            });
+            // Records of a segment lie within a few pages of one another: one request costs less than two.
+            for (ranges, gap) in [(&mut oob, 64 << 10), (&mut data, 0)] {
+                ranges.sort_unstable();
+                ranges.dedup_by(|next, last| {
+                    let joins = next.0 <= last.1 + gap;
+                    if joins {
+                        last.1 = last.1.max(next.1);
+                    }
+                    joins
+                });
+                ranges.iter().for_each(|&(from, to)| media.prefetch(from, to - from));
+            }
         }
     }
 }

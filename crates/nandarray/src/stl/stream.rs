@@ -100,8 +100,8 @@ mod x86 {
                 for &(from, len) in pieces {
                     let next = from.wrapping_offset(from_offset + ahead as isize * inner.from);
                     for line in (0..len).step_by(LINE) {
-                        // SAFETY: asking ahead for any address is harmless.
-                        unsafe { _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(line).cast()) };
+                        // Asking ahead for any address is harmless.
+                        _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(line).cast());
                     }
                 }
             }

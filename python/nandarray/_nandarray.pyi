@@ -65,6 +65,7 @@ class Store:
     def names(self, prefix: str = "") -> list[str]: ...  # sorted, of arrays only
     def describe(self, name: str) -> dict[str, Any]: ...  # what a Space tells, without a key
     def stat(self) -> dict[str, Any]: ...
+    def stat_arrays(self) -> dict[str, dict[str, Any]]: ...
     def check(
         self, *, repair: bool = False
     ) -> dict[str, Any]: ...  # {"ok", "errors": [...], "repaired": [...], counts}

@@ -37,7 +37,7 @@ from nandarray.cli_common import (
     parse_size,
     print_json,
 )
-from nandarray.errors import InvalidError, NandarrayError
+from nandarray.errors import CorruptError, InvalidError, NandarrayError
 
 __all__ = ["app", "main"]
 
@@ -459,7 +459,14 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Verify every checksum, index entry and reverse record; exit code 1 if anything is wrong."""
-    with open_store(store, "r+" if repair else "r") as opened:
+    try:
+        opened = open_store(store, "r+" if repair else "r")
+    except CorruptError:
+        if not repair:
+            raise
+        # What cannot be opened as it is may still be opened as far as it can be read.
+        opened = nandarray.open(str(store), "r+", salvage=True)
+    with opened:
         result = opened.check(repair=repair)
     cli_show.check(result, as_json=as_json)
     if not result["ok"]:

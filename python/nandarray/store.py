@@ -57,6 +57,7 @@ def open(
     threads: int | None = None,
     write_buffer: int | None = None,
     seed: int = 0,
+    salvage: bool = False,
 ) -> Store:
     """Open a store.
 
@@ -86,6 +87,9 @@ def open(
         Bytes of partly filled pages to gather in memory.
     seed : int
         Seed of policies that choose at random.
+    salvage : bool
+        Open a damaged store as far as it can be read, to repair it: records of a damaged journal are passed over, and what
+        pages tell of them is applied.
 
     Returns
     -------
@@ -127,6 +131,7 @@ def open(
         threads=threads,
         write_buffer=write_buffer,
         seed=seed,
+        salvage=salvage,
     )
     return Store(native, mode)
 
@@ -612,9 +617,16 @@ class Store(Group):
         Returns
         -------
         dict
-            Counters.
+            Counters of the store; ``write_amplification``, pages written for every page's worth that was given to write
+            since the store was opened (``nan`` before the first write); and ``arrays``, the space of each array by name.
         """
-        return self._engine.stat()
+        numbers: dict[str, Any] = dict(self._engine.stat())
+        numbers["array_count"] = numbers.pop("arrays")
+        written = numbers["bytes_written"]
+        pages = numbers["pages_appended"] + numbers["pages_moved"]
+        numbers["write_amplification"] = pages * numbers["page_bytes"] / written if written else float("nan")
+        numbers["arrays"] = self._engine.stat_arrays()
+        return numbers
 
     def check(self, *, repair: bool = False) -> dict[str, Any]:
         """Verify every checksum, index entry and reverse record.

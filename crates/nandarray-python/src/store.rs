@@ -110,6 +110,7 @@ fn options_of(
         return Err(Error::Invalid("threads is 0; at least 1 is needed".to_owned()));
     }
     // Chance comes in through the door: the engine itself asks no clock.
+    #[expect(clippy::disallowed_methods, reason = "the binding is the door that draws it")]
     let entropy = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |d| d.as_nanos() as u64 ^ u64::from(std::process::id()).rotate_left(40));
@@ -287,6 +288,17 @@ impl Store {
 
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         numbers(py, self.command(py, Command::Stat)?)
+    }
+
+    /// The numbers of every space by its name.
+    fn stat_arrays<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let device = fail(py, device_of(&self.device))?;
+        let dict = PyDict::new(py);
+        for name in self.names(py, "")? {
+            let Ok(space) = device.describe(&name) else { continue }; // deleted meanwhile
+            dict.set_item(name, numbers(py, self.command(py, Command::StatSpace { space: space.id })?)?)?;
+        }
+        Ok(dict)
     }
 
     #[pyo3(signature = (*, repair=false))]

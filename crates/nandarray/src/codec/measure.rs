@@ -3,6 +3,8 @@
 //! `cargo test --release -p nandarray codec::measure -- --ignored --nocapture --test-threads 1`. Buffers are one frame,
 //! hot in the first or second level cache; each figure is the best of several rounds on one core.
 
+#![expect(clippy::disallowed_methods, reason = "these tests measure time")]
+
 use std::hint::black_box;
 use std::io::Write;
 use std::time::Instant;

@@ -5,15 +5,19 @@
 //! the live pages of every segment against the indexes; that coded blocks decode (if they are not encrypted, or unlocked).
 //! Not verified: pages that nobody maps; the content of what is not coded beyond its checksum.
 //!
-//! Repair rebuilds an index that cannot be read, and entries whose page is damaged, from the newest intact page whose record
-//! names the block and unit; then writes a new checkpoint and with it both superblocks. What no record knows stays as found:
-//! a damaged page is never replaced by fill.
+//! Repair takes an index that cannot be read from the generation before and the journals since, and only if these are gone,
+//! too, rebuilds it from the newest intact pages whose records name its blocks (then what was overwritten by fill may come
+//! back, which the report says). A damaged page is replaced by another copy that reclaim left behind, known by the number of
+//! its command, never by an older version or by fill: what nobody knows stays as found. Then a new checkpoint is written,
+//! and with it both superblocks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::Device;
+use super::recover::{directory_copies, generation_before};
+use super::wire::{decode_index, encode_index};
 use crate::error::{Error, Result};
 use crate::flash::{Owner, Ppa, Run, Segment, SegmentKind};
 use crate::ftl::superblock::read_slots;
@@ -59,6 +63,9 @@ impl CheckReport {
     }
 }
 
+/// Intact pages by owner: (number of the command, page).
+type Intact = BTreeMap<(SpaceId, BlockAt, u32), Vec<(u64, Ppa)>>;
+
 /// A mapped page that is not what it should be.
 struct BadUnit {
     finding: usize,
@@ -72,6 +79,8 @@ impl Device {
         if !self.read_only() {
             self.commit(false)?;
         }
+        // Writes wait: what one array maps is compared with what all of them do.
+        let rest = self.epoch.write();
         match read_slots(self.ftl.media().as_ref(), "the store") {
             Ok(slots) if slots.len() == 2 => {}
             Ok(_) => {
@@ -80,6 +89,14 @@ impl Device {
             Err(e) => {
                 report.add(None, e.to_string());
             }
+        }
+        for (copy, intact) in directory_copies(self).into_iter().enumerate() {
+            if !intact {
+                report.add(None, format!("copy {copy} of the checkpoint's directory is damaged"));
+            }
+        }
+        if let Some(why) = &self.passed_over {
+            report.add(None, format!("the newest checkpoint cannot be used, the one before it was: {why}"));
         }
         let mut bad: Vec<(Arc<Space>, BadUnit)> = Vec::new();
         let mut unreadable: Vec<(Arc<Space>, usize)> = Vec::new();
@@ -99,6 +116,7 @@ impl Device {
         if unreadable.is_empty() {
             self.check_segments(&live, &mut report);
         }
+        drop(rest);
         if repair && !report.findings.is_empty() {
             self.repair(&mut report, bad, unreadable)?;
         }
@@ -192,20 +210,45 @@ impl Device {
         bad: Vec<(Arc<Space>, BadUnit)>,
         unreadable: Vec<(Arc<Space>, usize)>,
     ) -> Result<()> {
-        let newest = self.newest_pages(&bad, &unreadable)?;
+        let before = if unreadable.is_empty() { None } else { generation_before(self) };
+        let told = |space: &Space| {
+            let same = before.as_ref()?.space(space.id).ok()?;
+            let bytes = encode_index(same.read().ok()?.index());
+            decode_index(&bytes, space.shape.block.len()).ok()
+        };
+        let mut forgotten = Vec::new();
         for (space, finding) in unreadable {
-            let count = self.rebuild_index(&space, &newest)?;
+            let Some(index) = told(&space) else {
+                forgotten.push((space, finding));
+                continue;
+            };
             report.findings[finding].repaired =
-                Some(format!("the index was rebuilt from out-of-band records: {count} building blocks"));
+                Some(format!("the index was taken from the generation before: {} building blocks", index.blocks()));
+            space.peek_mut().index = IndexState::Loaded(index);
+        }
+        let intact = self.intact_pages(&bad, &forgotten)?;
+        for (space, finding) in forgotten {
+            let count = self.rebuild_index(&space, &intact)?;
+            report.findings[finding].repaired = Some(format!(
+                "the index was rebuilt from out-of-band records: {count} building blocks; what was overwritten by the fill \
+                 value, or cut off, may have come back"
+            ));
         }
         for (space, unit) in bad {
-            let key = (space.id, unit.at.clone(), unit.unit);
-            let Some(&(_, ppa)) = newest.get(&key).filter(|_| !space.coded()) else { continue };
+            let old = space.read()?.index().get(&unit.at).and_then(|map| map.page_of(unit.unit));
+            // Its own record tells which version the page was.
+            let Some(old) = old.filter(|&ppa| self.within(ppa)) else { continue };
+            let owner = Owner { unit: unit.unit as u16, ..space.owner(&unit.at) };
+            let Some(record) = self.ftl.oob(old)?.filter(|r| r.owner() == owner) else { continue };
+            let copies = intact.get(&(space.id, unit.at.clone(), unit.unit));
+            let Some(&(_, ppa)) = copies.into_iter().flatten().find(|(seq, _)| *seq == record.seq()) else { continue };
+            if ppa == old {
+                continue;
+            }
             let gone = crate::stl::write::Gone::Units(vec![unit.unit..unit.unit + 1]);
             let runs = [Run { unit: unit.unit, count: 1, ppa }];
             remap(&mut *space.write()?, &unit.at, &gone, &runs);
-            report.findings[unit.finding].repaired =
-                Some(format!("mapped to the newest intact page that names it, {}", ppa.0));
+            report.findings[unit.finding].repaired = Some(format!("mapped to a copy that reclaim left behind, page {}", ppa.0));
         }
         self.recount()?;
         {
@@ -225,16 +268,20 @@ impl Device {
         Ok(())
     }
 
-    /// The newest intact page of every unit of the spaces concerned, by their out-of-band records.
-    #[expect(clippy::type_complexity, reason = "a map from unit to page, named at its uses")]
-    fn newest_pages(
-        &self,
-        bad: &[(Arc<Space>, BadUnit)],
-        unreadable: &[(Arc<Space>, usize)],
-    ) -> Result<BTreeMap<(SpaceId, BlockAt, u32), (u64, Ppa)>> {
+    /// Whether the page lies on the medium.
+    fn within(&self, ppa: Ppa) -> bool {
+        let segments = self.ftl.with_segments(|s| s.len()) as u64;
+        self.geometry().has_run(Run { unit: 0, count: 1, ppa }, segments)
+    }
+
+    /// The intact pages of every unit of the spaces concerned, by their out-of-band records: numbers of commands, pages.
+    fn intact_pages(&self, bad: &[(Arc<Space>, BadUnit)], forgotten: &[(Arc<Space>, usize)]) -> Result<Intact> {
         let wanted: HashMap<SpaceId, &Arc<Space>> =
-            bad.iter().map(|(s, _)| (s.id, s)).chain(unreadable.iter().map(|(s, _)| (s.id, s))).collect();
-        let mut newest: BTreeMap<(SpaceId, BlockAt, u32), (u64, Ppa)> = BTreeMap::new();
+            bad.iter().map(|(s, _)| (s.id, s)).chain(forgotten.iter().map(|(s, _)| (s.id, s))).collect();
+        let mut intact = Intact::new();
+        if wanted.is_empty() {
+            return Ok(intact);
+        }
         let geometry = self.geometry();
         let mut bytes = vec![0; geometry.page_bytes as usize];
         for segment in 0..self.ftl.with_segments(|s| s.len()) as Segment {
@@ -247,27 +294,20 @@ impl Device {
                 let Some(space) = wanted.get(&id).filter(|_| !spilled) else { continue };
                 let Some(at) = unpack(&record.owner().key, space.shape.block.len()) else { continue };
                 let (unit, ppa) = (u32::from(record.owner().unit), geometry.ppa(segment, page as u32));
-                let key = (id, at, unit);
-                if newest.get(&key).is_some_and(|&(seq, _)| seq >= record.seq()) {
-                    continue;
-                }
                 self.ftl.media().read_at(geometry.page_offset(ppa), &mut bytes)?;
                 if record.matches(&bytes) {
-                    newest.insert(key, (record.seq(), ppa));
+                    intact.entry((id, at, unit)).or_default().push((record.seq(), ppa));
                 }
             }
         }
-        Ok(newest)
+        Ok(intact)
     }
 
-    fn rebuild_index(
-        &self,
-        space: &Space,
-        newest: &BTreeMap<(SpaceId, BlockAt, u32), (u64, Ppa)>,
-    ) -> Result<u64> {
+    fn rebuild_index(&self, space: &Space, intact: &Intact) -> Result<u64> {
         let mut blocks: BTreeMap<&BlockAt, Vec<(u32, u64, Ppa)>> = BTreeMap::new();
-        for ((id, at, unit), &(seq, ppa)) in newest {
-            if *id == space.id {
+        for ((id, at, unit), copies) in intact {
+            let newest = copies.iter().max_by_key(|c| c.0).filter(|_| *id == space.id);
+            if let Some(&(seq, ppa)) = newest {
                 blocks.entry(at).or_default().push((*unit, seq, ppa));
             }
         }

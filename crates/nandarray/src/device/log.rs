@@ -73,6 +73,12 @@ pub(super) struct CheckpointStream {
 }
 
 impl CheckpointStream {
+    /// The stream of the checkpoint that a superblock names.
+    pub(super) fn of(media: &Arc<dyn Media>, superblock: &Superblock) -> Self {
+        let chain = Chain::begin(superblock.geometry, superblock.checkpoint);
+        Self { media: media.clone(), chain: Mutex::new(chain) }
+    }
+
     pub(super) fn read(&self, at: u64, bytes: u64) -> Result<Vec<u8>> {
         if bytes > self.media.len() {
             return Err(Error::corrupt(format!("a checkpoint piece of {bytes} bytes is larger than the store")));
@@ -512,7 +518,7 @@ impl Device {
         }
         self.ftl.truncate()?;
         let mut superblock = log.superblock.clone();
-        superblock.clean = Some((log.next_lsn - 1, self.ftl.open_now()));
+        superblock.clean = Some((log.next_lsn - 1, self.ftl.open_now()?));
         if superblock.clean != log.superblock.clean {
             superblock.write(self.ftl.media().as_ref(), log.slot)?;
             self.sync()?;

@@ -152,6 +152,8 @@ pub struct Device {
     closed: AtomicBool,
     /// Set once a barrier failed: what is on the medium is unknown from then on (the kernel forgets failed pages).
     failed: Mutex<Option<String>>,
+    /// Why the newest checkpoint could not be used, where the one before was read instead.
+    passed_over: Option<String>,
     uuid: [u8; 16],
     capacity_bytes: u64,
 }

@@ -30,20 +30,23 @@ type Group = Vec<(u32, Ppa)>;
 impl Device {
     /// Promises pages, making room if there is not enough.
     pub(super) fn reserve(&self, pages: u64) -> Result<Reservation<'_>> {
-        let mut last = None;
+        let (mut last, mut journal_is_short) = (None, false);
         loop {
-            match self.ftl.reserve(pages, false) {
+            let full = match self.ftl.reserve(pages, false) {
                 Ok(promise) => return Ok(promise),
-                Err(full) => {
-                    let usage = self.ftl.usage();
-                    let state = (usage.free, usage.garbage_pages, usage.dying);
-                    if last == Some(state) {
-                        return Err(full);
-                    }
-                    last = Some(state);
-                }
-            }
+                Err(full) => full,
+            };
             let _reclaim = self.reclaim.lock();
+            let usage = self.ftl.usage();
+            let state = (usage.free, usage.garbage_pages, usage.dying);
+            if last == Some(state) {
+                if std::mem::replace(&mut journal_is_short, true) {
+                    return Err(full);
+                }
+                self.shorten_journal()?;
+                continue;
+            }
+            last = Some(state);
             // What is dead may only wait for a barrier; else move.
             self.commit_and_bury()?;
             if self.ftl.reserve(pages, false).is_err() {
@@ -228,7 +231,13 @@ impl Device {
                 break;
             }
         }
-        // Twice: the generation before lets go of its segments, too.
+        self.shorten_journal()?;
+        self.ftl.truncate()?;
+        Ok(before.saturating_sub(self.ftl.media().len()))
+    }
+
+    /// Begins a new journal; twice, so that the generation before lets go of its segments, too.
+    fn shorten_journal(&self) -> Result<()> {
         for _ in 0..2 {
             let _commit = self.commit.lock();
             let _epoch = self.epoch.write();
@@ -237,8 +246,7 @@ impl Device {
                 self.checkpoint(&mut log)?;
             }
         }
-        self.ftl.truncate()?;
-        Ok(before.saturating_sub(self.ftl.media().len()))
+        Ok(())
     }
 
     /// Bytes that wait in memory to become pages.

@@ -20,7 +20,7 @@ use crate::flash::geometry::HEAD_BYTES;
 use crate::flash::{Geometry, Owner, Run, Segment, crc32c};
 use crate::ftl::chain::Chain;
 use crate::ftl::journal::{self, End};
-use crate::ftl::superblock::{ChainStart, Superblock, read_slots};
+use crate::ftl::superblock::{ChainStart, OpenSegment, Superblock, read_slots};
 use crate::ftl::victim::Victim;
 use crate::ftl::{Ftl, placement};
 use crate::media::Media;
@@ -45,13 +45,40 @@ pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Opti
     let mut first_error = None;
     for i in 0..slots.len() {
         match load(&media, &slots, i, read_only, options) {
-            Ok(device) => return Ok(device),
+            Ok(mut device) => {
+                // Opening for writing has already made a new generation of it.
+                device.passed_over = first_error.filter(|_| read_only).map(|e: Error| e.to_string());
+                return Ok(device);
+            }
             // The generation before is kept for this.
             Err(e @ Error::Corrupt(_)) => first_error = first_error.or(Some(e)),
             Err(e) => return Err(e),
         }
     }
     Err(first_error.expect("there is at least one slot, and it failed"))
+}
+
+/// Which copies of the directory are intact in the checkpoint that counts.
+pub(super) fn directory_copies(device: &Device) -> [bool; 2] {
+    let superblock = device.log.lock().superblock.clone();
+    let stream = CheckpointStream::of(device.ftl.media(), &superblock);
+    superblock.directory_at.map(|at| {
+        stream.read(at, superblock.directory_bytes).is_ok_and(|bytes| crc32c(&bytes) == superblock.directory_crc)
+    })
+}
+
+/// The store as the other superblock and the journals since tell it, to be read; `None` if they do not tell all of it.
+pub(super) fn generation_before(device: &Device) -> Option<Device> {
+    let (slot, next_lsn) = {
+        let log = device.log.lock();
+        (log.slot, log.next_lsn)
+    };
+    let media = device.ftl.media();
+    let slots = read_slots(media.as_ref(), "the store").ok()?;
+    let other = slots.iter().position(|(s, _)| *s != slot)?;
+    let before = load(media, &slots, other, true, &Options { threads: Some(1), ..Options::default() }).ok()?;
+    let same = before.log.lock().next_lsn == next_lsn;
+    same.then_some(before)
 }
 
 /// Whether this is a store whose making was cut short: no head yet, and no more than making writes.
@@ -109,6 +136,7 @@ fn device(
         read_only,
         closed: AtomicBool::new(false),
         failed: Mutex::new(None),
+        passed_over: None,
     })
 }
 
@@ -259,10 +287,7 @@ fn load(
         superblock.capacity_bytes,
         chance.below(u64::MAX),
     );
-    let stream = Arc::new(CheckpointStream {
-        media: media.clone(),
-        chain: Mutex::new(Chain::begin(geometry, superblock.checkpoint)),
-    });
+    let stream = Arc::new(CheckpointStream::of(media, superblock));
     let directory = read_directory(&stream, superblock)?;
     if superblock.checkpoint_bytes > 0 {
         stream.read(superblock.checkpoint_bytes - 1, 1)?;
@@ -270,7 +295,9 @@ fn load(
     restore_segments(&ftl, &directory)?;
     let mut replay = Replay { ftl: &ftl, catalog: catalog_of(&directory, &stream, geometry.page_bytes)?, seq: directory.seq };
     let journals = read_journals(media.as_ref(), superblock)?;
-    let Replayed { applied, dropped, durable } = replay_all(&mut replay, &journals, superblock, options)?;
+    // Whatever superblock is read: what any of them knows to be durable must be there.
+    let known = slots.iter().map(|(_, s)| s.clean.map_or(0, |c| c.0).max(s.journal_lsn - 1)).max().unwrap_or(0);
+    let Replayed { applied, dropped, durable } = replay_all(&mut replay, &journals, superblock, known, options)?;
     let Replay { catalog, seq, .. } = replay;
     let have = geometry.segments_within(media.len()) as usize;
     if let Some(segment) = ftl.with_segments(|s| s.cut_to(have)) {
@@ -294,6 +321,9 @@ fn load(
     ftl.with_segments(|s| {
         let within = s.len() as Segment;
         previous.retain(|&p| p < within && s.info(p).live == 0);
+        if let Some(&beyond) = checkpoint.iter().chain(chain.segments()).find(|&&c| c >= within) {
+            return Err(truncated(within as usize, beyond as usize));
+        }
         for &segment in checkpoint.iter().chain(chain.segments()).chain(&previous) {
             if s.info(segment).live > 0 {
                 return Err(Error::corrupt(format!("segment {segment} holds both data and metadata")));
@@ -391,22 +421,21 @@ fn replay_all(
     replay: &mut Replay<'_>,
     journals: &Journals,
     superblock: &Superblock,
+    known: u64,
     options: &Options,
 ) -> Result<Replayed> {
     let records = &journals.records;
     let last = superblock.journal_lsn + records.len() as u64 - 1;
-    let damage = match (&journals.end, superblock.clean) {
-        (End::Damaged { found }, _) => Some(*found),
-        (End::Proper, Some((lsn, _))) if lsn > last => Some(lsn),
-        _ => None,
+    let damage = match journals.end {
+        End::Damaged { found } => Some(found),
+        End::Proper => Some(known).filter(|&lsn| lsn > last),
     };
     if let Some(found) = damage.filter(|_| !options.salvage) {
         return Err(Error::corrupt(format!(
             "the journal is damaged behind record {last}: record {found} was durable; `nandarray check --repair` rebuilds what pages tell"
         )));
     }
-    let clean = superblock.clean.map_or(0, |(lsn, _)| lsn);
-    let durable = records.iter().map(|r| r.durable).max().unwrap_or(0).max(superblock.journal_lsn - 1).max(clean);
+    let durable = records.iter().map(|r| r.durable).max().unwrap_or(0).max(known);
     let mut applied = 0;
     for record in records {
         let body: RecordBody = postcard::from_bytes(&record.payload)
@@ -553,7 +582,7 @@ impl Replay<'_> {
     fn roll_forward(&mut self) -> Result<()> {
         let mut newer: Vec<(u64, Owner, crate::flash::Ppa)> = Vec::new();
         let geometry = self.ftl.geometry();
-        for segment in 0..self.ftl.with_segments(|s| s.len()) as Segment {
+        for segment in 0..geometry.segments_within(self.ftl.media().len()) as Segment {
             let data = self.ftl.header_of(segment)?.is_none_or(|h| h.kind() == Some(crate::flash::SegmentKind::Data));
             if !data {
                 continue;
@@ -585,16 +614,16 @@ impl Replay<'_> {
 
 impl Device {
     /// The first writing after opening: go on where a clean close stopped, or make sure that nothing dropped comes back.
-    fn take_up(&self, clean: Option<(u64, Option<Segment>)>, options: &Options) -> Result<()> {
+    fn take_up(&self, clean: Option<(u64, Option<OpenSegment>)>, options: &Options) -> Result<()> {
         match clean {
             Some((_, open)) if !options.salvage => {
-                if let Some(segment) = open.filter(|&s| (s as usize) < self.ftl.with_segments(|t| t.len())) {
+                if let Some(open) = open.filter(|o| (o.segment as usize) < self.ftl.with_segments(|t| t.len())) {
                     let usable = self.ftl.with_segments(|s| {
                         use crate::ftl::segments::SegmentState::{Closed, Free};
-                        matches!(s.info(segment).state, Closed | Free)
+                        matches!(s.info(open.segment).state, Closed | Free)
                     });
                     if usable {
-                        self.ftl.resume(segment)?;
+                        self.ftl.resume(open)?;
                     }
                 }
                 // A life that ended before its first record was durable may have left pages with the next numbers.

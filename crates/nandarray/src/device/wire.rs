@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::flash::{Ppa, Run};
-use crate::stl::index::{BlockMap, Index};
+use crate::stl::index::{BlockMap, Builder, Index};
 use crate::stl::space::{SpaceId, SpaceRecord, WireRuns};
 use crate::stl::write::Gone;
 
@@ -179,49 +179,66 @@ fn unzigzag(v: u64) -> i64 {
     (v >> 1) as i64 ^ -((v & 1) as i64)
 }
 
+/// Takes one number off the front: LEB128, as Postcard writes a `u64`.
+fn take(bytes: &mut &[u8]) -> Option<u64> {
+    let (mut value, mut shift) = (0u64, 0);
+    loop {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f).checked_shl(shift)?;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+        shift += 7;
+    }
+}
+
 /// Reads an index written by [`encode_index`].
 ///
 /// # Errors
 /// [`Error::Corrupt`].
 pub(super) fn decode_index(mut bytes: &[u8], dimensions: usize) -> Result<Index> {
     let bad = || Error::corrupt("an index cannot be read");
-    let mut take = || -> Result<u64> {
-        let (v, rest) = postcard::take_from_bytes::<u64>(bytes).map_err(|_| bad())?;
-        bytes = rest;
-        Ok(v)
-    };
-    let mut index = Index::new(dimensions);
-    let mut at: Vec<u64> = Vec::new();
+    let mut builder = Builder::new(dimensions);
+    let mut at: Vec<u64> = Vec::with_capacity(dimensions);
     let mut next_ppa = 0u64;
-    loop {
-        let shared = match take() {
-            Ok(shared) => shared as usize,
-            Err(_) => break,
-        };
+    while !bytes.is_empty() {
+        let shared = take(&mut bytes).ok_or_else(bad)? as usize;
         if shared >= dimensions || (at.is_empty() && shared > 0) {
             return Err(bad());
         }
         let before = at.get(shared).copied().unwrap_or(0);
         at.truncate(shared);
-        at.push(take()?.checked_add(before).ok_or_else(bad)?);
+        at.push(take(&mut bytes).and_then(|step| step.checked_add(before)).ok_or_else(bad)?);
         while at.len() < dimensions {
-            at.push(take()?);
+            at.push(take(&mut bytes).ok_or_else(bad)?);
         }
-        let count = take()?;
-        let mut runs = WireRuns::new();
-        for _ in 0..count {
-            let (unit, units) = (take()?, take()?);
-            let ppa = next_ppa.wrapping_add(unzigzag(take()?) as u64);
+        let count = take(&mut bytes).ok_or_else(bad)?;
+        let mut one = || -> Result<(u32, u32, u64)> {
+            let mut number = || take(&mut bytes).ok_or_else(bad);
+            let (unit, units) = (number()?, number()?);
+            let ppa = next_ppa.wrapping_add(unzigzag(number()?) as u64);
             next_ppa = ppa.wrapping_add(units);
             let narrow = |v: u64| u32::try_from(v).map_err(|_| bad());
-            runs.push((narrow(unit)?, narrow(units)?, ppa));
-        }
-        let map = BlockMap::from_runs(from_wire(&runs)?).ok_or_else(bad)?;
-        if index.set(&at, Some(map)).is_some() {
+            Ok((narrow(unit)?, narrow(units)?, ppa))
+        };
+        let map = if count == 1 {
+            match one()? {
+                (0, units, ppa) => BlockMap::one_run(units, Ppa(ppa)),
+                run => BlockMap::from_runs(from_wire(&vec![run])?),
+            }
+        } else {
+            let mut runs = WireRuns::new();
+            for _ in 0..count {
+                runs.push(one()?);
+            }
+            BlockMap::from_runs(from_wire(&runs)?)
+        };
+        if !builder.push(&at, map.ok_or_else(bad)?) {
             return Err(bad());
         }
     }
-    Ok(index)
+    Ok(builder.finish())
 }
 
 #[cfg(test)]

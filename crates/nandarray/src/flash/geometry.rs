@@ -14,8 +14,7 @@
 
 use crate::error::{Error, Result};
 
-/// Bytes before segment 0: two superblock slots and room to grow. The first bytes also carry the advisory locks.
-pub const HEAD_BYTES: u64 = 65_536;
+pub use crate::media::HEAD_BYTES;
 /// Bytes of one superblock slot; slot A at offset 0, slot B behind it.
 pub const SUPERBLOCK_BYTES: u64 = 4_096;
 /// Bytes of the header at the start of a segment's out-of-band area.

@@ -119,7 +119,7 @@ impl Chain {
         self.pieces(at, bytes.len()).try_for_each(|(offset, part)| media.write_at(offset, &bytes[part]))
     }
 
-    /// Reads from the stream, following links as needed; `false` if the chain ends before.
+    /// Reads from the stream, following links as needed; `false` if the chain ends before, or the medium does.
     pub fn read(&mut self, media: &dyn Media, at: u64, out: &mut [u8]) -> Result<bool> {
         let end = at.checked_add(out.len() as u64).ok_or_else(|| Error::corrupt("a chain is longer than the medium"))?;
         while end > self.segments.len() as u64 * self.payload_bytes() {
@@ -128,6 +128,9 @@ impl Chain {
             }
         }
         for (offset, part) in self.pieces(at, out.len()) {
+            if offset + part.len() as u64 > media.len() {
+                return Ok(false);
+            }
             media.read_at(offset, &mut out[part])?;
         }
         Ok(true)

@@ -104,20 +104,32 @@ pub fn read_all(
     let nonce = chain.start().nonce;
     let (mut at, mut next, mut before) = (0, first_lsn, 0);
     let mut records = Vec::new();
-    while let Some((record, bytes)) = read_one(media, chain, at, nonce)? {
-        if (record.lsn, record.before) != (next, before) {
-            break;
+    let mut looked = None;
+    loop {
+        let start = next;
+        while let Some((record, bytes)) = read_one(media, chain, at, nonce)? {
+            if (record.lsn, record.before) != (next, before) {
+                break;
+            }
+            before = record.crc;
+            records.push(record);
+            at += bytes;
+            next += 1;
         }
-        before = record.crc;
-        records.push(record);
-        at += bytes;
-        next += 1;
+        if last_lsn == Some(next - 1) {
+            return Ok((records, at, End::Proper));
+        }
+        match looked {
+            // What was missing is still missing: damage.
+            Some(end) if next == start => return Ok((records, at, end)),
+            _ => {}
+        }
+        match look_behind(media, chain, at, nonce, next)? {
+            End::Proper => return Ok((records, at, End::Proper)),
+            // A writer beside us may have written it, and what is behind it, since we looked for it: look again.
+            damaged => looked = Some(damaged),
+        }
     }
-    if last_lsn == Some(next - 1) {
-        return Ok((records, at, End::Proper));
-    }
-    let end = look_behind(media, chain, at, nonce, next)?;
-    Ok((records, at, end))
 }
 
 fn read_one(media: &dyn Media, chain: &mut Chain, at: u64, nonce: u64) -> Result<Option<(Record, u64)>> {

@@ -31,7 +31,7 @@ use zerocopy::IntoBytes;
 
 use crate::error::{Error, Result};
 use crate::flash::geometry::{OOB_BYTES, SEGMENT_HEADER_BYTES};
-use crate::flash::{Geometry, OobRecord, Owner, Ppa, Run, Segment, SegmentHeader, SegmentKind};
+use crate::flash::{Geometry, OobRecord, Owner, Ppa, Run, Segment, SegmentHeader, SegmentKind, crc32c};
 use crate::media::Media;
 use crate::sim::{Chance, Counters, count};
 use placement::{BlockUse, Lanes, Placement};
@@ -588,9 +588,7 @@ impl Ftl {
 
     /// Every out-of-band record of a segment, in order of pages; damaged and missing ones are `None`.
     pub fn oob_of_segment(&self, segment: Segment) -> Result<Vec<Option<OobRecord>>> {
-        let mut bytes = vec![0; self.geometry.pages_per_segment() as usize * OOB_BYTES as usize];
-        self.media.read_at(self.geometry.oob_offset(self.geometry.ppa(segment, 0)), &mut bytes)?;
-        Ok(bytes.chunks_exact(OOB_BYTES as usize).map(OobRecord::parse).collect())
+        Ok(self.records_of(segment)?.chunks_exact(OOB_BYTES as usize).map(OobRecord::parse).collect())
     }
 
     /// The header of a segment, if it has one that is intact.
@@ -601,9 +599,13 @@ impl Ftl {
     }
 
     /// Takes up the segment that was open when the store was closed: rows behind the last record of each lane are free.
-    pub fn resume(&self, segment: Segment) -> Result<()> {
-        let mut bytes = vec![0; self.geometry.pages_per_segment() as usize * OOB_BYTES as usize];
-        self.media.read_at(self.geometry.oob_offset(self.geometry.ppa(segment, 0)), &mut bytes)?;
+    /// If its records are not what they were then, nobody knows that, and it stays closed.
+    pub fn resume(&self, open: superblock::OpenSegment) -> Result<()> {
+        let segment = open.segment;
+        let bytes = self.records_of(segment)?;
+        if crc32c(&bytes) != open.crc {
+            return Ok(());
+        }
         let mut lanes = Lanes::empty(&self.geometry);
         for (page, record) in bytes.chunks_exact(OOB_BYTES as usize).enumerate() {
             if record.iter().any(|&b| b != 0) {
@@ -616,8 +618,16 @@ impl Ftl {
     }
 
     /// The segment that takes pages at present.
-    pub fn open_now(&self) -> Option<Segment> {
-        self.state.lock().segments.open.as_ref().map(|o| o.segment)
+    pub fn open_now(&self) -> Result<Option<superblock::OpenSegment>> {
+        let open = self.state.lock().segments.open.as_ref().map(|o| o.segment);
+        open.map(|segment| Ok(superblock::OpenSegment { segment, crc: crc32c(&self.records_of(segment)?) })).transpose()
+    }
+
+    /// The bytes of a segment's out-of-band records.
+    fn records_of(&self, segment: Segment) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.geometry.pages_per_segment() as usize * OOB_BYTES as usize];
+        self.media.read_at(self.geometry.oob_offset(self.geometry.ppa(segment, 0)), &mut bytes)?;
+        Ok(bytes)
     }
 
     /// Closes the open segment, so that what it holds may be reclaimed.

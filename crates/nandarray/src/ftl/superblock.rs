@@ -43,7 +43,8 @@ struct Wire {
     open_segment: U32,
     placement: [u8; 12],
     victim: [u8; 16],
-    _reserved: [u8; 3920],
+    open_crc: U32,
+    _reserved: [u8; 3916],
 }
 
 const _: () = assert!(size_of::<Wire>() as u64 == SUPERBLOCK_BYTES);
@@ -74,11 +75,20 @@ pub struct Superblock {
     /// Number of the first record of that journal.
     pub journal_lsn: u64,
     /// The number of the last record when the store was closed properly, and the segment that was open then.
-    pub clean: Option<(u64, Option<Segment>)>,
+    pub clean: Option<(u64, Option<OpenSegment>)>,
     /// Name of the placement policy.
     pub placement: String,
     /// Name of the victim policy.
     pub victim: String,
+}
+
+/// A segment that has room for more pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenSegment {
+    /// Which.
+    pub segment: Segment,
+    /// CRC-32C of its out-of-band records: only while they are what they were is it known which pages are free.
+    pub crc: u32,
 }
 
 /// Where a chain of segments begins, and the number that its links carry.
@@ -111,9 +121,10 @@ fn name_of(bytes: &[u8]) -> String {
 
 impl Superblock {
     fn to_wire(&self) -> Wire {
+        let none = OpenSegment { segment: u32::MAX, crc: 0 };
         let (clean, clean_lsn, open) = match self.clean {
-            Some((lsn, open)) => (1, lsn, open.unwrap_or(u32::MAX)),
-            None => (0, 0, u32::MAX),
+            Some((lsn, open)) => (1, lsn, open.unwrap_or(none)),
+            None => (0, 0, none),
         };
         let mut wire = Wire {
             magic: MAGIC,
@@ -137,10 +148,11 @@ impl Superblock {
             clean: U32::new(clean),
             journal_lsn: U64::new(self.journal_lsn),
             clean_lsn: U64::new(clean_lsn),
-            open_segment: U32::new(open),
+            open_segment: U32::new(open.segment),
             placement: name_bytes(&self.placement),
             victim: name_bytes(&self.victim),
-            _reserved: [0; 3920],
+            open_crc: U32::new(open.crc),
+            _reserved: [0; 3916],
         };
         wire.crc = U32::new(wire.crc_of_rest());
         wire
@@ -154,7 +166,8 @@ impl Superblock {
             pages_per_block: wire.pages_per_block.get(),
         };
         geometry.validate()?;
-        let open = wire.open_segment.get();
+        let open = OpenSegment { segment: wire.open_segment.get(), crc: wire.open_crc.get() };
+        let open = (open.segment != u32::MAX).then_some(open);
         Ok(Self {
             uuid: wire.uuid,
             generation: wire.generation.get(),
@@ -167,7 +180,7 @@ impl Superblock {
             directory_crc: wire.directory_crc.get(),
             journal: ChainStart { first: wire.journal_first.get(), nonce: wire.journal_nonce.get() },
             journal_lsn: wire.journal_lsn.get(),
-            clean: (wire.clean.get() == 1).then(|| (wire.clean_lsn.get(), (open != u32::MAX).then_some(open))),
+            clean: (wire.clean.get() == 1).then(|| (wire.clean_lsn.get(), open)),
             placement: name_of(&wire.placement),
             victim: name_of(&wire.victim),
         })
@@ -237,7 +250,7 @@ mod tests {
             directory_crc: 6,
             journal: ChainStart { first: 7, nonce: 8 },
             journal_lsn: 9,
-            clean: Some((10, Some(11))),
+            clean: Some((10, Some(OpenSegment { segment: 11, crc: 12 }))),
             placement: "nds".into(),
             victim: "greedy".into(),
         }

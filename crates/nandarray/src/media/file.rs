@@ -22,9 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{Advice, Mmap, MmapOptions};
 
-use super::Media;
+use super::{HEAD_BYTES, Media};
 use crate::error::{Error, Result};
-use crate::flash::geometry::HEAD_BYTES;
 
 /// Bytes of one mapping window; address space, not memory.
 const WINDOW_BYTES: u64 = 1 << 36;

@@ -15,6 +15,9 @@ use crate::error::Result;
 /// What a torn write is torn at: the least that any disk writes as one.
 pub const SECTOR_BYTES: usize = 512;
 
+/// Bytes at the start of a medium that no segment uses: superblocks, and the bytes that advisory locks are taken on.
+pub const HEAD_BYTES: u64 = 65_536;
+
 /// A place where bytes live. All methods may be called from many threads.
 pub trait Media: Send + Sync + std::fmt::Debug {
     /// Bytes that the medium has at present.

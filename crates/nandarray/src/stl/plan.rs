@@ -302,9 +302,7 @@ fn touch_loops(
             let gap = (*from as usize).saturating_sub(h - l + item_bytes);
             if *n == 1 {
                 touch_loops(rest, base, item_bytes, grain, touch);
-            } else if gap < grain && whole.len() <= 2 * grain {
-                touch(whole);
-            } else if gap < grain && rest_is_dense(rest, item_bytes, grain) {
+            } else if gap < grain && (whole.len() <= 2 * grain || rest_is_dense(rest, item_bytes, grain)) {
                 touch(whole);
             } else {
                 for i in 0..*n {

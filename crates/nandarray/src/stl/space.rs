@@ -490,7 +490,10 @@ mod tests {
         #[test]
         fn coordinates_pack_and_unpack(at in prop::collection::vec(prop_oneof![0u64..200, any::<u64>()], 1..12)) {
             match pack(&at) {
-                Some(key) => prop_assert_eq!(unpack(&key, at.len()).unwrap().as_slice(), &at[..]),
+                Some(key) => {
+                    let back = unpack(&key, at.len()).unwrap();
+                    prop_assert_eq!(back.as_slice(), &at[..]);
+                }
                 None => prop_assert!(at.len() > 1 || at[0] > 1 << 60 || at.len() > 5),
             }
         }

@@ -237,7 +237,7 @@ pub unsafe fn rows(n: usize, fs: isize, ts: isize, run: usize, from: *const u8, 
     // SAFETY: the caller's promise; a long run taken as four and the rest covers the same bytes.
     unsafe {
         if n == 1 && run >= SPLIT_BYTES {
-            let part = run / 4 & !63;
+            let part = (run / 4) & !63;
             x86::rows(4, part as isize, part as isize, part, from, to);
             x86::rows(1, 0, 0, run - 4 * part, from.add(4 * part), to.add(4 * part));
         } else {

@@ -88,8 +88,8 @@ def open(
     seed : int
         Seed of policies that choose at random.
     salvage : bool
-        Open a damaged store as far as it can be read, to repair it: records of a damaged journal are passed over, and what
-        pages tell of them is applied.
+        Open a damaged store as far as it can be read, to repair it: records of a damaged journal are passed over, and
+        what pages tell of them is applied.
 
     Returns
     -------
@@ -617,8 +617,8 @@ class Store(Group):
         Returns
         -------
         dict
-            Counters of the store; ``write_amplification``, pages written for every page's worth that was given to write
-            since the store was opened (``nan`` before the first write); and ``arrays``, the space of each array by name.
+            Counters of the store; ``write_amplification``, pages written for every page's worth given to write since
+            the store was opened (``nan`` before the first write); and ``arrays``, the space of each array by name.
         """
         numbers: dict[str, Any] = dict(self._engine.stat())
         numbers["array_count"] = numbers.pop("arrays")

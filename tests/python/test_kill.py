@@ -1,8 +1,8 @@
 """What other processes and accidents do to a store: kill -9, a second writer, readers beside a writer, damage.
 
-The child writes a known sequence and tells each step on its standard output after the step's promise holds (a flush that
-returned, a write that returned). It is killed at a random moment; the store must then open, check clean, and hold a state of
-the sequence no older than the last promise heard. Seeds are in the test ids. Lost power is tested in the engine's own tests.
+The child writes a known sequence and tells each step on its standard output once the flush behind it has returned. It
+is killed at a random moment; the store must then open, check clean, and hold a state of the sequence no older than the
+last promise heard. Seeds are in the messages. Lost power is tested in the engine's own tests.
 """
 
 from __future__ import annotations
@@ -139,7 +139,9 @@ def test_a_flipped_byte_is_named_with_array_block_and_offset(path: pathlib.Path)
     with nandarray.open(path, mode="r") as store:
         a = store["group/a"]
         assert a[0, 0] is not None, "what is not damaged is still read"
-        with pytest.raises(nandarray.ChecksumError, match=r"'?\"?group/a.*building block \(\d+, \d+\).*offset \d+") as info:
+        with pytest.raises(
+            nandarray.ChecksumError, match=r"'?\"?group/a.*building block \(\d+, \d+\).*offset \d+"
+        ) as info:
             a[...]
         assert isinstance(info.value, OSError)
         assert not store.check()["ok"]

@@ -277,7 +277,7 @@ fn flipped_bits_give_an_error_or_the_right_data() {
             *seen.entry(part).or_default() += 1;
         }
     }
-    println!("flips by part: {seen:?}");
+    eprintln!("flips by part: {seen:?}");
     assert!(seen.len() == 5 && seen.values().all(|&n| n > 100), "{seen:?}");
 }
 

@@ -279,7 +279,7 @@ fn a_small_store_is_right_under_every_policy() {
         for victim in VICTIMS {
             let (mut refused, mut moved) = (0, 0);
             for seed in 0..rounds(4, 200) {
-                println!("{placed} {victim} {seed}");
+                eprintln!("{placed} {victim} {seed}");
                 let mut rng = Rng::with_seed(seed);
                 let numbers: Vec<u64> = (0..rng.usize(50..200)).map(|_| rng.u64(..)).collect();
                 let (r, m) = squeeze(&numbers, 16 + rng.u32(..8), placed, victim);

@@ -337,7 +337,7 @@ fn random_workloads_survive_crashes_anywhere() {
     for seed in 0..rounds(60, 5000) {
         let seed = seed + rounds(0, 1_000_000);
         let workload = drawn(seed);
-        println!("workload {seed}");
+        eprintln!("workload {seed}");
         let writes = run_whole(&workload).unwrap();
         let mut rng = Rng::with_seed(seed);
         for _ in 0..rounds(6, 30) {
@@ -353,7 +353,7 @@ fn random_workloads_survive_crashes_anywhere() {
 #[test]
 fn many_lives_end_in_crashes() {
     for seed in 0..rounds(40, 3000) {
-        println!("store {seed}");
+        eprintln!("store {seed}");
         let mut rng = Rng::with_seed(seed);
         let workload = Workload { capacity_segments: rng.bool().then_some(40), ..Workload::tiny(Steps::Given(vec![])) };
         let mut bytes = Vec::new();

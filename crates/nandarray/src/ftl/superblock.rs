@@ -15,6 +15,8 @@ use crate::media::Media;
 pub const FORMAT_VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"\x89NANDAR\n";
+/// No counter gets here, and sums of two stay in 64 bits.
+const NUMBER_MAX: u64 = 1 << 60;
 
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -165,7 +167,14 @@ impl Superblock {
             banks: wire.banks.get(),
             pages_per_block: wire.pages_per_block.get(),
         };
-        geometry.validate()?;
+        let sound = geometry.validate().is_ok()
+            && (1..NUMBER_MAX).contains(&wire.journal_lsn.get())
+            && [wire.generation.get(), wire.clean_lsn.get(), wire.checkpoint_bytes.get()].iter().all(|&n| n < NUMBER_MAX)
+            && wire.directory_at.iter().all(|at| at.get() < NUMBER_MAX)
+            && wire.directory_bytes.get() < NUMBER_MAX;
+        if !sound {
+            return Err(Error::corrupt("a superblock holds numbers that nobody writes"));
+        }
         let open = OpenSegment { segment: wire.open_segment.get(), crc: wire.open_crc.get() };
         let open = (open.segment != u32::MAX).then_some(open);
         Ok(Self {

@@ -1,0 +1,270 @@
+//! What hostile bytes are given to: shared by the fuzz targets (`fuzz/`, coverage-guided, nightly) and `tests/hostile_bytes.rs`
+//! (seeded, stable). Each function takes any bytes and must return: no panic, no hang, no memory beyond what the bytes justify.
+//!
+//! [`image`] takes a whole file as it comes. [`patched_image`] takes changes to the golden image and then makes checksums right
+//! again, so that what lies behind them is reached: numbers that no writer of ours writes.
+
+#![allow(dead_code, reason = "every target takes what it needs of this one")]
+
+use std::sync::Arc;
+
+use nandarray::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression};
+use nandarray::device::{Command, Device, Mode, Options, Reply, Target};
+use nandarray::flash::{Geometry, crc32c};
+use nandarray::ftl::chain::Chain;
+use nandarray::ftl::journal;
+use nandarray::ftl::superblock::{ChainStart, read_slots};
+use nandarray::media::Media;
+use nandarray::media::memory::MemoryMedia;
+use nandarray::stl::read::BufferMut;
+use nandarray::stl::write::Source;
+
+const KEY: [u8; 32] = *b"the key of all encrypted arrays.";
+/// No more of an array is read than this.
+const BYTES_READ_MAX: u64 = 1 << 12;
+
+pub(crate) fn golden() -> &'static [u8] {
+    include_bytes!("../golden/v1.nand")
+}
+
+fn names(device: &Device) -> Vec<String> {
+    match device.execute(Command::List { prefix: "" }) {
+        Ok(Reply::Names(names)) => names,
+        _ => vec![],
+    }
+}
+
+/// Reads the first elements of an array, writes some, as far as it goes.
+fn touch(device: &Device, name: &str, write: bool) {
+    let Ok(space) = device.describe(name) else { return };
+    let key = space.encrypted().then_some(&KEY[..]);
+    let _ = device.execute(Command::Open { name, key });
+    let record = space.peek().record.clone();
+    let shape = record.shape().to_vec();
+    let mut left = (BYTES_READ_MAX / u64::from(record.item_bytes).max(1)).max(1);
+    let count: Vec<u64> = shape
+        .iter()
+        .map(|&n| {
+            let here = n.min(left);
+            left /= here.max(1);
+            here
+        })
+        .collect();
+    let item = record.item_bytes as usize;
+    let mut strides = vec![0isize; count.len()];
+    let mut stride = item as isize;
+    for (s, &n) in strides.iter_mut().zip(&count).rev() {
+        *s = stride;
+        stride *= n.max(1) as isize;
+    }
+    let mut buffer = vec![0u8; count.iter().product::<u64>() as usize * item];
+    // From the beginning and from the end.
+    for at_end in [false, true] {
+        let start: Vec<u64> = shape.iter().zip(&count).map(|(&n, &c)| if at_end { n - c } else { 0 }).collect();
+        let step = vec![1; count.len()];
+        let target = || Target::Box { start: &start, step: &step, count: &count, strides: &strides, view: None };
+        // SAFETY: the buffer has room for every element of the box.
+        let out = unsafe { BufferMut::from_raw(buffer.as_mut_ptr()) };
+        let _ = device.execute(Command::Read { space: space.id, target: target(), out });
+        if write {
+            buffer.fill(0x77);
+            // SAFETY: as above.
+            let source = unsafe { Source::from_raw(buffer.as_ptr()) };
+            let _ = device.execute(Command::Write { space: space.id, target: target(), source });
+        }
+    }
+    let _ = device.execute(Command::StatSpace { space: space.id });
+}
+
+/// Opens a file and does everything with it.
+pub(crate) fn image(bytes: &[u8]) {
+    let options = Options { threads: Some(1), ..Options::default() };
+    if let Ok(device) = open(bytes, Mode::Read, &options) {
+        names(&device).iter().for_each(|name| touch(&device, name, false));
+        let _ = device.execute(Command::Check { repair: false });
+        let _ = device.execute(Command::Stat);
+    }
+    if let Ok(device) = open(bytes, Mode::ReadWrite, &options) {
+        let names = names(&device);
+        names.iter().for_each(|name| touch(&device, name, true));
+        if let Some(first) = names.first() {
+            let _ = device.execute(Command::Rename { from: first, to: "another name" });
+            let _ = device.execute(Command::Delete { name: "another name" });
+        }
+        if let Some(Ok(space)) = names.get(1).map(|n| device.describe(n)) {
+            let smaller: Vec<u64> = space.peek().record.shape().iter().map(|n| n / 2).collect();
+            let _ = device.execute(Command::Resize { space: space.id, shape: &smaller });
+        }
+        let _ = device.execute(Command::Flush);
+        let _ = device.execute(Command::Compact);
+        let _ = device.execute(Command::Check { repair: true });
+        let _ = device.close();
+    }
+    if let Ok(device) = open(bytes, Mode::ReadWrite, &Options { salvage: true, ..options }) {
+        let _ = device.execute(Command::Check { repair: true });
+        let _ = device.close();
+    }
+}
+
+fn open(bytes: &[u8], mode: Mode, options: &Options) -> nandarray::Result<Device> {
+    Device::open(Arc::new(MemoryMedia::with_bytes(bytes.to_vec())), "hostile", mode, options)
+}
+
+/// A stream of choices taken from bytes.
+struct Choices<'a>(&'a [u8]);
+
+impl Choices<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (&first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(first)
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes([self.byte()?, self.byte()?, self.byte()?, self.byte()?]))
+    }
+}
+
+/// Changes the golden image as the bytes say, corrects checksums, and does everything with it.
+pub(crate) fn patched_image(data: &[u8]) {
+    let mut bytes = golden().to_vec();
+    let mut choices = Choices(data);
+    let places = places(&bytes);
+    let correct = choices.byte().unwrap_or(0) % 4 != 0;
+    while let (Some(place), Some(at), Some(how), Some(value)) =
+        (choices.byte(), choices.number(), choices.byte(), choices.byte())
+    {
+        let range = &places[place as usize % places.len()];
+        let at = range.start + at as usize % range.len();
+        match how % 6 {
+            0 => bytes[at] = value,
+            1 => bytes[at] = bytes[at].wrapping_add(value % 7).wrapping_sub(3),
+            2 => bytes[at] ^= 1 << (value % 8),
+            3 => {
+                // What a varint of the largest numbers looks like.
+                let n = (value as usize % 9).min(range.end - at);
+                bytes[at..at + n].fill(0xff);
+            }
+            4 => {
+                let n = (value as usize).min(range.end - at);
+                bytes[at..at + n].fill(0);
+            }
+            _ => {
+                let n = (value as usize).min(range.end - at);
+                let from = range.start + (at - range.start + value as usize * 13) % (range.len() - n + 1);
+                bytes.copy_within(from..from + n, at);
+            }
+        }
+    }
+    if correct {
+        correct_checksums(&mut bytes);
+    }
+    image(&bytes);
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> usize {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> usize {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes")) as usize
+}
+
+/// Where the golden image's metadata lies: both superblocks, directory and indexes, journal, out-of-band areas, everything.
+fn places(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let media = MemoryMedia::with_bytes(bytes.to_vec());
+    let slots = read_slots(&media, "golden").expect("the golden image is right");
+    let geometry = slots[0].1.geometry;
+    let mut places = vec![8..170, 4104..4266, 0..bytes.len()];
+    for (_, s) in &slots {
+        let start = geometry.segment_offset(s.checkpoint.first) as usize;
+        places.push(start..start + s.checkpoint_bytes as usize);
+        let mut chain = Chain::begin(geometry, s.journal);
+        let end = journal::read_all(&media, &mut chain, s.journal_lsn, s.clean.map(|c| c.0)).map_or(0, |r| r.1);
+        let start = geometry.segment_offset(s.journal.first) as usize;
+        places.push(start..start + (end as usize).max(64));
+    }
+    for segment in 0..geometry.segments_within(bytes.len() as u64) as u32 {
+        let start = geometry.header_offset(segment) as usize;
+        places.push(start..start + 64 + 32 * geometry.pages_per_segment() as usize);
+    }
+    places
+}
+
+/// Makes checksums right as far as they are found: records of both journals, directories, superblocks.
+fn correct_checksums(bytes: &mut [u8]) {
+    for slot in [0, 4096] {
+        let geometry = Geometry {
+            page_bytes: u32_at(bytes, slot + 40) as u32,
+            channels: u32_at(bytes, slot + 44) as u32,
+            banks: u32_at(bytes, slot + 48) as u32,
+            pages_per_block: u32_at(bytes, slot + 52) as u32,
+        };
+        if geometry.validate().is_ok() {
+            let journal = geometry.segment_offset(u32_at(bytes, slot + 120) as u32) as usize;
+            correct_journal(bytes, journal, u64_at(bytes, slot + 112));
+            let checkpoint = geometry.segment_offset(u32_at(bytes, slot + 72) as u32) as usize;
+            let start = checkpoint.saturating_add(u64_at(bytes, slot + 80));
+            let end = start.saturating_add(u64_at(bytes, slot + 96));
+            if let Some(directory) = bytes.get(start..end) {
+                let crc = crc32c(directory);
+                bytes[slot + 76..slot + 80].copy_from_slice(&crc.to_le_bytes());
+            }
+        }
+        bytes[slot + 12..slot + 16].fill(0);
+        let crc = crc32c(&bytes[slot + 8..slot + 4096]);
+        bytes[slot + 12..slot + 16].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+fn correct_journal(bytes: &mut [u8], mut at: usize, nonce: usize) {
+    let mut before = 0u32;
+    while bytes.get(at + 4..at + 8) == Some(b"NREC") && at + 40 <= bytes.len() && u64_at(bytes, at + 16) == nonce {
+        let end = at.saturating_add(40).saturating_add(u32_at(bytes, at + 32));
+        if end > bytes.len() {
+            return;
+        }
+        bytes[at + 36..at + 40].copy_from_slice(&before.to_le_bytes());
+        before = crc32c(&bytes[at + 4..end]);
+        bytes[at..at + 4].copy_from_slice(&before.to_le_bytes());
+        at = end.next_multiple_of(8);
+    }
+}
+
+/// Reads bytes as a journal.
+pub(crate) fn journal_record(data: &[u8]) {
+    let g = Geometry::TINY;
+    let Some((&head, rest)) = data.split_first() else { return };
+    let mut bytes = vec![0; g.segment_offset(2) as usize];
+    let start = g.segment_offset(0) as usize;
+    let n = rest.len().min(bytes.len() - start);
+    bytes[start..start + n].copy_from_slice(&rest[..n]);
+    if head % 2 == 0 && n >= 24 {
+        let nonce = u64_at(&bytes, start + 16);
+        correct_journal(&mut bytes, start, nonce);
+    }
+    let nonce = if n >= 24 { u64_at(&bytes, start + 16) as u64 } else { 0 };
+    let media = MemoryMedia::with_bytes(bytes);
+    let mut chain = Chain::begin(g, ChainStart { first: 0, nonce });
+    let _ = journal::read_all(&media, &mut chain, 1, None);
+    assert!(!media.is_empty());
+}
+
+/// Decodes bytes as the payload of a coded building block.
+pub(crate) fn codec_payload(data: &[u8]) {
+    let Some((&head, payload)) = data.split_first() else { return };
+    let compression = [None, Some("lz4"), Some("zstd:1"), Some("lz4+shuffle"), Some("zstd:3+bitshuffle")][head as usize % 5];
+    let spec = CodecSpec {
+        compression: compression.map(|c| c.parse::<Compression>().expect("a known compression")),
+        encrypted: head & 0x40 != 0,
+        element_bytes: [1, 3, 4, 8][head as usize / 5 % 4],
+        block_bytes: 40_008,
+    };
+    if spec.is_identity() || spec.validate().is_err() {
+        return;
+    }
+    let key = spec.encrypted.then(|| CipherKey::new(&KEY, [1; 16]).expect("a key of 32 bytes"));
+    let codec = Codec::new(spec, key.as_ref()).expect("a valid spec");
+    let mut out = vec![0; 40_008];
+    let _ = codec.decode(payload, 0..40_008, BlockContext { space_id: 1, block_key: b"block" }, &mut out);
+}

@@ -1,0 +1,88 @@
+//! Promise: no file makes the engine panic, hang or ask for memory that the file does not justify.
+//!
+//! The same entrances as the fuzz targets of `fuzz/`, on seeded mutations, so that the stable toolchain runs them with every
+//! test; and inputs that once made something fall over. `NANDARRAY_DEEP=1` runs many more.
+
+mod common;
+mod hostile;
+
+use common::{rounds, within};
+use fastrand::Rng;
+
+/// Runs a target on many inputs; a panic says which.
+fn run(what: &'static str, count: u64, input: impl Fn(&mut Rng) -> Vec<u8> + Send + 'static, target: fn(&[u8])) {
+    within(if rounds(0, 1) == 1 { 3600 } else { 100 }, what, move || {
+        let first = rounds(0, 1 << 32);
+        let mut failed = Vec::new();
+        for seed in first..first + count {
+            let data = input(&mut Rng::with_seed(seed));
+            if std::panic::catch_unwind(|| target(&data)).is_err() {
+                eprintln!("{what}, seed {seed}: {} bytes {:02x?}", data.len(), &data[..data.len().min(64)]);
+                failed.push(seed);
+            }
+        }
+        assert!(failed.is_empty(), "{what}: seeds {failed:?} of {first}..{}", first + count);
+    });
+}
+
+fn noise(rng: &mut Rng, most: usize) -> Vec<u8> {
+    let n = rng.usize(..most);
+    let sparse = rng.bool();
+    (0..n).map(|_| if sparse && rng.u8(..4) > 0 { 0 } else { rng.u8(..) }).collect()
+}
+
+#[test]
+fn mutated_images() {
+    run("a mutated image", rounds(1000, 60_000), |rng| noise(rng, 40), hostile::patched_image);
+}
+
+#[test]
+fn arbitrary_images() {
+    let input = |rng: &mut Rng| match rng.u8(..3) {
+        0 => noise(rng, 100_000),
+        1 => {
+            // A real head, and anything behind it.
+            let mut bytes = hostile::golden().to_vec();
+            let from = rng.usize(8192..bytes.len());
+            rng.fill(&mut bytes[from..]);
+            bytes
+        }
+        _ => {
+            // Pieces in a wrong order.
+            let mut bytes = hostile::golden().to_vec();
+            for _ in 0..rng.usize(1..6) {
+                let n = [512, 4096, 8192][rng.usize(..3)];
+                let [from, to] = [0, 1].map(|_| rng.usize(..(bytes.len() - n) / 512) * 512);
+                bytes.copy_within(from..from + n, to);
+            }
+            bytes
+        }
+    };
+    run("an arbitrary image", rounds(200, 20_000), input, hostile::image);
+}
+
+#[test]
+fn journals() {
+    run("a journal", rounds(3000, 300_000), |rng| noise(rng, 600), hostile::journal_record);
+    let valid = |rng: &mut Rng| {
+        let mut bytes = vec![rng.u8(..)];
+        let mut before = 0;
+        for lsn in 1..rng.u64(2..9) {
+            let payload = noise(rng, 200);
+            let (record, crc) = nandarray::ftl::journal::encode(lsn, 7, lsn / 2, before, &payload);
+            bytes.extend(record);
+            before = crc;
+        }
+        for _ in 0..rng.usize(..4) {
+            let at = rng.usize(..bytes.len());
+            bytes[at] = rng.u8(..);
+        }
+        bytes
+    };
+    run("a damaged journal", rounds(3000, 300_000), valid, hostile::journal_record);
+}
+
+#[test]
+fn payloads() {
+    run("a payload", rounds(5000, 500_000), |rng| noise(rng, 3000), hostile::codec_payload);
+}

@@ -3,9 +3,9 @@
 //! Only array metadata is looked at, through the array object's own fields: dtypes that the buffer protocol refuses
 //! (datetime64, structured) pass as well. Checked: item size, writability, number of dimensions; the rest is the engine's.
 
+use nandarray::stl::plan::Axis;
 use nandarray::{Error, Result};
 use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
-use nandarray::stl::plan::Axis;
 use pyo3::prelude::*;
 
 /// What the engine needs to know of an array.
@@ -37,11 +37,7 @@ pub(crate) fn lend(array: &Bound<'_, PyUntypedArray>, item_bytes: usize, write: 
     if write && flags & numpy::npyffi::NPY_ARRAY_WRITEABLE == 0 {
         return Err(Error::Invalid("the buffer is read-only".to_owned()));
     }
-    Ok(Lent {
-        first,
-        shape: array.shape().iter().map(|&n| n as u64).collect(),
-        strides: array.strides().to_vec(),
-    })
+    Ok(Lent { first, shape: array.shape().iter().map(|&n| n as u64).collect(), strides: array.strides().to_vec() })
 }
 
 /// An axis of an outer selection: (start, step, count) or a list of coordinates.

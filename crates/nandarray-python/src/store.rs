@@ -64,9 +64,7 @@ fn verify(text: &str) -> Result<Verify> {
         "once" => Ok(Verify::Once),
         "always" => Ok(Verify::Always),
         "never" => Ok(Verify::Never),
-        _ => Err(Error::Invalid(format!(
-            "unknown verify {text:?}; there are \"once\", \"always\" and \"never\""
-        ))),
+        _ => Err(Error::Invalid(format!("unknown verify {text:?}; there are \"once\", \"always\" and \"never\""))),
     }
 }
 
@@ -155,8 +153,7 @@ impl Store {
         let geometry = fail(py, self::geometry(preset, geometry)?)?;
         let mode = fail(py, Mode::parse(mode))?;
         let policies = (placement, gc_policy);
-        let options =
-            options_of(geometry, capacity, policies, (verify, io), threads, write_buffer, (seed, salvage));
+        let options = options_of(geometry, capacity, policies, (verify, io), threads, write_buffer, (seed, salvage));
         let options = fail(py, options)?;
         let opened = py.detach(|| Device::open_file(&path, mode, &options));
         let device = opened.map_err(|e| to_py(py, &e, Some(&path.display().to_string())))?;
@@ -323,9 +320,7 @@ impl Store {
     }
 
     fn compact<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Reply::Bytes(freed) = self.command(py, Command::Compact)? else {
-            unreachable!("compaction gives bytes")
-        };
+        let Reply::Bytes(freed) = self.command(py, Command::Compact)? else { unreachable!("compaction gives bytes") };
         let dict = PyDict::new(py);
         dict.set_item("bytes_freed", freed)?;
         Ok(dict)
@@ -442,7 +437,13 @@ impl Space {
         }
     }
 
-    fn outer(&self, py: Python<'_>, array: &Bound<'_, PyUntypedArray>, axes: Vec<Bound<'_, PyAny>>, out: bool) -> PyResult<()> {
+    fn outer(
+        &self,
+        py: Python<'_>,
+        array: &Bound<'_, PyUntypedArray>,
+        axes: Vec<Bound<'_, PyAny>>,
+        out: bool,
+    ) -> PyResult<()> {
         let lent = fail(py, lend(array, self.item_bytes(py)?, out))?;
         let axes = axes.iter().map(axis).collect::<PyResult<Vec<_>>>()?;
         let counts: Vec<u64> = axes.iter().map(nandarray::stl::plan::Axis::count).collect();
@@ -565,15 +566,30 @@ impl Space {
         self.outer(py, out, axes, true)
     }
 
-    fn write_outer(&self, py: Python<'_>, src: &Bound<'_, PyUntypedArray>, axes: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+    fn write_outer(
+        &self,
+        py: Python<'_>,
+        src: &Bound<'_, PyUntypedArray>,
+        axes: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         self.outer(py, src, axes, false)
     }
 
-    fn read_points(&self, py: Python<'_>, out: &Bound<'_, PyUntypedArray>, coords: &Bound<'_, PyArray2<u64>>) -> PyResult<()> {
+    fn read_points(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyUntypedArray>,
+        coords: &Bound<'_, PyArray2<u64>>,
+    ) -> PyResult<()> {
         self.points(py, out, coords, true)
     }
 
-    fn write_points(&self, py: Python<'_>, src: &Bound<'_, PyUntypedArray>, coords: &Bound<'_, PyArray2<u64>>) -> PyResult<()> {
+    fn write_points(
+        &self,
+        py: Python<'_>,
+        src: &Bound<'_, PyUntypedArray>,
+        coords: &Bound<'_, PyArray2<u64>>,
+    ) -> PyResult<()> {
         self.points(py, src, coords, false)
     }
 

@@ -198,8 +198,16 @@ fn arrays_come_and_go_under_the_same_names() {
                     let other = format!("a{}", rng.u8(..3));
                     let whole = Part::boxed(&[0, 0], &[8, 8]);
                     let done = match rng.u8(..8) {
-                        0..=1 => Op::Create { name, shape: vec![32, 32], item: 4, block: None, compression: None, key: false, fill: 0 }
-                            .run(&device),
+                        0..=1 => Op::Create {
+                            name,
+                            shape: vec![32, 32],
+                            item: 4,
+                            block: None,
+                            compression: None,
+                            key: false,
+                            fill: 0,
+                        }
+                        .run(&device),
                         2 => Op::Delete { name }.run(&device),
                         3 => Op::Rename { from: name, to: other }.run(&device),
                         4 => Op::Attrs { name, attrs: format!("{{\"n\":{turn}}}") }.run(&device),
@@ -208,7 +216,9 @@ fn arrays_come_and_go_under_the_same_names() {
                         _ => read(&device, &name, &whole).map(drop),
                     };
                     match done {
-                        Ok(()) | Err(Error::NotFound { .. } | Error::Exists { .. } | Error::Closed(_) | Error::Invalid(_)) => {}
+                        Ok(())
+                        | Err(Error::NotFound { .. } | Error::Exists { .. } | Error::Closed(_) | Error::Invalid(_)) => {
+                        }
                         Err(e) => panic!("seed {seed}: {e:?}"),
                     }
                 }

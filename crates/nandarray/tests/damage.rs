@@ -137,7 +137,8 @@ fn look(device: &Device, model: &Model, context: &dyn Fn() -> String) -> Outcome
     for (name, expected) in model {
         match read_array(device, name) {
             Ok(found) => {
-                let (found, expected) = (Model::from([(name.clone(), found)]), Model::from([(name.clone(), expected.clone())]));
+                let (found, expected) =
+                    (Model::from([(name.clone(), found)]), Model::from([(name.clone(), expected.clone())]));
                 if let Some(what) = difference(&found, &expected) {
                     panic!("{what}; {}", context());
                 }
@@ -205,7 +206,15 @@ fn go_on(bytes: Vec<u8>, model: &Model, context: &dyn Fn() -> String) {
     let mut model = model.clone();
     let device = open(media.clone(), Mode::ReadWrite, &tiny()).unwrap_or_else(|e| panic!("{e}; {}", context()));
     let ops = [
-        Op::Create { name: "new".to_owned(), shape: vec![70, 70], item: 1, block: None, compression: None, key: false, fill: 0 },
+        Op::Create {
+            name: "new".to_owned(),
+            shape: vec![70, 70],
+            item: 1,
+            block: None,
+            compression: None,
+            key: false,
+            fill: 0,
+        },
         Op::Write { name: "new".to_owned(), part: Part::all(&[70, 70]), salt: 77 },
         Op::Compact,
         Op::Delete { name: "scalar".to_owned() },
@@ -359,7 +368,9 @@ fn a_full_disk_loses_nothing() {
                 continue;
             }
             let op = match op {
-                Op::Write { name, salt, .. } if rng.bool() => Op::Write { part: Part::all(&model[&name].shape), name, salt },
+                Op::Write { name, salt, .. } if rng.bool() => {
+                    Op::Write { part: Part::all(&model[&name].shape), name, salt }
+                }
                 op => op,
             };
             match op.run(&device) {
@@ -384,7 +395,15 @@ fn a_full_disk_loses_nothing() {
             model.remove(name);
         }
         for op in [
-            Op::Create { name: "again".to_owned(), shape: vec![9000], item: 1, block: None, compression: None, key: false, fill: 0 },
+            Op::Create {
+                name: "again".to_owned(),
+                shape: vec![9000],
+                item: 1,
+                block: None,
+                compression: None,
+                key: false,
+                fill: 0,
+            },
             Op::Write { name: "again".to_owned(), part: Part::all(&[9000]), salt: 7 },
         ] {
             op.run(&device).unwrap_or_else(|e| panic!("{op:?}: {e}; {}", context()));
@@ -419,7 +438,8 @@ fn blocks_that_wear_out_are_left() {
             if let Op::Reopen = op {
                 device.close().unwrap_or_else(|e| panic!("{e}; {}", context()));
                 drop(device);
-                device = open(media.clone(), Mode::ReadWrite, &options).unwrap_or_else(|e| panic!("{e}; {}", context()));
+                device =
+                    open(media.clone(), Mode::ReadWrite, &options).unwrap_or_else(|e| panic!("{e}; {}", context()));
                 assert_holds(&device, &model, &context);
                 continue;
             }
@@ -497,14 +517,23 @@ fn a_wrong_key_is_an_error_and_never_garbage() {
     assert!(matches!(open_with(Some(&[1, 2, 3])), Err(Error::Invalid(_))));
     // Not by its number, either, and not written.
     let id = device.describe("secret").unwrap().id;
-    let target = || nandarray::device::Target::Box { start: &[0, 0], step: &[1, 1], count: &[1, 1], strides: &[8, 8], view: None };
+    let target = || nandarray::device::Target::Box {
+        start: &[0, 0],
+        step: &[1, 1],
+        count: &[1, 1],
+        strides: &[8, 8],
+        view: None,
+    };
     let mut buffer = [0u8; 8];
     // SAFETY: one element of 8 bytes.
     let out = unsafe { nandarray::stl::read::BufferMut::from_raw(buffer.as_mut_ptr()) };
     assert!(matches!(device.execute(Command::Read { space: id, target: target(), out }), Err(Error::WrongKey { .. })));
     // SAFETY: as above.
     let source = unsafe { nandarray::stl::write::Source::from_raw(buffer.as_ptr()) };
-    assert!(matches!(device.execute(Command::Write { space: id, target: target(), source }), Err(Error::WrongKey { .. })));
+    assert!(matches!(
+        device.execute(Command::Write { space: id, target: target(), source }),
+        Err(Error::WrongKey { .. })
+    ));
     assert!(open_with(Some(&KEY)).is_ok());
     assert_holds(&device, &model, &String::new);
 }

@@ -177,7 +177,9 @@ impl Flash {
             for (i, info) in s.infos().iter().enumerate() {
                 let mapped = live.get(&(i as Segment)).copied().unwrap_or(0);
                 assert_eq!((info.live, info.staged), (mapped, 0), "segment {i}: {info:?}");
-                assert!(mapped == 0 || matches!(info.state, SegmentState::Open | SegmentState::Closed | SegmentState::Bad));
+                assert!(
+                    mapped == 0 || matches!(info.state, SegmentState::Open | SegmentState::Closed | SegmentState::Bad)
+                );
                 assert_eq!(s.free().contains(&(i as Segment)), info.state == SegmentState::Free);
                 free += u64::from(info.state == SegmentState::Free);
             }
@@ -210,10 +212,13 @@ fn walk(numbers: &[u64], geometry: Geometry, placed: &str, victim: &str, wear: b
 }
 
 fn geometry() -> impl Strategy<Value = Geometry> {
-    (0u32..2, 1u32..6, 1u32..4, 1u32..6).prop_filter_map("a segment has 4 KiB", |(page, channels, banks, pages_per_block)| {
-        let g = Geometry { page_bytes: 512 << page, channels, banks, pages_per_block };
-        g.validate().is_ok().then_some(g)
-    })
+    (0u32..2, 1u32..6, 1u32..4, 1u32..6).prop_filter_map(
+        "a segment has 4 KiB",
+        |(page, channels, banks, pages_per_block)| {
+            let g = Geometry { page_bytes: 512 << page, channels, banks, pages_per_block };
+            g.validate().is_ok().then_some(g)
+        },
+    )
 }
 
 proptest! {
@@ -332,7 +337,15 @@ fn a_full_store_takes_data_again_after_a_delete() {
     let mut made = 0;
     loop {
         let name = format!("a{made}");
-        let make = Op::Create { name: name.clone(), shape: vec![9000], item: 1, block: None, compression: None, key: false, fill: 0 };
+        let make = Op::Create {
+            name: name.clone(),
+            shape: vec![9000],
+            item: 1,
+            block: None,
+            compression: None,
+            key: false,
+            fill: 0,
+        };
         match make.run(&device) {
             Ok(()) => make.tell(&mut model),
             Err(e) => {
@@ -345,7 +358,10 @@ fn a_full_store_takes_data_again_after_a_delete() {
             Ok(()) => write.tell(&mut model),
             Err(Error::Full { capacity_bytes, live_bytes, .. }) => {
                 assert_eq!(capacity_bytes, Geometry::TINY.segment_offset(20));
-                assert!(live_bytes > capacity_bytes / 4, "{live_bytes} of {capacity_bytes} bytes live when it was full");
+                assert!(
+                    live_bytes > capacity_bytes / 4,
+                    "{live_bytes} of {capacity_bytes} bytes live when it was full"
+                );
                 break;
             }
             Err(e) => panic!("{e}"),

@@ -40,15 +40,87 @@ struct New {
 
 const ARRAYS: &[New] = &[
     New { name: "bytes", shape: &[1000], item: 1, dtype: "|u1", block: None, compression: None, key: false, fill: 0 },
-    New { name: "matrix", shape: &[40, 50], item: 4, dtype: "<f4", block: None, compression: None, key: false, fill: 0 },
-    New { name: "cube", shape: &[9, 10, 11], item: 2, dtype: "<i2", block: Some(&[4, 4, 4]), compression: None, key: false, fill: 7 },
-    New { name: "group/lz4", shape: &[30, 40], item: 8, dtype: "<f8", block: None, compression: Some("lz4+shuffle"), key: false, fill: 0 },
-    New { name: "group/zstd", shape: &[17, 33], item: 4, dtype: "<u4", block: None, compression: Some("zstd:3+bitshuffle"), key: false, fill: 0 },
-    New { name: "group/secret", shape: &[20, 30], item: 4, dtype: "<i4", block: None, compression: None, key: true, fill: 1 },
-    New { name: "group/small secret", shape: &[500], item: 2, dtype: "<u2", block: None, compression: Some("lz4"), key: true, fill: 0 },
-    New { name: "odd", shape: &[13, 17], item: 17, dtype: "|V17", block: None, compression: None, key: false, fill: 0x41 },
+    New {
+        name: "matrix",
+        shape: &[40, 50],
+        item: 4,
+        dtype: "<f4",
+        block: None,
+        compression: None,
+        key: false,
+        fill: 0,
+    },
+    New {
+        name: "cube",
+        shape: &[9, 10, 11],
+        item: 2,
+        dtype: "<i2",
+        block: Some(&[4, 4, 4]),
+        compression: None,
+        key: false,
+        fill: 7,
+    },
+    New {
+        name: "group/lz4",
+        shape: &[30, 40],
+        item: 8,
+        dtype: "<f8",
+        block: None,
+        compression: Some("lz4+shuffle"),
+        key: false,
+        fill: 0,
+    },
+    New {
+        name: "group/zstd",
+        shape: &[17, 33],
+        item: 4,
+        dtype: "<u4",
+        block: None,
+        compression: Some("zstd:3+bitshuffle"),
+        key: false,
+        fill: 0,
+    },
+    New {
+        name: "group/secret",
+        shape: &[20, 30],
+        item: 4,
+        dtype: "<i4",
+        block: None,
+        compression: None,
+        key: true,
+        fill: 1,
+    },
+    New {
+        name: "group/small secret",
+        shape: &[500],
+        item: 2,
+        dtype: "<u2",
+        block: None,
+        compression: Some("lz4"),
+        key: true,
+        fill: 0,
+    },
+    New {
+        name: "odd",
+        shape: &[13, 17],
+        item: 17,
+        dtype: "|V17",
+        block: None,
+        compression: None,
+        key: false,
+        fill: 0x41,
+    },
     New { name: "point", shape: &[], item: 8, dtype: "<i8", block: None, compression: None, key: false, fill: 0 },
-    New { name: "never written", shape: &[1 << 40, 1 << 40], item: 1, dtype: "|i1", block: None, compression: None, key: false, fill: 9 },
+    New {
+        name: "never written",
+        shape: &[1 << 40, 1 << 40],
+        item: 1,
+        dtype: "|i1",
+        block: None,
+        compression: None,
+        key: false,
+        fill: 9,
+    },
     New { name: "empty", shape: &[0, 5], item: 4, dtype: "<f4", block: None, compression: None, key: false, fill: 0 },
 ];
 
@@ -124,7 +196,9 @@ fn make(media: Arc<dyn Media>) {
             }))
             .unwrap();
         if new.name != "never written" {
-            Op::Write { name: new.name.to_owned(), part: Part::all(new.shape), salt: salt(new.name) }.run(&device).unwrap();
+            Op::Write { name: new.name.to_owned(), part: Part::all(new.shape), salt: salt(new.name) }
+                .run(&device)
+                .unwrap();
         }
     }
     changes().iter().for_each(|op| op.run(&device).unwrap());

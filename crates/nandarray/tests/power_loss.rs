@@ -40,7 +40,14 @@ enum Steps {
 impl Workload {
     fn tiny(steps: Steps) -> Self {
         let geometry = Geometry::TINY;
-        Self { geometry, capacity_segments: None, placement: "nds", victim: "greedy", write_buffer_bytes: 64 << 20, steps }
+        Self {
+            geometry,
+            capacity_segments: None,
+            placement: "nds",
+            victim: "greedy",
+            write_buffer_bytes: 64 << 20,
+            steps,
+        }
     }
 
     fn options(&self, entropy: u64) -> Options {
@@ -214,7 +221,12 @@ fn crash_at(workload: &Workload, n: u64, seeds: std::ops::Range<u64>) -> bool {
         return false;
     }
     for seed in seeds {
-        let context = || format!("power failed at write {n}, seed {seed}, floor {}, in {:#?} of {workload:?}", trace.flushed, trace.ops);
+        let context = || {
+            format!(
+                "power failed at write {n}, seed {seed}, floor {}, in {:#?} of {workload:?}",
+                trace.flushed, trace.ops
+            )
+        };
         judge(workload, &trace, media.after_crash(seed), trace.flushed, seed ^ n << 8, &context);
     }
     let context = || format!("killed at write {n}, floor {}, in {:#?} of {workload:?}", trace.committed, trace.ops);

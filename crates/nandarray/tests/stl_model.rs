@@ -100,7 +100,11 @@ fn run(numbers: &[u64], mut make: impl FnMut() -> Arc<dyn Media>, threads: usize
     let rng = &mut Rng::with_seed(numbers.first().copied().unwrap_or(0));
     let taste = Taste { array_bytes, ..Taste::SMALL };
     let write_buffer_bytes = [0, 3_000, 64 << 20][rng.usize(..3)];
-    let options = |entropy| Options { threads: Some(threads), write_buffer_bytes, ..options(geometry(&mut rng.clone()), entropy) };
+    let options = |entropy| Options {
+        threads: Some(threads),
+        write_buffer_bytes,
+        ..options(geometry(&mut rng.clone()), entropy)
+    };
     let mut model = Model::new();
     let mut device = open(make(), Mode::Append, &options(0)).unwrap();
     let mut done: Vec<Op> = Vec::new();
@@ -180,7 +184,8 @@ fn huge_and_sparse_spaces_cost_what_is_used() {
         fill: 9,
     };
     create("huge", vec![side, side, u64::MAX]).run(&device).unwrap();
-    let corners: Vec<Vec<u64>> = vec![vec![0, 0, 0], vec![side - 1, side - 2, u64::MAX - 1], vec![5, side - 1, 1 << 40]];
+    let corners: Vec<Vec<u64>> =
+        vec![vec![0, 0, 0], vec![side - 1, side - 2, u64::MAX - 1], vec![5, side - 1, 1 << 40]];
     for (i, at) in corners.iter().enumerate() {
         write(&device, "huge", &Part::boxed(at, &[1, 1, 1]), &[i as u8; 3]).unwrap();
     }

@@ -155,9 +155,17 @@ fn nothing_depends_on_the_order_of_a_hash() {
     let mut hashes: BTreeSet<(Option<String>, String)> = BTreeSet::new();
     for (file, text) in &engine {
         for (_, line) in code(text) {
-            let Some(at) = line.find("HashMap<").or(line.find("HashSet<")).or(line.find("HashMap::new")) else { continue };
-            let before = line[..at].trim_end().trim_end_matches(['&', '=', ':', ' ']).trim_end_matches("&mut").trim_end();
-            let name: String = before.trim_end_matches([':', ' ']).chars().rev().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let Some(at) = line.find("HashMap<").or(line.find("HashSet<")).or(line.find("HashMap::new")) else {
+                continue;
+            };
+            let before =
+                line[..at].trim_end().trim_end_matches(['&', '=', ':', ' ']).trim_end_matches("&mut").trim_end();
+            let name: String = before
+                .trim_end_matches([':', ' '])
+                .chars()
+                .rev()
+                .take_while(|c| c.is_alphanumeric() || *c == '_')
+                .collect();
             let name: String = name.chars().rev().collect();
             if !name.is_empty() && !line.trim_start().starts_with("use ") {
                 let field = line.trim_start().starts_with("pub ") || !line.contains("let ");
@@ -166,13 +174,15 @@ fn nothing_depends_on_the_order_of_a_hash() {
         }
     }
     assert!(hashes.iter().any(|h| h.1 == "gathered") && hashes.iter().any(|h| h.1 == "by_id"), "{hashes:?}");
-    let walks = [".iter()", ".iter_mut()", ".keys()", ".values()", ".values_mut()", ".drain(", ".retain(", ".into_iter()"];
+    let walks =
+        [".iter()", ".iter_mut()", ".keys()", ".values()", ".values_mut()", ".drain(", ".retain(", ".into_iter()"];
     let mut wrong = Vec::new();
     for (file, text) in &engine {
         for (number, line) in code(text) {
             for (_, name) in hashes.iter().filter(|h| h.0.as_ref().is_none_or(|f| f == file)) {
                 let whole_word = |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-                let walked = walks.iter().any(|w| line.match_indices(&format!("{name}{w}")).any(|(at, _)| whole_word(at)));
+                let walked =
+                    walks.iter().any(|w| line.match_indices(&format!("{name}{w}")).any(|(at, _)| whole_word(at)));
                 let looped = line.contains(&format!(" in &{name} ")) || line.contains(&format!(" in {name} "));
                 let allowed = HASHES.iter().any(|(f, what, _)| f == file && line.contains(what));
                 if (walked || looped) && !allowed {

@@ -187,7 +187,9 @@ impl Device {
         self.ftl.media().read_at(self.geometry().page_offset(ppa), &mut bytes)?;
         let offset = self.geometry().page_offset(ppa);
         Ok(match self.ftl.oob(ppa)? {
-            None => Some(format!("its out-of-band record is damaged (file offset {})", self.geometry().oob_offset(ppa))),
+            None => {
+                Some(format!("its out-of-band record is damaged (file offset {})", self.geometry().oob_offset(ppa)))
+            }
             Some(r) if r.owner() != owner => Some("its out-of-band record names another owner".to_owned()),
             Some(r) if !r.matches(&bytes) => Some(format!("it does not match its CRC-32C (file offset {offset})")),
             Some(_) => None,
@@ -248,7 +250,8 @@ impl Device {
             let gone = crate::stl::write::Gone::Units(vec![unit.unit..unit.unit + 1]);
             let runs = [Run { unit: unit.unit, count: 1, ppa }];
             remap(&mut *space.write()?, &unit.at, &gone, &runs);
-            report.findings[unit.finding].repaired = Some(format!("mapped to a copy that reclaim left behind, page {}", ppa.0));
+            report.findings[unit.finding].repaired =
+                Some(format!("mapped to a copy that reclaim left behind, page {}", ppa.0));
         }
         self.recount()?;
         {

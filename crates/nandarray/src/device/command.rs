@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use super::check::CheckReport;
 use super::Device;
+use super::check::CheckReport;
 use crate::error::Result;
 use crate::stl::plan::Axis;
 use crate::stl::read::BufferMut;
@@ -216,9 +216,7 @@ impl Command<'_> {
             Self::SetAttrs { space, attrs } => device.set_attrs(space, attrs).map(|()| Reply::Done),
             Self::Read { space, target, out } => device.read(space, target, out).map(|()| Reply::Done),
             Self::Write { space, target, source } => device.write(space, target, source).map(|()| Reply::Done),
-            Self::Deallocate { space, start, count } => {
-                device.deallocate(space, start, count).map(|()| Reply::Done)
-            }
+            Self::Deallocate { space, start, count } => device.deallocate(space, start, count).map(|()| Reply::Done),
             Self::Flush => device.flush().map(|()| Reply::Done),
             Self::Check { repair } => device.check(repair).map(Reply::Checked),
             Self::Compact => device.compact().map(Reply::Bytes),

@@ -206,13 +206,17 @@ impl Device {
         let around = (0..shape.len()).map(|i| (start[i] / block[i], (ends[i] - 1) / block[i])).collect();
         let _range = space.ranges.lock(around);
         if space.read()?.record.shape != shape {
-            return Err(Error::invalid(format!("the array was resized from shape {} during this write", Shape(&shape))));
+            return Err(Error::invalid(format!(
+                "the array was resized from shape {} during this write",
+                Shape(&shape)
+            )));
         }
         if space.coded() {
             space.codec()?;
         }
         let meets = |at: &[u64]| {
-            (0..at.len()).all(|i| at[i] * block[i] < ends[i] && start[i] < at[i].saturating_add(1).saturating_mul(block[i]))
+            (0..at.len())
+                .all(|i| at[i] * block[i] < ends[i] && start[i] < at[i].saturating_add(1).saturating_mul(block[i]))
         };
         let seq = self.next_seq();
         let mut staged = Vec::new();

@@ -235,7 +235,8 @@ impl Device {
             // command takes it again. At the most there are two generations and the next checkpoint.
             _ => {
                 let journal = segments(self.journal_due(log) + 4096);
-                let have = log.checkpoint.len() + log.previous.len() + log.chain.as_ref().map_or(0, |c| c.segments().len());
+                let have =
+                    log.checkpoint.len() + log.previous.len() + log.chain.as_ref().map_or(0, |c| c.segments().len());
                 next.max((3 * checkpoint + 2 * journal + 1).saturating_sub(have as u64))
             }
         };
@@ -492,8 +493,7 @@ impl Device {
         log.slot = slot;
         self.keep_back(log);
         self.ftl.set_next_lsn(log.next_lsn);
-        let stream =
-            Arc::new(CheckpointStream { media: self.ftl.media().clone(), chain: Mutex::new(checkpoint) });
+        let stream = Arc::new(CheckpointStream { media: self.ftl.media().clone(), chain: Mutex::new(checkpoint) });
         for (space, place) in places {
             let mut inner = space.peek_mut();
             if matches!(inner.index, IndexState::Stored(_)) {

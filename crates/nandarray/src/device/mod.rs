@@ -73,9 +73,7 @@ impl Mode {
             "w" => Self::Truncate,
             "x" | "w-" => Self::Exclusive,
             _ => {
-                return Err(Error::invalid(format!(
-                    "unknown mode '{text}'; there are 'r', 'r+', 'a', 'w' and 'x'"
-                )));
+                return Err(Error::invalid(format!("unknown mode '{text}'; there are 'r', 'r+', 'a', 'w' and 'x'")));
             }
         })
     }

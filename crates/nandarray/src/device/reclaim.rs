@@ -168,13 +168,8 @@ impl Device {
         let gone = Gone::Units(group.iter().map(|&(unit, _)| unit..unit + 1).collect());
         let dead = remap(&mut inner, at, &gone, &runs);
         self.ftl.adopt(&runs);
-        let update = Update {
-            space: space.id,
-            seq,
-            at: at.to_vec(),
-            gone: Update::wire_gone(&gone),
-            runs: to_wire(&runs),
-        };
+        let update =
+            Update { space: space.id, seq, at: at.to_vec(), gone: Update::wire_gone(&gone), runs: to_wire(&runs) };
         let mut log = self.log.lock();
         log.pending.push(Op::Update(update));
         self.ftl.release(dead.into_iter());

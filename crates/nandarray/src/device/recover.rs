@@ -218,7 +218,8 @@ fn read_directory(stream: &CheckpointStream, superblock: &Superblock) -> Result<
     for at in superblock.directory_at {
         let Ok(bytes) = stream.read(at, superblock.directory_bytes) else { continue };
         if crc32c(&bytes) == superblock.directory_crc {
-            return postcard::from_bytes(&bytes).map_err(|e| Error::corrupt(format!("the directory cannot be read: {e}")));
+            return postcard::from_bytes(&bytes)
+                .map_err(|e| Error::corrupt(format!("the directory cannot be read: {e}")));
         }
     }
     Err(Error::corrupt("neither copy of the checkpoint's directory is intact"))
@@ -293,7 +294,8 @@ fn load(
         stream.read(superblock.checkpoint_bytes - 1, 1)?;
     }
     restore_segments(&ftl, &directory)?;
-    let mut replay = Replay { ftl: &ftl, catalog: catalog_of(&directory, &stream, geometry.page_bytes)?, seq: directory.seq };
+    let mut replay =
+        Replay { ftl: &ftl, catalog: catalog_of(&directory, &stream, geometry.page_bytes)?, seq: directory.seq };
     let journals = read_journals(media.as_ref(), superblock)?;
     // Whatever superblock is read: what any of them knows to be durable must be there.
     let known = slots.iter().map(|(_, s)| s.clean.map_or(0, |c| c.0).max(s.journal_lsn - 1)).max().unwrap_or(0);
@@ -348,7 +350,8 @@ fn load(
         checkpoint,
         previous,
     };
-    let clean = superblock.clean.filter(|(lsn, _)| *lsn + 1 == next_lsn && !dropped && !journals.switched && which == 0);
+    let clean =
+        superblock.clean.filter(|(lsn, _)| *lsn + 1 == next_lsn && !dropped && !journals.switched && which == 0);
     let device = device(ftl, counters, log, catalog, seq, read_only, options)?;
     device.keep_back(&device.log.lock());
     if !read_only {

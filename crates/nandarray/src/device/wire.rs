@@ -84,7 +84,11 @@ pub(super) fn from_wire(wire: &WireRuns) -> Result<Vec<Run>> {
             let end = u64::from(unit) + u64::from(count);
             let sound = u64::from(unit) >= next && count > 0 && end <= 1 << 16 && ppa < 1 << 48;
             next = end;
-            if sound { Ok(Run { unit, count, ppa: Ppa(ppa) }) } else { Err(Error::corrupt("a list of pages makes no sense")) }
+            if sound {
+                Ok(Run { unit, count, ppa: Ppa(ppa) })
+            } else {
+                Err(Error::corrupt("a list of pages makes no sense"))
+            }
         })
         .collect()
 }

@@ -44,9 +44,8 @@ impl Link {
     }
 
     fn next(&self, nonce: u64) -> Option<Segment> {
-        let good = self.magic == LINK_MAGIC
-            && self.nonce.get() == nonce
-            && self.crc.get() == crc32c(&self.as_bytes()[..20]);
+        let good =
+            self.magic == LINK_MAGIC && self.nonce.get() == nonce && self.crc.get() == crc32c(&self.as_bytes()[..20]);
         good.then(|| self.next.get())
     }
 }
@@ -121,7 +120,8 @@ impl Chain {
 
     /// Reads from the stream, following links as needed; `false` if the chain ends before, or the medium does.
     pub fn read(&mut self, media: &dyn Media, at: u64, out: &mut [u8]) -> Result<bool> {
-        let end = at.checked_add(out.len() as u64).ok_or_else(|| Error::corrupt("a chain is longer than the medium"))?;
+        let end =
+            at.checked_add(out.len() as u64).ok_or_else(|| Error::corrupt("a chain is longer than the medium"))?;
         while end > self.segments.len() as u64 * self.payload_bytes() {
             if !self.follow(media)? {
                 return Ok(false);

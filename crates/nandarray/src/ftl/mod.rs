@@ -175,7 +175,15 @@ impl Ftl {
             verified: Verified::new(geometry),
             segments_max,
             capacity_bytes,
-            state: Mutex::new(State { segments, policy, chance: Chance::seeded(seed), next_lsn: 1, reserved: 0, promised: 0, kept: 4 }),
+            state: Mutex::new(State {
+                segments,
+                policy,
+                chance: Chance::seeded(seed),
+                next_lsn: 1,
+                reserved: 0,
+                promised: 0,
+                kept: 4,
+            }),
         }
     }
 
@@ -212,7 +220,8 @@ impl Ftl {
     /// How full the flash is.
     pub fn usage(&self) -> Usage {
         let s = self.state.lock();
-        let of = |state: fn(&SegmentState) -> bool| s.segments.infos().iter().filter(|i| state(&i.state)).count() as u64;
+        let of =
+            |state: fn(&SegmentState) -> bool| s.segments.infos().iter().filter(|i| state(&i.state)).count() as u64;
         let erases = s.segments.infos().iter().map(|i| u64::from(i.erases));
         Usage {
             segments: s.segments.len() as u64,
@@ -263,7 +272,8 @@ impl Ftl {
             // The medium grows now rather than half-way: a disk that is full is noticed before anything was written.
             let per_segment = u64::from(self.geometry.pages_per_segment());
             let soon = pages.min(GROWN_AHEAD_BYTES / u64::from(self.geometry.page_bytes));
-            let needed = (s.kept * per_segment + s.reserved + s.promised + soon).saturating_sub(s.segments.free_pages());
+            let needed =
+                (s.kept * per_segment + s.reserved + s.promised + soon).saturating_sub(s.segments.free_pages());
             self.grow(s, needed.div_ceil(per_segment))?;
         }
         s.reserved += pages;
@@ -305,7 +315,11 @@ impl Ftl {
     pub fn wants_barrier(&self) -> bool {
         let s = self.state.lock();
         let dying = s.segments.dying() as u64;
-        if self.capacity_bytes == 0 { dying > 64 + s.segments.len() as u64 / 4 } else { dying > 0 && self.available(&s) < self.segments_max * u64::from(self.geometry.pages_per_segment()) / 20 }
+        if self.capacity_bytes == 0 {
+            dying > 64 + s.segments.len() as u64 / 4
+        } else {
+            dying > 0 && self.available(&s) < self.segments_max * u64::from(self.geometry.pages_per_segment()) / 20
+        }
     }
 
     /// Opens a free segment, growing the medium if there is none and it may.

@@ -134,7 +134,12 @@ impl Segments {
         assert!(live <= pages, "segment {segment} has {live} live pages of {pages}");
         let info = &mut self.infos[segment as usize];
         self.live -= u64::from(info.live);
-        *info = SegmentInfo { state: if bad { SegmentState::Bad } else { SegmentState::Closed }, live, erases, ..SegmentInfo::NEW };
+        *info = SegmentInfo {
+            state: if bad { SegmentState::Bad } else { SegmentState::Closed },
+            live,
+            erases,
+            ..SegmentInfo::NEW
+        };
         self.live += u64::from(live);
         self.free.remove(&segment);
     }

@@ -169,7 +169,9 @@ impl Superblock {
         };
         let sound = geometry.validate().is_ok()
             && (1..NUMBER_MAX).contains(&wire.journal_lsn.get())
-            && [wire.generation.get(), wire.clean_lsn.get(), wire.checkpoint_bytes.get()].iter().all(|&n| n < NUMBER_MAX)
+            && [wire.generation.get(), wire.clean_lsn.get(), wire.checkpoint_bytes.get()]
+                .iter()
+                .all(|&n| n < NUMBER_MAX)
             && wire.directory_at.iter().all(|at| at.get() < NUMBER_MAX)
             && wire.directory_bytes.get() < NUMBER_MAX;
         if !sound {

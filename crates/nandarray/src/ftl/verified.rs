@@ -37,7 +37,8 @@ impl Verified {
     fn bits(&self, segment: Segment) -> &Bits {
         let (high, low) = (segment as usize / FAN, segment as usize % FAN);
         let words = self.geometry.pages_per_segment().div_ceil(64) as usize;
-        self.tables[high].get_or_init(|| cells(FAN))[low].get_or_init(|| (0..words).map(|_| AtomicU64::new(0)).collect())
+        self.tables[high].get_or_init(|| cells(FAN))[low]
+            .get_or_init(|| (0..words).map(|_| AtomicU64::new(0)).collect())
     }
 
     /// The first page of a run, within one segment, that is not verified yet.

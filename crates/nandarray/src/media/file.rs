@@ -237,9 +237,8 @@ impl Media for FileMedia {
     }
 
     fn if_no_readers(&self, reuse: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
-        let locked = |kind| {
-            lock(&self.file, LOCK_READERS, kind, false).map_err(|source| media_error("locking", 0, 0, source))
-        };
+        let locked =
+            |kind| lock(&self.file, LOCK_READERS, kind, false).map_err(|source| media_error("locking", 0, 0, source));
         if !locked(libc::F_WRLCK as i16)? {
             return Ok(false);
         }

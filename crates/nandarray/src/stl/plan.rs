@@ -409,7 +409,11 @@ mod tests {
 
     #[test]
     fn bounds_are_checked_without_overflow() {
-        let s = Selection { axes: vec![Axis::Range { start: u64::MAX - 1, step: u64::MAX, count: 2 }], strides: vec![1], offset: 0 };
+        let s = Selection {
+            axes: vec![Axis::Range { start: u64::MAX - 1, step: u64::MAX, count: 2 }],
+            strides: vec![1],
+            offset: 0,
+        };
         assert!(matches!(s.check(&[u64::MAX]), Err(Error::OutOfRange { axis: 0, .. })));
     }
 }

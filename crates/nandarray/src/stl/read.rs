@@ -367,7 +367,13 @@ impl<'a> Reader<'a> {
                     let bytes = &payload[units.start as usize * page..units.end as usize * page];
                     self.ftl.verify(some, owner, bytes).map_err(|e| self.bad(at, e))
                 };
-                return self.decode_payload(at, payload.len(), &mut |bytes| bring(bytes).map(|()| payload), wanted, block);
+                return self.decode_payload(
+                    at,
+                    payload.len(),
+                    &mut |bytes| bring(bytes).map(|()| payload),
+                    wanted,
+                    block,
+                );
             }
         }
         with_payload(pages as usize * page, |payload| {
@@ -530,9 +536,7 @@ unsafe fn scatter(task: &Task<'_>, item_bytes: usize, stream: bool, from: *const
     let mut loops = task.loops.clone();
     let (left, run) = merge(&mut loops, item_bytes);
     // SAFETY: the caller's promise.
-    unsafe {
-        if stream { copy_streaming(&loops[..left], run, from, to) } else { copy(&loops[..left], run, from, to) }
-    }
+    unsafe { if stream { copy_streaming(&loops[..left], run, from, to) } else { copy(&loops[..left], run, from, to) } }
 }
 
 /// Tasks that are asked for at once.

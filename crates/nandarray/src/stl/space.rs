@@ -101,7 +101,11 @@ impl SpaceRecord {
         // A coded block may be a little longer than its bytes: a head, never more than a page's worth a MiB.
         let max = BLOCK_BYTES_MAX.min((UNITS_MAX - UNITS_MAX / 64) * u64::from(page_bytes));
         if bytes.is_none_or(|b| b > max) {
-            return fail(format!("building block {} of {}-byte elements; the most is {max} bytes", Shape(&self.block), self.item_bytes));
+            return fail(format!(
+                "building block {} of {}-byte elements; the most is {max} bytes",
+                Shape(&self.block),
+                self.item_bytes
+            ));
         }
         if self.id >= SPILLED {
             return fail(format!("space number {}", self.id));

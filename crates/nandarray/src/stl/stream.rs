@@ -30,7 +30,7 @@ pub struct Affine {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use core::arch::x86_64::{_MM_HINT_T0, __m512i, _mm_prefetch, _mm_sfence, _mm512_loadu_si512, _mm512_stream_si512};
+    use core::arch::x86_64::{__m512i, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _mm512_loadu_si512, _mm512_stream_si512};
 
     use super::{Affine, MAX_OUTER};
 

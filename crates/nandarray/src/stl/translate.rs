@@ -88,7 +88,11 @@ pub fn translate(
 /// [`Error::VolumeMismatch`].
 pub fn check_view(space: &[u64], view: &[u64]) -> Result<()> {
     if view.is_empty() {
-        return if space.iter().all(|&d| d == 1) { Ok(()) } else { Err(Error::VolumeMismatch { space: space.to_vec(), view: vec![] }) };
+        return if space.iter().all(|&d| d == 1) {
+            Ok(())
+        } else {
+            Err(Error::VolumeMismatch { space: space.to_vec(), view: vec![] })
+        };
     }
     let zero = vec![0; view.len()];
     let one = vec![1; view.len()];
@@ -217,7 +221,14 @@ fn refined_boxes(
             cut(&sizes, start.into(), count.into(), stride, 0, &mut pieces);
         } else {
             for i in 0..count {
-                cut(&sizes, u128::from(start) + u128::from(i) * u128::from(step), 1, 0, i as isize * stride, &mut pieces);
+                cut(
+                    &sizes,
+                    u128::from(start) + u128::from(i) * u128::from(step),
+                    1,
+                    0,
+                    i as isize * stride,
+                    &mut pieces,
+                );
             }
         }
         per_view.push(pieces);
@@ -368,7 +379,9 @@ mod tests {
                     .iter()
                     .flat_map(|&(f, o)| {
                         (0..*count)
-                            .map(|k| (f * u128::from(space[i]) + u128::from(start + k * step), o + k as isize * s.strides[i]))
+                            .map(|k| {
+                                (f * u128::from(space[i]) + u128::from(start + k * step), o + k as isize * s.strides[i])
+                            })
                             .collect::<Vec<_>>()
                     })
                     .collect();
@@ -389,7 +402,10 @@ mod tests {
                 .flat_map(|&(f, o)| {
                     (0..count[i])
                         .map(|k| {
-                            (f * u128::from(view[i]) + u128::from(start[i] + k * step[i]), o * count[i] as isize + k as isize)
+                            (
+                                f * u128::from(view[i]) + u128::from(start[i] + k * step[i]),
+                                o * count[i] as isize + k as isize,
+                            )
                         })
                         .collect::<Vec<_>>()
                 })

@@ -189,7 +189,9 @@ impl Writer<'_> {
             if covered.whole {
                 touched.add(0..shape.units);
                 let tail = shape.bytes..block.len();
-                if padded { fill_bytes(&mut block[..shape.bytes], &shape.fill) }
+                if padded {
+                    fill_bytes(&mut block[..shape.bytes], &shape.fill)
+                }
                 block[tail].fill(0);
             } else {
                 self.bring_old(tasks, &covered, padded, &mut touched, block)?;
@@ -321,9 +323,7 @@ impl Writer<'_> {
     pub fn append_units(&self, at: &BlockAt, map: Option<&BlockMap>, block: &[u8], units: &[u32]) -> Result<Vec<Run>> {
         let old = |u: u32| map.and_then(|m| m.page_of(u));
         let writes: Vec<UnitWrite> = units.iter().map(|&u| (u, old(u))).collect();
-        let kept = |r: Run| {
-            (r.unit..r.end()).filter(|u| units.binary_search(u).is_err()).map(move |u| r.page_of(u))
-        };
+        let kept = |r: Run| (r.unit..r.end()).filter(|u| units.binary_search(u).is_err()).map(move |u| r.page_of(u));
         let kept: &mut dyn Iterator<Item = Ppa> = &mut map.into_iter().flat_map(BlockMap::runs).flat_map(kept);
         self.ftl.append(self.space.owner(at), self.seq, block, &writes, kept)
     }

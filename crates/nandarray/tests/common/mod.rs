@@ -47,13 +47,40 @@ pub(crate) enum Part {
 /// One command.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Create { name: String, shape: Vec<u64>, item: usize, block: Option<Vec<u64>>, compression: Option<&'static str>, key: bool, fill: u8 },
-    Write { name: String, part: Part, salt: u64 },
-    Clear { name: String, start: Vec<u64>, count: Vec<u64> },
-    Resize { name: String, shape: Vec<u64> },
-    Delete { name: String },
-    Rename { from: String, to: String },
-    Attrs { name: String, attrs: String },
+    Create {
+        name: String,
+        shape: Vec<u64>,
+        item: usize,
+        block: Option<Vec<u64>>,
+        compression: Option<&'static str>,
+        key: bool,
+        fill: u8,
+    },
+    Write {
+        name: String,
+        part: Part,
+        salt: u64,
+    },
+    Clear {
+        name: String,
+        start: Vec<u64>,
+        count: Vec<u64>,
+    },
+    Resize {
+        name: String,
+        shape: Vec<u64>,
+    },
+    Delete {
+        name: String,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    Attrs {
+        name: String,
+        attrs: String,
+    },
     Flush,
     Compact,
     Reopen,
@@ -348,7 +375,9 @@ impl Op {
                 let a = model.remove(from).expect("the array is there");
                 assert!(model.insert(to.clone(), a).is_none());
             }
-            Self::Attrs { name, attrs } => attrs.clone_into(&mut model.get_mut(name).expect("the array is there").attrs),
+            Self::Attrs { name, attrs } => {
+                attrs.clone_into(&mut model.get_mut(name).expect("the array is there").attrs)
+            }
             Self::Flush | Self::Compact | Self::Reopen => {}
         }
     }
@@ -530,7 +559,11 @@ pub(crate) fn draw(number: u64, model: &Model, taste: &Taste) -> Op {
             Op::Clear { name, start: r.iter().map(|x| x.0).collect(), count: r.iter().map(|x| x.2).collect() }
         }
         _ if empty => Op::Flush,
-        _ => Op::Write { name, part: draw_part(rng, &shape, true), salt: if rng.u8(..12) == 0 { 0 } else { rng.u64(1..) } },
+        _ => Op::Write {
+            name,
+            part: draw_part(rng, &shape, true),
+            salt: if rng.u8(..12) == 0 { 0 } else { rng.u64(1..) },
+        },
     }
 }
 

@@ -253,7 +253,8 @@ pub(crate) fn journal_record(data: &[u8]) {
 /// Decodes bytes as the payload of a coded building block.
 pub(crate) fn codec_payload(data: &[u8]) {
     let Some((&head, payload)) = data.split_first() else { return };
-    let compression = [None, Some("lz4"), Some("zstd:1"), Some("lz4+shuffle"), Some("zstd:3+bitshuffle")][head as usize % 5];
+    let compression =
+        [None, Some("lz4"), Some("zstd:1"), Some("lz4+shuffle"), Some("zstd:3+bitshuffle")][head as usize % 5];
     let spec = CodecSpec {
         compression: compression.map(|c| c.parse::<Compression>().expect("a known compression")),
         encrypted: head & 0x40 != 0,

@@ -45,9 +45,8 @@ impl Placement for Nds {
 
 /// Rule 1.
 fn first(lanes: &Lanes, chance: &mut Chance) -> usize {
-    let banks: Vec<usize> = (0..lanes.banks())
-        .filter(|b| (0..lanes.channels).any(|c| lanes.has_room(b * lanes.channels + c)))
-        .collect();
+    let banks: Vec<usize> =
+        (0..lanes.banks()).filter(|b| (0..lanes.channels).any(|c| lanes.has_room(b * lanes.channels + c))).collect();
     let bank = banks[chance.below(banks.len() as u64) as usize];
     (0..lanes.channels)
         .map(|c| bank * lanes.channels + c)

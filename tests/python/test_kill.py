@@ -155,3 +155,54 @@ def test_a_truncated_file_is_an_error_not_a_crash(path: pathlib.Path, part: floa
     path.write_bytes(raw[: int(len(raw) * part)])
     with pytest.raises((nandarray.CorruptError, nandarray.NotAStoreError)), nandarray.open(path, mode="r") as store:
         store["a"][...]
+
+
+BUSY_WRITER = """
+import sys
+import numpy as np
+import nandarray
+
+with nandarray.open(sys.argv[1], mode="w", capacity=int(sys.argv[2]) or None) as store:
+    a = store.create("a", (200, 300), "i4")
+    b = store.create("b", (100, 300), "i4", compression="lz4")
+    for step in range(1, 100000):
+        a[...] = step
+        b[...] = step
+        if step % 2 == 0:
+            a[50:60, 10:20] = step  # gathers until the flush
+            store.flush()
+            print(step, flush=True)
+        if step % 70 == 0:
+            store.compact()
+"""
+
+
+@pytest.mark.parametrize("capacity", [0, 64 << 20])
+def test_readers_that_open_while_a_writer_works_see_a_state_that_was(path: pathlib.Path, capacity: int) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", BUSY_WRITER, str(path), str(capacity)], stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    try:
+        promised = int(writer.stdout.readline())
+        os.set_blocking(writer.stdout.fileno(), False)
+        for turn in range(60):
+            while line := writer.stdout.readline():
+                promised = int(line)
+            with nandarray.open(path, mode="r") as store:
+                a, b = store["a"][...], store["b"][...]
+                if turn % 10 == 0:
+                    report = store.check()
+                    assert report["ok"], report["errors"]
+            step = int(a[0, 0])
+            assert (a == step).all(), (turn, np.unique(a))
+            assert (b == b[0, 0]).all(), (turn, np.unique(b))
+            assert int(b[0, 0]) in (step, step - 1), (turn, step, b[0, 0])
+            assert step >= promised, f"opened at step {step}, after the flush of step {promised} was told"
+        assert writer.poll() is None
+    finally:
+        writer.kill()
+        writer.wait()
+        writer.stdout.close()
+    with nandarray.open(path, mode="r+") as store:
+        assert store.check()["ok"]

@@ -118,7 +118,8 @@ class Image:
 
     @staticmethod
     def _slot(slot: bytes) -> dict[str, int] | None:
-        if slot[:8] != b"\x89NANDAR\n" or crc32c(slot[16:]) != struct.unpack_from("<I", slot, 12)[0]:
+        crc = crc32c(slot[8:12] + bytes(4) + slot[16:])
+        if slot[:8] != b"\x89NANDAR\n" or crc != struct.unpack_from("<I", slot, 12)[0]:
             return None
         assert struct.unpack_from("<I", slot, 8) == (1,)
         names = "generation page_bytes channels banks pages_per_block capacity checkpoint_nonce checkpoint_first "

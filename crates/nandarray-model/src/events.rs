@@ -1,0 +1,142 @@
+//! The event queue: what happens next, in order of time and, at one time, in order of asking.
+//!
+//! A 4-ary heap of small values with the time and a running number in one 128-bit key: no allocation once it has grown to
+//! the most events that wait at once, and ties are broken the same way on every machine. It knows no devices; an event is
+//! whatever the simulation pushes.
+
+use crate::time::Ps;
+
+/// Children of a node: four keys are one cache line.
+const ARITY: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry<E> {
+    key: u128,
+    event: E,
+}
+
+/// Events that wait for their time.
+#[derive(Clone, Debug)]
+pub struct Events<E> {
+    heap: Vec<Entry<E>>,
+    pushed: u64,
+    now: Ps,
+}
+
+impl<E: Copy> Default for Events<E> {
+    fn default() -> Self {
+        Self { heap: Vec::new(), pushed: 0, now: Ps::ZERO }
+    }
+}
+
+impl<E: Copy> Events<E> {
+    /// The time of the event that was taken last.
+    pub fn now(&self) -> Ps {
+        self.now
+    }
+
+    /// How many events wait.
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
+    /// How many events were ever pushed.
+    pub fn pushed(&self) -> u64 {
+        self.pushed
+    }
+
+    /// When the next event happens.
+    pub fn next_at(&self) -> Option<Ps> {
+        self.heap.first().map(|e| Ps((e.key >> 64) as u64))
+    }
+
+    /// Lets an event happen at a time.
+    ///
+    /// # Panics
+    /// If that time is over.
+    pub fn push(&mut self, at: Ps, event: E) {
+        assert!(at >= self.now, "an event at {at}, which was before {}", self.now);
+        let entry = Entry { key: u128::from(at.0) << 64 | u128::from(self.pushed), event };
+        self.pushed += 1;
+        let mut i = self.heap.len();
+        self.heap.push(entry);
+        while i > 0 {
+            let up = (i - 1) / ARITY;
+            if self.heap[up].key <= entry.key {
+                break;
+            }
+            self.heap[i] = self.heap[up];
+            i = up;
+        }
+        self.heap[i] = entry;
+    }
+
+    /// Takes the next event; time is then its time.
+    pub fn pop(&mut self) -> Option<(Ps, E)> {
+        let first = *self.heap.first()?;
+        let last = self.heap.pop().expect("there was a first");
+        if !self.heap.is_empty() {
+            self.sink(last);
+        }
+        self.now = Ps((first.key >> 64) as u64);
+        Some((self.now, first.event))
+    }
+
+    /// Puts an entry in at the top and lets it sink to its place.
+    fn sink(&mut self, entry: Entry<E>) {
+        let len = self.heap.len();
+        let mut i = 0;
+        loop {
+            let below = i * ARITY + 1;
+            if below >= len {
+                break;
+            }
+            let mut least = below;
+            for child in below + 1..(below + ARITY).min(len) {
+                if self.heap[child].key < self.heap[least].key {
+                    least = child;
+                }
+            }
+            if self.heap[least].key >= entry.key {
+                break;
+            }
+            self.heap[i] = self.heap[least];
+            i = least;
+        }
+        self.heap[i] = entry;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn pops_in_order_of_time_then_of_pushing(times in prop::collection::vec((0u64..50, any::<bool>()), 1..400)) {
+            let mut events = Events::default();
+            let mut model: Vec<(u64, usize)> = Vec::new();
+            for (n, &(wait, take)) in times.iter().enumerate() {
+                let at = events.now().0 + wait;
+                events.push(Ps(at), n);
+                model.push((at, n));
+                if take {
+                    model.sort_unstable();
+                    let (at, n) = model.remove(0);
+                    prop_assert_eq!(events.pop(), Some((Ps(at), n)));
+                }
+            }
+            model.sort_unstable();
+            for (at, n) in model {
+                prop_assert_eq!(events.pop(), Some((Ps(at), n)));
+            }
+            prop_assert!(events.pop().is_none());
+        }
+    }
+}

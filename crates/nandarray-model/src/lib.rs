@@ -1,0 +1,25 @@
+//! The modelled clock of nandarray: what a described device takes, in time and energy, for the commands that the store executes.
+//!
+//! Discrete events in integer picoseconds, deterministic; every part is described by [`describe`], whose numbers name their
+//! unit and source.
+//!
+//! | module | one idea |
+//! | --- | --- |
+//! | `time`, `events` | integer time; what happens next |
+//! | `spans` | what was busy when, for timelines |
+//! | `describe` | descriptions in TOML, presets, MQSim's XML |
+//! | `flash` | channels, dies, planes: phases, arbitration, errors, energy |
+//! | `ftl` | conventional, page-mapped flash management under the clock |
+//! | `host` | link, queues, processor cost |
+//! | `workload` | traces and synthetic generators |
+//! | `machine` | one device: the parts joined, requests through them |
+//! | `report` | what came out: time, percentiles, energy, utilisation |
+//! | `store` | the array store under the modelled clock |
+
+pub mod describe;
+pub mod events;
+pub mod flash;
+pub mod spans;
+pub mod time;
+
+pub use time::Ps;

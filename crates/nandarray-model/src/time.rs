@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn units_and_rates() {
         assert_eq!(Ps::from_us(75) + Ps::from_ns(20), Ps(75_020_000));
-        assert_eq!(Ps::of_bytes(8_192, 666_666_667), Ps(12_287_999_994));
+        assert_eq!(Ps::of_bytes(8_192, 666_666_667), Ps(12_288_000));
         assert_eq!(Ps::of_bytes(1, 3_600_000_000), Ps(278));
         assert_eq!(Ps::from_seconds(1e-6), Ps::from_us(1));
         assert_eq!(Ps::from_us(1_500).to_string(), "1.5 ms");

@@ -41,7 +41,7 @@ use crate::flash::Geometry;
 use crate::ftl::{Ftl, Verify};
 use crate::media::Media;
 use crate::media::file::{Access, FileMedia};
-use crate::sim::Counters;
+use crate::sim::{Counters, Probe, Purpose};
 use crate::stl::space::{Space, SpaceId};
 use log::Log;
 
@@ -104,6 +104,8 @@ pub struct Options {
     pub entropy: u64,
     /// Open a damaged store as far as it can be read, for repair.
     pub salvage: bool,
+    /// Who looks on: the modelled clock.
+    pub probe: Option<Arc<dyn Probe>>,
 }
 
 impl Default for Options {
@@ -120,6 +122,7 @@ impl Default for Options {
             seed: 0,
             entropy: 0,
             salvage: false,
+            probe: None,
         }
     }
 }
@@ -251,6 +254,15 @@ impl Device {
     /// Names of the policies: placement, victim.
     pub fn policies(&self) -> (String, String) {
         self.ftl.policies()
+    }
+
+    /// Runs `f` for a purpose, which a probe is told.
+    fn for_purpose<T>(&self, purpose: Purpose, f: impl FnOnce() -> T) -> T {
+        let Some(probe) = self.ftl.probe() else { return f() };
+        let before = probe.purpose(purpose);
+        let got = f();
+        probe.purpose(before);
+        got
     }
 
     fn alive(&self) -> Result<()> {

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::flash::{Owner, Ppa, Run, Segment};
 use crate::ftl::Reservation;
 use crate::ftl::segments::SegmentState;
-use crate::sim::count;
+use crate::sim::{Purpose, count};
 use crate::stl::plan::BlockAt;
 use crate::stl::space::{Space, SpaceId, owner_space, to_wire, unpack};
 use crate::stl::write::{Gone, remap};
@@ -87,6 +87,10 @@ impl Device {
 
     /// Moves every live page out of a segment.
     fn empty(&self, victim: Segment) -> Result<()> {
+        self.for_purpose(Purpose::Reclaim, || self.move_all(victim))
+    }
+
+    fn move_all(&self, victim: Segment) -> Result<()> {
         let mut all_moved = true;
         for ((id, at, seq), group) in self.live_of(victim)? {
             let Some(space) = self.catalog.read().by_id.get(&id).cloned() else { continue };

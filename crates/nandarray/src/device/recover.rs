@@ -171,7 +171,8 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
         (policy, victim),
         capacity_bytes,
         chance.below(u64::MAX),
-    );
+    )
+    .with_probe(options.probe.clone());
     let nowhere = ChainStart { first: 0, nonce: 0 };
     let superblock = Superblock {
         uuid,
@@ -287,7 +288,8 @@ fn load(
         policies(options, &superblock.placement, &superblock.victim)?,
         superblock.capacity_bytes,
         chance.below(u64::MAX),
-    );
+    )
+    .with_probe(options.probe.clone());
     let stream = Arc::new(CheckpointStream::of(media, superblock));
     let directory = read_directory(&stream, superblock)?;
     if superblock.checkpoint_bytes > 0 {

@@ -124,8 +124,8 @@ impl Geometry {
             return Err(Error::invalid(format!("geometry: a segment has {pages} pages, not within 4..=1048576")));
         }
         let bytes = pages * u64::from(self.page_bytes);
-        if !(4096..=1 << 30).contains(&bytes) {
-            return Err(Error::invalid(format!("geometry: a segment has {bytes} bytes, not within 4 KiB..=1 GiB")));
+        if !(4096..=1 << 36).contains(&bytes) {
+            return Err(Error::invalid(format!("geometry: a segment has {bytes} bytes, not within 4 KiB..=64 GiB")));
         }
         Ok(())
     }

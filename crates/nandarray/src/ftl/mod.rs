@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::flash::geometry::{OOB_BYTES, SEGMENT_HEADER_BYTES};
 use crate::flash::{Geometry, OobRecord, Owner, Ppa, Run, Segment, SegmentHeader, SegmentKind, crc32c};
 use crate::media::Media;
-use crate::sim::{Chance, Counters, count};
+use crate::sim::{Chance, Counters, Probe, count};
 use placement::{BlockUse, Lanes, Placement};
 use segments::{OpenSegment, SegmentState, Segments};
 use verified::Verified;
@@ -106,6 +106,7 @@ pub struct Ftl {
     /// The most segments that the medium may have.
     segments_max: u64,
     capacity_bytes: u64,
+    probe: Option<Arc<dyn Probe>>,
     state: Mutex<State>,
 }
 
@@ -175,6 +176,7 @@ impl Ftl {
             verified: Verified::new(geometry),
             segments_max,
             capacity_bytes,
+            probe: None,
             state: Mutex::new(State {
                 segments,
                 policy,
@@ -185,6 +187,17 @@ impl Ftl {
                 kept: 4,
             }),
         }
+    }
+
+    /// Lets somebody look on.
+    pub fn with_probe(mut self, probe: Option<Arc<dyn Probe>>) -> Self {
+        self.probe = probe;
+        self
+    }
+
+    /// Who looks on.
+    pub fn probe(&self) -> Option<&dyn Probe> {
+        self.probe.as_deref()
     }
 
     /// The medium below.

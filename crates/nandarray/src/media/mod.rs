@@ -9,6 +9,7 @@
 pub mod fault;
 pub mod file;
 pub mod memory;
+pub mod sparse;
 
 use crate::error::Result;
 

@@ -1,7 +1,9 @@
-//! What the engine must not take from the machine behind our backs: chance and counting (and, later, the clock).
+//! What the engine must not take from the machine behind our backs: chance and counting; and how a modelled clock looks on.
 //!
 //! Everything random in the engine comes from one [`Chance`] seeded at the door, so that one seed gives one trace.
-//! [`Counters`] count what the engine did; nothing decides by them. Usable by every layer, uses none.
+//! [`Counters`] count what the engine did; nothing decides by them.
+//! A [`Probe`] is told what a medium cannot see of a command: it times and prices the work, and changes nothing.
+//! Usable by every layer, uses none.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -24,6 +26,27 @@ impl Chance {
     pub fn bytes16(&mut self) -> [u8; 16] {
         self.0.u128(..).to_le_bytes()
     }
+}
+
+/// For whom the engine works at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// For the command that was given.
+    #[default]
+    Command,
+    /// For reclaim: moving live pages out of a segment.
+    Reclaim,
+}
+
+/// Looks on, on the thread that works: with one thread ([`crate::device::Options::threads`]) in an order that depends on
+/// nothing but the commands. What is read, programmed and erased it sees as the medium itself.
+pub trait Probe: Send + Sync + std::fmt::Debug {
+    /// One building block's share of a command was translated, and `bytes` of it moved between block and buffer in `runs`
+    /// contiguous pieces. What the medium was asked for since the last call belongs to it.
+    fn moved(&self, runs: u64, bytes: u64);
+
+    /// What follows is done for this purpose; returns what it was done for before.
+    fn purpose(&self, purpose: Purpose) -> Purpose;
 }
 
 macro_rules! counters {

@@ -9,7 +9,7 @@
 
 use smallvec::SmallVec;
 
-use super::copy::Loop;
+use super::copy::{Loop, merge};
 use crate::error::{Error, Result, Shape};
 
 /// A building block's coordinate, in blocks.
@@ -267,6 +267,18 @@ impl Task<'_> {
                 Loop::Table(_) => Loop::Table(tables.next().expect("one table a table loop")),
             })
             .collect()
+    }
+
+    /// In how many contiguous pieces the task moves how many bytes.
+    pub fn moves(&self, item_bytes: usize) -> (u64, u64) {
+        let mut loops = self.loops.clone();
+        let (left, run) = merge(&mut loops, item_bytes);
+        let times = |l: &Loop<'_>| match l {
+            Loop::Affine { n, .. } => *n as u64,
+            Loop::Table(pairs) => pairs.len() as u64,
+        };
+        let runs: u64 = loops[..left].iter().map(times).product();
+        (runs, runs * run as u64)
     }
 
     /// Calls `touch` with byte ranges of the block that cover every element of the task, no wider than `grain` beyond it.

@@ -139,6 +139,10 @@ impl<'a> Reader<'a> {
                         None => self.read_block(&task, map, kept, to)?,
                     }
                 }
+                if let Some(probe) = self.ftl.probe() {
+                    let (runs, bytes) = task.moves(self.space.shape.item_bytes);
+                    probe.moved(runs, bytes);
+                }
             }
             // SAFETY: as above; what the group points to is held by the space's lock.
             unsafe { group.copy() };

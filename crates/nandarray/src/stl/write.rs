@@ -158,6 +158,11 @@ impl Writer<'_> {
                 let tasks: SmallVec<[Task<'_>; 1]> = blocks[i as usize].iter().map(|&t| work.task(t)).collect();
                 // SAFETY: the caller's promise about the source.
                 let one = unsafe { self.stage_block(&tasks, source)? };
+                if let Some(probe) = self.ftl.probe() {
+                    let moves = tasks.iter().map(|t| t.moves(self.space.shape.item_bytes));
+                    let (runs, bytes) = moves.fold((0, 0), |(r, b), (runs, bytes)| (r + runs, b + bytes));
+                    probe.moved(runs, bytes);
+                }
                 staged.lock().push(one);
             }
             Ok(())

@@ -154,6 +154,8 @@ pub struct Nand {
     pub one_shot: bool,
     /// Whether planes of a die take one command together.
     pub multi_plane: bool,
+    /// Whether a multi-plane read may read different pages of its planes; otherwise the page must be the same on all.
+    pub independent_planes: bool,
     /// Cache read: sensing the next page while the last one leaves. `None` if there is none; the time is tRCBSY.
     pub t_cache_read_busy: Option<Ps>,
     /// Cache program: data for the next page while this one is programmed. The time is tCBSY.

@@ -246,6 +246,8 @@ pub struct Controller {
     /// The core of each stage: command handler, translator, allocator and collector, assembler, channel handlers.
     /// `None`: the stage is hardware of its own, pipelined, which never waits for a core.
     pub stage_cores: [Option<u32>; 5],
+    /// Commands that the device works on at once; further ones wait in the host's queues, where arbitration chooses.
+    pub command_slots: u32,
     /// Flash scheduling.
     pub scheduling: Scheduling,
     /// Where spaces are translated and assembled: in the device (hardware NDS) or by the host (software NDS).
@@ -382,6 +384,10 @@ pub struct Host {
     pub t_copy_run: Ps,
     /// Bytes a second that one host core copies.
     pub copy_bytes_per_s: u64,
+    /// CPU time to translate the address of a building block, where spaces are translated on the host (software NDS).
+    pub t_translate: Ps,
+    /// The most bytes that one command moves (the controller's MDTS).
+    pub transfer_max_bytes: u32,
     /// Host cores that submit, take completions and copy.
     pub cores: u32,
 }

@@ -19,7 +19,9 @@
 pub mod describe;
 pub mod events;
 pub mod flash;
+pub mod host;
 pub mod spans;
 pub mod time;
+pub mod workload;
 
 pub use time::Ps;

@@ -1,0 +1,448 @@
+//! NVMe queue pairs: what the host has submitted, what the device has seen of it, and which it takes next.
+//!
+//! A pair is a submission and a completion queue of the same number of entries. The host puts commands in and rings the
+//! doorbell, which makes them visible; the device fetches visible ones, one at a time, as the arbitration says, and posts
+//! completions, which the host reaps. A command holds its place from `submit` to `reap`, so neither queue can overrun.
+//! What any of this takes in time is the business of the caller, who knows link and cores; nothing here has a clock.
+//!
+//! Arbitration is that of the NVMe base specification, 3.4.4: round robin with an arbitration burst, or urgent queues first
+//! and then weighted round robin among high, medium and low, round robin with the burst within each.
+
+use std::collections::VecDeque;
+
+use crate::describe::Arbitration;
+
+/// The class of a submission queue under weighted round robin; round robin does not look at it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Class {
+    /// Before all others, for as long as there is anything.
+    Urgent,
+    /// Weight 0 of `Arbitration::Weighted`.
+    High,
+    /// Weight 1; what a queue is that was not told otherwise.
+    #[default]
+    Medium,
+    /// Weight 2.
+    Low,
+}
+
+/// A queue that holds as many commands as it has entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("queue {queue} holds {entries} commands already")]
+pub struct QueueFull {
+    /// Which.
+    pub queue: u32,
+    /// How many it has.
+    pub entries: u32,
+}
+
+/// A command that the device took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetched<C> {
+    /// From which queue.
+    pub queue: u32,
+    /// What.
+    pub command: C,
+}
+
+#[derive(Clone, Debug)]
+struct Pair<C> {
+    submitted: VecDeque<C>,
+    visible: u32,
+    completed: VecDeque<C>,
+    held: u32,
+    class: Class,
+}
+
+/// Queues of one class: which have something visible, and whose turn it is.
+#[derive(Clone, Debug)]
+struct Turns {
+    ready: Vec<u64>,
+    waiting: u32,
+    queue: u32,
+    left: u32,
+}
+
+/// All queue pairs of a controller.
+#[derive(Clone, Debug)]
+pub struct Queues<C> {
+    pairs: Vec<Pair<C>>,
+    entries: u32,
+    burst: u32,
+    /// Commands that each class may still send in this round, and in every round; `None`: plain round robin.
+    credits: Option<([u32; 3], [u32; 3])>,
+    turns: [Turns; 4],
+    fetched: u64,
+    doorbells: u64,
+    deepest: u32,
+}
+
+impl<C: Copy> Queues<C> {
+    /// Empty queue pairs; a burst or a weight of 0 counts as 1.
+    ///
+    /// # Panics
+    /// If there are no queues or no entries.
+    pub fn new(queues: u32, entries: u32, arbitration: &Arbitration) -> Self {
+        assert!(queues > 0 && entries > 0, "{queues} queues of {entries} entries");
+        let (burst, credits) = match *arbitration {
+            Arbitration::RoundRobin { burst } => (burst, None),
+            Arbitration::Weighted { burst, weights } => (burst, Some(weights.map(|w| w.max(1)))),
+        };
+        let pair = || Pair {
+            submitted: VecDeque::new(),
+            visible: 0,
+            completed: VecDeque::new(),
+            held: 0,
+            class: Class::default(),
+        };
+        let turns = || Turns { ready: vec![0; queues.div_ceil(64) as usize], waiting: 0, queue: queues - 1, left: 0 };
+        Self {
+            pairs: (0..queues).map(|_| pair()).collect(),
+            entries,
+            burst: burst.max(1),
+            credits: credits.map(|c| (c, c)),
+            turns: [turns(), turns(), turns(), turns()],
+            fetched: 0,
+            doorbells: 0,
+            deepest: 0,
+        }
+    }
+
+    /// Puts a queue into a class.
+    ///
+    /// # Panics
+    /// If it holds commands.
+    pub fn set_class(&mut self, queue: u32, class: Class) {
+        let pair = &mut self.pairs[queue as usize];
+        assert_eq!(pair.held, 0, "queue {queue} changes its class while it holds commands");
+        pair.class = class;
+    }
+
+    /// How many queue pairs there are.
+    pub fn count(&self) -> u32 {
+        self.pairs.len() as u32
+    }
+
+    /// How many more commands a queue takes.
+    pub fn room(&self, queue: u32) -> u32 {
+        self.entries - self.pairs[queue as usize].held
+    }
+
+    /// How many commands of a queue are on their way: submitted and not reaped.
+    pub fn held(&self, queue: u32) -> u32 {
+        self.pairs[queue as usize].held
+    }
+
+    /// The host puts a command into a queue; the device does not see it yet.
+    ///
+    /// # Errors
+    /// If the queue is full.
+    pub fn submit(&mut self, queue: u32, command: C) -> Result<(), QueueFull> {
+        let pair = &mut self.pairs[queue as usize];
+        if pair.held == self.entries {
+            return Err(QueueFull { queue, entries: self.entries });
+        }
+        pair.held += 1;
+        self.deepest = self.deepest.max(pair.held);
+        pair.submitted.push_back(command);
+        Ok(())
+    }
+
+    /// The doorbell of a queue reaches the device: all that was submitted is visible. Returns how many are that were not.
+    pub fn ring(&mut self, queue: u32) -> u32 {
+        self.show(queue, u32::MAX)
+    }
+
+    /// The doorbell of a queue reaches the device with the tail as it was some commands ago: at most `commands` more are visible.
+    pub fn show(&mut self, queue: u32, commands: u32) -> u32 {
+        self.doorbells += 1;
+        let pair = &mut self.pairs[queue as usize];
+        let new = (pair.submitted.len() as u32 - pair.visible).min(commands);
+        if new > 0 {
+            let turns = &mut self.turns[if self.credits.is_some() { pair.class as usize } else { 0 }];
+            turns.ready[queue as usize / 64] |= 1 << (queue % 64);
+            turns.waiting += new;
+            pair.visible += new;
+        }
+        new
+    }
+
+    /// How many commands the device could fetch.
+    pub fn visible(&self) -> u32 {
+        self.turns.iter().map(|t| t.waiting).sum()
+    }
+
+    /// The device takes the next command.
+    pub fn fetch(&mut self) -> Option<Fetched<C>> {
+        let class = self.next_class()?;
+        let turns = &mut self.turns[class];
+        let queue = turns.next_queue(self.burst);
+        let pair = &mut self.pairs[queue as usize];
+        let command = pair.submitted.pop_front().expect("a ready queue has commands");
+        pair.visible -= 1;
+        turns.waiting -= 1;
+        if pair.visible == 0 {
+            turns.ready[queue as usize / 64] &= !(1 << (queue % 64));
+            turns.left = 0;
+        }
+        self.fetched += 1;
+        Some(Fetched { queue, command })
+    }
+
+    /// The class that may send now, and pays for it.
+    fn next_class(&mut self) -> Option<usize> {
+        let Some((left, weights)) = &mut self.credits else {
+            return (self.turns[0].waiting > 0).then_some(0);
+        };
+        if self.turns[0].waiting > 0 {
+            return Some(0);
+        }
+        for _ in 0..2 {
+            for class in 1..4 {
+                if self.turns[class].waiting > 0 && left[class - 1] > 0 {
+                    left[class - 1] -= 1;
+                    return Some(class);
+                }
+            }
+            // Nobody who has something has credit: a new round, if there is anybody at all.
+            *left = *weights;
+        }
+        None
+    }
+
+    /// The device posts a completion.
+    ///
+    /// # Panics
+    /// If more is completed than was fetched.
+    pub fn post(&mut self, queue: u32, command: C) {
+        let pair = &mut self.pairs[queue as usize];
+        let on_their_way = pair.held as usize - pair.submitted.len() - pair.completed.len();
+        assert!(on_their_way > 0, "queue {queue}: a completion of what was never fetched");
+        pair.completed.push_back(command);
+    }
+
+    /// The host takes the oldest completion of a queue; its command's place is free again.
+    pub fn reap(&mut self, queue: u32) -> Option<C> {
+        let pair = &mut self.pairs[queue as usize];
+        let command = pair.completed.pop_front()?;
+        pair.held -= 1;
+        Some(command)
+    }
+
+    /// Commands that the device has fetched since it was made.
+    pub fn fetched(&self) -> u64 {
+        self.fetched
+    }
+
+    /// How often a submission doorbell rang.
+    pub fn doorbells(&self) -> u64 {
+        self.doorbells
+    }
+
+    /// The most commands that any one queue held at once.
+    pub fn deepest(&self) -> u32 {
+        self.deepest
+    }
+}
+
+impl Turns {
+    /// Whose turn it is: the same queue until its burst is used up or it has nothing, then the next that has something.
+    fn next_queue(&mut self, burst: u32) -> u32 {
+        let mine = self.ready[self.queue as usize / 64] >> (self.queue % 64) & 1 == 1;
+        if self.left == 0 || !mine {
+            self.queue = self.after(self.queue);
+            self.left = burst;
+        }
+        self.left -= 1;
+        self.queue
+    }
+
+    /// The first ready queue behind one, in a circle that ends with that one itself.
+    fn after(&self, queue: u32) -> u32 {
+        let words = self.ready.len();
+        let from = (queue as usize + 1) % (words * 64);
+        let rest = self.ready[from / 64] & (!0u64 << (from % 64));
+        if rest != 0 {
+            return (from / 64 * 64) as u32 + rest.trailing_zeros();
+        }
+        let word = (1..=words).map(|step| (from / 64 + step) % words).find(|&word| self.ready[word] != 0);
+        let word = word.expect("a class that waits has a ready queue");
+        (word * 64) as u32 + self.ready[word].trailing_zeros()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn take(queues: &mut Queues<u32>, n: usize) -> Vec<u32> {
+        (0..n).map_while(|_| queues.fetch()).map(|f| f.queue).collect()
+    }
+
+    fn filled(queues: u32, each: u32, arbitration: &Arbitration) -> Queues<u32> {
+        let mut all = Queues::new(queues, each, arbitration);
+        for queue in 0..queues {
+            fill(&mut all, queue, each);
+        }
+        all
+    }
+
+    fn fill(all: &mut Queues<u32>, queue: u32, n: u32) {
+        for i in 0..n {
+            all.submit(queue, i).unwrap();
+        }
+        assert_eq!(all.ring(queue), n);
+    }
+
+    #[test]
+    fn a_command_is_seen_only_after_the_doorbell_and_holds_its_place_until_it_is_reaped() {
+        let mut all: Queues<u32> = Queues::new(2, 2, &Arbitration::RoundRobin { burst: 1 });
+        all.submit(1, 7).unwrap();
+        all.submit(1, 8).unwrap();
+        assert_eq!(all.submit(1, 9), Err(QueueFull { queue: 1, entries: 2 }));
+        assert_eq!(all.fetch(), None);
+        assert_eq!((all.show(1, 1), all.visible()), (1, 1));
+        assert_eq!(all.fetch(), Some(Fetched { queue: 1, command: 7 }));
+        assert_eq!(all.fetch(), None);
+        assert_eq!((all.ring(1), all.ring(1)), (1, 0));
+        assert_eq!(all.room(1), 0);
+        all.post(1, 7);
+        assert_eq!((all.room(1), all.reap(1), all.room(1), all.reap(1)), (0, Some(7), 1, None));
+        assert_eq!((all.fetched(), all.doorbells(), all.deepest(), all.held(1)), (1, 3, 2, 1));
+    }
+
+    #[test]
+    #[should_panic(expected = "never fetched")]
+    fn what_was_not_fetched_cannot_complete() {
+        let mut all: Queues<u32> = Queues::new(1, 2, &Arbitration::RoundRobin { burst: 1 });
+        all.submit(0, 7).unwrap();
+        all.post(0, 7);
+    }
+
+    #[test]
+    fn bursts() {
+        let mut all = filled(3, 5, &Arbitration::RoundRobin { burst: 2 });
+        assert_eq!(take(&mut all, 99), [0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2, 0, 1, 2]);
+    }
+
+    #[test]
+    fn urgent_goes_first_and_the_others_by_weight() {
+        let mut all: Queues<u32> = Queues::new(5, 100, &Arbitration::Weighted { burst: 1, weights: [4, 2, 1] });
+        for (queue, class) in
+            [Class::Low, Class::Medium, Class::High, Class::Urgent, Class::High].into_iter().enumerate()
+        {
+            all.set_class(queue as u32, class);
+        }
+        for queue in [0, 1, 2, 4] {
+            fill(&mut all, queue, 70);
+        }
+        fill(&mut all, 3, 2);
+        let got = take(&mut all, 2 + 70);
+        assert_eq!(got[..9], [3, 3, 2, 4, 2, 4, 1, 1, 0]);
+        let share = |q| got[2..].iter().filter(|&&g| g == q).count();
+        assert_eq!([0, 1, 2, 4].map(share), [10, 20, 20, 20]);
+        fill(&mut all, 3, 1);
+        assert_eq!(all.fetch().unwrap().queue, 3, "urgent interrupts a round");
+    }
+
+    #[test]
+    fn a_class_alone_takes_all() {
+        let mut all = filled(2, 9, &Arbitration::Weighted { burst: 1, weights: [0, 1, 0] });
+        assert_eq!(take(&mut all, 99).len(), 18);
+        assert_eq!(all.visible(), 0);
+    }
+
+    /// As plainly as can be said: every queue a list, every turn a search.
+    struct Model {
+        queues: Vec<(usize, VecDeque<u32>)>,
+        burst: u32,
+        weights: Option<[u32; 3]>,
+        credit: [u32; 3],
+        turn: [(usize, u32); 4],
+    }
+
+    impl Model {
+        fn has(&self, class: usize) -> bool {
+            self.queues.iter().any(|(c, q)| *c == class && !q.is_empty())
+        }
+
+        fn fetch(&mut self) -> Option<(usize, u32)> {
+            let class = match self.weights {
+                _ if self.has(0) => 0,
+                None => return None,
+                Some(weights) => {
+                    let mut able = (1..4).find(|&c| self.has(c) && self.credit[c - 1] > 0);
+                    if able.is_none() {
+                        self.credit = weights;
+                        able = (1..4).find(|&c| self.has(c));
+                    }
+                    let class = able?;
+                    self.credit[class - 1] -= 1;
+                    class
+                }
+            };
+            let n = self.queues.len();
+            let (queue, left) = &mut self.turn[class];
+            let stays = *left > 0 && !self.queues[*queue].1.is_empty() && self.queues[*queue].0 == class;
+            if !stays {
+                let from = *queue;
+                *queue = (1..=n)
+                    .map(|s| (from + s) % n)
+                    .find(|&q| self.queues[q].0 == class && !self.queues[q].1.is_empty())
+                    .unwrap();
+                *left = self.burst;
+            }
+            *left -= 1;
+            let queue = *queue;
+            let command = self.queues[queue].1.pop_front().unwrap();
+            if self.queues[queue].1.is_empty() {
+                self.turn[class].1 = 0;
+            }
+            Some((queue, command))
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitration_is_that_of_a_simple_model(
+            classes in prop::collection::vec(0usize..4, 1..140),
+            weights in prop::option::of([1u32..5, 1u32..5, 1u32..5]),
+            burst in 1u32..4,
+            steps in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 1..400),
+        ) {
+            let arbitration = match weights {
+                None => Arbitration::RoundRobin { burst },
+                Some(weights) => Arbitration::Weighted { burst, weights },
+            };
+            let kinds = [Class::Urgent, Class::High, Class::Medium, Class::Low];
+            let mut all = Queues::new(classes.len() as u32, 1024, &arbitration);
+            let mut model = Model {
+                queues: classes.iter().map(|&c| (if weights.is_some() { c } else { 0 }, VecDeque::new())).collect(),
+                burst, weights, credit: weights.unwrap_or_default(), turn: [(classes.len() - 1, 0); 4],
+            };
+            for (queue, &class) in classes.iter().enumerate() {
+                all.set_class(queue as u32, kinds[class]);
+            }
+            for (n, (at, submits)) in steps.iter().enumerate() {
+                if *submits {
+                    let queue = at.index(classes.len());
+                    all.submit(queue as u32, n as u32).unwrap();
+                    all.ring(queue as u32);
+                    model.queues[queue].1.push_back(n as u32);
+                } else {
+                    let got = all.fetch().map(|f| (f.queue as usize, f.command));
+                    prop_assert_eq!(got, model.fetch());
+                    if let Some((queue, command)) = got {
+                        all.post(queue as u32, command);
+                        prop_assert_eq!(all.reap(queue as u32), Some(command));
+                    }
+                }
+            }
+            while let Some(want) = model.fetch() {
+                prop_assert_eq!(all.fetch().map(|f| (f.queue as usize, f.command)), Some(want));
+            }
+            prop_assert_eq!(all.fetch(), None);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What is busy with one thing at a time: k servers that are booked by time, first come, first served.
+//!
+//! A booking is final when it is made: it takes the server that is free first and lasts as long as asked. Whoever asks at a time
+//! books for that time, so callers ask when the work is there, not ahead of it; else what comes earlier waits behind what was
+//! asked for earlier. Host cores, controller cores, firmware stages and the DRAM port are resources; channels and dies, which
+//! choose among what waits, are not.
+
+use crate::describe;
+use crate::flash::Cause;
+use crate::spans::{Span, Track};
+use crate::time::Ps;
+
+/// A service that was booked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Booked {
+    /// When it begins.
+    pub start: Ps,
+    /// When it ends.
+    pub end: Ps,
+    /// Which server it has.
+    pub server: u32,
+}
+
+/// Some servers of a kind.
+#[derive(Clone, Debug)]
+pub struct Resource {
+    track: fn(u32) -> Track,
+    free_at: Vec<Ps>,
+    busy: Vec<Ps>,
+    served: u64,
+    waited: Ps,
+}
+
+impl Resource {
+    /// So many servers, all free; `track` names each on a timeline.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn new(servers: u32, track: fn(u32) -> Track) -> Self {
+        assert!(servers > 0, "a resource of 0 servers");
+        let servers = servers as usize;
+        Self { track, free_at: vec![Ps::ZERO; servers], busy: vec![Ps::ZERO; servers], served: 0, waited: Ps::ZERO }
+    }
+
+    /// How many servers there are.
+    pub fn servers(&self) -> u32 {
+        self.free_at.len() as u32
+    }
+
+    /// Books the server that is free first, the lowest of those that are free at the same time.
+    pub fn book(&mut self, now: Ps, lasts: Ps) -> Booked {
+        let mut server = 0;
+        for other in 1..self.free_at.len() {
+            if self.free_at[server] <= now {
+                break;
+            }
+            if self.free_at[other] < self.free_at[server] {
+                server = other;
+            }
+        }
+        self.book_on(server as u32, now, lasts)
+    }
+
+    /// Books one server.
+    ///
+    /// # Panics
+    /// If there is no such server.
+    pub fn book_on(&mut self, server: u32, now: Ps, lasts: Ps) -> Booked {
+        let at = server as usize;
+        let start = now.max(self.free_at[at]);
+        let end = start + lasts;
+        self.free_at[at] = end;
+        self.busy[at] += lasts;
+        self.served += 1;
+        self.waited += start - now;
+        Booked { start, end, server }
+    }
+
+    /// Hardware that is pipelined: begins at once whatever else it does. Its busy time is the sum of what it did and may exceed
+    /// the time that passed.
+    pub fn pipelined(&mut self, server: u32, now: Ps, lasts: Ps) -> Booked {
+        let end = now + lasts;
+        let free = &mut self.free_at[server as usize];
+        *free = end.max(*free);
+        self.busy[server as usize] += lasts;
+        self.served += 1;
+        Booked { start: now, end, server }
+    }
+
+    /// When a server is free.
+    pub fn free_at(&self, server: u32) -> Ps {
+        self.free_at[server as usize]
+    }
+
+    /// How long each server has been booked for, whole bookings, the future part of the last included.
+    pub fn busy(&self) -> &[Ps] {
+        &self.busy
+    }
+
+    /// How long each server was busy until `now`: what is booked beyond is left out. Exact as long as nothing was asked for after
+    /// `now`, since a server that is booked beyond it then is so without a gap; not for what is pipelined.
+    pub fn busy_until(&self, now: Ps) -> impl Iterator<Item = Ps> + '_ {
+        self.free_at.iter().zip(&self.busy).map(move |(&free, &busy)| busy.since(free.since(now)))
+    }
+
+    /// How many bookings there were.
+    pub fn served(&self) -> u64 {
+        self.served
+    }
+
+    /// How long all bookings together waited for a server.
+    pub fn waited(&self) -> Ps {
+        self.waited
+    }
+
+    /// What a booking looks like on a timeline.
+    pub fn span(&self, booked: Booked, what: &'static str, cause: Cause, detail: u64) -> Span {
+        Span { track: (self.track)(booked.server), start: booked.start, end: booked.end, what, cause, detail }
+    }
+}
+
+/// A port that moves bytes: the DRAM's. One transfer at a time, each followed by a latency that is pipelined.
+#[derive(Clone, Debug)]
+pub struct Port {
+    resource: Resource,
+    bytes_per_s: u64,
+    t_access: Ps,
+    bytes: u64,
+    pj_per_byte: f64,
+}
+
+impl Port {
+    /// The DRAM port of a device. 0 bytes a second is ideal: takes no time, is never busy, but counts bytes and energy.
+    pub fn dram(dram: &describe::Dram, energy: &describe::Energy) -> Self {
+        Self {
+            resource: Resource::new(1, |_| Track::Dram),
+            bytes_per_s: dram.bytes_per_s,
+            t_access: dram.t_access,
+            bytes: 0,
+            pj_per_byte: energy.dram_pj_per_byte,
+        }
+    }
+
+    /// Moves bytes; the end is when the last of them is there.
+    pub fn transfer(&mut self, now: Ps, bytes: u64) -> Booked {
+        self.bytes += bytes;
+        if self.bytes_per_s == 0 {
+            return Booked { start: now, end: now, server: 0 };
+        }
+        let booked = self.resource.book(now, Ps::of_bytes(bytes, self.bytes_per_s));
+        Booked { end: booked.end + self.t_access, ..booked }
+    }
+
+    /// Bytes moved.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Energy of the bytes moved, in picojoules.
+    pub fn energy_pj(&self) -> f64 {
+        self.bytes as f64 * self.pj_per_byte
+    }
+
+    /// The port's bookings, without the pipelined latency.
+    pub fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    /// What a transfer looks like on a timeline: the port's busy time.
+    pub fn span(&self, booked: Booked, what: &'static str, cause: Cause, detail: u64) -> Span {
+        let latency = if self.bytes_per_s == 0 { Ps::ZERO } else { self.t_access };
+        self.resource.span(Booked { end: booked.end - latency, ..booked }, what, cause, detail)
+    }
+}
+
+/// The energy, in picojoules, that `microwatts` take in a time.
+pub fn energy_pj(microwatts: f64, lasts: Ps) -> f64 {
+    microwatts * lasts.0 as f64 * 1e-6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_booking_takes_the_server_that_is_free_first() {
+        let mut cores = Resource::new(2, Track::Core);
+        assert_eq!(cores.book(Ps(0), Ps(10)), Booked { start: Ps(0), end: Ps(10), server: 0 });
+        assert_eq!(cores.book(Ps(1), Ps(4)), Booked { start: Ps(1), end: Ps(5), server: 1 });
+        assert_eq!(cores.book(Ps(2), Ps(4)), Booked { start: Ps(5), end: Ps(9), server: 1 });
+        assert_eq!(cores.book_on(0, Ps(3), Ps(1)), Booked { start: Ps(10), end: Ps(11), server: 0 });
+        assert_eq!((cores.served(), cores.waited()), (4, Ps(10)));
+        assert_eq!(cores.busy(), [Ps(11), Ps(8)]);
+        assert_eq!(cores.busy_until(Ps(10)).collect::<Vec<_>>(), [Ps(10), Ps(8)]);
+        let span = cores.span(Booked { start: Ps(1), end: Ps(5), server: 1 }, "translate", Cause::Host, 7);
+        assert_eq!((span.track, span.start, span.end), (Track::Core(1), Ps(1), Ps(5)));
+    }
+
+    #[test]
+    fn pipelined_hardware_never_waits() {
+        let mut stage = Resource::new(1, Track::Stage);
+        stage.pipelined(0, Ps(0), Ps(10));
+        assert_eq!(stage.pipelined(0, Ps(1), Ps(10)), Booked { start: Ps(1), end: Ps(11), server: 0 });
+        assert_eq!((stage.busy(), stage.free_at(0), stage.waited()), (&[Ps(20)][..], Ps(11), Ps::ZERO));
+    }
+
+    #[test]
+    fn a_port_is_busy_for_its_bytes_and_late_by_its_latency() {
+        let energy = describe::Energy { dram_pj_per_byte: 2.5, ..Default::default() };
+        let dram = describe::Dram { bytes_per_s: 1_000_000_000, t_access: Ps::from_ns(26), bytes: 1 << 20 };
+        let mut port = Port::dram(&dram, &energy);
+        let first = port.transfer(Ps::ZERO, 100);
+        let second = port.transfer(Ps::ZERO, 100);
+        assert_eq!((first.start, first.end), (Ps::ZERO, Ps::from_ns(126)));
+        assert_eq!((second.start, second.end), (Ps::from_ns(100), Ps::from_ns(226)));
+        assert_eq!(port.span(second, "fill", Cause::Host, 0).end, Ps::from_ns(200));
+        assert_eq!((port.bytes(), port.energy_pj()), (200, 500.0));
+        let mut ideal = Port::dram(&describe::Dram { bytes_per_s: 0, ..dram }, &energy);
+        let there = ideal.transfer(Ps(5), 1 << 30);
+        assert_eq!((there.start, there.end, ideal.resource().busy()[0]), (Ps(5), Ps(5), Ps::ZERO));
+        assert_eq!(ideal.span(there, "fill", Cause::Host, 0).end, Ps(5));
+    }
+
+    #[test]
+    fn power_times_time_is_energy() {
+        assert_eq!(energy_pj(1_000_000.0, Ps::from_us(1)), 1_000_000.0);
+    }
+
+    proptest! {
+        /// Against a model: servers as plain numbers, each booking searched for from scratch.
+        #[test]
+        fn first_come_first_served(servers in 1u32..5, asked in prop::collection::vec((0u64..20, 0u64..30), 1..100)) {
+            let mut resource = Resource::new(servers, Track::Core);
+            let mut model = vec![0u64; servers as usize];
+            let (mut now, mut total) = (0, 0);
+            for (wait, lasts) in asked {
+                now += wait;
+                total += lasts;
+                let start = *model.iter().min().unwrap().max(&now);
+                let server = if model.iter().any(|&f| f <= now) {
+                    // Whichever of the free ones was taken, it begins at once.
+                    None
+                } else {
+                    model.iter().position(|&f| f == start)
+                };
+                let booked = resource.book(Ps(now), Ps(lasts));
+                prop_assert_eq!(booked.start, Ps(start));
+                prop_assert_eq!(booked.end, Ps(start + lasts));
+                prop_assert!(model[booked.server as usize] <= start);
+                if let Some(server) = server {
+                    prop_assert_eq!(booked.server as usize, server);
+                }
+                model[booked.server as usize] = start + lasts;
+            }
+            prop_assert_eq!(resource.busy().iter().copied().sum::<Ps>(), Ps(total));
+        }
+    }
+}

@@ -1,5 +1,81 @@
 //! Device descriptions: typed, range-checked, with a unit and a source for every number.
+//!
+//! | module | one idea |
+//! | --- | --- |
+//! | `description` | the resolved description, in the simulation's own units |
+//! | `value` | values as written, and the quantities they say |
+//! | `keys` | every key: what it takes, what it means |
+//! | `sheet` | a description as written: values, sources, what it builds on |
+//! | `build`, `check` | from one to the other, and what keys say together |
+//! | `problem` | what is wrong, all at once |
+//! | `presets` | the descriptions that come along |
 
+mod build;
+mod check;
 pub mod description;
+pub mod keys;
+mod presets;
+pub mod problem;
+pub mod sheet;
+pub mod value;
 
 pub use description::*;
+pub use keys::{KEYS, Key};
+pub use presets::names as presets;
+pub use problem::{Invalid, Problem};
+pub use sheet::{Entry, Sheet};
+pub use value::{Kind, Value};
+
+/// A preset, resolved.
+///
+/// # Errors
+/// If there is none of that name.
+pub fn preset(name: &str) -> Result<Description, Invalid> {
+    Sheet::preset(name)?.description()
+}
+
+/// A preset with some values changed: `preset_with("mqsim-ideal", &[("controller.scheduling", "mqsim-compat")])`. Values are
+/// as TOML writes them; the quotes of texts may be left out.
+///
+/// # Errors
+/// If there is no such preset or key, or a value is not allowed.
+pub fn preset_with(name: &str, overrides: &[(&str, &str)]) -> Result<Description, Invalid> {
+    Sheet::preset(name)?.with(overrides.iter().map(|(key, value)| (*key, Value::from_bare(value))))?.description()
+}
+
+/// A description from its text.
+///
+/// # Errors
+/// All that is wrong with it.
+pub fn parse(toml_text: &str) -> Result<Description, Invalid> {
+    Sheet::parse(toml_text)?.description()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Ps;
+
+    #[test]
+    fn presets_resolve() {
+        for name in presets() {
+            let description = preset(name).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(description.name, *name);
+            assert!(!description.summary.is_empty());
+        }
+    }
+
+    #[test]
+    fn overrides_reach_everything() {
+        let d = preset_with(
+            "mqsim-ideal",
+            &[("controller.scheduling", "mqsim-compat"), ("nand.t_read", "[25 us, 50 us]"), ("geometry.channels", "4")],
+        )
+        .unwrap();
+        assert_eq!(d.controller.scheduling, Scheduling::MqsimCompat);
+        assert_eq!(d.nand.t_read, [Ps::from_us(25), Ps::from_us(50)]);
+        assert_eq!(d.geometry.channels, 4);
+        assert_eq!(d.ftl.map_cache_bytes, None);
+        assert_eq!(d.dram.bytes_per_s, 25_600_000_000);
+    }
+}

@@ -1,0 +1,375 @@
+//! From the sheet to the description: every quantity read, every range checked, all problems at once.
+//!
+//! What several keys say together is checked in `check`, once each is right by itself.
+
+use super::check;
+use super::description::*;
+use super::keys::{self, KEYS};
+use super::problem::{Invalid, Problem};
+use super::sheet::Sheet;
+use super::value::Quantity;
+use crate::time::Ps;
+
+impl Sheet {
+    /// The description, resolved into the simulation's own units.
+    ///
+    /// # Errors
+    /// All that is missing, out of range, in a wrong unit or contradictory.
+    pub fn description(&self) -> Result<Description, Invalid> {
+        let mut problems = Vec::new();
+        let quantities: Vec<Option<Quantity>> = KEYS
+            .iter()
+            .zip(&self.entries)
+            .map(|(key, entry)| {
+                let Some(entry) = entry else {
+                    problems.push(Problem {
+                        line: None,
+                        key: key.path.to_owned(),
+                        value: String::new(),
+                        what: format!("is missing: {}", key.meaning),
+                        allowed: format!("allowed is {}", key.kind.allowed()),
+                    });
+                    return None;
+                };
+                match key.kind.read(&entry.value) {
+                    Ok(quantity) => Some(quantity),
+                    Err(wrong) => {
+                        let bound = if key.bound.is_empty() { String::new() } else { format!(" ({})", key.bound) };
+                        problems.push(Problem {
+                            line: self.line_of(entry),
+                            key: key.path.to_owned(),
+                            value: entry.value.to_string(),
+                            what: wrong.what,
+                            allowed: format!("allowed is {}{bound}", wrong.allowed),
+                        });
+                        None
+                    }
+                }
+            })
+            .collect();
+        if problems.is_empty() {
+            let description = Quantities(quantities).description(self);
+            problems = check::check(&description, self);
+            if problems.is_empty() {
+                return Ok(description);
+            }
+        }
+        problems.sort_by_key(|p| p.line.unwrap_or(u32::MAX));
+        Err(Invalid { subject: self.name.clone(), problems })
+    }
+
+    /// The line of an entry in this description's own text.
+    pub(super) fn line_of(&self, entry: &super::sheet::Entry) -> Option<u32> {
+        (entry.line > 0 && entry.origin == self.name).then_some(entry.line)
+    }
+}
+
+/// All quantities, by the places of their keys: present and of their key's kind.
+struct Quantities(Vec<Option<Quantity>>);
+
+impl Quantities {
+    fn get(&self, path: &str) -> &Quantity {
+        let at = keys::index(path).unwrap_or_else(|| panic!("{path} is in the table of keys"));
+        self.0[at].as_ref().expect("all keys were read")
+    }
+
+    fn whole(&self, path: &str) -> u64 {
+        self.maybe(path).unwrap_or_else(|| panic!("{path} is always a number"))
+    }
+
+    /// `None` for the word that the key has for it.
+    fn maybe(&self, path: &str) -> Option<u64> {
+        match self.get(path) {
+            Quantity::Whole(n) => Some(*n),
+            Quantity::Nothing => None,
+            other => panic!("{path} is {other:?}"),
+        }
+    }
+
+    fn small(&self, path: &str) -> u32 {
+        u32::try_from(self.whole(path)).expect("ranges of counts end within 32 bits")
+    }
+
+    fn real(&self, path: &str) -> f64 {
+        match self.get(path) {
+            Quantity::Real(x) => *x,
+            other => panic!("{path} is {other:?}"),
+        }
+    }
+
+    fn time(&self, path: &str) -> Ps {
+        self.maybe_time(path).unwrap_or_else(|| panic!("{path} is always a time"))
+    }
+
+    fn maybe_time(&self, path: &str) -> Option<Ps> {
+        match self.get(path) {
+            Quantity::Time(t) => Some(*t),
+            Quantity::Nothing => None,
+            other => panic!("{path} is {other:?}"),
+        }
+    }
+
+    /// One for each of `n`; one alone holds for all.
+    fn times(&self, path: &str, n: usize) -> Vec<Ps> {
+        match self.get(path) {
+            Quantity::Times(all) if all.len() == 1 => vec![all[0]; n],
+            Quantity::Times(all) => all.clone(),
+            other => panic!("{path} is {other:?}"),
+        }
+    }
+
+    fn flag(&self, path: &str) -> bool {
+        match self.get(path) {
+            Quantity::Flag(flag) => *flag,
+            other => panic!("{path} is {other:?}"),
+        }
+    }
+
+    fn word(&self, path: &str) -> &'static str {
+        match self.get(path) {
+            Quantity::Word(word) => word,
+            other => panic!("{path} is {other:?}"),
+        }
+    }
+
+    fn counts(&self, path: &str) -> Vec<Option<u32>> {
+        match self.get(path) {
+            Quantity::Counts(all) => all.iter().map(|n| n.map(|n| n as u32)).collect(),
+            other => panic!("{path} is {other:?}"),
+        }
+    }
+
+    /// An operation's energy in picojoules; a current lasts as long as the operation does.
+    fn energy_pj(&self, path: &str, lasts: Ps) -> f64 {
+        match self.get(path) {
+            Quantity::Real(pj) => *pj,
+            Quantity::WattsWhile(watts) => watts * lasts.0 as f64,
+            other => panic!("{path} is {other:?}"),
+        }
+    }
+
+    fn description(&self, sheet: &Sheet) -> Description {
+        let nand = self.nand();
+        let reliability = self.reliability();
+        Description {
+            name: sheet.name.clone(),
+            summary: sheet.summary.clone(),
+            geometry: self.geometry(),
+            bus: self.bus(),
+            energy: self.energy(&nand, &reliability),
+            nand,
+            reliability,
+            controller: self.controller(),
+            ftl: self.ftl(),
+            dram: Dram {
+                bytes_per_s: self.maybe("dram.rate").unwrap_or(0),
+                t_access: self.time("dram.t_access"),
+                bytes: self.whole("dram.size"),
+            },
+            link: Link {
+                bytes_per_s: self.whole("link.rate"),
+                packet_payload_bytes: self.small("link.packet_payload"),
+                packet_overhead_bytes: self.small("link.packet_overhead"),
+                t_propagate: self.time("link.t_propagate"),
+                command_bytes: self.small("link.command_size"),
+                completion_bytes: self.small("link.completion_size"),
+            },
+            host: self.host(),
+            spec: self.spec(),
+        }
+    }
+
+    fn geometry(&self) -> FlashGeometry {
+        FlashGeometry {
+            channels: self.small("geometry.channels"),
+            ways: self.small("geometry.ways"),
+            dies: self.small("geometry.dies"),
+            planes: self.small("geometry.planes"),
+            blocks: self.small("geometry.blocks"),
+            pages: self.small("geometry.pages"),
+            page_bytes: self.small("geometry.page_size"),
+            spare_bytes: self.small("geometry.spare_size"),
+        }
+    }
+
+    fn bus(&self) -> Bus {
+        Bus {
+            bytes_per_s: self.whole("bus.rate"),
+            t_read_command: self.time("bus.t_read_command"),
+            t_program_command: self.time("bus.t_program_command"),
+            t_erase_command: self.time("bus.t_erase_command"),
+            t_read_further_plane: self.time("bus.t_read_further_plane"),
+            t_program_further_plane: self.time("bus.t_program_further_plane"),
+            t_erase_further_plane: self.time("bus.t_erase_further_plane"),
+            t_data_out_command: self.time("bus.t_data_out_command"),
+            t_suspend_command: self.time("bus.t_suspend_command"),
+            transfers_spare: self.flag("bus.transfers_spare"),
+        }
+    }
+
+    fn nand(&self) -> Nand {
+        let cell = match self.word("nand.cell") {
+            "slc" => Cell::Slc,
+            "mlc" => Cell::Mlc,
+            "tlc" => Cell::Tlc,
+            _ => Cell::Qlc,
+        };
+        let one_shot = self.flag("nand.one_shot");
+        Nand {
+            cell,
+            t_read: self.times("nand.t_read", cell.bits()),
+            t_program: self.times("nand.t_program", if one_shot { 1 } else { cell.bits() }),
+            t_erase: self.time("nand.t_erase"),
+            t_ready: self.time("nand.t_ready"),
+            one_shot,
+            multi_plane: self.flag("nand.multi_plane"),
+            t_cache_read_busy: self.maybe_time("nand.t_cache_read_busy"),
+            t_cache_program_busy: self.maybe_time("nand.t_cache_program_busy"),
+            t_suspend_program: self.maybe_time("nand.t_suspend_program"),
+            t_suspend_erase: self.maybe_time("nand.t_suspend_erase"),
+            t_resume: self.time("nand.t_resume"),
+            suspends_max: self.small("nand.suspends_max"),
+            endurance_cycles: self.small("nand.endurance_cycles"),
+        }
+    }
+
+    fn reliability(&self) -> Reliability {
+        Reliability {
+            rber_base: self.real("reliability.rber_base"),
+            rber_cycles: self.real("reliability.rber_cycles"),
+            rber_cycles_exp: self.real("reliability.rber_cycles_exp"),
+            rber_retention: self.real("reliability.rber_retention"),
+            rber_retention_cycles_exp: self.real("reliability.rber_retention_cycles_exp"),
+            rber_retention_days_exp: self.real("reliability.rber_retention_days_exp"),
+            rber_reads: self.real("reliability.rber_reads"),
+            rber_reads_cycles_exp: self.real("reliability.rber_reads_cycles_exp"),
+            rber_reads_exp: self.real("reliability.rber_reads_exp"),
+            retention_days: self.real("reliability.retention_days"),
+            cycles_before: self.small("reliability.cycles_before"),
+            ecc_codeword_bytes: self.maybe("reliability.ecc_codeword_size").unwrap_or(0) as u32,
+            ecc_correctable_bits: self.small("reliability.ecc_correctable_bits"),
+            t_ecc_decode: self.time("reliability.t_ecc_decode"),
+            t_read_retry: self.time("reliability.t_read_retry"),
+            read_retries_max: self.small("reliability.read_retries_max"),
+            read_retry_rber_factor: self.real("reliability.read_retry_rber_factor"),
+            factory_bad_ppm: self.small("reliability.factory_bad_ppm"),
+            grown_bad_ppm: self.small("reliability.grown_bad_ppm"),
+        }
+    }
+
+    fn controller(&self) -> Controller {
+        Controller {
+            cores: self.small("controller.cores"),
+            t_command: self.time("controller.t_command"),
+            t_translate: self.time("controller.t_translate"),
+            t_allocate: self.time("controller.t_allocate"),
+            t_assemble: self.time("controller.t_assemble"),
+            t_channel: self.time("controller.t_channel"),
+            t_complete: self.time("controller.t_complete"),
+            stage_cores: self.counts("controller.stage_cores").try_into().expect("five stages"),
+            scheduling: match self.word("controller.scheduling") {
+                "normal" => Scheduling::Normal,
+                "fifo" => Scheduling::Fifo,
+                _ => Scheduling::MqsimCompat,
+            },
+            spaces_in_device: self.flag("controller.spaces_in_device"),
+        }
+    }
+
+    fn ftl(&self) -> FtlSettings {
+        let Quantity::Striping(dynamic, letters) = *self.get("ftl.striping") else {
+            panic!("ftl.striping is an order");
+        };
+        let order = letters.map(|letter| match letter {
+            b'C' => StripeLevel::Channel,
+            b'W' => StripeLevel::Way,
+            b'D' => StripeLevel::Die,
+            _ => StripeLevel::Plane,
+        });
+        FtlSettings {
+            over_provisioning: self.real("ftl.over_provisioning"),
+            striping: if dynamic { Striping::Dynamic(order) } else { Striping::Static(order) },
+            map_cache_bytes: self.maybe("ftl.map_cache"),
+            map_entry_bytes: self.small("ftl.map_entry_size"),
+            gc: match self.word("ftl.gc") {
+                "greedy" => GcPolicy::Greedy,
+                "d-choices" => GcPolicy::DChoices(self.small("ftl.gc_choices")),
+                "cost-benefit" => GcPolicy::CostBenefit,
+                _ => GcPolicy::RoundRobin,
+            },
+            gc_threshold: self.real("ftl.gc_threshold"),
+            gc_urgent_blocks: self.small("ftl.gc_urgent_blocks"),
+            gc_preemptible: self.flag("ftl.gc_preemptible"),
+            wear_dynamic: self.flag("ftl.wear_dynamic"),
+            wear_static_threshold: self.maybe("ftl.wear_static_threshold").map(|n| n as u32),
+            hot_cold: self.flag("ftl.hot_cold"),
+            write_cache_bytes: self.maybe("ftl.write_cache").unwrap_or(0),
+            early_completion: self.flag("ftl.early_completion"),
+        }
+    }
+
+    fn host(&self) -> Host {
+        let burst = self.small("host.arbitration_burst");
+        let weights = self.counts("host.arbitration_weights");
+        Host {
+            queues: self.small("host.queues"),
+            queue_entries: self.small("host.queue_entries"),
+            arbitration: match self.word("host.arbitration") {
+                "round-robin" => Arbitration::RoundRobin { burst },
+                _ => Arbitration::Weighted { burst, weights: [0, 1, 2].map(|i| weights[i].unwrap_or(1)) },
+            },
+            t_submit: self.time("host.t_submit"),
+            t_complete: self.time("host.t_complete"),
+            t_interrupt: self.maybe_time("host.t_interrupt"),
+            t_copy_run: self.time("host.t_copy_run"),
+            copy_bytes_per_s: self.whole("host.copy_rate"),
+            cores: self.small("host.cores"),
+        }
+    }
+
+    fn energy(&self, nand: &Nand, reliability: &Reliability) -> Energy {
+        // Kinds of pages come up equally often: the mean is what a page takes.
+        let mean = |all: &[Ps]| Ps(all.iter().map(|t| t.0).sum::<u64>() / all.len() as u64);
+        let mut t_program = mean(&nand.t_program);
+        if nand.one_shot {
+            t_program = Ps(t_program.0 / nand.cell.bits() as u64);
+        }
+        Energy {
+            read_pj: self.energy_pj("energy.read", mean(&nand.t_read)),
+            program_pj: self.energy_pj("energy.program", t_program),
+            erase_pj: self.energy_pj("energy.erase", nand.t_erase),
+            bus_pj_per_byte: self.real("energy.bus_byte"),
+            dram_pj_per_byte: self.real("energy.dram_byte"),
+            link_pj_per_byte: self.real("energy.link_byte"),
+            ecc_pj: self.energy_pj("energy.ecc", reliability.t_ecc_decode),
+            die_idle_uw: self.real("energy.die_idle"),
+            dram_idle_uw: self.real("energy.dram_idle"),
+            link_idle_uw: self.real("energy.link_idle"),
+            core_active_uw: self.real("energy.core_active"),
+            core_idle_uw: self.real("energy.core_idle"),
+            controller_idle_uw: self.real("energy.controller_idle"),
+            host_core_active_uw: self.real("energy.host_core_active"),
+        }
+    }
+
+    fn spec(&self) -> Option<Spec> {
+        let power_uw = self.real("spec.power").round() as u64;
+        let spec = Spec {
+            seq_read_bytes_per_s: self.maybe("spec.seq_read"),
+            seq_write_bytes_per_s: self.maybe("spec.seq_write"),
+            rand_read_iops: self.maybe("spec.rand_read_iops"),
+            rand_write_iops: self.maybe("spec.rand_write_iops"),
+            queue_depth: self.small("spec.queue_depth"),
+            read_latency: self.maybe_time("spec.read_latency"),
+            power_uw: (power_uw > 0).then_some(power_uw),
+            claims_match: self.flag("spec.claims_match"),
+        };
+        let promises = spec.seq_read_bytes_per_s.is_some()
+            || spec.seq_write_bytes_per_s.is_some()
+            || spec.rand_read_iops.is_some()
+            || spec.rand_write_iops.is_some()
+            || spec.read_latency.is_some()
+            || spec.power_uw.is_some();
+        promises.then_some(spec)
+    }
+}

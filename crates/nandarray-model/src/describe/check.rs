@@ -1,0 +1,206 @@
+//! What several keys say together: geometry that cannot be, counts that contradict each other, caches larger than memory.
+
+use super::description::*;
+use super::keys::{self, KEYS};
+use super::problem::Problem;
+use super::sheet::Sheet;
+use super::value::show_size;
+
+/// The most bytes and pages of a device: sums of them stay far from 64 bits.
+const BYTES_MAX: u64 = 1 << 56;
+const PAGES_MAX: u64 = 1 << 40;
+/// The most dies: each has its own queue.
+const DIES_MAX: u64 = 1 << 16;
+
+struct Checks<'a> {
+    sheet: &'a Sheet,
+    problems: Vec<Problem>,
+}
+
+impl Checks<'_> {
+    /// `what` is wrong with a key, unless it is `fine`.
+    fn hold(&mut self, fine: bool, path: &str, what: impl FnOnce() -> String, allowed: impl FnOnce() -> String) {
+        if fine {
+            return;
+        }
+        let at = keys::index(path).unwrap_or_else(|| panic!("{path} is in the table of keys"));
+        let entry = self.sheet.entries[at].as_ref();
+        self.problems.push(Problem {
+            line: entry.and_then(|e| self.sheet.line_of(e)),
+            key: KEYS[at].path.to_owned(),
+            value: entry.map(|e| e.value.to_string()).unwrap_or_default(),
+            what: what(),
+            allowed: allowed(),
+        });
+    }
+}
+
+/// All contradictions.
+pub(super) fn check(d: &Description, sheet: &Sheet) -> Vec<Problem> {
+    let mut checks = Checks { sheet, problems: Vec::new() };
+    geometry(d, &mut checks);
+    nand(d, &mut checks);
+    reliability(d, &mut checks);
+    ftl(d, &mut checks);
+    rest(d, &mut checks);
+    checks.problems
+}
+
+fn geometry(d: &Description, checks: &mut Checks<'_>) {
+    let g = &d.geometry;
+    let dies = u64::from(g.channels) * u64::from(g.ways) * u64::from(g.dies);
+    let product = || format!("makes {} channels x {} ways x {} dies = {dies} dies", g.channels, g.ways, g.dies);
+    checks.hold(dies <= DIES_MAX, "geometry.dies", product, || format!("allowed are {DIES_MAX} dies in all"));
+    let pages = u128::from(dies) * u128::from(g.planes) * u128::from(g.blocks) * u128::from(g.pages);
+    let bytes = pages * u128::from(g.page_bytes);
+    checks.hold(
+        pages <= u128::from(PAGES_MAX),
+        "geometry.pages",
+        || format!("makes {pages} pages in all"),
+        || format!("allowed are {PAGES_MAX}"),
+    );
+    checks.hold(
+        bytes <= u128::from(BYTES_MAX),
+        "geometry.page_size",
+        || format!("makes {bytes} bytes in all"),
+        || format!("allowed are {}", show_size(BYTES_MAX)),
+    );
+    checks.hold(
+        g.page_bytes.is_multiple_of(512),
+        "geometry.page_size",
+        || "is no multiple of 512 B".to_owned(),
+        || "a sector has 512 B".to_owned(),
+    );
+    checks.hold(
+        g.spare_bytes <= g.page_bytes,
+        "geometry.spare_size",
+        || format!("is more than the page of {} itself", show_size(g.page_bytes.into())),
+        || "allowed is at most the page".to_owned(),
+    );
+}
+
+fn nand(d: &Description, checks: &mut Checks<'_>) {
+    let n = &d.nand;
+    let bits = n.cell.bits();
+    let cell = || format!("allowed are one for all, or {bits}: a cell of {bits} bits has {bits} kinds of pages");
+    checks.hold(n.t_read.len() == bits, "nand.t_read", || format!("has {} times", n.t_read.len()), cell);
+    let programs = if n.one_shot { 1 } else { bits };
+    checks.hold(
+        n.t_program.len() == programs,
+        "nand.t_program",
+        || format!("has {} times", n.t_program.len()),
+        || {
+            if n.one_shot { "allowed is one: one_shot programs a word line at once".to_owned() } else { cell() }
+        },
+    );
+    checks.hold(
+        !n.one_shot || d.geometry.pages.is_multiple_of(bits as u32),
+        "geometry.pages",
+        || format!("is no multiple of {bits}"),
+        || "one_shot programs whole word lines".to_owned(),
+    );
+    let suspends = n.t_suspend_program.is_some() || n.t_suspend_erase.is_some();
+    checks.hold(
+        !suspends || n.suspends_max > 0,
+        "nand.suspends_max",
+        || "never suspends, though there is a time for it".to_owned(),
+        || "allowed is at least 1, or \"none\" for t_suspend_program and t_suspend_erase".to_owned(),
+    );
+    let shortest = n.t_program.iter().min().copied().unwrap_or_default();
+    for (path, suspend, lasts) in [
+        ("nand.t_suspend_program", n.t_suspend_program, shortest),
+        ("nand.t_suspend_erase", n.t_suspend_erase, n.t_erase),
+    ] {
+        checks.hold(
+            suspend.is_none_or(|t| t < lasts),
+            path,
+            || "takes as long as what it suspends".to_owned(),
+            || format!("allowed is less than {lasts}"),
+        );
+    }
+}
+
+fn reliability(d: &Description, checks: &mut Checks<'_>) {
+    let r = &d.reliability;
+    let page = d.geometry.page_bytes;
+    checks.hold(
+        r.ecc_codeword_bytes == 0 || page.is_multiple_of(r.ecc_codeword_bytes),
+        "reliability.ecc_codeword_size",
+        || "does not divide the page".to_owned(),
+        || format!("allowed are divisors of {}", show_size(page.into())),
+    );
+    checks.hold(
+        r.ecc_codeword_bytes > 0 || r.ecc_correctable_bits == 0,
+        "reliability.ecc_correctable_bits",
+        || "corrects bits without code words".to_owned(),
+        || "allowed is 0 while ecc_codeword_size is \"none\"".to_owned(),
+    );
+    checks.hold(
+        r.ecc_codeword_bytes == 0 || u64::from(r.ecc_correctable_bits) <= u64::from(r.ecc_codeword_bytes) * 4,
+        "reliability.ecc_correctable_bits",
+        || "is more than half of the code word's bits".to_owned(),
+        || format!("allowed are at most {} for {} B", u64::from(r.ecc_codeword_bytes) * 4, r.ecc_codeword_bytes),
+    );
+}
+
+fn ftl(d: &Description, checks: &mut Checks<'_>) {
+    let f = &d.ftl;
+    let blocks = d.geometry.blocks;
+    let spare = (f64::from(blocks) * f.over_provisioning).floor() as u32;
+    let needs = f.gc_urgent_blocks + 2;
+    checks.hold(
+        spare >= needs,
+        "ftl.over_provisioning",
+        || format!("leaves {spare} of {blocks} blocks of a plane spare"),
+        || format!("allowed is at least {needs} blocks: gc_urgent_blocks, one being filled, one to move into"),
+    );
+    checks.hold(
+        f.gc_threshold < f.over_provisioning || f.over_provisioning == 0.0,
+        "ftl.gc_threshold",
+        || format!("is no less than over_provisioning ({})", f.over_provisioning),
+        || "a full device would never stop reclaiming".to_owned(),
+    );
+    checks.hold(
+        f.gc_urgent_blocks < blocks,
+        "ftl.gc_urgent_blocks",
+        || format!("is no less than a plane's {blocks} blocks"),
+        || format!("allowed is less than {blocks}"),
+    );
+    let page = u64::from(d.geometry.page_bytes);
+    checks.hold(
+        f.write_cache_bytes == 0 || f.write_cache_bytes >= page,
+        "ftl.write_cache",
+        || "does not hold one page".to_owned(),
+        || format!("allowed is \"none\", or at least {}", show_size(page)),
+    );
+    checks.hold(
+        f.write_cache_bytes > 0 || !f.early_completion,
+        "ftl.early_completion",
+        || "completes writes in a cache that is not there".to_owned(),
+        || "give ftl.write_cache a size".to_owned(),
+    );
+    let caches = f.write_cache_bytes.saturating_add(f.map_cache_bytes.unwrap_or(0));
+    checks.hold(
+        caches <= d.dram.bytes,
+        "dram.size",
+        || "is less than its caches".to_owned(),
+        || format!("write_cache and map_cache take {}", show_size(caches)),
+    );
+}
+
+fn rest(d: &Description, checks: &mut Checks<'_>) {
+    let cores = d.controller.cores;
+    checks.hold(
+        d.controller.stage_cores.iter().flatten().all(|&core| core < cores),
+        "controller.stage_cores",
+        || "names a core that is not there".to_owned(),
+        || format!("controller.cores is {cores}: allowed are 0 to {}, or \"none\"", cores - 1),
+    );
+    let depth = u64::from(d.host.queues) * u64::from(d.host.queue_entries);
+    checks.hold(
+        d.spec.as_ref().is_none_or(|s| u64::from(s.queue_depth) <= depth),
+        "spec.queue_depth",
+        || "is deeper than all queues together".to_owned(),
+        || format!("allowed are {depth}: host.queues x host.queue_entries"),
+    );
+}

@@ -1,0 +1,245 @@
+//! Every key of a description: what it takes, what it means, and why its range ends where it does.
+//!
+//! One table; reading, checking, printing, the reference page and sweeps all go by it. How the quantities become a
+//! [`Description`](super::Description) is the business of `build`.
+
+use super::value::Kind;
+use crate::time::Ps;
+
+/// A key of a description.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Key {
+    /// Section and name, dotted.
+    pub path: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// What it means, in a few words.
+    pub meaning: &'static str,
+    /// Why the range ends where it does, where that is not plain.
+    pub bound: &'static str,
+}
+
+impl Key {
+    /// The section.
+    pub fn section(&self) -> &'static str {
+        self.path.split_once('.').map_or("", |p| p.0)
+    }
+
+    /// The name within its section.
+    pub fn name(&self) -> &'static str {
+        self.path.split_once('.').map_or(self.path, |p| p.1)
+    }
+}
+
+/// The names of scheduling policies.
+pub(super) const SCHEDULING: &[&str] = &["normal", "fifo", "mqsim-compat"];
+/// The names of cells.
+pub(super) const CELLS: &[&str] = &["slc", "mlc", "tlc", "qlc"];
+/// The names of victim policies.
+pub(super) const GC: &[&str] = &["greedy", "d-choices", "cost-benefit", "round-robin"];
+/// The names of queue arbitrations.
+pub(super) const ARBITRATION: &[&str] = &["round-robin", "weighted"];
+
+const fn key(path: &'static str, kind: Kind, meaning: &'static str) -> Key {
+    Key { path, kind, meaning, bound: "" }
+}
+
+const fn bounded(path: &'static str, kind: Kind, meaning: &'static str, bound: &'static str) -> Key {
+    Key { path, kind, meaning, bound }
+}
+
+const KIB: u64 = 1 << 10;
+const TIB: u64 = 1 << 40;
+/// A stage of firmware, or a command on a bus: from nothing up to a millisecond.
+const SHORT: Kind = Kind::Time(Ps::ZERO, Ps::from_ms(1));
+const COEFFICIENT: Kind = Kind::Real(0.0, 1.0);
+const EXPONENT: Kind = Kind::Real(0.0, 10.0);
+const PPM: Kind = Kind::Count(0, 500_000);
+const OPERATION: Kind = Kind::Energy(0.0, 1e12);
+const PER_BYTE: Kind = Kind::EnergyPerByte(0.0, 1e6);
+const POWER: Kind = Kind::Power(0.0, 1e9);
+const SPEC_RATE: Kind = Kind::RateOr("none", 1_000_000, 256_000_000_000);
+const SPEC_COUNT: Kind = Kind::CountOrNone(1, 1_000_000_000);
+
+/// All keys, in the order in which they are printed.
+pub const KEYS: &[Key] = &[
+    key("geometry.channels", Kind::Count(1, 256), "channels"),
+    key("geometry.ways", Kind::Count(1, 64), "chips (packages) behind a channel"),
+    key("geometry.dies", Kind::Count(1, 64), "dies of a chip"),
+    key("geometry.planes", Kind::Count(1, 16), "planes of a die"),
+    key("geometry.blocks", Kind::Count(4, 1 << 20), "erase blocks of a plane"),
+    bounded("geometry.pages", Kind::Count(1, 65_535), "pages of an erase block", "page numbers have 16 bits"),
+    key("geometry.page_size", Kind::Size(512, 256 * KIB), "bytes of a page, without what is spare"),
+    key("geometry.spare_size", Kind::Size(0, 64 * KIB), "spare bytes of a page, for parity and its owner"),
+    bounded(
+        "bus.rate",
+        Kind::Rate(1_000_000, 9_600_000_000),
+        "what a channel moves while it moves data",
+        "the fastest bus specified is JESD230G's 4,800 MT/s; 16 lines of it make 9.6 GB/s",
+    ),
+    key("bus.t_read_command", SHORT, "command and address cycles of a page read"),
+    key("bus.t_program_command", SHORT, "... of a page program, before its data"),
+    key("bus.t_erase_command", SHORT, "... of a block erase"),
+    key("bus.t_read_further_plane", SHORT, "more for each further plane of a multi-plane read"),
+    key("bus.t_program_further_plane", SHORT, "... of a multi-plane program"),
+    key("bus.t_erase_further_plane", SHORT, "... of a multi-plane erase"),
+    key("bus.t_data_out_command", SHORT, "cycles before the data of a finished read may leave"),
+    key("bus.t_suspend_command", SHORT, "a suspend or a resume command"),
+    key("bus.transfers_spare", Kind::Flag, "whether the spare bytes cross the bus with their page"),
+    key("nand.cell", Kind::Word(CELLS), "bits of a cell"),
+    key("nand.t_read", Kind::Times(Ps::from_ns(100), Ps::from_ms(10)), "sensing a page, by kind of page, LSB first"),
+    key(
+        "nand.t_program",
+        Kind::Times(Ps::from_ns(100), Ps::from_ms(100)),
+        "programming, by kind of page; with one_shot once for all pages of a word line",
+    ),
+    key("nand.t_erase", Kind::Time(Ps::from_ns(100), Ps::from_ms(1_000)), "erasing a block"),
+    key("nand.t_ready", SHORT, "from the end of an array operation to the ready/busy line telling so"),
+    key("nand.one_shot", Kind::Flag, "whether the pages of a word line are programmed together"),
+    key("nand.multi_plane", Kind::Flag, "whether the planes of a die take one command together"),
+    key("nand.t_cache_read_busy", Kind::TimeOrNone(Ps::ZERO, Ps::from_ms(1)), "cache read: tRCBSY; none: it has none"),
+    key("nand.t_cache_program_busy", Kind::TimeOrNone(Ps::ZERO, Ps::from_ms(1)), "cache program: tCBSY"),
+    key(
+        "nand.t_suspend_program",
+        Kind::TimeOrNone(Ps::ZERO, Ps::from_ms(10)),
+        "until a suspended program lets the die read; none: it cannot",
+    ),
+    key("nand.t_suspend_erase", Kind::TimeOrNone(Ps::ZERO, Ps::from_ms(10)), "... a suspended erase"),
+    key("nand.t_resume", SHORT, "going on with what was suspended"),
+    key("nand.suspends_max", Kind::Count(0, 10_000), "how often one operation may be suspended"),
+    key("nand.endurance_cycles", Kind::Count(1, 1_000_000_000), "program/erase cycles that a block is good for"),
+    key("reliability.rber_base", COEFFICIENT, "raw bit-error rate of a fresh block"),
+    key("reliability.rber_cycles", COEFFICIENT, "wear: this * C^exp, C in program/erase cycles"),
+    key("reliability.rber_cycles_exp", EXPONENT, "its exponent"),
+    key("reliability.rber_retention", COEFFICIENT, "retention: this * C^exp * days^exp"),
+    key("reliability.rber_retention_cycles_exp", EXPONENT, "its exponent of C"),
+    key("reliability.rber_retention_days_exp", EXPONENT, "its exponent of days"),
+    key("reliability.rber_reads", COEFFICIENT, "read disturb: this * C^exp * reads^exp, reads since the block's erase"),
+    key("reliability.rber_reads_cycles_exp", EXPONENT, "its exponent of C"),
+    key("reliability.rber_reads_exp", EXPONENT, "its exponent of reads"),
+    key("reliability.retention_days", Kind::Real(0.0, 36_500.0), "days since a page was written, for the whole run"),
+    key("reliability.cycles_before", Kind::Count(0, 100_000_000), "cycles that every block had before the run"),
+    key(
+        "reliability.ecc_codeword_size",
+        Kind::SizeOr("none", 64, 64 * KIB),
+        "what one code word protects; none: no ECC",
+    ),
+    key("reliability.ecc_correctable_bits", Kind::Count(0, 65_536), "bits that a code word can correct"),
+    key("reliability.t_ecc_decode", SHORT, "decoding a code word"),
+    key("reliability.t_read_retry", SHORT, "reading again at another reference voltage, beyond another sensing"),
+    key("reliability.read_retries_max", Kind::Count(0, 1_000), "retries before a page is given up"),
+    key("reliability.read_retry_rber_factor", COEFFICIENT, "by what each retry multiplies the raw bit-error rate"),
+    key("reliability.factory_bad_ppm", PPM, "blocks bad when made, per million"),
+    key("reliability.grown_bad_ppm", PPM, "erases or programs that fail, per million"),
+    key("controller.cores", Kind::Count(1, 256), "embedded cores"),
+    key("controller.t_command", SHORT, "decoding a command"),
+    key("controller.t_translate", SHORT, "translation: a page (conventional), a building block (spaces)"),
+    key("controller.t_allocate", SHORT, "allocation of a page written"),
+    key("controller.t_assemble", SHORT, "the data assembler, once a run copied"),
+    key("controller.t_channel", SHORT, "the channel handler, once a flash command"),
+    key("controller.t_complete", SHORT, "completing a command"),
+    key(
+        "controller.stage_cores",
+        Kind::Cores(5),
+        "core of command handler, translator, allocator and collector, assembler, channel handlers; none: hardware of its own",
+    ),
+    key("controller.scheduling", Kind::Word(SCHEDULING), "who issues what to the flash, when"),
+    key(
+        "controller.spaces_in_device",
+        Kind::Flag,
+        "whether the device (or else the host) translates and assembles spaces",
+    ),
+    key("ftl.over_provisioning", Kind::Share(0.0, 0.9), "share of the flash that users do not see"),
+    key("ftl.striping", Kind::Striping, "order of channel, way, die, plane in which pages are placed, first fastest"),
+    key("ftl.map_cache", Kind::SizeOr("ideal", 4 * KIB, TIB), "map kept in DRAM; ideal: all of it, at no time"),
+    key("ftl.map_entry_size", Kind::Size(1, 64), "a map entry"),
+    key("ftl.gc", Kind::Word(GC), "which block reclaim takes"),
+    key("ftl.gc_choices", Kind::Count(1, 65_536), "d of d-choices"),
+    key("ftl.gc_threshold", Kind::Share(0.0, 0.5), "reclaim begins when a plane has fewer free blocks than this share"),
+    key("ftl.gc_urgent_blocks", Kind::Count(1, 10_000), "writes wait for reclaim when it has fewer than this many"),
+    key("ftl.gc_preemptible", Kind::Flag, "whether host requests go before reclaim until it is urgent"),
+    key("ftl.wear_dynamic", Kind::Flag, "whether the least worn free block is taken next"),
+    key(
+        "ftl.wear_static_threshold",
+        Kind::CountOrNone(1, 1_000_000_000),
+        "cold data moves when erase counts of a plane differ by more",
+    ),
+    key("ftl.hot_cold", Kind::Flag, "whether hot, cold and reclaimed pages have blocks of their own"),
+    key("ftl.write_cache", Kind::SizeOr("none", 512, TIB), "write cache"),
+    key("ftl.early_completion", Kind::Flag, "whether a write is complete once it is in the cache"),
+    bounded(
+        "dram.rate",
+        Kind::RateOr("ideal", 1_000_000, 2_000_000_000_000),
+        "bandwidth of the device's DRAM; ideal: takes no time",
+        "an HBM4 stack moves 2 TB/s",
+    ),
+    key("dram.t_access", SHORT, "latency of an access"),
+    key("dram.size", Kind::Size(0, 4 * TIB), "its size"),
+    bounded(
+        "link.rate",
+        Kind::Rate(1_000_000, 236_000_000_000),
+        "raw rate each way, after line coding",
+        "the fastest link specified is PCIe 7.0 x16: 128 GT/s a lane leave 236 GB/s each way",
+    ),
+    key("link.packet_payload", Kind::Size(16, 64 * KIB), "payload of a packet"),
+    key("link.packet_overhead", Kind::Size(0, 4 * KIB), "what a packet takes beyond its payload"),
+    key("link.t_propagate", Kind::Time(Ps::ZERO, Ps::from_ms(1_000)), "one way, added to each message, pipelined"),
+    key("link.command_size", Kind::Size(0, 64 * KIB), "a command on the link"),
+    key("link.completion_size", Kind::Size(0, 64 * KIB), "a completion"),
+    bounded("host.queues", Kind::Count(1, 65_535), "queue pairs", "NVMe has 65,535 I/O queues"),
+    bounded(
+        "host.queue_entries",
+        Kind::Count(2, 65_536),
+        "commands that each may hold",
+        "an NVMe queue has 65,536 entries",
+    ),
+    key("host.arbitration", Kind::Word(ARBITRATION), "whose command the device takes next"),
+    bounded("host.arbitration_burst", Kind::Count(1, 128), "commands a turn", "NVMe writes it as a power of 2 up to 7"),
+    key("host.arbitration_weights", Kind::Counts(3, 1, 256), "weights of high, medium and low queues"),
+    key("host.t_submit", SHORT, "CPU time to build and submit a command"),
+    key("host.t_complete", SHORT, "CPU time to take a completion"),
+    key(
+        "host.t_interrupt",
+        Kind::TimeOrNone(Ps::ZERO, Ps::from_ms(10)),
+        "until the CPU notices a completion; none: polled",
+    ),
+    key("host.t_copy_run", SHORT, "CPU time of each run copied on the host, beyond its bytes"),
+    key("host.copy_rate", Kind::Rate(1_000_000, 1_000_000_000_000), "what one host core copies"),
+    key("host.cores", Kind::Count(1, 1_024), "host cores that submit, take completions and copy"),
+    key("energy.read", OPERATION, "sensing a page"),
+    key("energy.program", OPERATION, "programming a page; with one_shot a word line's share of it"),
+    key("energy.erase", OPERATION, "erasing a block"),
+    key("energy.bus_byte", PER_BYTE, "a byte over a channel"),
+    key("energy.dram_byte", PER_BYTE, "a byte into or out of DRAM"),
+    key("energy.link_byte", PER_BYTE, "a byte over the link"),
+    key("energy.ecc", OPERATION, "a code word decoded; a current lasts for t_ecc_decode"),
+    key("energy.die_idle", POWER, "a die that rests"),
+    key("energy.dram_idle", POWER, "refresh and standby of DRAM"),
+    key("energy.link_idle", POWER, "the link, up"),
+    key("energy.core_active", POWER, "an embedded core that works"),
+    key("energy.core_idle", POWER, "an embedded core that rests"),
+    key("energy.controller_idle", POWER, "everything else of the controller"),
+    key("energy.host_core_active", POWER, "a host core that works on I/O"),
+    key("spec.seq_read", SPEC_RATE, "data sheet: sequential read"),
+    key("spec.seq_write", SPEC_RATE, "data sheet: sequential write"),
+    key("spec.rand_read_iops", SPEC_COUNT, "data sheet: random 4 KiB reads a second"),
+    key("spec.rand_write_iops", SPEC_COUNT, "data sheet: random 4 KiB writes a second"),
+    key("spec.queue_depth", Kind::Count(1, 1 << 20), "queue depth, of all queues, of the random figures"),
+    key("spec.read_latency", Kind::TimeOrNone(Ps::ZERO, Ps::from_ms(100)), "data sheet: latency of one 4 KiB read"),
+    key("spec.power", Kind::Power(0.0, 1e9), "data sheet: average power while busy"),
+    key("spec.claims_match", Kind::Flag, "whether the preset claims to match, to 15 %"),
+];
+
+/// The place of a key in [`KEYS`].
+pub(super) fn index(path: &str) -> Option<usize> {
+    KEYS.iter().position(|k| k.path == path)
+}
+
+/// The name most like `name` of `names`, if any is like it at all.
+pub(super) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    names
+        .map(|n| (strsim::jaro_winkler(name, n), n))
+        .filter(|(likeness, _)| *likeness > 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, n)| n)
+}

@@ -1,0 +1,23 @@
+//! The descriptions that come with the crate: TOML files in `presets/`, compiled in.
+
+/// What nearly all devices share; every description without a `base` builds on it.
+pub(super) const DEFAULTS: &str = include_str!("presets/defaults.toml");
+
+macro_rules! presets {
+    ($($name:literal),* $(,)?) => {
+        const PRESETS: &[(&str, &str)] = &[$(($name, include_str!(concat!("presets/", $name, ".toml")))),*];
+        const NAMES: &[&str] = &[$($name),*];
+    };
+}
+
+presets!["mqsim-default", "mqsim-ideal"];
+
+/// Their names.
+pub fn names() -> &'static [&'static str] {
+    NAMES
+}
+
+/// The text of one.
+pub(super) fn text(name: &str) -> Option<&'static str> {
+    PRESETS.iter().find(|p| p.0 == name).map(|p| p.1)
+}

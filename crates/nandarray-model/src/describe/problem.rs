@@ -1,0 +1,56 @@
+//! What is wrong with a description: every problem at once, each with its key, its value and what is allowed.
+
+use std::fmt;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Problem {
+    /// Where: the line in the text, from 1; `None` for values that did not come from one.
+    pub line: Option<u32>,
+    /// The key, dotted; empty where it concerns the text as a whole.
+    pub key: String,
+    /// The value as it is written; empty where there is none.
+    pub value: String,
+    /// What is wrong.
+    pub what: String,
+    /// What is allowed, or what to do.
+    pub allowed: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        match (self.key.is_empty(), self.value.is_empty()) {
+            (true, _) => {}
+            (false, true) => write!(f, "{}: ", self.key)?,
+            (false, false) => write!(f, "{} = {} ", self.key, self.value)?,
+        }
+        write!(f, "{}", self.what)?;
+        if !self.allowed.is_empty() {
+            write!(f, "; {}", self.allowed)?;
+        }
+        Ok(())
+    }
+}
+
+/// A description that is none: all that is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Invalid {
+    /// What was described: the name of the preset or the file, as far as it is known.
+    pub subject: String,
+    /// What is wrong, in the order of the text; at least one.
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n = self.problems.len();
+        write!(f, "the device description {:?} has {n} problem{}", self.subject, if n == 1 { "" } else { "s" })?;
+        for problem in &self.problems {
+            write!(f, "\n  {problem}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,547 @@
+//! Values as they are written, and the quantities that they say: numbers with units, exact to the model's own integer units.
+//!
+//! A value is what TOML holds (or what a sweep puts in its place); a [`Kind`] says which quantity a key takes, in which range,
+//! and reads one from the other. Which keys there are is the business of `keys`. No arithmetic in texts; the few compound
+//! forms are those that data sheets print: `333 MT/s x8`, `PCIe 4 x4`, `25 mA at 3.3 V`.
+
+use std::fmt;
+
+use crate::time::Ps;
+
+/// What stands behind the equals sign.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// true, false
+    Flag(bool),
+    /// A whole number.
+    Whole(i64),
+    /// A number with a point.
+    Real(f64),
+    /// A text: a number with its unit, or a word.
+    Text(String),
+    /// Several.
+    List(Vec<Value>),
+}
+
+impl Value {
+    /// From a value as TOML writes it, or, where it is none, from its bare text: `8`, `0.07`, `75 us` and `[25 us, 50 us]` all work.
+    /// This is how values come from command lines.
+    pub fn from_bare(text: &str) -> Self {
+        let text = text.trim();
+        let written = |text: &str| Self::from_toml(toml::de::DeValue::parse(text).ok()?.get_ref()).ok();
+        let bare = |text: &str| written(text).unwrap_or_else(|| Self::Text(text.to_owned()));
+        match (written(text), text.strip_prefix('[').and_then(|t| t.strip_suffix(']'))) {
+            (None, Some(inner)) => Self::List(inner.split(',').map(|one| bare(one.trim())).collect()),
+            _ => bare(text),
+        }
+    }
+
+    /// From what the TOML parser gives; otherwise what it is instead of a value.
+    pub(super) fn from_toml(value: &toml::de::DeValue<'_>) -> Result<Self, &'static str> {
+        use toml::de::DeValue;
+        Ok(match value {
+            DeValue::Boolean(flag) => Self::Flag(*flag),
+            DeValue::Integer(n) => {
+                Self::Whole(i64::from_str_radix(n.as_str(), n.radix()).map_err(|_| "a whole number beyond 64 bits")?)
+            }
+            DeValue::Float(x) => Self::Real(x.as_str().parse().map_err(|_| "no number")?),
+            DeValue::String(text) => Self::Text(text.to_string()),
+            DeValue::Array(all) => {
+                Self::List(all.iter().map(|one| Self::from_toml(one.get_ref())).collect::<Result<_, _>>()?)
+            }
+            DeValue::Table(_) => return Err("a table"),
+            DeValue::Datetime(_) => return Err("a date"),
+        })
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<i64> for Value {
+    fn from(n: i64) -> Self {
+        Self::Whole(n)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(x: f64) -> Self {
+        Self::Real(x)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+impl<T: Into<Value>> From<Vec<T>> for Value {
+    fn from(all: Vec<T>) -> Self {
+        Self::List(all.into_iter().map(Into::into).collect())
+    }
+}
+
+impl fmt::Display for Value {
+    /// As TOML writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(flag) => write!(f, "{flag}"),
+            Self::Whole(n) => write!(f, "{n}"),
+            Self::Real(x) if x.is_finite() => write!(f, "{x:?}"),
+            Self::Real(x) => write!(
+                f,
+                "{}",
+                if x.is_nan() {
+                    "nan"
+                } else if *x > 0.0 {
+                    "inf"
+                } else {
+                    "-inf"
+                }
+            ),
+            Self::Text(text) => write!(f, "{}", toml::Value::String(text.clone())),
+            Self::List(all) => {
+                write!(f, "[")?;
+                for (i, one) in all.iter().enumerate() {
+                    write!(f, "{}{one}", if i > 0 { ", " } else { "" })?;
+                }
+                write!(f, "]")
+            }
+        }
+    }
+}
+
+/// What a key takes: a kind of quantity, and its range, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// A plain count.
+    Count(u64, u64),
+    /// A plain count, or `"none"`.
+    CountOrNone(u64, u64),
+    /// A number without a unit.
+    Real(f64, f64),
+    /// A share of a whole: `0.07` or `"7 %"`.
+    Share(f64, f64),
+    /// `"75 us"`.
+    Time(Ps, Ps),
+    /// `"75 us"`, or `"none"`.
+    TimeOrNone(Ps, Ps),
+    /// `"75 us"`, or a list with one for each kind of page.
+    Times(Ps, Ps),
+    /// `"8 KiB"`.
+    Size(u64, u64),
+    /// `"8 KiB"`, or this word.
+    SizeOr(&'static str, u64, u64),
+    /// `"3.4 GB/s"`, `"333 MT/s x8"`, `"40 Gb/s"`, `"PCIe 4 x4"`.
+    Rate(u64, u64),
+    /// A rate, or this word.
+    RateOr(&'static str, u64, u64),
+    /// Of one operation: `"4.1 uJ"`, or the current while it lasts, `"25 mA at 3.3 V"`; the range is in picojoules.
+    Energy(f64, f64),
+    /// `"60 pJ/B"`, `"7.5 pJ/bit"`; the range is in picojoules.
+    EnergyPerByte(f64, f64),
+    /// `"30 mW"`, `"5 mA at 3.3 V"`; the range is in microwatts.
+    Power(f64, f64),
+    /// true or false.
+    Flag,
+    /// One of these.
+    Word(&'static [&'static str]),
+    /// `"static CWDP"` or `"dynamic CWDP"`.
+    Striping,
+    /// This many counts.
+    Counts(usize, u64, u64),
+    /// This many cores, each its number or `"none"`.
+    Cores(usize),
+}
+
+/// A quantity read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Quantity {
+    /// A count, a size in bytes or a rate in bytes a second.
+    Whole(u64),
+    /// A number, a share, an energy in picojoules, a power in microwatts.
+    Real(f64),
+    /// A time.
+    Time(Ps),
+    /// One time or one for each kind of page.
+    Times(Vec<Ps>),
+    /// An energy that is a power, in watts, for as long as the operation takes.
+    WattsWhile(f64),
+    /// `"none"`, or the word that the key has for it.
+    Nothing,
+    /// true or false.
+    Flag(bool),
+    /// One of the words.
+    Word(&'static str),
+    /// Whether dynamic, and the letters.
+    Striping(bool, [u8; 4]),
+    /// Counts; `None` is `"none"`.
+    Counts(Vec<Option<u64>>),
+}
+
+/// What is wrong with a value, and what would be right.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Wrong {
+    /// What is wrong.
+    pub(super) what: String,
+    /// What is allowed.
+    pub(super) allowed: String,
+}
+
+const TIMES: &[(&str, f64)] =
+    &[("ps", 1.0), ("ns", 1e3), ("us", 1e6), ("µs", 1e6), ("μs", 1e6), ("ms", 1e9), ("s", 1e12)];
+const SIZES: &[(&str, f64)] = &[
+    ("B", 1.0),
+    ("KiB", 1024.0),
+    ("MiB", 1_048_576.0),
+    ("GiB", 1_073_741_824.0),
+    ("TiB", 1_099_511_627_776.0),
+    ("kB", 1e3),
+    ("MB", 1e6),
+    ("GB", 1e9),
+    ("TB", 1e12),
+];
+const RATES: &[(&str, f64)] = &[
+    ("B/s", 1.0),
+    ("kB/s", 1e3),
+    ("MB/s", 1e6),
+    ("GB/s", 1e9),
+    ("TB/s", 1e12),
+    ("KiB/s", 1024.0),
+    ("MiB/s", 1_048_576.0),
+    ("GiB/s", 1_073_741_824.0),
+    ("Mb/s", 1e6 / 8.0),
+    ("Gb/s", 1e9 / 8.0),
+    ("Tb/s", 1e12 / 8.0),
+];
+const ENERGIES: &[(&str, f64)] =
+    &[("fJ", 1e-3), ("pJ", 1.0), ("nJ", 1e3), ("uJ", 1e6), ("µJ", 1e6), ("μJ", 1e6), ("mJ", 1e9), ("J", 1e12)];
+const ENERGIES_PER_BYTE: &[(&str, f64)] =
+    &[("fJ/B", 1e-3), ("pJ/B", 1.0), ("nJ/B", 1e3), ("pJ/bit", 8.0), ("nJ/bit", 8e3)];
+const POWERS: &[(&str, f64)] = &[("nW", 1e-3), ("uW", 1.0), ("µW", 1.0), ("μW", 1.0), ("mW", 1e3), ("W", 1e6)];
+const CURRENTS: &[(&str, f64)] = &[("uA", 1e-6), ("µA", 1e-6), ("μA", 1e-6), ("mA", 1e-3), ("A", 1.0)];
+const TRANSFERS: &[(&str, f64)] = &[("MT/s", 1e6), ("GT/s", 1e9)];
+
+/// Bytes a second of one PCIe lane for packets, by generation: 8b/10b up to 2, 128b/130b up to 5, 236 of each 256-byte flit
+/// from 6 (PCI Express base specifications 1.0 to 7.0).
+const PCIE_LANE_BYTES_PER_S: [u64; 7] =
+    [250_000_000, 500_000_000, 984_615_385, 1_969_230_769, 3_938_461_538, 7_375_000_000, 14_750_000_000];
+
+/// `12.5 us` as 12.5 and `us`; the space may be missing.
+fn split(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let mut end = 0;
+    let bytes = text.as_bytes();
+    while end < bytes.len() {
+        let exponent = matches!(bytes[end], b'e' | b'E')
+            && bytes.get(end + 1).is_some_and(|c| c.is_ascii_digit() || matches!(c, b'-' | b'+'));
+        let sign = matches!(bytes[end], b'-' | b'+') && (end == 0 || matches!(bytes[end - 1], b'e' | b'E'));
+        if !(bytes[end].is_ascii_digit() || matches!(bytes[end], b'.' | b'_') || exponent || sign) {
+            break;
+        }
+        end += 1;
+    }
+    let number: f64 = text[..end].replace('_', "").parse().ok()?;
+    Some((number, text[end..].trim()))
+}
+
+/// A number in one of these units, in the unit whose factor is 1.
+fn in_units(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let (number, unit) = split(text)?;
+    units.iter().find(|u| u.0 == unit).map(|u| number * u.1)
+}
+
+fn watts(text: &str) -> Option<f64> {
+    let (current, volts) = text.split_once(" at ")?;
+    Some(in_units(current, CURRENTS)? * in_units(volts, &[("mV", 1e-3), ("V", 1.0)])?)
+}
+
+fn rate(text: &str) -> Option<f64> {
+    if let Some(rest) = text.trim().strip_prefix("PCIe") {
+        let (generation, lanes) = rest.split_once('x')?;
+        let generation: usize = generation.trim().trim_end_matches(".0").parse().ok()?;
+        let lanes: u64 = lanes.trim().parse().ok().filter(|l| [1, 2, 4, 8, 12, 16, 32].contains(l))?;
+        return Some((PCIE_LANE_BYTES_PER_S.get(generation.checked_sub(1)?)? * lanes) as f64);
+    }
+    if let Some((transfers, width)) = text.rsplit_once('x') {
+        let bits: u32 = width.trim().parse().ok().filter(|w| (1..=2048).contains(w))?;
+        return Some(in_units(transfers, TRANSFERS)? * f64::from(bits) / 8.0);
+    }
+    in_units(text, RATES)
+}
+
+fn list(units: &[(&str, f64)]) -> String {
+    units.iter().map(|u| u.0).filter(|u| u.is_ascii()).collect::<Vec<_>>().join(", ")
+}
+
+/// A size in the largest unit that divides it.
+pub(super) fn show_size(bytes: u64) -> String {
+    for (unit, factor) in [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if bytes >= factor && bytes.is_multiple_of(factor) {
+            return format!("{} {unit}", bytes / factor);
+        }
+    }
+    format!("{bytes} B")
+}
+
+/// A number in the largest unit, of thousands, that leaves a digit before the point.
+pub(super) fn show_decimal(x: f64, units: &[&str]) -> String {
+    let mut x = x;
+    let mut unit = 0;
+    while x >= 1000.0 && unit + 1 < units.len() {
+        x /= 1000.0;
+        unit += 1;
+    }
+    format!("{} {}", (x * 1e6).round() / 1e6, units[unit])
+}
+
+/// A rate.
+pub(super) fn show_rate(bytes_per_s: u64) -> String {
+    show_decimal(bytes_per_s as f64, &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"])
+}
+
+impl Kind {
+    /// Whether it is a number, so that somebody has to say where it is from.
+    pub fn is_number(&self) -> bool {
+        !matches!(self, Self::Flag | Self::Word(_) | Self::Striping | Self::Cores(_))
+    }
+
+    /// What it takes, in words: the range, and how it is written.
+    pub fn allowed(&self) -> String {
+        const PJ: &[&str] = &["pJ", "nJ", "uJ", "mJ", "J"];
+        const UW: &[&str] = &["uW", "mW", "W", "kW"];
+        match *self {
+            Self::Count(min, max) => format!("a whole number from {min} to {max}"),
+            Self::CountOrNone(min, max) => format!("a whole number from {min} to {max}, or \"none\""),
+            Self::Real(min, max) => format!("a number from {min} to {max}"),
+            Self::Share(min, max) => format!("a share from {min} to {max}, or in %"),
+            Self::Time(min, max) => format!("a time from {min} to {max}, in one of {}", list(TIMES)),
+            Self::TimeOrNone(min, max) => format!("a time from {min} to {max}, in one of {}, or \"none\"", list(TIMES)),
+            Self::Times(min, max) => {
+                format!(
+                    "a time from {min} to {max}, in one of {}, or a list with one for each kind of page",
+                    list(TIMES)
+                )
+            }
+            Self::Size(min, max) => {
+                format!("a size from {} to {}, in one of {}", show_size(min), show_size(max), list(SIZES))
+            }
+            Self::SizeOr(word, ..) => format!("{}, or \"{word}\"", self.or_less().allowed()),
+            Self::Rate(min, max) => format!(
+                "a rate from {} to {}, in one of {}, as \"333 MT/s x8\" or as \"PCIe 4 x4\"",
+                show_rate(min),
+                show_rate(max),
+                list(RATES)
+            ),
+            Self::RateOr(word, ..) => format!("{}, or \"{word}\"", self.or_less().allowed()),
+            Self::Energy(min, max) => format!(
+                "an energy from {} to {}, in one of {}, or as \"25 mA at 3.3 V\"",
+                show_decimal(min, PJ),
+                show_decimal(max, PJ),
+                list(ENERGIES)
+            ),
+            Self::EnergyPerByte(min, max) => {
+                format!("an energy a byte from {min} pJ/B to {max} pJ/B, in one of {}", list(ENERGIES_PER_BYTE))
+            }
+            Self::Power(min, max) => format!(
+                "a power from {} to {}, in one of {}, or as \"5 mA at 3.3 V\"",
+                show_decimal(min, UW),
+                show_decimal(max, UW),
+                list(POWERS)
+            ),
+            Self::Flag => "true or false".to_owned(),
+            Self::Word(words) => {
+                format!("one of {}", words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", "))
+            }
+            Self::Striping => {
+                "\"static\" or \"dynamic\", then the letters C, W, D, P, each once: \"static CWDP\"".to_owned()
+            }
+            Self::Counts(n, min, max) => format!("a list of {n} whole numbers from {min} to {max}"),
+            Self::Cores(n) => format!("a list of {n} entries, each the number of a core or \"none\""),
+        }
+    }
+
+    /// The same without its word.
+    fn or_less(&self) -> Self {
+        match *self {
+            Self::CountOrNone(min, max) => Self::Count(min, max),
+            Self::TimeOrNone(min, max) => Self::Time(min, max),
+            Self::SizeOr(_, min, max) => Self::Size(min, max),
+            Self::RateOr(_, min, max) => Self::Rate(min, max),
+            other => other,
+        }
+    }
+
+    /// Reads a quantity.
+    pub(super) fn read(&self, value: &Value) -> Result<Quantity, Wrong> {
+        let wrong = |what: &str| Wrong { what: what.to_owned(), allowed: self.allowed() };
+        let text = match value {
+            Value::Text(text) => Some(text.as_str()),
+            _ => None,
+        };
+        let word = |expected: &str| text.map(str::trim) == Some(expected);
+        match *self {
+            Self::Count(min, max) => match value {
+                Value::Whole(n) => match u64::try_from(*n) {
+                    Ok(n) if (min..=max).contains(&n) => Ok(Quantity::Whole(n)),
+                    _ => Err(wrong("is out of range")),
+                },
+                Value::Text(_) => Err(wrong("has a unit or is a text, where a plain count is meant")),
+                _ => Err(wrong("is no whole number")),
+            },
+            Self::CountOrNone(..) | Self::TimeOrNone(..) if word("none") => Ok(Quantity::Nothing),
+            Self::SizeOr(expected, ..) | Self::RateOr(expected, ..) if word(expected) => Ok(Quantity::Nothing),
+            Self::CountOrNone(..) | Self::TimeOrNone(..) | Self::SizeOr(..) | Self::RateOr(..) => {
+                self.or_less().read(value).map_err(|w| Wrong { allowed: self.allowed(), ..w })
+            }
+            Self::Real(min, max) => match value {
+                Value::Whole(n) => in_range(*n as f64, min, max).ok_or_else(|| wrong("is out of range")),
+                Value::Real(x) => in_range(*x, min, max).ok_or_else(|| wrong("is out of range")),
+                _ => Err(wrong("is no plain number")),
+            },
+            Self::Share(min, max) => {
+                let share = match value {
+                    Value::Whole(n) => *n as f64,
+                    Value::Real(x) => *x,
+                    Value::Text(text) => match in_units(text, &[("%", 1.0)]) {
+                        Some(percent) => percent / 100.0,
+                        None => return Err(wrong("is no share")),
+                    },
+                    _ => return Err(wrong("is no share")),
+                };
+                in_range(share, min, max).ok_or_else(|| wrong("is out of range"))
+            }
+            Self::Time(min, max) => self.time(value, min, max).map(Quantity::Time),
+            Self::Times(min, max) => match value {
+                Value::List(all) if all.is_empty() => Err(wrong("is empty")),
+                Value::List(all) => {
+                    let all: Result<Vec<Ps>, Wrong> = all.iter().map(|one| self.time(one, min, max)).collect();
+                    all.map(Quantity::Times)
+                }
+                one => self.time(one, min, max).map(|t| Quantity::Times(vec![t])),
+            },
+            Self::Size(min, max) => {
+                let bytes = self.number(value, "size", SIZES, |t| in_units(t, SIZES))?;
+                self.whole(bytes, min, max)
+            }
+            Self::Rate(min, max) => {
+                let bytes_per_s = self.number(value, "rate", RATES, rate)?;
+                self.whole(bytes_per_s.round(), min, max)
+            }
+            Self::Energy(min, max) => {
+                if let Some(watts) = text.and_then(watts) {
+                    return in_range(watts, 0.0, 1e3)
+                        .map(|_| Quantity::WattsWhile(watts))
+                        .ok_or_else(|| wrong("is out of range"));
+                }
+                let pj = self.number(value, "energy", ENERGIES, |t| in_units(t, ENERGIES))?;
+                in_range(pj, min, max).ok_or_else(|| wrong("is out of range"))
+            }
+            Self::EnergyPerByte(min, max) => {
+                let pj = self.number(value, "energy a byte", ENERGIES_PER_BYTE, |t| in_units(t, ENERGIES_PER_BYTE))?;
+                in_range(pj, min, max).ok_or_else(|| wrong("is out of range"))
+            }
+            Self::Power(min, max) => {
+                let uw = match text.and_then(watts) {
+                    Some(watts) => watts * 1e6,
+                    None => self.number(value, "power", POWERS, |t| in_units(t, POWERS))?,
+                };
+                in_range(uw, min, max).ok_or_else(|| wrong("is out of range"))
+            }
+            Self::Flag => match value {
+                Value::Flag(flag) => Ok(Quantity::Flag(*flag)),
+                _ => Err(wrong("is neither true nor false")),
+            },
+            Self::Word(words) => match words.iter().find(|w| word(w)) {
+                Some(found) => Ok(Quantity::Word(found)),
+                None => Err(wrong("is none of the words")),
+            },
+            Self::Striping => striping(text.unwrap_or("")).ok_or_else(|| wrong("is no striping order")),
+            Self::Counts(n, min, max) => {
+                let all = entries(value, n).ok_or_else(|| wrong("is not a list of that length"))?;
+                let counts = all.iter().map(|one| match Self::Count(min, max).read(one) {
+                    Ok(Quantity::Whole(n)) => Ok(Some(n)),
+                    _ => Err(wrong("has an entry out of range")),
+                });
+                counts.collect::<Result<_, _>>().map(Quantity::Counts)
+            }
+            Self::Cores(n) => {
+                let all = entries(value, n).ok_or_else(|| wrong("is not a list of that length"))?;
+                let cores = all.iter().map(|one| match Self::CountOrNone(0, 255).read(one) {
+                    Ok(Quantity::Whole(n)) => Ok(Some(n)),
+                    Ok(Quantity::Nothing) => Ok(None),
+                    _ => Err(wrong("has an entry that is no core")),
+                });
+                cores.collect::<Result<_, _>>().map(Quantity::Counts)
+            }
+        }
+    }
+
+    fn time(&self, value: &Value, min: Ps, max: Ps) -> Result<Ps, Wrong> {
+        let ps = self.number(value, "time", TIMES, |t| in_units(t, TIMES))?;
+        if (min.0 as f64..=max.0 as f64).contains(&ps.round()) {
+            Ok(Ps(ps.round() as u64))
+        } else {
+            Err(Wrong { what: "is out of range".to_owned(), allowed: self.allowed() })
+        }
+    }
+
+    /// A number with a unit, by `read`; otherwise whether it lacks its unit, has another quantity's, or is nothing at all.
+    fn number(
+        &self,
+        value: &Value,
+        name: &str,
+        units: &[(&str, f64)],
+        read: impl Fn(&str) -> Option<f64>,
+    ) -> Result<f64, Wrong> {
+        let what = match value {
+            Value::Text(text) => match (read(text), split(text)) {
+                (Some(x), _) if x.is_finite() => return Ok(x),
+                (_, Some((_, ""))) => format!("lacks its unit ({})", list(units)),
+                (_, Some((_, unit))) => format!("has the unit {unit:?}, which is none of a {name}"),
+                _ => format!("is no {name}"),
+            },
+            Value::Whole(_) | Value::Real(_) => format!("lacks its unit ({})", list(units)),
+            _ => format!("is no {name}"),
+        };
+        Err(Wrong { what, allowed: self.allowed() })
+    }
+
+    fn whole(&self, x: f64, min: u64, max: u64) -> Result<Quantity, Wrong> {
+        let wrong = |what: &str| Err(Wrong { what: what.to_owned(), allowed: self.allowed() });
+        if !(min as f64..=max as f64).contains(&x) {
+            return wrong("is out of range");
+        }
+        if x.fract() != 0.0 {
+            return wrong("is no whole number of bytes");
+        }
+        Ok(Quantity::Whole(x as u64))
+    }
+}
+
+fn in_range(x: f64, min: f64, max: f64) -> Option<Quantity> {
+    (min..=max).contains(&x).then_some(Quantity::Real(x))
+}
+
+fn entries(value: &Value, n: usize) -> Option<&[Value]> {
+    match value {
+        Value::List(all) if all.len() == n => Some(all),
+        _ => None,
+    }
+}
+
+fn striping(text: &str) -> Option<Quantity> {
+    let (when, order) = text.trim().split_once(' ')?;
+    let dynamic = match when {
+        "static" => false,
+        "dynamic" => true,
+        _ => return None,
+    };
+    let letters: [u8; 4] = order.trim().as_bytes().try_into().ok()?;
+    b"CWDP".iter().all(|c| letters.contains(c)).then_some(Quantity::Striping(dynamic, letters))
+}

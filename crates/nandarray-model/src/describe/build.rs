@@ -223,6 +223,7 @@ impl Quantities {
             t_ready: self.time("nand.t_ready"),
             one_shot,
             multi_plane: self.flag("nand.multi_plane"),
+            independent_planes: self.flag("nand.independent_planes"),
             t_cache_read_busy: self.maybe_time("nand.t_cache_read_busy"),
             t_cache_program_busy: self.maybe_time("nand.t_cache_program_busy"),
             t_suspend_program: self.maybe_time("nand.t_suspend_program"),
@@ -267,6 +268,7 @@ impl Quantities {
             t_channel: self.time("controller.t_channel"),
             t_complete: self.time("controller.t_complete"),
             stage_cores: self.counts("controller.stage_cores").try_into().expect("five stages"),
+            command_slots: self.small("controller.command_slots"),
             scheduling: match self.word("controller.scheduling") {
                 "normal" => Scheduling::Normal,
                 "fifo" => Scheduling::Fifo,
@@ -323,6 +325,8 @@ impl Quantities {
             t_interrupt: self.maybe_time("host.t_interrupt"),
             t_copy_run: self.time("host.t_copy_run"),
             copy_bytes_per_s: self.whole("host.copy_rate"),
+            t_translate: self.time("host.t_translate"),
+            transfer_max_bytes: self.small("host.transfer_max"),
             cores: self.small("host.cores"),
         }
     }

@@ -97,6 +97,7 @@ pub const KEYS: &[Key] = &[
     key("nand.t_ready", SHORT, "from the end of an array operation to the ready/busy line telling so"),
     key("nand.one_shot", Kind::Flag, "whether the pages of a word line are programmed together"),
     key("nand.multi_plane", Kind::Flag, "whether the planes of a die take one command together"),
+    key("nand.independent_planes", Kind::Flag, "whether a multi-plane read may read different pages of its planes"),
     key("nand.t_cache_read_busy", Kind::TimeOrNone(Ps::ZERO, Ps::from_ms(1)), "cache read: tRCBSY; none: it has none"),
     key("nand.t_cache_program_busy", Kind::TimeOrNone(Ps::ZERO, Ps::from_ms(1)), "cache program: tCBSY"),
     key(
@@ -142,6 +143,11 @@ pub const KEYS: &[Key] = &[
         "controller.stage_cores",
         Kind::Cores(5),
         "core of command handler, translator, allocator and collector, assembler, channel handlers; none: hardware of its own",
+    ),
+    key(
+        "controller.command_slots",
+        Kind::Count(1, 1 << 20),
+        "commands that the device works on at once; further ones wait in the host's queues",
     ),
     key("controller.scheduling", Kind::Word(SCHEDULING), "who issues what to the flash, when"),
     key(
@@ -205,6 +211,12 @@ pub const KEYS: &[Key] = &[
     ),
     key("host.t_copy_run", SHORT, "CPU time of each run copied on the host, beyond its bytes"),
     key("host.copy_rate", Kind::Rate(1_000_000, 1_000_000_000_000), "what one host core copies"),
+    key(
+        "host.t_translate",
+        SHORT,
+        "CPU time to translate a building block's address, where the host translates spaces",
+    ),
+    key("host.transfer_max", Kind::Size(4 * KIB, 1 << 31), "the most bytes that one command moves (MDTS)"),
     key("host.cores", Kind::Count(1, 1_024), "host cores that submit, take completions and copy"),
     key("energy.read", OPERATION, "sensing a page"),
     key("energy.program", OPERATION, "programming a page; with one_shot a word line's share of it"),

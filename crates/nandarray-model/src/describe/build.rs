@@ -263,6 +263,7 @@ impl Quantities {
             cores: self.small("controller.cores"),
             t_command: self.time("controller.t_command"),
             t_translate: self.time("controller.t_translate"),
+            t_translate_block: self.time("controller.t_translate_block"),
             t_allocate: self.time("controller.t_allocate"),
             t_assemble: self.time("controller.t_assemble"),
             t_channel: self.time("controller.t_channel"),

@@ -233,8 +233,10 @@ pub struct Controller {
     pub cores: u32,
     /// Command handler: decoding a command, once a command.
     pub t_command: Ps,
-    /// Address translation, once a page (conventional) or a building block (spaces).
+    /// Address translation, once a page of the conventional map.
     pub t_translate: Ps,
+    /// Translation of a building block: the levels of its space's tree (hardware NDS).
+    pub t_translate_block: Ps,
     /// Allocation, once a page written.
     pub t_allocate: Ps,
     /// Data assembler, once a run copied.

@@ -10,7 +10,20 @@ macro_rules! presets {
     };
 }
 
-presets!["mqsim-default", "mqsim-ideal"];
+presets![
+    "nds-prototype",
+    "flashabacus",
+    "assasin",
+    "coden",
+    "mqsim-default",
+    "mqsim-ideal",
+    "samsung-970-pro",
+    "samsung-z-nand",
+    "tlc-enterprise",
+    "qlc-enterprise",
+    "optane-like",
+    "tiny",
+];
 
 /// Their names.
 pub fn names() -> &'static [&'static str] {

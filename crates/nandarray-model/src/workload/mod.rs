@@ -4,9 +4,22 @@
 //! Open loop: every request says when it arrives, whatever the device is doing. Closed loop: a source says how many it keeps on
 //! their way, and the next is asked for when one has completed.
 
+mod blktrace;
+mod fio;
+#[doc(hidden)]
+pub mod fuzz;
+mod msr;
+pub mod skew;
+pub mod synthetic;
+pub mod trace;
+
 use std::collections::VecDeque;
 
 use crate::time::Ps;
+
+pub use skew::Skew;
+pub use synthetic::{Arrival, Generator, Pattern, SECTOR_BYTES, Size, Synthetic};
+pub use trace::{BlktraceEvent, Format, Trace, TraceSettings};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,7 +53,8 @@ impl RequestOp {
 /// One request of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When it arrives; `None`: as soon as one that is on its way has completed (closed loop).
+    /// When it arrives. `None`: as soon as one that is on its way has completed (closed loop); in a closed loop, `Some`: then
+    /// too, but not before this time (a pause).
     pub at: Option<Ps>,
     /// What.
     pub op: RequestOp,
@@ -93,6 +107,11 @@ pub trait Source: Send {
 
     /// How much has been given, from 0 to 1, where that can be told.
     fn progress(&self, now: Ps) -> Option<f64>;
+
+    /// What had to be changed to replay it, a sentence each; for the report.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Requests from a list, for tests and for what a program made itself.

@@ -1,0 +1,253 @@
+//! Which places are asked for how often: uniform, Zipf, hot and cold.
+//!
+//! A skew first draws a rank (0 is the hottest) and then says which place has it, by a fixed mixing of the numbers, so that
+//! hot places lie all over the working set and not at its beginning. Nothing is kept per place: a working set may be any size.
+//! Logarithms and powers come from `libm`, not from the machine, so that a seed gives the same places everywhere.
+
+use serde::{Deserialize, Serialize};
+
+use crate::workload::WorkloadError;
+
+/// How requests are spread over the working set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Skew {
+    /// Every place alike.
+    #[default]
+    Uniform,
+    /// The place of rank r (from 1) in proportion to 1 / r^theta.
+    Zipf {
+        /// Above 0 and at most 5; 0.99 is YCSB's.
+        theta: f64,
+    },
+    /// A share of the space, hot, gets a share of the requests; within either, every place alike.
+    HotCold {
+        /// Share of the space that is hot, above 0 and below 1.
+        space: f64,
+        /// Share of the requests that go there, from 0 to 1.
+        requests: f64,
+    },
+}
+
+impl Skew {
+    /// Whether its numbers are within their ranges.
+    ///
+    /// # Errors
+    /// Names the number and its range.
+    pub fn check(&self) -> Result<(), WorkloadError> {
+        let wrong = |what: &str, value: f64, range: &str| {
+            Err(WorkloadError::Parameter(format!("{what} is {value}; it must be {range}")))
+        };
+        match *self {
+            Self::Zipf { theta } if !(theta > 0.0 && theta <= 5.0) => {
+                wrong("theta of a Zipf skew", theta, "above 0 and at most 5")
+            }
+            Self::HotCold { space, .. } if !(space > 0.0 && space < 1.0) => {
+                wrong("the hot share of the space", space, "above 0 and below 1")
+            }
+            Self::HotCold { requests, .. } if !(0.0..=1.0).contains(&requests) => {
+                wrong("the hot share of the requests", requests, "from 0 to 1")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Draws places out of a number of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    count: u64,
+    how: How,
+}
+
+#[derive(Clone, Debug)]
+enum How {
+    Uniform,
+    Zipf(Zipf),
+    HotCold { hot: u64, requests: f64 },
+}
+
+impl Places {
+    /// Of `count` places, which must not be 0, with a skew that was checked.
+    pub(crate) fn new(count: u64, skew: Skew) -> Self {
+        let how = match skew {
+            Skew::Uniform => How::Uniform,
+            Skew::Zipf { theta } => How::Zipf(Zipf::new(count, theta)),
+            // At least one place on either side, if there are two at all.
+            Skew::HotCold { space, requests } => {
+                let hot = ((count as f64 * space).round() as u64).clamp(1, (count - 1).max(1));
+                How::HotCold { hot, requests }
+            }
+        };
+        Self { count, how }
+    }
+
+    /// One place, from 0.
+    pub(crate) fn draw(&self, chance: &mut fastrand::Rng) -> u64 {
+        let rank = match &self.how {
+            How::Uniform => return chance.u64(..self.count),
+            How::Zipf(zipf) => zipf.draw(chance) - 1,
+            How::HotCold { hot, requests } => {
+                if *hot == self.count || chance.f64() < *requests {
+                    chance.u64(..*hot)
+                } else {
+                    chance.u64(*hot..self.count)
+                }
+            }
+        };
+        scatter(rank, self.count)
+    }
+}
+
+/// A fixed one-to-one mapping of 0..n onto itself that leaves no order: steps that are each invertible on as many bits as n
+/// needs, repeated until the number lies below n again (fewer than two rounds on average).
+fn scatter(rank: u64, n: u64) -> u64 {
+    let bits = 64 - (n - 1).leading_zeros();
+    if bits < 2 {
+        return rank;
+    }
+    let mask = u64::MAX >> (64 - bits);
+    let shift = bits.div_ceil(2);
+    let mut x = rank;
+    loop {
+        // Odd multipliers (of PCG and of SplitMix64) and shifts by half of the bits are invertible.
+        x = x.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F) & mask;
+        x ^= x >> shift;
+        x = x.wrapping_mul(0xBF58_476D_1CE4_E5B9) & mask;
+        x ^= x >> shift;
+        if x < n {
+            return x;
+        }
+    }
+}
+
+/// Zipf by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
+/// distributions", 1996): constant time a draw, nothing to set up.
+#[derive(Clone, Debug)]
+struct Zipf {
+    n: f64,
+    theta: f64,
+    h_first: f64,
+    h_last: f64,
+    accept: f64,
+}
+
+impl Zipf {
+    fn new(n: u64, theta: f64) -> Self {
+        let n = n as f64;
+        let mut zipf = Self { n, theta, h_first: 0.0, h_last: 0.0, accept: 0.0 };
+        zipf.h_first = zipf.h_integral(1.5) - 1.0;
+        zipf.h_last = zipf.h_integral(n + 0.5);
+        zipf.accept = 2.0 - zipf.h_integral_inverse(zipf.h_integral(2.5) - zipf.h(2.0));
+        zipf
+    }
+
+    /// From 1 to n.
+    fn draw(&self, chance: &mut fastrand::Rng) -> u64 {
+        loop {
+            let u = self.h_last + chance.f64() * (self.h_first - self.h_last);
+            let x = self.h_integral_inverse(u);
+            let k = (x + 0.5).floor().clamp(1.0, self.n);
+            if k - x <= self.accept || u >= self.h_integral(k + 0.5) - self.h(k) {
+                return k as u64;
+            }
+        }
+    }
+
+    fn h(&self, x: f64) -> f64 {
+        libm::exp(-self.theta * libm::log(x))
+    }
+
+    /// The integral of h, with (x^(1-theta) - 1) / (1-theta) written so that theta = 1 is nothing special.
+    fn h_integral(&self, x: f64) -> f64 {
+        let log = libm::log(x);
+        let t = (1.0 - self.theta) * log;
+        let factor = if t.abs() > 1e-8 { libm::expm1(t) / t } else { 1.0 + t * 0.5 * (1.0 + t / 3.0) };
+        factor * log
+    }
+
+    fn h_integral_inverse(&self, x: f64) -> f64 {
+        let t = (x * (1.0 - self.theta)).max(-1.0);
+        let factor = if t.abs() > 1e-8 { libm::log1p(t) / t } else { 1.0 - t * (0.5 - t * (1.0 / 3.0 - 0.25 * t)) };
+        libm::exp(factor * x)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn scattering_is_one_to_one_and_leaves_no_order() {
+        for n in [1, 2, 3, 4, 5, 100, 255, 256, 257, 5000] {
+            let mut hit = vec![false; n as usize];
+            for rank in 0..n {
+                assert!(!std::mem::replace(&mut hit[scatter(rank, n) as usize], true), "{n}");
+            }
+        }
+        let first: Vec<u64> = (0..1000).map(|r| scatter(r, 1_000_000)).collect();
+        let low = first.iter().filter(|&&p| p < 500_000).count();
+        assert!((400..600).contains(&low), "{low} of 1000 in the lower half");
+        assert!(first.windows(2).filter(|w| w[0].abs_diff(w[1]) < 1000).count() < 20);
+    }
+
+    #[test]
+    fn zipf_draws_in_proportion() {
+        for (n, theta) in [(10u64, 0.5), (1000, 0.99), (1000, 1.0), (50, 2.0)] {
+            let zipf = Zipf::new(n, theta);
+            let mut chance = fastrand::Rng::with_seed(1);
+            let draws = 400_000;
+            let mut counts = vec![0u32; n as usize + 1];
+            for _ in 0..draws {
+                counts[zipf.draw(&mut chance) as usize] += 1;
+            }
+            let norm: f64 = (1..=n).map(|k| (k as f64).powf(-theta)).sum();
+            for k in [1, 2, 3, 5, 10] {
+                let want = f64::from(draws) * (k as f64).powf(-theta) / norm;
+                let got = f64::from(counts[k]);
+                assert!(
+                    (got - want).abs() < 5.0 * want.sqrt() + 1.0,
+                    "n {n} theta {theta} rank {k}: {got}, not {want}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn hot_places_get_their_share() {
+        let places = Places::new(1000, Skew::HotCold { space: 0.2, requests: 0.8 });
+        let mut chance = fastrand::Rng::with_seed(2);
+        let hot: std::collections::HashSet<u64> = (0..200).map(|r| scatter(r, 1000)).collect();
+        let hits = (0..100_000).filter(|_| hot.contains(&places.draw(&mut chance))).count();
+        assert!((79_000..81_000).contains(&hits), "{hits}");
+    }
+
+    #[test]
+    fn ranges_are_named() {
+        for (skew, says) in [
+            (Skew::Zipf { theta: 0.0 }, "theta of a Zipf skew is 0; it must be above 0 and at most 5"),
+            (Skew::Zipf { theta: f64::NAN }, "NaN"),
+            (Skew::HotCold { space: 1.0, requests: 0.5 }, "the hot share of the space is 1; it must be"),
+            (
+                Skew::HotCold { space: 0.5, requests: 1.5 },
+                "the hot share of the requests is 1.5; it must be from 0 to 1",
+            ),
+        ] {
+            assert!(skew.check().unwrap_err().to_string().contains(says), "{skew:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_draw_is_a_place(count in 1u64..1 << 40, theta in 0.01f64..5.0, space in 0.001f64..0.999, seed: u64) {
+            let mut chance = fastrand::Rng::with_seed(seed);
+            for skew in [Skew::Uniform, Skew::Zipf { theta }, Skew::HotCold { space, requests: 0.9 }] {
+                let places = Places::new(count, skew);
+                for _ in 0..50 {
+                    prop_assert!(places.draw(&mut chance) < count);
+                }
+            }
+        }
+    }
+}

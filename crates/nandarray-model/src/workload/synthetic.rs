@@ -1,0 +1,360 @@
+//! Requests made up: which operations, of what size, where, how many at once or how often, from one seed.
+//!
+//! The settings are what a user writes (JSON from Python and the command line); [`Generator`] is the source. Random places come
+//! from `skew`; a sequential stream walks a part of the working set of its own, round and round.
+
+use serde::{Deserialize, Serialize};
+
+use super::skew::{Places, Skew};
+use super::{Request, RequestOp, Source, WorkloadError};
+use crate::time::Ps;
+
+/// A size of request, and how often it comes beside the others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Size {
+    /// Bytes of a request.
+    pub bytes: u64,
+    /// In proportion to this.
+    #[serde(default = "one")]
+    pub weight: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// Where requests go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// As the skew says.
+    #[default]
+    Random,
+    /// Each stream from the beginning of its part of the working set to its end, and again.
+    Sequential,
+}
+
+/// When requests come.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Arrival {
+    /// So many are always on their way.
+    Closed {
+        /// All streams together; from 1 to 65,536.
+        depth: u32,
+    },
+    /// So many a second, evenly.
+    Constant {
+        /// Requests a second.
+        per_s: f64,
+    },
+    /// So many a second on average, independent of each other.
+    Poisson {
+        /// Requests a second.
+        per_s: f64,
+    },
+}
+
+/// What to make up. The defaults are 4 KiB random reads over the whole device at queue depth 32.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Synthetic {
+    /// Share of requests that read; the others write, unless they trim.
+    pub read_share: f64,
+    /// Share of requests that trim.
+    pub trim_share: f64,
+    /// A flush after so many writes; 0 is never.
+    pub flush_every: u64,
+    /// Sizes; each request has one of them by chance.
+    pub sizes: Vec<Size>,
+    /// Where.
+    pub pattern: Pattern,
+    /// How random places are spread.
+    pub skew: Skew,
+    /// When.
+    pub arrival: Arrival,
+    /// Offsets are multiples of this; `None`: of the request's own size.
+    pub align_bytes: Option<u64>,
+    /// Where the working set begins.
+    pub offset_bytes: u64,
+    /// Its size; `None`: from there to the end of the device.
+    pub working_set_bytes: Option<u64>,
+    /// Streams: sequential walks, and whom random requests are dealt to in turn.
+    pub streams: u32,
+    /// Ends after so many requests,
+    pub requests: Option<u64>,
+    /// or when so many bytes have been asked for,
+    pub bytes: Option<u64>,
+    /// or after so many seconds of modelled time, whichever comes first.
+    pub seconds: Option<f64>,
+    /// Of all chance in it.
+    pub seed: u64,
+}
+
+impl Default for Synthetic {
+    fn default() -> Self {
+        Self {
+            read_share: 1.0,
+            trim_share: 0.0,
+            flush_every: 0,
+            sizes: vec![Size { bytes: 4096, weight: 1.0 }],
+            pattern: Pattern::Random,
+            skew: Skew::Uniform,
+            arrival: Arrival::Closed { depth: 32 },
+            align_bytes: None,
+            offset_bytes: 0,
+            working_set_bytes: None,
+            streams: 1,
+            requests: None,
+            bytes: None,
+            seconds: None,
+            seed: 1,
+        }
+    }
+}
+
+/// Bytes of a sector: what offsets and sizes are multiples of.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// A size, made ready.
+#[derive(Clone, Copy, Debug)]
+struct Ready {
+    bytes: u64,
+    align_bytes: u64,
+    /// Up to where the drawn weight means this size, of all weights together 1.
+    until: f64,
+    /// Places where a request of this size may begin, `align_bytes` apart.
+    places: u64,
+}
+
+/// A sequential walk.
+#[derive(Clone, Copy, Debug)]
+struct Walk {
+    from: u64,
+    bytes: u64,
+    next: u64,
+}
+
+/// Makes requests up.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    settings: Synthetic,
+    sizes: Vec<Ready>,
+    /// The finest grid of places; `None` if all places are alike.
+    skewed: Option<(Places, u64)>,
+    walks: Vec<Walk>,
+    until: Option<Ps>,
+    chance: fastrand::Rng,
+    at: f64,
+    given: u64,
+    given_bytes: u64,
+    writes: u64,
+    flush_is_due: bool,
+}
+
+fn wrong<T>(text: String) -> Result<T, WorkloadError> {
+    Err(WorkloadError::Parameter(text))
+}
+
+impl Generator {
+    /// For a device of so many bytes.
+    ///
+    /// # Errors
+    /// If a setting is out of range, does not fit the device, or nothing says when to end.
+    pub fn new(settings: Synthetic, device_bytes: u64) -> Result<Self, WorkloadError> {
+        let s = &settings;
+        let (read, trim) = (s.read_share, s.trim_share);
+        if !(0.0..=1.0).contains(&read) || !(0.0..=1.0).contains(&trim) || read + trim > 1.0 + 1e-9 {
+            return wrong(format!("shares of {read} reads and {trim} trims; each is from 0 to 1, together at most 1"));
+        }
+        if s.requests.is_none() && s.bytes.is_none() && s.seconds.is_none() {
+            return wrong("a workload without an end: give requests, bytes or seconds".into());
+        }
+        if let Some(seconds) = s.seconds.filter(|t| !(*t > 0.0 && *t <= 1e7)) {
+            return wrong(format!("{seconds} seconds; it must be above 0 and at most 10,000,000"));
+        }
+        if !(1..=65_536).contains(&s.streams) {
+            return wrong(format!("{} streams; it must be from 1 to 65,536", s.streams));
+        }
+        match s.arrival {
+            Arrival::Closed { depth } if !(1..=65_536).contains(&depth) => {
+                return wrong(format!("a queue depth of {depth}; it must be from 1 to 65,536"));
+            }
+            Arrival::Constant { per_s } | Arrival::Poisson { per_s } if !(per_s > 0.0 && per_s <= 1e10) => {
+                return wrong(format!("{per_s} requests a second; it must be above 0 and at most 10,000,000,000"));
+            }
+            _ => {}
+        }
+        s.skew.check()?;
+        let room = device_bytes.saturating_sub(s.offset_bytes);
+        let set = s.working_set_bytes.unwrap_or(room);
+        if set == 0 || set > room {
+            let offset = s.offset_bytes;
+            return wrong(format!("a working set of {set} B from byte {offset} on a device of {device_bytes} B"));
+        }
+        let sizes = Self::ready(s, set)?;
+        let grid = sizes.iter().map(|r| r.align_bytes).min().expect("at least one size");
+        // All sizes are drawn on the finest grid, so that the same bytes are hot for each of them.
+        let skewed = (s.skew != Skew::Uniform).then(|| (Places::new((set / grid).max(1), s.skew), grid));
+        let walks = match s.pattern {
+            Pattern::Random => Vec::new(),
+            Pattern::Sequential => Self::walks(s, set, &sizes)?,
+        };
+        Ok(Self {
+            until: s.seconds.map(Ps::from_seconds),
+            chance: fastrand::Rng::with_seed(s.seed),
+            settings,
+            sizes,
+            skewed,
+            walks,
+            at: 0.0,
+            given: 0,
+            given_bytes: 0,
+            writes: 0,
+            flush_is_due: false,
+        })
+    }
+
+    fn ready(s: &Synthetic, set: u64) -> Result<Vec<Ready>, WorkloadError> {
+        if s.sizes.is_empty() || s.sizes.len() > 1024 {
+            return wrong(format!("{} sizes; it must be from 1 to 1,024", s.sizes.len()));
+        }
+        let all: f64 = s.sizes.iter().map(|size| size.weight).sum();
+        let mut until = 0.0;
+        let mut sizes = Vec::with_capacity(s.sizes.len());
+        for &Size { bytes, weight } in &s.sizes {
+            let align_bytes = s.align_bytes.unwrap_or(bytes);
+            if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) || bytes > 1 << 32 {
+                return wrong(format!("a size of {bytes} B; it must be a multiple of 512 from 512 to 4 GiB"));
+            }
+            if align_bytes == 0 || !align_bytes.is_multiple_of(SECTOR_BYTES) {
+                return wrong(format!("an alignment of {align_bytes} B; it must be a multiple of 512"));
+            }
+            if !(weight > 0.0 && weight <= 1e12) {
+                return wrong(format!("a weight of {weight}; it must be above 0 and at most 1e12"));
+            }
+            if bytes > set {
+                return wrong(format!("a size of {bytes} B in a working set of {set} B"));
+            }
+            until += weight / all;
+            sizes.push(Ready { bytes, align_bytes, until, places: (set - bytes) / align_bytes + 1 });
+        }
+        // Rounding must leave no weight that means no size.
+        sizes.last_mut().expect("not empty").until = f64::INFINITY;
+        Ok(sizes)
+    }
+
+    fn walks(s: &Synthetic, set: u64, sizes: &[Ready]) -> Result<Vec<Walk>, WorkloadError> {
+        let largest = sizes.iter().map(|r| r.bytes).max().expect("at least one size");
+        let align = sizes.iter().map(|r| r.align_bytes).max().expect("at least one size");
+        let bytes = set / u64::from(s.streams) / align * align;
+        if bytes < largest {
+            return wrong(format!(
+                "{} streams in a working set of {set} B leave no room for {largest} B each",
+                s.streams
+            ));
+        }
+        let walk = |n| Walk { from: s.offset_bytes + n * bytes, bytes, next: 0 };
+        Ok((0..u64::from(s.streams)).map(walk).collect())
+    }
+
+    fn size(&mut self) -> Ready {
+        let mut at = 0;
+        if self.sizes.len() > 1 {
+            let drawn = self.chance.f64();
+            at = self.sizes.partition_point(|r| r.until <= drawn);
+        }
+        self.sizes[at]
+    }
+
+    fn op(&mut self) -> RequestOp {
+        let (read, trim) = (self.settings.read_share, self.settings.trim_share);
+        if read >= 1.0 {
+            return RequestOp::Read;
+        }
+        if read + trim <= 0.0 {
+            return RequestOp::Write;
+        }
+        let drawn = self.chance.f64();
+        match drawn {
+            _ if drawn < read => RequestOp::Read,
+            _ if drawn < read + trim => RequestOp::Trim,
+            _ => RequestOp::Write,
+        }
+    }
+
+    fn offset(&mut self, stream: u32, size: &Ready) -> u64 {
+        if self.settings.pattern == Pattern::Sequential {
+            let walk = &mut self.walks[stream as usize];
+            let mut start = walk.next.next_multiple_of(size.align_bytes);
+            if start + size.bytes > walk.bytes {
+                start = 0;
+            }
+            walk.next = start + size.bytes;
+            return walk.from + start;
+        }
+        let place = match &self.skewed {
+            None => self.chance.u64(..size.places),
+            Some((places, grid)) => (places.draw(&mut self.chance) * grid / size.align_bytes).min(size.places - 1),
+        };
+        self.settings.offset_bytes + place * size.align_bytes
+    }
+
+    /// When the next request arrives.
+    fn arrival(&mut self) -> Option<Ps> {
+        let step = match self.settings.arrival {
+            Arrival::Closed { .. } => return None,
+            // From the running number, so that rounding does not add up.
+            Arrival::Constant { per_s } => return Some(Ps((self.given as f64 * (1e12 / per_s)).round() as u64)),
+            Arrival::Poisson { per_s } => -libm::log1p(-self.chance.f64()) * (1e12 / per_s),
+        };
+        self.at += step;
+        Some(Ps(self.at.round() as u64))
+    }
+}
+
+impl Source for Generator {
+    fn next(&mut self, now: Ps) -> Result<Option<Request>, WorkloadError> {
+        let over = |limit: Option<u64>, given| limit.is_some_and(|limit| given >= limit);
+        if over(self.settings.requests, self.given) || over(self.settings.bytes, self.given_bytes) {
+            return Ok(None);
+        }
+        let at = self.arrival();
+        if self.until.is_some_and(|until| at.unwrap_or(now) >= until) {
+            return Ok(None);
+        }
+        let stream = (self.given % u64::from(self.settings.streams)) as u32;
+        self.given += 1;
+        if std::mem::take(&mut self.flush_is_due) {
+            return Ok(Some(Request { at, op: RequestOp::Flush, stream, offset_bytes: 0, bytes: 0 }));
+        }
+        let op = self.op();
+        let size = self.size();
+        let offset_bytes = self.offset(stream, &size);
+        self.given_bytes += size.bytes;
+        if op == RequestOp::Write && self.settings.flush_every > 0 {
+            self.writes += 1;
+            self.flush_is_due = self.writes.is_multiple_of(self.settings.flush_every);
+        }
+        Ok(Some(Request { at, op, stream, offset_bytes, bytes: size.bytes }))
+    }
+
+    fn depth(&self) -> Option<u32> {
+        match self.settings.arrival {
+            Arrival::Closed { depth } => Some(depth),
+            Arrival::Constant { .. } | Arrival::Poisson { .. } => None,
+        }
+    }
+
+    fn progress(&self, now: Ps) -> Option<f64> {
+        let share = |given: u64, limit: Option<u64>| limit.map_or(0.0, |limit| given as f64 / limit.max(1) as f64);
+        let time = self.until.map_or(0.0, |until| now.0 as f64 / until.0.max(1) as f64);
+        let most = share(self.given, self.settings.requests).max(share(self.given_bytes, self.settings.bytes));
+        Some(most.max(time).min(1.0))
+    }
+}
+
+#[cfg(test)]
+#[path = "synthetic_tests.rs"]
+mod tests;

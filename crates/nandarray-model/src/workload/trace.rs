@@ -1,0 +1,421 @@
+//! Traces as sources of requests: a stream of lines through the parser of its format, with times scaled and offsets wrapped
+//! into the device.
+//!
+//! Only the line at hand is in memory, so a trace may be any size; gzip is unpacked on the way. The parsers (`fio`, `blktrace`,
+//! `msr`) each know one format and nothing of devices. Fuzzed: any bytes are requests or an error that names the line.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use super::blktrace::Blktrace;
+use super::fio::Fio;
+use super::msr::Msr;
+use super::{Request, RequestOp, SECTOR_BYTES, Source, WorkloadError};
+use crate::time::Ps;
+
+/// The longest line that is read; beyond it something is wrong with the file.
+const LINE_BYTES_MAX: usize = 64 << 10;
+/// The latest arrival, 115 days: leaves the clock room behind it.
+const AT_MAX: u64 = 10_000_000_000_000_000_000;
+
+/// Which format a trace has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// fio's `write_iolog`, version 2 or 3.
+    Fio,
+    /// The text that blkparse prints by default.
+    Blktrace,
+    /// CSV as of the MSR Cambridge traces.
+    Msr,
+}
+
+impl Format {
+    /// What it is called in errors.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fio => "an fio iolog",
+            Self::Blktrace => "a blkparse text",
+            Self::Msr => "an MSR Cambridge CSV",
+        }
+    }
+
+    /// By its first line.
+    pub fn of_line(line: &str) -> Option<Self> {
+        let first = line.split_whitespace().next().unwrap_or("");
+        let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+        if line.starts_with("fio version") {
+            Some(Self::Fio)
+        } else if first.split_once(',').is_some_and(|(major, minor)| digits(major) && digits(minor)) {
+            Some(Self::Blktrace)
+        } else if line.split(',').count() >= 6 {
+            Some(Self::Msr)
+        } else {
+            None
+        }
+    }
+}
+
+/// Which events of a blktrace are requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BlktraceEvent {
+    /// Q: as the file system or the program asked, before merging; what fio replays too.
+    #[default]
+    Queued,
+    /// D: as the driver was given them, merged, at the pace of the traced device.
+    Issued,
+}
+
+/// How a trace is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TraceSettings {
+    /// Its format; `None`: told by its first line.
+    pub format: Option<Format>,
+    /// Arrivals times this: 0.5 is twice as fast as recorded.
+    pub time_scale: f64,
+    /// So many on their way at all times, whatever times were recorded; `None`: as recorded.
+    pub depth: Option<u32>,
+    /// At most so many requests.
+    pub requests: Option<u64>,
+    /// Which events of a blktrace.
+    pub blktrace_event: BlktraceEvent,
+}
+
+impl Default for TraceSettings {
+    fn default() -> Self {
+        Self { format: None, time_scale: 1.0, depth: None, requests: None, blktrace_event: BlktraceEvent::default() }
+    }
+}
+
+/// When a line's request comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// Then, counted from the beginning of the trace.
+    At(Ps),
+    /// As soon as what went before is done, but not before so long after the last pause began to count.
+    After(Ps),
+}
+
+/// What a line asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) when: When,
+    pub(super) op: RequestOp,
+    pub(super) stream: u32,
+    /// Which of the trace's files, each with offsets of its own; 0 for traces of one device.
+    pub(super) file: u32,
+    pub(super) offset_bytes: u64,
+    pub(super) bytes: u64,
+}
+
+/// Whether there may be more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Go {
+    On,
+    /// What follows is a summary and holds no requests.
+    Done,
+}
+
+/// What should stand there instead.
+pub(super) type Expected = String;
+
+/// A whole number, or what was expected.
+pub(super) fn number(field: Option<&str>, what: &str) -> Result<u64, Expected> {
+    field.and_then(|f| f.parse().ok()).ok_or_else(|| format!("{what}, a whole number"))
+}
+
+enum Parser {
+    Fio(Fio),
+    Blktrace(Blktrace),
+    Msr(Msr),
+}
+
+impl Parser {
+    fn new(format: Format, event: BlktraceEvent) -> Self {
+        match format {
+            Format::Fio => Self::Fio(Fio::default()),
+            Format::Blktrace => Self::Blktrace(Blktrace::new(event)),
+            Format::Msr => Self::Msr(Msr::default()),
+        }
+    }
+
+    fn format(&self) -> Format {
+        match self {
+            Self::Fio(_) => Format::Fio,
+            Self::Blktrace(_) => Format::Blktrace,
+            Self::Msr(_) => Format::Msr,
+        }
+    }
+
+    fn line(&mut self, text: &str, out: &mut VecDeque<Record>) -> Result<Go, Expected> {
+        match self {
+            Self::Fio(fio) => fio.line(text, out),
+            Self::Blktrace(blktrace) => blktrace.line(text, out),
+            Self::Msr(msr) => msr.line(text, out),
+        }
+    }
+}
+
+/// Counts what went through.
+struct Counted<R> {
+    inner: R,
+    count: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let n = self.inner.read(buf)?;
+        self.count.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+/// A trace that is being read.
+pub struct Trace {
+    lines: BufReader<Box<dyn Read + Send>>,
+    line: Vec<u8>,
+    line_number: u64,
+    parser: Option<Parser>,
+    settings: TraceSettings,
+    capacity_bytes: u64,
+    waiting: VecDeque<Record>,
+    ended: bool,
+    read: Arc<AtomicU64>,
+    total_bytes: Option<u64>,
+    given: u64,
+    latest: Ps,
+    pause_from: Ps,
+    closed: bool,
+    wrapped: u64,
+    cut: u64,
+    reordered: u64,
+}
+
+impl std::fmt::Debug for Trace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trace").field("line", &self.line_number).field("given", &self.given).finish_non_exhaustive()
+    }
+}
+
+impl Trace {
+    /// Opens a trace file, gzipped or not, for a device of so many bytes.
+    ///
+    /// # Errors
+    /// If the file cannot be read, a setting is out of range, or the first line is of no known format.
+    pub fn open(path: &Path, settings: TraceSettings, device_bytes: u64) -> Result<Self, WorkloadError> {
+        let io = |error| WorkloadError::Io { line: 1, error };
+        let file = File::open(path).map_err(io)?;
+        let total = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|m| m.len());
+        Self::new(Box::new(file), total, settings, device_bytes)
+    }
+
+    /// Reads a trace from anywhere; `total_bytes`, if known, is what progress is measured by.
+    ///
+    /// # Errors
+    /// If it cannot be read, a setting is out of range, or the first line is of no known format.
+    pub fn new(
+        source: Box<dyn Read + Send>,
+        total_bytes: Option<u64>,
+        settings: TraceSettings,
+        device_bytes: u64,
+    ) -> Result<Self, WorkloadError> {
+        let wrong = |text: String| Err(WorkloadError::Parameter(text));
+        if !(settings.time_scale > 0.0 && settings.time_scale <= 1e6) {
+            return wrong(format!("a time scale of {}; it must be above 0 and at most 1,000,000", settings.time_scale));
+        }
+        if let Some(depth) = settings.depth.filter(|d| !(1..=65_536).contains(d)) {
+            return wrong(format!("a queue depth of {depth}; it must be from 1 to 65,536"));
+        }
+        if device_bytes < SECTOR_BYTES {
+            return wrong(format!("a trace for a device of {device_bytes} B"));
+        }
+        let read = Arc::new(AtomicU64::new(0));
+        let mut counted = BufReader::with_capacity(1 << 18, Counted { inner: source, count: read.clone() });
+        let gzipped =
+            counted.fill_buf().map_err(|error| WorkloadError::Io { line: 1, error })?.starts_with(&[0x1f, 0x8b]);
+        let plain: Box<dyn Read + Send> =
+            if gzipped { Box::new(flate2::bufread::MultiGzDecoder::new(counted)) } else { Box::new(counted) };
+        let mut trace = Self {
+            lines: BufReader::with_capacity(1 << 16, plain),
+            line: Vec::new(),
+            line_number: 0,
+            parser: settings.format.map(|f| Parser::new(f, settings.blktrace_event)),
+            settings,
+            capacity_bytes: device_bytes / SECTOR_BYTES * SECTOR_BYTES,
+            waiting: VecDeque::new(),
+            ended: false,
+            read,
+            total_bytes,
+            given: 0,
+            latest: Ps::ZERO,
+            pause_from: Ps::ZERO,
+            closed: settings.depth.is_some(),
+            wrapped: 0,
+            cut: 0,
+            reordered: 0,
+        };
+        // The first request is read ahead, so that what kind of a trace it is is known from here on.
+        trace.fill()?;
+        trace.closed |= matches!(trace.waiting.front(), Some(Record { when: When::After(_), .. }));
+        Ok(trace)
+    }
+
+    /// Its format; `None` only for a trace without a line.
+    pub fn format(&self) -> Option<Format> {
+        self.parser.as_ref().map(Parser::format)
+    }
+
+    fn wrong_line(&self, format: &'static str, expected: Expected) -> WorkloadError {
+        let text = String::from_utf8_lossy(&self.line);
+        let text = text.trim_end().chars().take(80).collect();
+        WorkloadError::Line { line: self.line_number, format, expected, text }
+    }
+
+    /// Reads lines until there is a record, or no more.
+    fn fill(&mut self) -> Result<(), WorkloadError> {
+        while self.waiting.is_empty() && !self.ended {
+            self.line.clear();
+            let mut limited = self.lines.by_ref().take(LINE_BYTES_MAX as u64);
+            let read = limited.read_until(b'\n', &mut self.line);
+            self.line_number += 1;
+            let n = read.map_err(|error| WorkloadError::Io { line: self.line_number, error })?;
+            if n == 0 {
+                self.ended = true;
+                break;
+            }
+            let name = self.parser.as_ref().map_or("a trace", |p| p.format().name());
+            if n == LINE_BYTES_MAX && !self.line.ends_with(b"\n") {
+                return Err(self.wrong_line(name, format!("a line of less than {LINE_BYTES_MAX} bytes")));
+            }
+            let text = String::from_utf8_lossy(&self.line);
+            let text = text.trim_end();
+            if text.trim_start().is_empty() {
+                continue;
+            }
+            if self.parser.is_none() {
+                let Some(format) = Format::of_line(text) else {
+                    let expected = "the first line of an fio iolog (\"fio version 3 iolog\"), of blkparse \
+                                    (\"8,0 1 1 0.000000000 697 Q R 223490 + 8\") or of an MSR Cambridge CSV \
+                                    (\"128166372003061629,usr,0,Read,7014609920,24576,41286\")";
+                    return Err(self.wrong_line("a trace", expected.into()));
+                };
+                self.parser = Some(Parser::new(format, self.settings.blktrace_event));
+            }
+            let parser = self.parser.as_mut().expect("there is one now");
+            match parser.line(text, &mut self.waiting) {
+                Ok(Go::On) => {}
+                Ok(Go::Done) => self.ended = true,
+                Err(expected) => {
+                    let name = parser.format().name();
+                    return Err(self.wrong_line(name, expected));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn scaled(&self, time: Ps) -> Result<Ps, WorkloadError> {
+        let scale = self.settings.time_scale;
+        let ps = if scale == 1.0 { time.0 } else { (time.0 as f64 * scale) as u64 };
+        if ps > AT_MAX {
+            let name = self.parser.as_ref().map_or("a trace", |p| p.format().name());
+            return Err(self.wrong_line(name, "a time within 115 days of the first".into()));
+        }
+        Ok(Ps(ps))
+    }
+
+    /// Into the device: whole sectors, from where the file lies, modulo the device's size, no request across its end.
+    fn place(&mut self, record: &Record) -> (u64, u64) {
+        let capacity = self.capacity_bytes;
+        if record.op == RequestOp::Flush {
+            return (0, 0);
+        }
+        let begin = record.offset_bytes / SECTOR_BYTES * SECTOR_BYTES;
+        let end = record.offset_bytes.saturating_add(record.bytes);
+        let mut bytes = (end - begin).div_ceil(SECTOR_BYTES).saturating_mul(SECTOR_BYTES);
+        if bytes > capacity {
+            bytes = capacity;
+            self.cut += 1;
+        }
+        // Files of a trace lie apart by the golden ratio: evenly, however many there turn out to be.
+        let base = (f64::from(record.file) * 0.618_033_988_749_894_8).fract() * capacity as f64;
+        let base = base as u64 / (1 << 20) * (1 << 20);
+        let offset = (u128::from(base) + u128::from(begin)) % u128::from(capacity);
+        let offset = (offset as u64).min(capacity - bytes);
+        if record.file == 0 && offset != begin {
+            self.wrapped += 1;
+        }
+        (offset, bytes)
+    }
+}
+
+impl Source for Trace {
+    fn next(&mut self, now: Ps) -> Result<Option<Request>, WorkloadError> {
+        if self.settings.requests.is_some_and(|most| self.given >= most) {
+            return Ok(None);
+        }
+        self.fill()?;
+        let Some(record) = self.waiting.pop_front() else {
+            return Ok(None);
+        };
+        let at = match record.when {
+            When::At(_) if self.closed => None,
+            When::At(at) => {
+                let at = self.scaled(at)?;
+                self.reordered += u64::from(at < self.latest);
+                self.latest = at.max(self.latest);
+                Some(self.latest)
+            }
+            When::After(Ps::ZERO) => None,
+            When::After(pause) => {
+                self.pause_from =
+                    self.scaled(Ps(self.pause_from.0.saturating_add(self.scaled(pause)?.0).min(AT_MAX)))?;
+                Some(self.pause_from).filter(|&until| until > now)
+            }
+        };
+        self.given += 1;
+        let (offset_bytes, bytes) = self.place(&record);
+        Ok(Some(Request { at, op: record.op, stream: record.stream, offset_bytes, bytes }))
+    }
+
+    fn depth(&self) -> Option<u32> {
+        self.closed.then(|| self.settings.depth.unwrap_or(1))
+    }
+
+    fn progress(&self, _now: Ps) -> Option<f64> {
+        let read = self.total_bytes.map(|total| self.read.load(Ordering::Relaxed) as f64 / total.max(1) as f64);
+        let given = self.settings.requests.map(|most| self.given as f64 / most.max(1) as f64);
+        match (read, given) {
+            (Some(a), Some(b)) => Some(a.max(b).min(1.0)),
+            (a, b) => a.or(b).map(|share| share.min(1.0)),
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let mut note = |n: u64, what: &str| {
+            if n > 0 {
+                notes.push(format!("{n} requests {what}"));
+            }
+        };
+        note(self.wrapped, "lay beyond the device and were wrapped into it");
+        note(self.cut, "were larger than the device and were cut to its size");
+        note(self.reordered, "were recorded with earlier times than requests before them and arrive with those");
+        if self.closed && self.settings.depth.is_none() {
+            notes.push("the trace has no times: replayed one request at a time".into());
+        }
+        notes
+    }
+}
+
+#[cfg(test)]
+#[path = "trace_tests.rs"]
+mod tests;

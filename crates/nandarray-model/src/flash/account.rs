@@ -1,0 +1,252 @@
+//! What the flash did: counts, bytes, busy time, energy; and that it all adds up.
+
+use super::operation::{Cause, Op, Operation, Outcome};
+use crate::describe::Energy;
+use crate::time::Ps;
+
+/// By cause, in the order of [`Cause::ALL`].
+pub type ByCause<T> = [T; 4];
+
+/// What is counted while it happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Operations taken.
+    pub submitted: u64,
+    /// Operations ended, by kind ([`Op`]) and cause.
+    pub ended: [ByCause<u64>; 3],
+    /// Pages sensed, retries included.
+    pub senses: ByCause<u64>,
+    /// Pages programmed.
+    pub programs: ByCause<u64>,
+    /// Blocks erased.
+    pub erases: ByCause<u64>,
+    /// Bytes asked for and delivered, by reads; what retries deliver again is not in it.
+    pub read_bytes: ByCause<u64>,
+    /// Bytes brought by programs.
+    pub program_bytes: ByCause<u64>,
+    /// Bytes that sensed pages had to send, spare ones and retries included.
+    pub sensed_bus_bytes: ByCause<u64>,
+    /// Bytes that left dies over their channel.
+    pub out_bus_bytes: ByCause<u64>,
+    /// Bytes that came to dies over their channel.
+    pub in_bus_bytes: ByCause<u64>,
+    /// Code words decoded.
+    pub codewords: ByCause<u64>,
+    /// Commands for more than one plane.
+    pub multi_plane: u64,
+    /// Cache reads.
+    pub cache_reads: u64,
+    /// Cache programs.
+    pub cache_programs: u64,
+    /// Word lines programmed at once, with one-shot programming.
+    pub word_lines: u64,
+    /// Programs interrupted.
+    pub program_suspends: u64,
+    /// Erases interrupted.
+    pub erase_suspends: u64,
+    /// What was interrupted and went on.
+    pub resumes: u64,
+    /// Pages sensed again.
+    pub retries: u64,
+    /// Pages given up.
+    pub uncorrectable: u64,
+    /// Programs and erases that failed.
+    pub failed: u64,
+}
+
+/// Busy time of a channel, by what the bus was used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BusTime {
+    /// Commands and addresses.
+    pub command: Ps,
+    /// Pages to be programmed, with their commands.
+    pub data_in: Ps,
+    /// Data of reads.
+    pub data_out: Ps,
+}
+
+impl BusTime {
+    /// All of it.
+    pub fn total(&self) -> Ps {
+        self.command + self.data_in + self.data_out
+    }
+}
+
+/// Busy time of a die's array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DieTime {
+    /// Sensing.
+    pub sense: Ps,
+    /// Programming.
+    pub program: Ps,
+    /// Erasing.
+    pub erase: Ps,
+    /// Being interrupted.
+    pub suspend: Ps,
+}
+
+impl DieTime {
+    /// All of it.
+    pub fn total(&self) -> Ps {
+        self.sense + self.program + self.erase + self.suspend
+    }
+}
+
+/// Energy by part, in picojoules.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FlashEnergy {
+    /// Sensing.
+    pub sense_pj: f64,
+    /// Programming.
+    pub program_pj: f64,
+    /// Erasing.
+    pub erase_pj: f64,
+    /// Moving bytes over channels.
+    pub bus_pj: f64,
+    /// Decoding.
+    pub ecc_pj: f64,
+    /// Dies that rest.
+    pub idle_pj: f64,
+    /// What was done for each cause: everything but what resting takes.
+    pub by_cause_pj: ByCause<f64>,
+}
+
+impl FlashEnergy {
+    /// All of it.
+    pub fn total_pj(&self) -> f64 {
+        self.sense_pj + self.program_pj + self.erase_pj + self.bus_pj + self.ecc_pj + self.idle_pj
+    }
+}
+
+/// Everything, at a moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Account {
+    /// How long it went.
+    pub elapsed: Ps,
+    /// Counts.
+    pub counts: Counts,
+    /// Operations taken and not ended.
+    pub in_flight: u64,
+    /// Busy time of channels.
+    pub channels: Vec<BusTime>,
+    /// Busy time of dies.
+    pub dies: Vec<DieTime>,
+    /// Energy.
+    pub energy: FlashEnergy,
+}
+
+/// What does not add up.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Imbalance {
+    /// An operation was lost or invented.
+    #[error("{submitted} operations taken, but {ended} ended and {in_flight} in flight")]
+    Operations {
+        /// Taken.
+        submitted: u64,
+        /// Ended.
+        ended: u64,
+        /// In flight.
+        in_flight: u64,
+    },
+    /// Bytes read from dies and bytes that crossed channels.
+    #[error("{sensed} bytes were sensed, {crossed} crossed a channel, with {in_flight} operations in flight")]
+    Bytes {
+        /// Sensed.
+        sensed: u64,
+        /// Crossed a channel.
+        crossed: u64,
+        /// Operations in flight.
+        in_flight: u64,
+    },
+    /// Something was busy for longer than it existed.
+    #[error("{what} {number} was busy for {busy} of {elapsed}")]
+    Busy {
+        /// "channel" or "die".
+        what: &'static str,
+        /// Which.
+        number: usize,
+        /// How long.
+        busy: Ps,
+        /// Of how long.
+        elapsed: Ps,
+    },
+    /// Energy by part and by cause differ.
+    #[error("energy by part is {parts_pj} pJ, by cause {causes_pj} pJ")]
+    Energy {
+        /// Sum of parts.
+        parts_pj: f64,
+        /// Sum of causes, and of resting.
+        causes_pj: f64,
+    },
+}
+
+impl Counts {
+    pub(super) fn took(&mut self) {
+        self.submitted += 1;
+    }
+
+    pub(super) fn ended(&mut self, operation: &Operation, outcome: Outcome) {
+        let cause = operation.cause as usize;
+        self.ended[operation.op as usize][cause] += 1;
+        match operation.op {
+            Op::Read => self.read_bytes[cause] += u64::from(operation.bytes),
+            Op::Program => self.program_bytes[cause] += u64::from(operation.bytes),
+            Op::Erase => {}
+        }
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Uncorrectable => self.uncorrectable += 1,
+            Outcome::Failed => self.failed += 1,
+        }
+    }
+
+    /// Energy of what was counted, and of `idle` die time.
+    pub(super) fn energy(&self, of: &Energy, idle: Ps) -> FlashEnergy {
+        let mut energy = FlashEnergy::default();
+        for cause in Cause::ALL {
+            let i = cause as usize;
+            let sense_pj = self.senses[i] as f64 * of.read_pj;
+            let program_pj = self.programs[i] as f64 * of.program_pj;
+            let erase_pj = self.erases[i] as f64 * of.erase_pj;
+            let bus_pj = (self.out_bus_bytes[i] + self.in_bus_bytes[i]) as f64 * of.bus_pj_per_byte;
+            let ecc_pj = self.codewords[i] as f64 * of.ecc_pj;
+            energy.sense_pj += sense_pj;
+            energy.program_pj += program_pj;
+            energy.erase_pj += erase_pj;
+            energy.bus_pj += bus_pj;
+            energy.ecc_pj += ecc_pj;
+            energy.by_cause_pj[i] = sense_pj + program_pj + erase_pj + bus_pj + ecc_pj;
+        }
+        // A microwatt is a picojoule a microsecond.
+        energy.idle_pj = of.die_idle_uw * idle.us();
+        energy
+    }
+}
+
+impl Account {
+    /// That nothing was lost, invented, or busy for longer than it existed.
+    pub fn check(&self) -> Result<(), Imbalance> {
+        let counts = &self.counts;
+        let in_flight = self.in_flight;
+        let ended: u64 = counts.ended.iter().flatten().sum();
+        if counts.submitted != ended + in_flight {
+            return Err(Imbalance::Operations { submitted: counts.submitted, ended, in_flight });
+        }
+        let sensed: u64 = counts.sensed_bus_bytes.iter().sum();
+        let crossed: u64 = counts.out_bus_bytes.iter().sum();
+        if crossed > sensed || (in_flight == 0 && crossed != sensed) {
+            return Err(Imbalance::Bytes { sensed, crossed, in_flight });
+        }
+        let channels = self.channels.iter().map(BusTime::total).enumerate().map(|(i, t)| ("channel", i, t));
+        let dies = self.dies.iter().map(DieTime::total).enumerate().map(|(i, t)| ("die", i, t));
+        if let Some((what, number, busy)) = channels.chain(dies).find(|&(_, _, t)| t > self.elapsed) {
+            return Err(Imbalance::Busy { what, number, busy, elapsed: self.elapsed });
+        }
+        let parts_pj = self.energy.total_pj();
+        let causes_pj = self.energy.by_cause_pj.iter().sum::<f64>() + self.energy.idle_pj;
+        if (parts_pj - causes_pj).abs() > 1e-9 * parts_pj.abs() + 1e-6 {
+            return Err(Imbalance::Energy { parts_pj, causes_pj });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! How long the cells take and whether they fail: the trait behind which every die stands, and cells as described.
+//!
+//! Faults (`fault`) are wrappers of this trait; the back end knows no others.
+
+use super::operation::Place;
+use super::reliability::{Failures, is_factory_bad};
+use crate::describe::{Cell, Description, FlashGeometry};
+use crate::time::Ps;
+
+/// How a page that was sensed turns out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Sensings that fail, each followed by another one.
+    pub retries: u8,
+    /// Whether it cannot be corrected after all of them.
+    pub lost: bool,
+}
+
+impl Verdict {
+    /// Right at once.
+    pub const GOOD: Self = Self { retries: 0, lost: false };
+}
+
+/// Cells: time and failures.
+pub trait Cells: Send {
+    /// Sensing a page; `retry` is 0 for the first time.
+    fn t_sense(&mut self, now: Ps, place: Place, retry: u8) -> Ps;
+    /// Programming a page, or the word line it begins.
+    fn t_program(&mut self, now: Ps, place: Place) -> Ps;
+    /// Erasing a block.
+    fn t_erase(&mut self, now: Ps, place: Place) -> Ps;
+    /// How `bytes` of a page turn out; asked once a read.
+    fn read(&mut self, now: Ps, place: Place, bytes: u32) -> Verdict;
+    /// Whether a page was programmed.
+    fn programmed(&mut self, now: Ps, place: Place) -> bool;
+    /// Whether a block was erased.
+    fn erased(&mut self, now: Ps, place: Place) -> bool;
+    /// Whether a block was bad when made.
+    fn is_factory_bad(&self, die: u32, plane: u32, block: u32) -> bool;
+    /// Code words in so many bytes; 0 without error correction.
+    fn codewords(&self, bytes: u32) -> u32;
+}
+
+/// Cells as a description has them.
+#[derive(Debug)]
+pub struct NandCells {
+    geometry: FlashGeometry,
+    cell: Cell,
+    t_read: Vec<Ps>,
+    t_program: Vec<Ps>,
+    t_erase: Ps,
+    t_read_retry: Ps,
+    one_shot: bool,
+    factory_bad_ppm: u32,
+    retries_max: u8,
+    seed: u64,
+    failures: Failures,
+}
+
+impl NandCells {
+    /// Cells of a described device; `seed` decides which blocks are bad and which reads fail.
+    pub fn new(description: &Description, seed: u64) -> Self {
+        let Description { geometry, nand, reliability, .. } = description;
+        let blocks = u64::from(geometry.planes_total()) * u64::from(geometry.blocks);
+        Self {
+            geometry: *geometry,
+            cell: nand.cell,
+            t_read: nand.t_read.clone(),
+            t_program: nand.t_program.clone(),
+            t_erase: nand.t_erase,
+            t_read_retry: reliability.t_read_retry,
+            one_shot: nand.one_shot,
+            factory_bad_ppm: reliability.factory_bad_ppm,
+            retries_max: reliability.read_retries_max.min(255) as u8,
+            seed,
+            failures: Failures::new(reliability, geometry.page_bytes, blocks, seed),
+        }
+    }
+
+    fn block_index(&self, place: Place) -> usize {
+        let plane = place.die as usize * self.geometry.planes as usize + usize::from(place.plane);
+        plane * self.geometry.blocks as usize + place.block as usize
+    }
+}
+
+/// Which of its word line's pages a page is, 0 for LSB: which of the times by kind of page holds for it.
+///
+/// The order of TLC pages is the one of MQSim, SimpleSSD and FEMU (Yaakobi et al., ICNC 2012): eight pages to begin with,
+/// then LSB, CSB, MSB in pairs. QLC goes by the same rule with four kinds, which none of the three models.
+pub fn kind_of_page(cell: Cell, page: u16) -> usize {
+    let page = usize::from(page);
+    match cell {
+        Cell::Slc => 0,
+        Cell::Mlc => page % 2,
+        Cell::Tlc => match page {
+            0..=5 => 0,
+            6..=7 => 1,
+            _ => ((page - 8) >> 1) % 3,
+        },
+        Cell::Qlc => match page {
+            0..=5 => 0,
+            6..=7 => 1,
+            _ => ((page - 8) >> 1) % 4,
+        },
+    }
+}
+
+impl Cells for NandCells {
+    fn t_sense(&mut self, _now: Ps, place: Place, retry: u8) -> Ps {
+        let t = self.t_read[kind_of_page(self.cell, place.page)];
+        if retry == 0 { t } else { t + self.t_read_retry }
+    }
+
+    fn t_program(&mut self, _now: Ps, place: Place) -> Ps {
+        self.t_program[if self.one_shot { 0 } else { kind_of_page(self.cell, place.page) }]
+    }
+
+    fn t_erase(&mut self, _now: Ps, _place: Place) -> Ps {
+        self.t_erase
+    }
+
+    fn read(&mut self, _now: Ps, place: Place, bytes: u32) -> Verdict {
+        let block = self.block_index(place);
+        match self.failures.read(block, bytes) {
+            Some(retries) => Verdict { retries, lost: false },
+            None => Verdict { retries: self.retries_max, lost: true },
+        }
+    }
+
+    fn programmed(&mut self, _now: Ps, _place: Place) -> bool {
+        !self.failures.grows_bad()
+    }
+
+    fn erased(&mut self, _now: Ps, place: Place) -> bool {
+        let block = self.block_index(place);
+        self.failures.erased(block);
+        !self.failures.grows_bad()
+    }
+
+    fn is_factory_bad(&self, die: u32, plane: u32, block: u32) -> bool {
+        let place = Place { die, block, page: 0, plane: plane as u16 };
+        is_factory_bad(self.seed, self.factory_bad_ppm, self.block_index(place) as u64)
+    }
+
+    fn codewords(&self, bytes: u32) -> u32 {
+        self.failures.codewords(bytes)
+    }
+}

@@ -1,0 +1,165 @@
+//! What a die is doing, and what it would do next if it got the bus.
+
+use super::operation::Op;
+use super::slab::{CLASSES, NONE};
+use crate::time::Ps;
+
+/// A die's array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Array {
+    /// Rests; may hold a suspended operation.
+    Idle,
+    /// A read's command has been (or is being) sent, cells are sensed until `end`.
+    Sensing,
+    /// Sensed data waits in the page register until all of it has left.
+    Holding,
+    /// Cells are programmed (or the data for it comes in) until `end`.
+    Programming,
+    /// A block is erased until `end`.
+    Erasing,
+    /// A program or an erase is being interrupted until `end`.
+    Pausing,
+}
+
+/// What a die wants the bus for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// Nothing.
+    Nothing,
+    /// To be told to read.
+    Read,
+    /// To be told to read while what it holds moves to the cache register.
+    CacheRead,
+    /// To be given a page and told to program it.
+    Program,
+    /// To be given a page while it programs another.
+    CacheProgram,
+    /// To be told to erase.
+    Erase,
+    /// To be told to interrupt what it does, for a read.
+    Suspend,
+    /// To be told to go on with what was interrupted.
+    Resume,
+}
+
+/// A program or erase that was interrupted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paused {
+    pub(super) op: Op,
+    /// Its operations.
+    pub(super) group: u32,
+    /// What is left of it.
+    pub(super) remaining: Ps,
+}
+
+/// A die.
+#[derive(Clone, Debug)]
+pub(super) struct Die {
+    pub(super) channel: u32,
+    pub(super) chip: u32,
+    pub(super) array: Array,
+    pub(super) wish: Wish,
+    /// Classes that wait.
+    pub(super) mask: u8,
+    /// Whether background work counts as the host's.
+    pub(super) urgent: bool,
+    /// How often the operation at hand was suspended.
+    pub(super) suspends: u32,
+    /// Operations in a plane's queue, by class.
+    pub(super) count: [u32; CLASSES],
+    /// The operations of the array's command.
+    pub(super) group: u32,
+    /// Of what the page register holds, pages that have not left.
+    pub(super) left: u32,
+    /// The same of the cache register.
+    pub(super) cache_left: u32,
+    /// The operations whose data is in the cache register and has not been offered to the bus: on the way there.
+    pub(super) cache_group: u32,
+    /// The operations of a program that was loaded while another one runs.
+    pub(super) loaded: u32,
+    /// When its data is all there.
+    pub(super) loaded_at: Ps,
+    pub(super) start: Ps,
+    pub(super) end: Ps,
+    /// Until when an incomplete word line is waited for, if an event has been asked for.
+    pub(super) hold_until: Ps,
+    pub(super) paused: Option<Paused>,
+    pub(super) busy_sense: Ps,
+    pub(super) busy_program: Ps,
+    pub(super) busy_erase: Ps,
+    pub(super) busy_pause: Ps,
+}
+
+impl Die {
+    pub(super) fn new(channel: u32, chip: u32) -> Self {
+        Self {
+            channel,
+            chip,
+            array: Array::Idle,
+            wish: Wish::Nothing,
+            mask: 0,
+            urgent: false,
+            suspends: 0,
+            count: [0; CLASSES],
+            group: NONE,
+            left: 0,
+            cache_left: 0,
+            cache_group: NONE,
+            loaded: NONE,
+            loaded_at: Ps::ZERO,
+            start: Ps::ZERO,
+            end: Ps::ZERO,
+            hold_until: Ps::ZERO,
+            paused: None,
+            busy_sense: Ps::ZERO,
+            busy_program: Ps::ZERO,
+            busy_erase: Ps::ZERO,
+            busy_pause: Ps::ZERO,
+        }
+    }
+
+    /// Operations that wait in the queues of its planes.
+    pub(super) fn queued(&self) -> u32 {
+        self.count.iter().sum()
+    }
+
+    /// Whether nothing is done, held, loaded or interrupted.
+    pub(super) fn rests(&self) -> bool {
+        self.array == Array::Idle && self.paused.is_none() && self.loaded == NONE && self.cache_left == 0
+    }
+
+    pub(super) fn came(&mut self, class: usize) {
+        self.count[class] += 1;
+        self.mask |= 1 << class;
+    }
+
+    pub(super) fn went(&mut self, class: usize) {
+        self.count[class] -= 1;
+        if self.count[class] == 0 {
+            self.mask &= !(1 << class);
+        }
+    }
+
+    /// Books up to a moment, for an account. An interruption is booked when it is told, which may be a moment ahead.
+    pub(super) fn book_until(&mut self, now: Ps) {
+        let ahead = self.start.since(now);
+        if let (Array::Pausing, Some(paused)) = (self.array, self.paused) {
+            let busy = if paused.op == Op::Program { &mut self.busy_program } else { &mut self.busy_erase };
+            *busy = *busy - ahead.min(*busy);
+        }
+        self.book(now);
+    }
+
+    /// Books what the array has done since `start`, and makes `now` the start of what is next.
+    pub(super) fn book(&mut self, now: Ps) {
+        let spent = now.since(self.start);
+        match self.array {
+            Array::Sensing => self.busy_sense += spent,
+            Array::Programming => self.busy_program += spent,
+            Array::Erasing => self.busy_erase += spent,
+            Array::Pausing => self.busy_pause += spent,
+            Array::Idle | Array::Holding => {}
+        }
+        self.start = now;
+    }
+}

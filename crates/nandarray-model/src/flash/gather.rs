@@ -1,0 +1,247 @@
+//! What goes into one command: the operation whose turn it is, and what may join it on other planes and of its word line.
+
+use super::backend::{Backend, FlashEvent};
+use super::operation::Op;
+use super::slab::{CLASSES, Class, ERASES, List, NONE, PROGRAMS, READS};
+use crate::describe::Scheduling;
+use crate::events::Events;
+use crate::time::Ps;
+
+/// How far a plane's queue is searched for a read that may join: a stream that fell out of step by a page or two finds its
+/// step again, and a queue of thousands costs no more than one of four.
+const JOIN_DEPTH: u32 = 4;
+/// How far a queue is searched for the pages of a word line: those of two streams, four pages each, with room to spare.
+const WORD_LINE_DEPTH: u32 = 16;
+
+/// The operations of one command.
+pub(super) struct Gathered {
+    /// The first; the others follow by `Slot::next`.
+    pub(super) group: u32,
+    /// Planes that take part.
+    pub(super) planes: u32,
+    /// Pages (or blocks).
+    pub(super) pages: u32,
+}
+
+impl Backend {
+    /// The class and plane whose turn it is, among those of `mask`.
+    pub(super) fn pick(&self, d: u32, mask: u8, now: Ps) -> Option<(Class, u32)> {
+        let mut waiting = mask & self.dies[d as usize].mask;
+        let mut best = None;
+        let mut best_key = (u64::MAX, u64::MAX);
+        while waiting != 0 {
+            let class = Class::ALL[waiting.trailing_zeros() as usize];
+            waiting &= waiting - 1;
+            for plane in 0..self.geometry.planes {
+                let head = self.queues[self.queue(d, plane, class as usize)].head;
+                if head == NONE {
+                    continue;
+                }
+                let slot = &self.slab[head];
+                let key = (self.key(d, slot), slot.seq);
+                if key < best_key && self.eligible(d, plane, head, now) {
+                    best_key = key;
+                    best = Some((class, plane));
+                }
+            }
+        }
+        best
+    }
+
+    /// Takes what goes into the next command of the classes of `mask` out of the queues.
+    pub(super) fn gather(&mut self, d: u32, mask: u8, now: Ps) -> Option<Gathered> {
+        let (class, plane) = self.pick(d, mask, now)?;
+        let head = self.queues[self.queue(d, plane, class as usize)].head;
+        let first = self.slab[head];
+        let mut group = List::EMPTY;
+        let mut pages = self.take(&mut group, d, plane, class, NONE, head);
+        let mut planes = 1;
+        if self.times.multi_plane && self.geometry.planes > 1 {
+            let mask = mask & mask_of(first.op);
+            if self.scheduling == Scheduling::Fifo {
+                let mut used = 1u64 << plane;
+                while let Some((class, plane)) = self.pick(d, u8::MAX, now) {
+                    let head = self.queues[self.queue(d, plane, class as usize)].head;
+                    let joins = class.bit() & mask != 0
+                        && used >> plane & 1 == 0
+                        && self.joins(first.op, first.place.page, head);
+                    if !joins {
+                        break;
+                    }
+                    used |= 1 << plane;
+                    pages += self.take(&mut group, d, plane, class, NONE, head);
+                    planes += 1;
+                }
+            } else {
+                for other in (0..self.geometry.planes).filter(|&p| p != plane) {
+                    if let Some((class, before, i)) = self.partner(d, other, mask, first.op, first.place.page, now) {
+                        pages += self.take(&mut group, d, other, class, before, i);
+                        planes += 1;
+                    }
+                }
+            }
+        }
+        self.counts.multi_plane += u64::from(planes > 1);
+        Some(Gathered { group: group.head, planes, pages })
+    }
+
+    /// What of a plane may join a command: its class, what is before it in the queue, itself.
+    fn partner(&self, d: u32, plane: u32, mask: u8, op: Op, page: u16, now: Ps) -> Option<(Class, u32, u32)> {
+        let mut waiting = mask & self.dies[d as usize].mask;
+        // Pages of a block are programmed in order, so that only the first of a queue may go.
+        let depth = match (self.scheduling, op) {
+            (Scheduling::MqsimCompat, _) => u32::MAX,
+            (_, Op::Read) => JOIN_DEPTH,
+            _ => 1,
+        };
+        while waiting != 0 {
+            let class = Class::ALL[waiting.trailing_zeros() as usize];
+            waiting &= waiting - 1;
+            let mut before = NONE;
+            let mut i = self.queues[self.queue(d, plane, class as usize)].head;
+            let mut looked = 0;
+            while i != NONE && looked < depth {
+                if self.joins(op, page, i) && self.eligible(d, plane, i, now) {
+                    return Some((class, before, i));
+                }
+                before = i;
+                i = self.slab[i].next;
+                looked += 1;
+            }
+        }
+        None
+    }
+
+    /// Whether planes take this one together with one of that page.
+    fn joins(&self, op: Op, page: u16, i: u32) -> bool {
+        self.slab[i].place.page == page || (op == Op::Read && self.times.independent_planes)
+    }
+
+    /// Whether an operation may be begun: a word line is complete or has waited long enough, an erase has nothing of its block
+    /// before it.
+    fn eligible(&self, d: u32, plane: u32, i: u32, now: Ps) -> bool {
+        let slot = &self.slab[i];
+        match slot.op {
+            Op::Read => true,
+            Op::Program => {
+                self.times.word_line_pages == 1
+                    || slot.submitted + self.times.t_hold <= now
+                    || self.word_line(d, plane, slot.class, i) == self.word_line_missing(slot.place.page)
+            }
+            Op::Erase => {
+                let earlier = |class: usize| {
+                    let mut j = self.queues[self.queue(d, plane, class)].head;
+                    while j != NONE {
+                        let other = &self.slab[j];
+                        if other.seq < slot.seq && other.place.block == slot.place.block {
+                            return true;
+                        }
+                        j = other.next;
+                    }
+                    false
+                };
+                !(0..CLASSES - 1).any(earlier)
+            }
+        }
+    }
+
+    /// Pages from `page` to the end of its word line.
+    fn word_line_missing(&self, page: u16) -> u32 {
+        let pages = self.times.word_line_pages;
+        let end = (page / pages * pages + pages).min(self.geometry.pages as u16);
+        u32::from(end - page)
+    }
+
+    /// How many pages of the word line that slot `i` begins (or goes on with) wait in its queue, it included.
+    fn word_line(&self, d: u32, plane: u32, class: Class, i: u32) -> u32 {
+        debug_assert_eq!(self.slab[i].class, class, "a queue holds one class, of {d}.{plane}");
+        let first = self.slab[i].place;
+        let mut found = 0;
+        let mut j = i;
+        let mut looked = 0;
+        while j != NONE && looked < WORD_LINE_DEPTH {
+            found += u32::from(self.same_word_line(first, j));
+            j = self.slab[j].next;
+            looked += 1;
+        }
+        found
+    }
+
+    fn same_word_line(&self, first: super::operation::Place, j: u32) -> bool {
+        let pages = self.times.word_line_pages;
+        let place = self.slab[j].place;
+        place.block == first.block && place.page / pages == first.page / pages
+    }
+
+    /// Takes slot `i`, and the rest of its word line, out of its queue to the end of `group`; how many pages.
+    fn take(&mut self, group: &mut List, d: u32, plane: u32, class: Class, before: u32, i: u32) -> u32 {
+        let queue = self.queue(d, plane, class as usize);
+        let first = self.slab[i];
+        let mut pages = 0;
+        let (mut before, mut j, mut looked) = (before, i, 0);
+        let depth = if first.op == Op::Program && self.times.word_line_pages > 1 { WORD_LINE_DEPTH } else { 1 };
+        while j != NONE && looked < depth {
+            let next = self.slab[j].next;
+            if j == i || self.same_word_line(first.place, j) {
+                self.slab.remove(&mut self.queues[queue], before, j);
+                self.slab.push_back(group, j);
+                self.dies[d as usize].went(class as usize);
+                pages += 1;
+            } else {
+                before = j;
+            }
+            j = next;
+            looked += 1;
+        }
+        pages
+    }
+
+    /// Asks for an event when the first incomplete word line has waited long enough.
+    pub(super) fn hold<E: Copy + From<FlashEvent>>(&mut self, d: u32, now: Ps, events: &mut Events<E>) {
+        let mut until = Ps::MAX;
+        for class in [Class::ProgramFront, Class::ProgramBack] {
+            for plane in 0..self.geometry.planes {
+                let head = self.queues[self.queue(d, plane, class as usize)].head;
+                if head != NONE {
+                    until = until.min(self.slab[head].submitted + self.times.t_hold);
+                }
+            }
+        }
+        let die = &mut self.dies[d as usize];
+        if until > now && until != Ps::MAX && die.hold_until != until {
+            die.hold_until = until;
+            events.push(until, FlashEvent::HoldOver(d).into());
+        }
+    }
+
+    /// Sees anew whether a chip can be given a command, where chips work for one at a time; whether it can.
+    pub(super) fn refresh_chip(&mut self, d: u32) -> bool {
+        let per_chip = self.geometry.dies;
+        let die = &self.dies[d as usize];
+        let dies = &self.dies[(die.chip * per_chip) as usize..][..per_chip as usize];
+        let ready = dies.iter().all(|die| die.rests()) && dies.iter().any(|die| die.mask != 0);
+        let channel = &mut self.channels[die.channel as usize];
+        let bit = 1u128 << (die.chip % self.geometry.ways);
+        channel.short = if ready { channel.short | bit } else { channel.short & !bit };
+        ready
+    }
+
+    /// The die of a chip whose turn it is.
+    pub(super) fn die_of_chip(&self, chip: u32, now: Ps) -> u32 {
+        let dies = chip * self.geometry.dies..(chip + 1) * self.geometry.dies;
+        let key = |&d: &u32| {
+            self.pick(d, u8::MAX, now).map_or(u64::MAX, |(class, plane)| {
+                self.key(d, &self.slab[self.queues[self.queue(d, plane, class as usize)].head])
+            })
+        };
+        dies.min_by_key(key).expect("a chip has a die")
+    }
+}
+
+fn mask_of(op: Op) -> u8 {
+    match op {
+        Op::Read => READS,
+        Op::Program => PROGRAMS,
+        Op::Erase => ERASES,
+    }
+}

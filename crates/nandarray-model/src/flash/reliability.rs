@@ -1,0 +1,199 @@
+//! How cells fail and what error correction makes of it: raw bit-error rate, code words, retries, grown bad blocks.
+//!
+//! The raw bit-error rate is a sum of a base, of wear, of retention and of read disturb (the form that SimpleSSD 2.1 takes
+//! from 2y-nm MLC measurements). A code word fails if more bits of it are wrong than can be corrected: the tail of a
+//! binomial distribution, tabulated once over the rate in steps of an eighth of an octave, for every retry. One number is
+//! drawn for a page that is read, none while the rate is 0: the page needs as many retries as its draw lies below the
+//! chances of failure of so many attempts, for retries of one page fail together or not at all.
+//!
+//! It does not know which bits are wrong; `fault` does not either: a page that cannot be corrected has no bytes.
+
+use crate::describe::Reliability;
+
+/// Buckets an octave of the raw bit-error rate.
+const STEPS: f64 = 8.0;
+/// The least rate that is told from 0: 2^-44, a wrong bit in 2 TiB.
+const LEAST_EXPONENT: f64 = -44.0;
+/// Buckets from there up to a half.
+const BUCKETS: usize = 43 * STEPS as usize + 1;
+/// The bucket of a rate that is as good as 0.
+const NEVER: u16 = u16::MAX;
+
+/// The raw bit-error rate of a block that was erased `cycles` times and read `reads` times since.
+pub fn rber(of: &Reliability, cycles: f64, reads: f64) -> f64 {
+    let term = |factor: f64, value: f64| if factor == 0.0 { 0.0 } else { factor * value };
+    let rate = of.rber_base
+        + term(of.rber_cycles, cycles.powf(of.rber_cycles_exp))
+        + term(
+            of.rber_retention,
+            cycles.powf(of.rber_retention_cycles_exp) * of.retention_days.powf(of.rber_retention_days_exp),
+        )
+        + term(of.rber_reads, cycles.powf(of.rber_reads_cycles_exp) * reads.powf(of.rber_reads_exp));
+    rate.clamp(0.0, 0.5)
+}
+
+/// The chance that more than `correctable` of `bits` bits are wrong when each is with chance `rber`: 1 - CDF of a binomial.
+pub fn codeword_failure(bits: u64, correctable: u32, rber: f64) -> f64 {
+    let (n, t) = (bits as f64, f64::from(correctable));
+    if rber <= 0.0 || t >= n {
+        return 0.0;
+    }
+    let odds = (rber / (1.0 - rber)).ln();
+    // ln of the chance of exactly k wrong bits, from k = 0 on.
+    let mut ln_pmf = n * (-rber).ln_1p();
+    let advance = |ln_pmf: f64, k: f64| ln_pmf + ((n - k) / (k + 1.0)).ln() + odds;
+    if n * rber > t + 1.0 {
+        // Most of the distribution lies above: the tail below is the small, exact one.
+        let mut below = 0.0;
+        for k in 0..=correctable {
+            below += ln_pmf.exp();
+            ln_pmf = advance(ln_pmf, f64::from(k));
+        }
+        return (1.0 - below).clamp(0.0, 1.0);
+    }
+    for k in 0..=correctable {
+        ln_pmf = advance(ln_pmf, f64::from(k));
+    }
+    let (mut k, mut term) = (t + 1.0, ln_pmf.exp());
+    let mut above = 0.0;
+    while term > above * 1e-17 && k <= n {
+        above += term;
+        term *= (n - k) / (k + 1.0) * odds.exp();
+        k += 1.0;
+    }
+    above.min(1.0)
+}
+
+/// What a block has been through.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    cycles: u32,
+    reads: u32,
+    /// The reads at which the bucket is worked out anew.
+    next_at: u32,
+    bucket: u16,
+}
+
+/// Chances of failure, by block.
+#[derive(Debug)]
+pub(super) struct Failures {
+    of: Reliability,
+    /// Bytes of a code word; of a page, without error correction.
+    codeword_bytes: u32,
+    attempts: usize,
+    /// Chance that a code word fails, by bucket and attempt.
+    chances: Vec<f64>,
+    /// Blocks of the device, made when the first is looked at; stays empty if all are alike.
+    blocks: Vec<Block>,
+    blocks_total: usize,
+    /// The bucket of every block, where neither wear nor reads matter.
+    constant: Option<u16>,
+    chance: fastrand::Rng,
+}
+
+impl Failures {
+    pub(super) fn new(of: &Reliability, page_bytes: u32, blocks_total: u64, seed: u64) -> Self {
+        let codeword_bytes = if of.ecc_codeword_bytes == 0 { page_bytes } else { of.ecc_codeword_bytes };
+        let correctable = if of.ecc_codeword_bytes == 0 { 0 } else { of.ecc_correctable_bits };
+        let attempts = of.read_retries_max as usize + 1;
+        let varies = of.rber_cycles != 0.0 || of.rber_retention != 0.0 || of.rber_reads != 0.0;
+        let constant = (!varies).then(|| bucket_of(of.rber_base));
+        let chances = if constant == Some(NEVER) {
+            Vec::new()
+        } else {
+            let mut chances = Vec::with_capacity(BUCKETS * attempts);
+            for bucket in 0..BUCKETS {
+                let rate = (LEAST_EXPONENT + (bucket as f64 + 0.5) / STEPS).exp2();
+                for attempt in 0..attempts {
+                    let rate = (rate * of.read_retry_rber_factor.powi(attempt as i32)).clamp(0.0, 0.5);
+                    chances.push(codeword_failure(u64::from(codeword_bytes) * 8, correctable, rate));
+                }
+            }
+            chances
+        };
+        Self {
+            of: of.clone(),
+            codeword_bytes,
+            attempts,
+            chances,
+            blocks: Vec::new(),
+            blocks_total: blocks_total as usize,
+            constant,
+            chance: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    /// Code words that hold so many bytes; 0 if there is no error correction.
+    pub(super) fn codewords(&self, bytes: u32) -> u32 {
+        if self.of.ecc_codeword_bytes == 0 { 0 } else { bytes.div_ceil(self.of.ecc_codeword_bytes) }
+    }
+
+    /// Sensings of a page that fail before one succeeds; `None` if none of those allowed does.
+    pub(super) fn read(&mut self, block: usize, bytes: u32) -> Option<u8> {
+        let bucket = match self.constant {
+            Some(bucket) => bucket,
+            None => self.disturb(block),
+        };
+        if bucket == NEVER {
+            return Some(0);
+        }
+        let chances = &self.chances[usize::from(bucket) * self.attempts..][..self.attempts];
+        let codewords = f64::from(bytes.div_ceil(self.codeword_bytes));
+        let draw = self.chance.f64();
+        // 1 - (1-p)^n <= n p: nearly every page is through here.
+        if draw >= codewords * chances[0] {
+            return Some(0);
+        }
+        let fails = |&p: &f64| draw < -(codewords * (-p).ln_1p()).exp_m1();
+        let failing = chances.iter().take_while(|p| fails(p)).count();
+        (failing < self.attempts).then_some(failing as u8)
+    }
+
+    /// A block was erased.
+    pub(super) fn erased(&mut self, block: usize) {
+        if self.constant.is_some() {
+            return;
+        }
+        self.make_blocks();
+        let block = &mut self.blocks[block];
+        block.cycles += 1;
+        block.reads = 0;
+        block.next_at = 0;
+    }
+
+    /// Whether a program or erase fails, and the block with it.
+    pub(super) fn grows_bad(&mut self) -> bool {
+        self.of.grown_bad_ppm > 0 && self.chance.u32(0..1_000_000) < self.of.grown_bad_ppm
+    }
+
+    /// One more read of a block; its bucket. Worked out anew whenever reads have grown by an eighth.
+    fn disturb(&mut self, block: usize) -> u16 {
+        self.make_blocks();
+        let block = &mut self.blocks[block];
+        if block.reads >= block.next_at {
+            block.bucket = bucket_of(rber(&self.of, f64::from(block.cycles), f64::from(block.reads)));
+            block.next_at = block.reads + block.reads / 8 + 1;
+        }
+        block.reads = block.reads.saturating_add(1);
+        block.bucket
+    }
+
+    fn make_blocks(&mut self) {
+        if self.blocks.is_empty() {
+            let fresh = Block { cycles: self.of.cycles_before, reads: 0, next_at: 0, bucket: NEVER };
+            self.blocks = vec![fresh; self.blocks_total];
+        }
+    }
+}
+
+fn bucket_of(rate: f64) -> u16 {
+    if rate <= LEAST_EXPONENT.exp2() {
+        return NEVER;
+    }
+    (((rate.log2() - LEAST_EXPONENT) * STEPS) as usize).min(BUCKETS - 1) as u16
+}
+
+/// Whether a block was bad when made: a hash of where it is, so that asking costs no memory and no order matters.
+pub(super) fn is_factory_bad(seed: u64, ppm: u32, block: u64) -> bool {
+    ppm > 0 && fastrand::Rng::with_seed(seed ^ block.wrapping_mul(0x9E37_79B9_7F4A_7C15)).u32(0..1_000_000) < ppm
+}

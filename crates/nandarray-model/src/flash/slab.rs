@@ -1,0 +1,217 @@
+//! Where operations are while they are in flight: slots in a slab, joined to queues by the numbers of their slots.
+//!
+//! A slot is in at most one queue at a time (of a die's plane, of a command, of a channel's data that waits to leave), so
+//! one link is enough. Nothing is allocated once the slab has grown to the most operations that were in flight at once.
+
+use super::operation::{Cause, Op, Operation, Place};
+use crate::time::Ps;
+
+/// No slot.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// What an operation waits as: kinds that are chosen between. Their order is the one `policy::normal` prefers at equal age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Class {
+    /// A read that a host's command cannot go on without: of the map.
+    ReadMap = 0,
+    /// A host's read.
+    ReadHost = 1,
+    /// A read of reclaim or wear levelling.
+    ReadBack = 2,
+    /// A host's program.
+    ProgramFront = 3,
+    /// A program of anyone else.
+    ProgramBack = 4,
+    /// An erase.
+    Erase = 5,
+}
+
+/// How many classes there are.
+pub(super) const CLASSES: usize = 6;
+/// Bits of the classes that someone waits for, reads.
+pub(super) const FRONT_READS: u8 = 0b00_0011;
+/// Bits of all reads.
+pub(super) const READS: u8 = 0b00_0111;
+/// Bits of all programs.
+pub(super) const PROGRAMS: u8 = 0b01_1000;
+/// Bit of erases.
+pub(super) const ERASES: u8 = 0b10_0000;
+
+impl Class {
+    /// All of them, by their numbers.
+    pub(super) const ALL: [Self; CLASSES] =
+        [Self::ReadMap, Self::ReadHost, Self::ReadBack, Self::ProgramFront, Self::ProgramBack, Self::Erase];
+
+    /// The class of what is asked for.
+    pub(super) fn of(op: Op, cause: Cause) -> Self {
+        match (op, cause) {
+            (Op::Read, Cause::Map) => Self::ReadMap,
+            (Op::Read, Cause::Host) => Self::ReadHost,
+            (Op::Read, Cause::Gc | Cause::Wear) => Self::ReadBack,
+            (Op::Program, Cause::Host) => Self::ProgramFront,
+            (Op::Program, _) => Self::ProgramBack,
+            (Op::Erase, _) => Self::Erase,
+        }
+    }
+
+    /// Its bit in a mask of classes.
+    pub(super) fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// An operation in flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) token: u64,
+    /// Order of arrival.
+    pub(super) seq: u64,
+    pub(super) submitted: Ps,
+    pub(super) place: Place,
+    pub(super) bytes: u32,
+    /// The next slot of the queue that it is in.
+    pub(super) next: u32,
+    pub(super) op: Op,
+    pub(super) cause: Cause,
+    pub(super) class: Class,
+    /// Sensings that failed so far.
+    pub(super) retries: u8,
+    /// Sensings that will fail before it can be corrected, or before it is given up.
+    pub(super) retries_needed: u8,
+    /// Whether it cannot be corrected at all.
+    pub(super) lost: bool,
+    /// Whether its data is in the cache register, so that the array is free.
+    pub(super) cached: bool,
+}
+
+/// A first-in, first-out queue of slots.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct List {
+    pub(super) head: u32,
+    tail: u32,
+}
+
+impl List {
+    pub(super) const EMPTY: Self = Self { head: NONE, tail: NONE };
+
+    pub(super) fn is_empty(self) -> bool {
+        self.head == NONE
+    }
+
+    /// The slot that came last, if any.
+    pub(super) fn last(self) -> Option<u32> {
+        (self.tail != NONE).then_some(self.tail)
+    }
+}
+
+/// All slots.
+#[derive(Debug, Default)]
+pub(super) struct Slab {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Slab {
+    pub(super) fn take(&mut self, operation: &Operation, class: Class, seq: u64, now: Ps) -> u32 {
+        let slot = Slot {
+            token: operation.token,
+            seq,
+            submitted: now,
+            place: operation.place,
+            bytes: operation.bytes,
+            next: NONE,
+            op: operation.op,
+            cause: operation.cause,
+            class,
+            retries: 0,
+            retries_needed: 0,
+            lost: false,
+            cached: false,
+        };
+        if let Some(i) = self.free.pop() {
+            self.slots[i as usize] = slot;
+            i
+        } else {
+            let i = u32::try_from(self.slots.len()).expect("fewer than 2^32 operations in flight");
+            self.slots.push(slot);
+            i
+        }
+    }
+
+    pub(super) fn give_back(&mut self, i: u32) {
+        self.free.push(i);
+    }
+
+    pub(super) fn in_flight(&self) -> u64 {
+        (self.slots.len() - self.free.len()) as u64
+    }
+
+    /// How many slots are joined to this one, itself included.
+    pub(super) fn length(&self, mut i: u32) -> u32 {
+        let mut n = 0;
+        while i != NONE {
+            n += 1;
+            i = self[i].next;
+        }
+        n
+    }
+
+    pub(super) fn push_back(&mut self, list: &mut List, i: u32) {
+        self[i].next = NONE;
+        if list.tail == NONE {
+            list.head = i;
+        } else {
+            self[list.tail].next = i;
+        }
+        list.tail = i;
+    }
+
+    pub(super) fn push_front(&mut self, list: &mut List, i: u32) {
+        self[i].next = list.head;
+        if list.head == NONE {
+            list.tail = i;
+        }
+        list.head = i;
+    }
+
+    pub(super) fn pop_front(&mut self, list: &mut List) -> Option<u32> {
+        let i = list.head;
+        if i == NONE {
+            return None;
+        }
+        list.head = self[i].next;
+        if list.head == NONE {
+            list.tail = NONE;
+        }
+        Some(i)
+    }
+
+    /// Takes a slot out of the middle; `before` is the one before it, `NONE` if it is the first.
+    pub(super) fn remove(&mut self, list: &mut List, before: u32, i: u32) {
+        if before == NONE {
+            let first = self.pop_front(list);
+            debug_assert_eq!(first, Some(i));
+            return;
+        }
+        debug_assert_eq!(self[before].next, i);
+        let next = self[i].next;
+        self[before].next = next;
+        if next == NONE {
+            list.tail = before;
+        }
+    }
+}
+
+impl std::ops::Index<u32> for Slab {
+    type Output = Slot;
+    fn index(&self, i: u32) -> &Slot {
+        &self.slots[i as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Slab {
+    fn index_mut(&mut self, i: u32) -> &mut Slot {
+        &mut self.slots[i as usize]
+    }
+}

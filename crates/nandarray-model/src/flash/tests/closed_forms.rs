@@ -1,0 +1,102 @@
+//! What can be worked out by hand for MQSim's default geometry: it and we must agree to 1 %.
+
+use super::{Rig, at, device};
+use crate::flash::{Cause, Op};
+use crate::time::Ps;
+
+fn within(what: &str, got: Ps, want_us: f64, percent: f64) {
+    let off = (got.us() / want_us - 1.0) * 100.0;
+    assert!(off.abs() <= percent, "{what}: {} us instead of {want_us} us, {off:+.2} %", got.us());
+}
+
+/// Reads whole pages of one channel in a circle, `depth` of them in flight a plane; the time that a page takes.
+fn saturated_reads(overrides: &[(&str, &str)], rounds: u16) -> Ps {
+    let description = device(overrides);
+    let g = description.geometry;
+    let mut rig = Rig::new(&description);
+    let dies = g.ways * g.dies;
+    for page in 0..rounds {
+        for die in 0..dies {
+            for plane in 0..g.planes {
+                rig.read(at(die, plane as u16, 0, page), g.page_bytes);
+            }
+        }
+    }
+    let pages = u64::from(rounds) * u64::from(dies * g.planes);
+    rig.finish();
+    Ps(rig.events.now().0 / pages)
+}
+
+#[test]
+fn one_at_a_time() {
+    for scheduling in ["normal", "fifo", "mqsim-compat"] {
+        let d = device(&[("controller.scheduling", scheduling)]);
+        // Facts: 75,020 + 290 + 12,288 ns for 4 KiB, without the link's 1,248.
+        let mut rig = Rig::new(&d);
+        rig.read(at(5, 1, 7, 3), 4_096);
+        within("4 KiB read", rig.finish()[0], 75.020 + 0.290 + 12.288, 0.1);
+        let mut rig = Rig::new(&d);
+        rig.read(at(5, 1, 7, 3), 8_192);
+        within("8 KiB read", rig.finish()[0], 75.020 + 0.290 + 24.576, 0.1);
+        let mut rig = Rig::new(&d);
+        rig.program(at(5, 1, 7, 3));
+        within("8 KiB write", rig.finish()[0], 750.020 + 0.361 + 24.576, 0.1);
+        // Two pages on two channels: no longer than one.
+        let mut rig = Rig::new(&d);
+        rig.program(at(5, 1, 7, 3));
+        rig.program(at(13, 1, 7, 3));
+        within("16 KiB write", rig.finish()[1], 750.020 + 0.361 + 24.576, 0.1);
+        let mut rig = Rig::new(&d);
+        rig.submit(Op::Erase, Cause::Gc, at(5, 1, 7, 0), 0);
+        within("erase", rig.finish()[0], 3_800.020 + 0.220, 0.1);
+    }
+}
+
+#[test]
+fn a_saturated_channel_is_bound_by_its_bus() {
+    // Each pair of pages takes one two-plane command (940 ns) and two transfers.
+    let page = saturated_reads(&[], 128);
+    within("normal", page, 24.576 + 0.940 / 2.0, 1.0);
+}
+
+#[test]
+fn a_saturated_channel_of_mqsim_senses_and_transfers_in_turn() {
+    let compat = ("controller.scheduling", "mqsim-compat");
+    // One round is tR + N P t_page; N chips, as dies of a chip take turns.
+    let page = saturated_reads(&[compat], 128);
+    within("8 pages a round", page, (75.020 + 0.940 + 8.0 * 24.576) / 8.0, 1.0);
+    let page = saturated_reads(&[compat, ("geometry.ways", "8"), ("geometry.dies", "1")], 128);
+    within("16 pages a round", page, (75.020 + 0.940 + 16.0 * 24.576) / 16.0, 1.0);
+    let page = saturated_reads(&[compat, ("nand.t_read", "300 us")], 128);
+    within("tR 300 us", page, (300.020 + 0.940 + 8.0 * 24.576) / 8.0, 1.0);
+}
+
+/// Programs every plane of the device in circles; the time that a round of all chips takes.
+fn saturated_programs(overrides: &[(&str, &str)], rounds: u16) -> (Ps, u64) {
+    let description = device(overrides);
+    let g = description.geometry;
+    let mut rig = Rig::new(&description);
+    for page in 0..rounds {
+        for die in 0..g.dies_total() {
+            for plane in 0..g.planes {
+                rig.program(at(die, plane as u16, 0, page));
+            }
+        }
+    }
+    rig.finish();
+    let bytes = u64::from(rounds) * u64::from(g.planes_total()) * u64::from(g.page_bytes);
+    (rig.events.now(), bytes)
+}
+
+#[test]
+fn sequential_writes_are_bound_by_programming() {
+    // MQSim: 32 chips x 16 KiB / (750 + 2 x 24.6) us = 656 MB/s.
+    let (t, bytes) = saturated_programs(&[("controller.scheduling", "mqsim-compat")], 64);
+    let rate = bytes as f64 / t.us();
+    let want = 32.0 * 16_384.0 / (750.02 + 2.0 * 24.576 + 1.3);
+    assert!((rate / want - 1.0).abs() < 0.01, "{rate} MB/s instead of {want}");
+    // With dies of their own, twice that.
+    let (t, bytes) = saturated_programs(&[], 64);
+    let rate = bytes as f64 / t.us();
+    assert!((rate / (2.0 * want) - 1.0).abs() < 0.03, "{rate} MB/s instead of {}", 2.0 * want);
+}

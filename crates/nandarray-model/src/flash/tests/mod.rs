@@ -1,0 +1,98 @@
+//! Tests of the back end, by what they hold it against: closed forms, hand-computed cases, invariants under random operations.
+
+mod closed_forms;
+
+use crate::describe::{Description, preset_with};
+use crate::events::Events;
+use crate::flash::{Backend, Cause, Cells, Ended, FlashEvent, Op, Operation, Outcome, Place};
+use crate::time::Ps;
+
+/// MQSim's default geometry and times, with some values changed.
+pub(crate) fn device(overrides: &[(&str, &str)]) -> Description {
+    preset_with("mqsim-ideal", overrides).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// A back end with a clock.
+pub(crate) struct Rig {
+    pub(crate) flash: Backend,
+    pub(crate) events: Events<FlashEvent>,
+    ended: Vec<Ended>,
+    token: u64,
+}
+
+impl Rig {
+    pub(crate) fn new(description: &Description) -> Self {
+        Self { flash: Backend::new(description, 1, None), events: Events::default(), ended: Vec::new(), token: 0 }
+    }
+
+    pub(crate) fn with_cells(description: &Description, cells: Box<dyn Cells>) -> Self {
+        Self { flash: Backend::with_cells(description, cells, None), ..Self::new(description) }
+    }
+
+    /// Submits now; its token.
+    pub(crate) fn submit(&mut self, op: Op, cause: Cause, place: Place, bytes: u32) -> u64 {
+        let token = self.token;
+        self.token += 1;
+        let now = self.events.now();
+        self.flash.submit(now, Operation { op, cause, place, bytes, token }, &mut self.events);
+        token
+    }
+
+    /// A host's read.
+    pub(crate) fn read(&mut self, place: Place, bytes: u32) -> u64 {
+        self.submit(Op::Read, Cause::Host, place, bytes)
+    }
+
+    /// A host's program of a whole page.
+    pub(crate) fn program(&mut self, place: Place) -> u64 {
+        let bytes = self.flash.geometry.page_bytes;
+        self.submit(Op::Program, Cause::Host, place, bytes)
+    }
+
+    /// Goes on until something ends, or nothing happens any more.
+    pub(crate) fn step(&mut self) -> Vec<(Ps, Ended)> {
+        while let Some((now, event)) = self.events.pop() {
+            self.flash.handle(now, event, &mut self.events, &mut self.ended);
+            if !self.ended.is_empty() {
+                return self.ended.drain(..).map(|e| (now, e)).collect();
+            }
+        }
+        Vec::new()
+    }
+
+    /// Goes on until a moment, whatever happens; then it is that moment.
+    pub(crate) fn until(&mut self, at: Ps) -> Vec<(Ps, Ended)> {
+        let mut all = Vec::new();
+        // An event of ours that nobody else handles moves the clock.
+        self.events.push(at, FlashEvent::HoldOver(0));
+        while self.events.next_at().is_some_and(|t| t <= at) {
+            let (now, event) = self.events.pop().expect("there is a next");
+            self.flash.handle(now, event, &mut self.events, &mut self.ended);
+            all.extend(self.ended.drain(..).map(|e| (now, e)));
+        }
+        all
+    }
+
+    /// Goes on to the end; everything must have ended well and add up. When each ended, by token.
+    pub(crate) fn finish(&mut self) -> Vec<Ps> {
+        let mut at = vec![Ps::MAX; self.token as usize];
+        loop {
+            let ended = self.step();
+            if ended.is_empty() {
+                break;
+            }
+            for (now, e) in ended {
+                assert_eq!(e.outcome, Outcome::Done);
+                at[e.token as usize] = now;
+            }
+        }
+        assert_eq!(self.flash.in_flight(), 0, "something never ended");
+        self.flash.check(self.events.now()).unwrap_or_else(|e| panic!("{e}"));
+        at
+    }
+}
+
+/// A place.
+pub(crate) fn at(die: u32, plane: u16, block: u32, page: u16) -> Place {
+    Place { die, block, page, plane }
+}

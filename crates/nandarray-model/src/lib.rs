@@ -19,6 +19,7 @@
 pub mod describe;
 pub mod events;
 pub mod flash;
+pub mod ftl;
 pub mod host;
 pub mod spans;
 pub mod time;

@@ -1,0 +1,62 @@
+//! Whether all of it fits together: every logical page lies in one place, every place holds one page, every count is right.
+
+use super::PageMapped;
+use super::blocks::State;
+use super::map::NOWHERE;
+use std::collections::BTreeMap;
+
+impl PageMapped {
+    /// Looks at every page and block.
+    ///
+    /// # Panics
+    /// If anything does not fit, with what it is.
+    pub fn audit(&self) {
+        let pages = self.geometry.pages;
+        let mut live: BTreeMap<u32, u32> = BTreeMap::new();
+        for owner in 0..self.owners {
+            let page = self.map.get(owner);
+            if page != NOWHERE {
+                let found = self.blocks.owner(page, &self.map.fill);
+                assert!(found == owner, "owner {owner} is mapped to page {page}, which holds {found}");
+                let block = self.blocks.block_of(page);
+                let b = self.blocks.blocks[block as usize];
+                let at = page % pages;
+                assert!(
+                    at < u32::from(b.next),
+                    "owner {owner} at page {at} of block {block}, written up to {}",
+                    b.next
+                );
+                assert!(
+                    !matches!(b.state, State::Free | State::Erasing | State::Bad),
+                    "{owner} in {block}: {:?}",
+                    b.state
+                );
+                *live.entry(block).or_insert(0) += 1;
+            }
+        }
+        for (plane, p) in self.blocks.planes.iter().enumerate() {
+            let first = plane as u32 * self.blocks.per_plane;
+            let (mut free, mut good, mut live_here) = (0, 0, 0);
+            for block in first..first + self.blocks.per_plane {
+                let b = self.blocks.blocks[block as usize];
+                let counted = live.get(&block).copied().unwrap_or(0);
+                assert!(counted == u32::from(b.live), "block {block}: {counted} live pages, counted {}", b.live);
+                live_here += counted;
+                free += u32::from(b.state == State::Free);
+                good += u32::from(!matches!(b.state, State::Retiring | State::Bad));
+                let open = p.open.iter().filter(|&&o| o == block).count();
+                assert!(open == usize::from(b.state == State::Open), "block {block}: {:?}, open {open} times", b.state);
+                assert!(b.state != State::Closed || u32::from(b.next) == pages, "block {block} closed at {}", b.next);
+                let job = self.jobs[plane].block == block;
+                let leaving = matches!(b.state, State::Leaving | State::Erasing);
+                assert!(job || !leaving, "block {block} is {:?} without a job", b.state);
+                let waits = p.retiring.iter().filter(|&&r| r == block).count();
+                let expected = usize::from(b.state == State::Retiring && !job);
+                assert!(waits == expected, "block {block}: {:?}, waits {waits} times to retire", b.state);
+            }
+            assert!(free == p.free, "plane {plane}: {free} free blocks, counted {}", p.free);
+            assert!(good == p.good, "plane {plane}: {good} good blocks, counted {}", p.good);
+            assert!(live_here == p.live, "plane {plane}: {live_here} live pages, counted {}", p.live);
+        }
+    }
+}

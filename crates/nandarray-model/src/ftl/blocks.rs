@@ -1,0 +1,380 @@
+//! Erase blocks: what each one is, which are free, which are open for whom, and which owner each page was given.
+//!
+//! A plane has one open block a stream. Which free block is opened next is either the least worn or the one that has waited
+//! longest; blocks that were never used stand before both as a running number. Owners of pages are kept in rows that a block
+//! gets when it is opened and gives back when it is erased.
+
+use super::fill::Fill;
+use super::map::NOWHERE;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+/// Streams: pages that are written to blocks of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Stream {
+    /// The host's pages; with hot and cold told apart, the cold ones.
+    Host,
+    /// The host's hot pages.
+    Hot,
+    /// The map.
+    Map,
+    /// What reclaim and wear levelling move, and pages whose program failed.
+    Moved,
+}
+
+/// How many there are.
+pub(super) const STREAMS: usize = 4;
+
+/// Free blocks that only [`Stream::Moved`] may open: one to empty a victim into, one for a block that fails meanwhile.
+pub(super) const KEPT_BLOCKS: u32 = 2;
+
+/// What a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum State {
+    /// Erased or never used; waits to be opened.
+    Free,
+    /// Pages of it are given out, in order, to one stream.
+    Open,
+    /// All its pages were given out; a candidate for reclaim.
+    Closed,
+    /// Reclaim or wear levelling moves its live pages out.
+    Leaving,
+    /// Nothing of it is live and its erase was asked for.
+    Erasing,
+    /// A program in it failed; its live pages are to be moved or are being moved, then it is bad.
+    Retiring,
+    /// Never used again.
+    Bad,
+}
+
+/// A block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    /// Pages that the map points to.
+    pub(super) live: u16,
+    /// Pages that were given out.
+    pub(super) next: u16,
+    /// How often it was erased.
+    pub(super) erases: u32,
+    /// Its owners' row; [`NOWHERE`] for a free block, and for one that was filled by formula.
+    row: u32,
+    /// What it is.
+    pub(super) state: State,
+}
+
+/// A plane.
+#[derive(Clone, Debug)]
+pub(super) struct Plane {
+    /// Free blocks, used and unused ones.
+    pub(super) free: u32,
+    /// Blocks that are neither bad nor on their way there.
+    pub(super) good: u32,
+    /// Live pages, those in retiring blocks included.
+    pub(super) live: u32,
+    /// Free blocks below which streams other than [`Stream::Moved`] open none.
+    pub(super) floor: u32,
+    /// Live pages up to which the host and the map may write, so that reclaim always finds something dead.
+    pub(super) live_max: u32,
+    /// Open block of each stream, [`NOWHERE`] if there is none.
+    pub(super) open: [u32; STREAMS],
+    /// Blocks that wait to be emptied for good.
+    pub(super) retiring: VecDeque<u32>,
+    /// Whether erase counts have drifted apart.
+    pub(super) wear_due: bool,
+    /// First block that was never used; bad ones from there on are stepped over.
+    unused: u32,
+    /// Free blocks that were used: erase count or number of freeing, and block.
+    used: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Good blocks by erase count; only kept for static wear levelling.
+    by_erases: BTreeMap<u32, u32>,
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub(super) struct Blocks {
+    /// Blocks a plane.
+    pub(super) per_plane: u32,
+    /// Pages a block.
+    pub(super) pages: u32,
+    pub(super) blocks: Vec<Block>,
+    pub(super) planes: Vec<Plane>,
+    rows: Vec<Box<[u32]>>,
+    rows_free: Vec<u32>,
+    least_worn_next: bool,
+    wear_threshold: Option<u32>,
+    freed: u64,
+}
+
+impl Blocks {
+    /// Fresh blocks; `bad` names those that are so from the factory, by plane and block.
+    pub(super) fn new(
+        (planes, per_plane, pages): (u32, u32, u32),
+        least_worn_next: bool,
+        wear_threshold: Option<u32>,
+        bad: impl Fn(u32, u32) -> bool,
+    ) -> Self {
+        let fresh = Block { live: 0, next: 0, erases: 0, row: NOWHERE, state: State::Free };
+        let mut blocks = vec![fresh; planes as usize * per_plane as usize];
+        let planes = (0..planes)
+            .map(|plane| {
+                let mut good = 0;
+                for block in 0..per_plane {
+                    if bad(plane, block) {
+                        blocks[(plane * per_plane + block) as usize].state = State::Bad;
+                    } else {
+                        good += 1;
+                    }
+                }
+                Plane {
+                    free: good,
+                    good,
+                    live: 0,
+                    floor: 0,
+                    live_max: 0,
+                    open: [NOWHERE; STREAMS],
+                    retiring: VecDeque::new(),
+                    wear_due: false,
+                    unused: 0,
+                    used: BinaryHeap::new(),
+                    by_erases: BTreeMap::from([(0, good)]),
+                }
+            })
+            .collect();
+        Self {
+            per_plane,
+            pages,
+            blocks,
+            planes,
+            rows: Vec::new(),
+            rows_free: Vec::new(),
+            least_worn_next,
+            wear_threshold,
+            freed: 0,
+        }
+    }
+
+    /// The plane of a block of the whole device.
+    pub(super) fn plane_of(&self, block: u32) -> u32 {
+        block / self.per_plane
+    }
+
+    /// The block of a page of the whole device.
+    pub(super) fn block_of(&self, page: u32) -> u32 {
+        page / self.pages
+    }
+
+    /// Whether a stream could be given a page of a plane.
+    pub(super) fn has_page(&self, plane: u32, stream: Stream) -> bool {
+        let p = &self.planes[plane as usize];
+        p.open[stream as usize] != NOWHERE || p.free >= if stream == Stream::Moved { 1 } else { p.floor }
+    }
+
+    /// Pages of a plane that could be given to [`Stream::Moved`].
+    pub(super) fn room(&self, plane: u32) -> u64 {
+        let p = &self.planes[plane as usize];
+        let open = match p.open[Stream::Moved as usize] {
+            NOWHERE => 0,
+            block => self.pages - u32::from(self.blocks[block as usize].next),
+        };
+        u64::from(p.free) * u64::from(self.pages) + u64::from(open)
+    }
+
+    /// Gives the next page of a plane's open block to an owner; it is live. The second value is whether that was the block's
+    /// last one.
+    ///
+    /// # Panics
+    /// If there is no such page; ask [`Blocks::has_page`] first.
+    pub(super) fn take(&mut self, plane: u32, stream: Stream, owner: u32) -> (u32, bool) {
+        let mut block = self.planes[plane as usize].open[stream as usize];
+        if block == NOWHERE {
+            block = self.open(plane);
+            self.planes[plane as usize].open[stream as usize] = block;
+        }
+        let p = &mut self.planes[plane as usize];
+        let b = &mut self.blocks[block as usize];
+        let page = u32::from(b.next);
+        self.rows[b.row as usize][page as usize] = owner;
+        b.next += 1;
+        b.live += 1;
+        p.live += 1;
+        let last = u32::from(b.next) == self.pages;
+        if last {
+            b.state = State::Closed;
+            p.open[stream as usize] = NOWHERE;
+        }
+        (block * self.pages + page, last)
+    }
+
+    fn open(&mut self, plane: u32) -> u32 {
+        let first = plane * self.per_plane;
+        let p = &mut self.planes[plane as usize];
+        while p.unused < self.per_plane && self.blocks[(first + p.unused) as usize].state != State::Free {
+            p.unused += 1;
+        }
+        let block = if p.unused < self.per_plane {
+            p.unused += 1;
+            first + p.unused - 1
+        } else {
+            p.used.pop().expect("a free block").0.1
+        };
+        p.free -= 1;
+        let row = self.row();
+        let b = &mut self.blocks[block as usize];
+        debug_assert!(b.state == State::Free && b.next == 0 && b.live == 0);
+        b.state = State::Open;
+        b.row = row;
+        block
+    }
+
+    fn row(&mut self) -> u32 {
+        self.rows_free.pop().unwrap_or_else(|| {
+            self.rows.push(vec![0; self.pages as usize].into_boxed_slice());
+            self.rows.len() as u32 - 1
+        })
+    }
+
+    /// The owner that a page was given to.
+    pub(super) fn owner(&self, page: u32, fill: &Fill) -> u32 {
+        let (block, in_block) = (page / self.pages, page % self.pages);
+        match self.blocks[block as usize].row {
+            NOWHERE => fill.lpa_at(self.plane_of(block), block % self.per_plane, in_block),
+            row => self.rows[row as usize][in_block as usize],
+        }
+    }
+
+    /// The owners that a block's pages were given to, if they are kept.
+    pub(super) fn owners(&self, block: u32) -> Option<&[u32]> {
+        let b = &self.blocks[block as usize];
+        (b.row != NOWHERE).then(|| &self.rows[b.row as usize][..b.next as usize])
+    }
+
+    /// A page is no longer live; its block's live pages are returned.
+    pub(super) fn forget(&mut self, page: u32) -> (u32, u16, State) {
+        let block = self.block_of(page);
+        let b = &mut self.blocks[block as usize];
+        b.live -= 1;
+        self.planes[(block / self.per_plane) as usize].live -= 1;
+        (block, b.live, b.state)
+    }
+
+    /// An erase ended well: the block is free.
+    pub(super) fn erased(&mut self, block: u32) {
+        self.give_back_row(block);
+        let plane = self.plane_of(block);
+        let p = &mut self.planes[plane as usize];
+        let b = &mut self.blocks[block as usize];
+        assert!(b.state == State::Erasing && b.live == 0, "an erase of block {block}, which is {:?}", b.state);
+        b.state = State::Free;
+        b.next = 0;
+        b.erases += 1;
+        p.free += 1;
+        self.freed += 1;
+        p.used.push(Reverse((if self.least_worn_next { u64::from(b.erases) } else { self.freed }, block)));
+        if let Some(threshold) = self.wear_threshold {
+            count_down(&mut p.by_erases, b.erases - 1);
+            *p.by_erases.entry(b.erases).or_insert(0) += 1;
+            p.wear_due = spread(&p.by_erases) > threshold;
+        }
+    }
+
+    /// A block is good no more; what was live in it stays so until it is moved.
+    pub(super) fn retire(&mut self, block: u32, state: State) {
+        let plane = self.plane_of(block);
+        let p = &mut self.planes[plane as usize];
+        let b = &mut self.blocks[block as usize];
+        for open in &mut p.open {
+            if *open == block {
+                *open = NOWHERE;
+            }
+        }
+        b.state = state;
+        p.good -= 1;
+        if self.wear_threshold.is_some() {
+            count_down(&mut p.by_erases, b.erases);
+        }
+    }
+
+    /// A retiring block is empty.
+    pub(super) fn bad(&mut self, block: u32) {
+        self.give_back_row(block);
+        let b = &mut self.blocks[block as usize];
+        debug_assert!(b.live == 0);
+        b.state = State::Bad;
+    }
+
+    fn give_back_row(&mut self, block: u32) {
+        let row = std::mem::replace(&mut self.blocks[block as usize].row, NOWHERE);
+        if row != NOWHERE {
+            self.rows_free.push(row);
+        }
+    }
+
+    /// The closed block of a plane with the fewest live pages, if any of its pages are dead.
+    pub(super) fn emptiest(&self, plane: u32) -> Option<u32> {
+        self.closed(plane).filter(|&(_, b)| u32::from(b.live) < self.pages).min_by_key(|&(_, b)| b.live).map(|(i, _)| i)
+    }
+
+    /// The closed block of a plane that was erased least.
+    pub(super) fn least_worn(&self, plane: u32) -> Option<u32> {
+        self.closed(plane).min_by_key(|&(_, b)| b.erases).map(|(i, _)| i)
+    }
+
+    /// The most erases of a plane's good blocks; kept only for static wear levelling.
+    pub(super) fn most_erases(&self, plane: u32) -> u32 {
+        self.planes[plane as usize].by_erases.last_key_value().map_or(0, |(&erases, _)| erases)
+    }
+
+    fn closed(&self, plane: u32) -> impl Iterator<Item = (u32, &Block)> {
+        let first = plane * self.per_plane;
+        let all = &self.blocks[first as usize..(first + self.per_plane) as usize];
+        (first..).zip(all).filter(|(_, b)| b.state == State::Closed)
+    }
+
+    /// Whether nothing was ever given out.
+    pub(super) fn untouched(&self) -> bool {
+        self.planes.iter().all(|p| p.unused == 0 && p.used.is_empty())
+    }
+
+    /// Lets the first `rows` pages of a plane's good blocks be given out by formula; the last block, if it is not full, is the
+    /// host's open one.
+    pub(super) fn fill(&mut self, plane: u32, rows: u32, fill: &Fill) {
+        let (full, rest) = (rows / self.pages, rows % self.pages);
+        let first = plane * self.per_plane;
+        for nth in 0..full {
+            let b = &mut self.blocks[(first + fill.nth_good(plane, nth)) as usize];
+            debug_assert!(b.state == State::Free);
+            (b.state, b.live, b.next) = (State::Closed, self.pages as u16, self.pages as u16);
+        }
+        let p = &mut self.planes[plane as usize];
+        p.free -= full;
+        p.live += rows;
+        p.unused = if full == 0 { 0 } else { fill.nth_good(plane, full - 1) + 1 };
+        if rest > 0 {
+            let block = self.open(plane);
+            self.planes[plane as usize].open[Stream::Host as usize] = block;
+            let b = &mut self.blocks[block as usize];
+            (b.live, b.next) = (rest as u16, rest as u16);
+            for page in 0..rest {
+                self.rows[b.row as usize][page as usize] = fill.lpa_at(plane, block - first, page);
+            }
+        }
+    }
+}
+
+fn count_down(counts: &mut BTreeMap<u32, u32>, key: u32) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
+    }
+}
+
+fn spread(counts: &BTreeMap<u32, u32>) -> u32 {
+    match (counts.first_key_value(), counts.last_key_value()) {
+        (Some((least, _)), Some((most, _))) => most - least,
+        _ => 0,
+    }
+}

@@ -1,0 +1,58 @@
+//! A device whose logical pages were written once, in order: where each lies is a formula, and takes no memory.
+//!
+//! Page n lies in the plane at position `n % planes` of the striping order, in that plane's row `n / planes`; a plane's rows
+//! run through its good blocks in order. The formula holds for a page until it is overwritten, and the other way round (which
+//! page a place holds) for a block until it is erased.
+
+use super::striping::Order;
+
+/// The formula.
+#[derive(Clone, Debug)]
+pub(super) struct Fill {
+    order: Order,
+    planes: u32,
+    blocks: u32,
+    pages: u32,
+    /// Blocks that are left out, by plane, in order.
+    bad: Vec<Vec<u32>>,
+}
+
+impl Fill {
+    /// With the blocks of each plane that are left out, in order.
+    pub(super) fn new(order: Order, blocks: u32, pages: u32, bad: Vec<Vec<u32>>) -> Self {
+        Self { planes: order.planes(), order, blocks, pages, bad }
+    }
+
+    /// Where a logical page lies.
+    pub(super) fn page_of(&self, lpa: u32) -> u32 {
+        let (row, position) = (lpa / self.planes, lpa % self.planes);
+        let plane = self.order.plane_at[position as usize];
+        let (nth, page) = (row / self.pages, row % self.pages);
+        (plane * self.blocks + self.nth_good(plane, nth)) * self.pages + page
+    }
+
+    /// Which logical page lies at page `page` of block `block` (of the plane).
+    pub(super) fn lpa_at(&self, plane: u32, block: u32, page: u32) -> u32 {
+        let before = self.bad[plane as usize].iter().take_while(|&&b| b < block).count() as u32;
+        let row = (block - before) * self.pages + page;
+        row * self.planes + self.order.position_of[plane as usize]
+    }
+
+    /// How many of the first `lpas` logical pages lie in a plane.
+    pub(super) fn rows_of(&self, plane: u32, lpas: u32) -> u32 {
+        let position = self.order.position_of[plane as usize];
+        lpas / self.planes + u32::from(position < lpas % self.planes)
+    }
+
+    /// The n-th good block of a plane.
+    pub(super) fn nth_good(&self, plane: u32, nth: u32) -> u32 {
+        let mut block = nth;
+        for &bad in &self.bad[plane as usize] {
+            if bad > block {
+                break;
+            }
+            block += 1;
+        }
+        block
+    }
+}

@@ -1,0 +1,174 @@
+//! Conventional flash management under the clock: a page map, reclaim, wear, bad blocks, a write cache.
+//!
+//! [`PageMapped`] is a pure state machine: it says which flash operations a request needs and where, the caller issues them
+//! when its clock allows and says how they ended. It knows no time, owns no bytes, and draws chance from its seed only.
+//!
+//! | file | one idea |
+//! | --- | --- |
+//! | `page_mapped` | the parts joined: read, write, trim |
+//! | `reclaim` | jobs: move what is live, erase; failed programs and erases |
+//! | `map`, `fill` | logical to physical, lazily; a sequentially full device by formula |
+//! | `map_cache`, `lru` | a map that does not fit into DRAM |
+//! | `blocks` | what each erase block is, free blocks, open blocks, owners of pages |
+//! | `striping` | which plane a page goes to |
+//! | `victim/` | which block reclaim takes, a policy a file |
+//! | `hot` | which pages are written often |
+//! | `precondition` | a used device without the time that using it takes |
+//! | `report`, `audit` | what was counted; whether all of it fits together |
+//!
+//! What it does not do: order operations. A page is mapped to its new place from the moment of `write`; a caller that reads it
+//! before its program has ended has the data still in the controller, and a block's programs have to be issued in the order in
+//! which their places were given out. An operation that was given a place may still be under way when the block of that place
+//! is asked to be erased: reads that were issued before go first.
+
+mod audit;
+mod blocks;
+mod fill;
+mod hot;
+mod lru;
+mod map;
+mod map_cache;
+mod page_mapped;
+mod precondition;
+mod reclaim;
+mod report;
+mod striping;
+#[cfg(test)]
+mod tests;
+mod victim;
+
+pub use page_mapped::PageMapped;
+pub use reclaim::{Move, Moved, Renewed, Step};
+pub use report::{FtlReport, Wear};
+
+use crate::flash::Place;
+
+/// What a physical page holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Owner {
+    /// A logical page.
+    Page(u64),
+    /// A page of the map, by its number.
+    Map(u32),
+}
+
+/// How much a plane needs reclaim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Urgency {
+    /// Not at all.
+    None,
+    /// Whenever nothing else is to be done, or beside it.
+    Background,
+    /// Now: the next write to the plane may have to wait for it.
+    Urgent,
+}
+
+/// A flash operation for the map, to be done, in order, before what it was returned with. Its cause is `Cause::Map`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MapOp {
+    /// Read a page of the map.
+    Read(Place),
+    /// Program one.
+    Program(Place),
+}
+
+/// Where a written page goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// To be programmed, whole.
+    pub place: Place,
+    /// To be read first, because only a part of the page was written; `None` if nothing has to be.
+    pub read_first: Option<Place>,
+    /// The plane of `place`, `die * planes + plane`.
+    pub plane: u32,
+    /// Whether that plane needs reclaim now.
+    pub reclaim: Urgency,
+}
+
+/// What a request cannot have. The state is as it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FtlError {
+    /// There is no such page.
+    #[error("logical page {lpa} of {capacity_pages}")]
+    OutOfRange {
+        /// Asked for.
+        lpa: u64,
+        /// What there is.
+        capacity_pages: u64,
+    },
+    /// The write has to wait until reclaim of a plane went on: call `step` on it, then try again.
+    #[error("plane {plane} has no page to write to before it is reclaimed")]
+    NotNow {
+        /// Which.
+        plane: u32,
+    },
+    /// Too few good blocks are left for what is stored.
+    #[error(
+        "no space for page {lpa}: {live_pages} of {usable_pages} usable pages are live, {bad_blocks} blocks are bad"
+    )]
+    NoSpace {
+        /// What was to be written.
+        lpa: u64,
+        /// Pages that are live, those of the map included.
+        live_pages: u64,
+        /// Pages that the good blocks can take beside what reclaim needs.
+        usable_pages: u64,
+        /// Blocks that are bad or about to be.
+        bad_blocks: u64,
+    },
+}
+
+/// Why a description's flash management cannot be built.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FtlSetupError {
+    /// More pages than a map entry can name.
+    #[error("{pages} flash pages; the page map takes at most {max}: use larger pages or fewer of them")]
+    TooManyPages {
+        /// Pages of the flash.
+        pages: u64,
+        /// Most.
+        max: u64,
+    },
+    /// More pages a block than are counted.
+    #[error("{pages} pages a block; at most {max}")]
+    TooManyPagesABlock {
+        /// Pages of a block.
+        pages: u32,
+        /// Most.
+        max: u32,
+    },
+    /// A share that is none.
+    #[error("{what} is {value}; it has to be at least 0 and less than 1")]
+    NotAShare {
+        /// Which setting.
+        what: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// Too few blocks to write and reclaim at all.
+    #[error(
+        "{good_blocks} good blocks in {planes} planes leave no page beside the {reserved} a plane that reclaim needs"
+    )]
+    TooFewBlocks {
+        /// Good blocks of the device.
+        good_blocks: u64,
+        /// Planes.
+        planes: u32,
+        /// Blocks that each plane keeps back.
+        reserved: u32,
+    },
+    /// A striping order that leaves levels out.
+    #[error("the striping order names a level twice")]
+    Striping,
+    /// A policy that draws no block.
+    #[error("d-choices of 0 blocks")]
+    NoChoices,
+    /// A map entry larger than a page, or of no size.
+    #[error("a map entry of {entry_bytes} bytes with pages of {page_bytes}")]
+    MapEntry {
+        /// Its bytes.
+        entry_bytes: u32,
+        /// Bytes of a page.
+        page_bytes: u32,
+    },
+}

@@ -1,0 +1,355 @@
+//! Reclaim as jobs that the caller pulls through: read this page, write it there, erase that block.
+//!
+//! A plane has one job at a time: a victim of garbage collection, a cold block for wear levelling, or a block that failed. The
+//! caller asks [`PageMapped::step`] for the next thing to do, does it when it likes, and answers each move with
+//! [`PageMapped::relocate`] and each erase with [`PageMapped::erased`] or [`PageMapped::erase_failed`]. Between steps the host
+//! may read, write and trim anything, pages under way included; several moves may be under way at once. Not calling `step` is
+//! all that pre-emption takes.
+//!
+//! Room: free blocks up to `KEPT_BLOCKS` are opened for moved pages only, and a victim has fewer live pages than a block, so a
+//! job leaves at least the room that it found. A block that fails takes room away; then pages move to other planes, and if no
+//! plane has room, the job is given up: its pages stay readable where they are.
+
+use super::blocks::{KEPT_BLOCKS, State, Stream};
+use super::map::NOWHERE;
+use super::{FtlError, Owner, PageMapped};
+use crate::flash::{Cause, Place};
+
+/// What a plane works at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    /// The block, [`NOWHERE`] if there is no job.
+    pub(super) block: u32,
+    /// Pages of it that were looked at.
+    next: u16,
+    /// Moves handed out and not answered.
+    pub(super) under_way: u16,
+    cause: Cause,
+    /// Whether there was no room for a move: once the others are answered the job is given up.
+    stuck: bool,
+    /// Whether a program in the block failed after all its pages were dead: it must not be used again once it is erased.
+    doomed: bool,
+}
+
+impl Job {
+    pub(super) const NONE: Self =
+        Self { block: NOWHERE, next: 0, under_way: 0, cause: Cause::Gc, stuck: false, doomed: false };
+}
+
+/// A page to be moved: to be read, then relocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// To be read, whole.
+    pub from: Place,
+    /// What it holds.
+    pub owner: Owner,
+    /// Reclaim or wear levelling.
+    pub cause: Cause,
+}
+
+/// Where a moved page goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// To be programmed there.
+    To(Place),
+    /// Nowhere: it was overwritten or trimmed while it was under way.
+    Overwritten,
+}
+
+/// What is to be done next for a plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Read a page, then [`PageMapped::relocate`] it.
+    Move(Move),
+    /// Erase a block, then say [`PageMapped::erased`] or [`PageMapped::erase_failed`].
+    Erase {
+        /// Its first page.
+        place: Place,
+        /// Reclaim or wear levelling.
+        cause: Cause,
+    },
+    /// Nothing before what is under way has been answered.
+    Wait,
+    /// Nothing.
+    Idle,
+}
+
+/// A page that has a new place because its program failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewed {
+    /// To be programmed there.
+    pub place: Place,
+    /// What it holds.
+    pub owner: Owner,
+}
+
+impl PageMapped {
+    /// The next thing to do for reclaim in a plane; begins a job if there is none and one is due.
+    pub fn step(&mut self, plane: u32) -> Step {
+        loop {
+            let job = self.jobs[plane as usize];
+            if job.block == NOWHERE {
+                if self.begin(plane) {
+                    continue;
+                }
+                return Step::Idle;
+            }
+            let block = self.blocks.blocks[job.block as usize];
+            if block.state == State::Erasing {
+                return Step::Wait;
+            }
+            if job.stuck {
+                if job.under_way > 0 {
+                    return Step::Wait;
+                }
+                self.give_up(plane);
+                return Step::Idle;
+            }
+            if block.live == 0 {
+                if job.under_way > 0 {
+                    return Step::Wait;
+                }
+                if block.state == State::Retiring {
+                    self.blocks.bad(job.block);
+                    self.jobs[plane as usize] = Job::NONE;
+                    continue;
+                }
+                self.blocks.blocks[job.block as usize].state = State::Erasing;
+                self.counts.erases[job.cause as usize] += 1;
+                return Step::Erase { place: self.place_in(job.block, 0), cause: job.cause };
+            }
+            let Some((page, owner)) = self.next_live(job.block, job.next) else {
+                debug_assert!(job.under_way > 0, "live pages that no move was asked for");
+                return Step::Wait;
+            };
+            let job = &mut self.jobs[plane as usize];
+            job.next = page + 1;
+            job.under_way += 1;
+            self.counts.reads[job.cause as usize] += 1;
+            let (block, cause) = (job.block, job.cause);
+            let from = self.place_in(block, u32::from(page));
+            return Step::Move(Move { from, owner: self.owner(owner), cause });
+        }
+    }
+
+    /// Gives a page that was read a new place, unless it was overwritten meanwhile.
+    ///
+    /// # Errors
+    /// `NoSpace` if no plane has room: the page stays where it is, live and readable, and the job is given up.
+    ///
+    /// # Panics
+    /// If that page is not under way.
+    pub fn relocate(&mut self, moved: &Move) -> Result<Moved, FtlError> {
+        let page = self.page(moved.from);
+        let block = self.blocks.block_of(page);
+        let plane = self.blocks.plane_of(block);
+        let job = &mut self.jobs[plane as usize];
+        assert!(job.block == block && job.under_way > 0, "{moved:?} is not under way");
+        job.under_way -= 1;
+        let owner = match moved.owner {
+            Owner::Page(lpa) => lpa as u32,
+            Owner::Map(page) => self.lpas + page,
+        };
+        if self.map.get(owner) != page {
+            return Ok(Moved::Overwritten);
+        }
+        let Some(to) = self.spot(plane) else {
+            self.jobs[plane as usize].stuck = true;
+            return Err(self.no_space(owner));
+        };
+        let place = self.put_moved(to, owner);
+        self.counts.programs[moved.cause as usize] += 1;
+        Ok(Moved::To(place))
+    }
+
+    /// A block was erased; it is free.
+    ///
+    /// # Panics
+    /// If its erase was not asked for.
+    pub fn erased(&mut self, place: Place) {
+        let block = self.blocks.block_of(self.page(place));
+        let plane = self.blocks.plane_of(block);
+        let job = std::mem::replace(&mut self.jobs[plane as usize], Job::NONE);
+        assert!(job.block == block, "an erase of {place:?} that was not asked for");
+        if job.doomed {
+            self.retire_empty(plane, block);
+            return;
+        }
+        self.blocks.erased(block);
+        if job.cause == Cause::Wear {
+            // One cold block for one erase of reclaim: levelling never takes the flash for itself.
+            self.blocks.planes[plane as usize].wear_due = false;
+        }
+    }
+
+    /// An erase failed: the block is bad.
+    ///
+    /// # Panics
+    /// If its erase was not asked for.
+    pub fn erase_failed(&mut self, place: Place) {
+        let block = self.blocks.block_of(self.page(place));
+        let plane = self.blocks.plane_of(block);
+        let job = std::mem::replace(&mut self.jobs[plane as usize], Job::NONE);
+        let state = self.blocks.blocks[block as usize].state;
+        assert!(job.block == block && state == State::Erasing, "an erase of {place:?} that was not asked for");
+        self.retire_empty(plane, block);
+    }
+
+    fn retire_empty(&mut self, plane: u32, block: u32) {
+        self.blocks.retire(block, State::Retiring);
+        self.blocks.bad(block);
+        self.counts.grown_bad += 1;
+        self.set_limits(plane);
+    }
+
+    /// A program failed: its block is bad from now on, what is live in it will be moved (a job of the plane), and the page
+    /// itself, if it is still wanted, gets a new place at once. `cause` is the failed program's.
+    ///
+    /// # Errors
+    /// `NoSpace` if no plane has room. The page stays mapped to where it failed: its data has to be kept, and this may be
+    /// called again later.
+    pub fn program_failed(&mut self, place: Place, cause: Cause) -> Result<Option<Renewed>, FtlError> {
+        let page = self.page(place);
+        let block = self.blocks.block_of(page);
+        let plane = self.blocks.plane_of(block);
+        let b = self.blocks.blocks[block as usize];
+        match b.state {
+            State::Open | State::Closed | State::Leaving => {
+                if b.state == State::Closed {
+                    self.victims.gone(block, b.live);
+                }
+                self.blocks.retire(block, State::Retiring);
+                self.counts.grown_bad += 1;
+                self.set_limits(plane);
+                if self.jobs[plane as usize].block != block {
+                    self.blocks.planes[plane as usize].retiring.push_back(block);
+                }
+            }
+            State::Erasing => self.jobs[plane as usize].doomed = true,
+            State::Retiring | State::Free | State::Bad => {}
+        }
+        if u32::from(place.page) >= u32::from(b.next) || b.live == 0 {
+            return Ok(None);
+        }
+        let owner = self.blocks.owner(page, &self.map.fill);
+        if self.map.get(owner) != page {
+            return Ok(None);
+        }
+        let to = self.spot(plane).ok_or_else(|| self.no_space(owner))?;
+        let place = self.put_moved(to, owner);
+        self.counts.programs[cause as usize] += 1;
+        Ok(Some(Renewed { place, owner: self.owner(owner) }))
+    }
+
+    /// Whether stepping through reclaim of a plane will give it free pages.
+    pub(super) fn can_reclaim(&self, plane: u32) -> bool {
+        let job = self.jobs[plane as usize];
+        (job.block != NOWHERE && !job.stuck) || self.blocks.emptiest(plane).is_some_and(|b| self.can_empty(b))
+    }
+
+    /// Whether the live pages of a block find room, as far as one can tell before.
+    fn can_empty(&self, block: u32) -> bool {
+        let plane = self.blocks.plane_of(block);
+        let live = u64::from(self.blocks.blocks[block as usize].live);
+        live <= self.blocks.room(plane) || self.elsewhere(plane).is_some()
+    }
+
+    /// Begins what is most needed; `false` if nothing is, or nothing can be done.
+    fn begin(&mut self, plane: u32) -> bool {
+        let p = &self.blocks.planes[plane as usize];
+        let urgent = p.free < p.floor;
+        if urgent {
+            let picked = self.victims.pick(plane, &self.blocks, self.counts.given);
+            let victim = picked.filter(|&b| self.can_empty(b));
+            // A policy that draws may have drawn nothing; what is needed now is whatever there is.
+            if let Some(block) = victim.or_else(|| self.blocks.emptiest(plane).filter(|&b| self.can_empty(b))) {
+                return self.leave(plane, block, Cause::Gc);
+            }
+        }
+        if let Some(&block) = self.blocks.planes[plane as usize].retiring.front() {
+            let live = self.blocks.blocks[block as usize].live;
+            if live == 0 || self.spot(plane).is_some() {
+                self.blocks.planes[plane as usize].retiring.pop_front();
+                self.jobs[plane as usize] = Job { block, ..Job::NONE };
+                return true;
+            }
+        }
+        if urgent {
+            return false;
+        }
+        if self.blocks.planes[plane as usize].wear_due {
+            let threshold = self.wear_threshold.unwrap_or(u32::MAX);
+            let cold = self.blocks.least_worn(plane).filter(|&b| {
+                let erases = self.blocks.blocks[b as usize].erases;
+                self.blocks.most_erases(plane) - erases > threshold
+            });
+            match cold {
+                Some(block) => return self.leave(plane, block, Cause::Wear),
+                None => self.blocks.planes[plane as usize].wear_due = false,
+            }
+        }
+        if self.below_threshold(plane) {
+            if let Some(block) = self.victims.pick(plane, &self.blocks, self.counts.given) {
+                return self.leave(plane, block, Cause::Gc);
+            }
+        }
+        false
+    }
+
+    fn leave(&mut self, plane: u32, block: u32, cause: Cause) -> bool {
+        let b = &mut self.blocks.blocks[block as usize];
+        debug_assert!(b.state == State::Closed);
+        b.state = State::Leaving;
+        self.victims.gone(block, b.live);
+        self.jobs[plane as usize] = Job { block, cause, ..Job::NONE };
+        true
+    }
+
+    /// Ends a job that found no room; its block is what it was before.
+    fn give_up(&mut self, plane: u32) {
+        let job = std::mem::replace(&mut self.jobs[plane as usize], Job::NONE);
+        let b = &mut self.blocks.blocks[job.block as usize];
+        if b.state == State::Leaving {
+            b.state = State::Closed;
+            self.victims.closed(job.block, b.live, self.counts.given);
+        } else {
+            self.blocks.planes[plane as usize].retiring.push_back(job.block);
+        }
+    }
+
+    /// The next live page of a block from page `from` on, and its owner.
+    fn next_live(&self, block: u32, from: u16) -> Option<(u16, u32)> {
+        let first = block * self.geometry.pages;
+        let end = self.blocks.blocks[block as usize].next;
+        match self.blocks.owners(block) {
+            Some(owners) => (from..end)
+                .map(|page| (page, owners[usize::from(page)]))
+                .find(|&(page, owner)| self.map.get(owner) == first + u32::from(page)),
+            None => (from..end)
+                .map(|page| (page, self.blocks.owner(first + u32::from(page), &self.map.fill)))
+                .find(|&(page, owner)| self.map.get(owner) == first + u32::from(page)),
+        }
+    }
+
+    /// The plane that a page of `plane` can be moved to: itself, or another that can spare it.
+    fn spot(&self, plane: u32) -> Option<u32> {
+        if self.blocks.has_page(plane, Stream::Moved) { Some(plane) } else { self.elsewhere(plane) }
+    }
+
+    /// Another plane that has more room than its own reclaim needs: the one with most free blocks.
+    fn elsewhere(&self, plane: u32) -> Option<u32> {
+        (0..self.order.planes())
+            .filter(|&p| p != plane && self.blocks.planes[p as usize].free > KEPT_BLOCKS)
+            .max_by_key(|&p| (self.blocks.planes[p as usize].free, std::cmp::Reverse(p)))
+    }
+
+    fn put_moved(&mut self, plane: u32, owner: u32) -> Place {
+        let page = self.put(plane, Stream::Moved, owner);
+        if owner < self.lpas {
+            if let Some(cache) = &mut self.map_cache {
+                cache.change(owner);
+            }
+        }
+        self.place(page)
+    }
+}

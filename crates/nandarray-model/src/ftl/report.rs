@@ -1,0 +1,139 @@
+//! What was counted: operations by cause, write amplification, wear, blocks.
+
+use super::PageMapped;
+use super::blocks::State;
+use crate::flash::Cause;
+use std::collections::BTreeMap;
+
+/// Running numbers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) reads: [u64; 4],
+    pub(super) programs: [u64; 4],
+    pub(super) erases: [u64; 4],
+    pub(super) trimmed: u64,
+    pub(super) map_hits: u64,
+    pub(super) map_misses: u64,
+    pub(super) grown_bad: u64,
+    /// Pages given out since the device was made: the time of policies that know age.
+    pub(super) given: u64,
+}
+
+/// How often blocks were erased.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wear {
+    /// Least of all good blocks.
+    pub least: u32,
+    /// Most.
+    pub most: u32,
+    /// On average.
+    pub mean: f64,
+    /// Good blocks by their number of erases, in order.
+    pub histogram: Vec<(u32, u64)>,
+    /// Good blocks erased more often than the cells are good for.
+    pub beyond_endurance: u64,
+}
+
+/// What conventional flash management did since it was made or last told to forget.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FtlReport {
+    /// Logical pages.
+    pub capacity_pages: u64,
+    /// Logical pages that over-provisioning alone would leave; more than there are where reclaim needed the rest.
+    pub asked_pages: u64,
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Pages read, by cause in the order of `Cause::ALL`.
+    pub reads: [u64; 4],
+    /// Pages programmed, by cause; the host's are those that it wrote.
+    pub programs: [u64; 4],
+    /// Blocks erased, by cause.
+    pub erases: [u64; 4],
+    /// Pages programmed for each that the host wrote; 0 if it wrote none.
+    pub write_amplification: f64,
+    /// Logical pages trimmed.
+    pub trimmed: u64,
+    /// Map entries found in the cache; with an ideal map none are looked for.
+    pub map_hits: u64,
+    /// Map entries that had to be read.
+    pub map_misses: u64,
+    /// Logical and map pages that are live now.
+    pub live_pages: u64,
+    /// Live pages that the good blocks can take beside what reclaim needs.
+    pub usable_pages: u64,
+    /// Free blocks now.
+    pub free_blocks: u64,
+    /// Free blocks of the plane that has fewest.
+    pub free_blocks_least: u32,
+    /// Blocks bad from the factory.
+    pub factory_bad_blocks: u64,
+    /// Blocks that failed since.
+    pub grown_bad_blocks: u64,
+    /// Of those, blocks that still hold live pages.
+    pub retiring_blocks: u64,
+    /// Erases, over the device's life.
+    pub wear: Wear,
+}
+
+impl PageMapped {
+    /// What happened until now.
+    pub fn report(&self) -> FtlReport {
+        let c = &self.counts;
+        let planes = &self.blocks.planes;
+        let host = c.programs[Cause::Host as usize];
+        let all: u64 = c.programs.iter().sum();
+        let retiring = self.blocks.blocks.iter().filter(|b| b.state == State::Retiring).count();
+        FtlReport {
+            capacity_pages: self.capacity_pages(),
+            asked_pages: self.lpas_asked,
+            page_bytes: self.page_bytes(),
+            reads: c.reads,
+            programs: c.programs,
+            erases: c.erases,
+            write_amplification: if host == 0 { 0.0 } else { all as f64 / host as f64 },
+            trimmed: c.trimmed,
+            map_hits: c.map_hits,
+            map_misses: c.map_misses,
+            live_pages: planes.iter().map(|p| u64::from(p.live)).sum(),
+            usable_pages: self.usable_pages(),
+            free_blocks: planes.iter().map(|p| u64::from(p.free)).sum(),
+            free_blocks_least: planes.iter().map(|p| p.free).min().unwrap_or(0),
+            factory_bad_blocks: self.factory_bad,
+            grown_bad_blocks: c.grown_bad,
+            retiring_blocks: retiring as u64,
+            wear: self.wear(),
+        }
+    }
+
+    /// Erases a block had, for error rates that grow with them.
+    ///
+    /// # Panics
+    /// If the device has no such place.
+    pub fn erases_of(&self, place: crate::flash::Place) -> u32 {
+        self.blocks.blocks[self.blocks.block_of(self.page(place)) as usize].erases
+    }
+
+    fn wear(&self) -> Wear {
+        let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+        for block in &self.blocks.blocks {
+            if !matches!(block.state, State::Bad | State::Retiring) {
+                *counts.entry(block.erases).or_insert(0) += 1;
+            }
+        }
+        let blocks: u64 = counts.values().sum();
+        let erases: u64 = counts.iter().map(|(&e, &n)| u64::from(e) * n).sum();
+        Wear {
+            least: counts.first_key_value().map_or(0, |(&e, _)| e),
+            most: counts.last_key_value().map_or(0, |(&e, _)| e),
+            mean: if blocks == 0 { 0.0 } else { erases as f64 / blocks as f64 },
+            beyond_endurance: counts.range(self.endurance_cycles().saturating_add(1)..).map(|(_, &n)| n).sum(),
+            histogram: counts.into_iter().collect(),
+        }
+    }
+
+    /// Begins to count operations anew, after preconditioning; wear and bad blocks stay.
+    pub fn forget_counts(&mut self) {
+        let (given, grown_bad) = (self.counts.given, self.counts.grown_bad);
+        self.counts = Counts { given, grown_bad, ..Counts::default() };
+    }
+}

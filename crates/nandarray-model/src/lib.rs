@@ -14,6 +14,7 @@
 //! | `workload` | traces and synthetic generators |
 //! | `machine` | one device: the parts joined, requests through them |
 //! | `report` | what came out: time, percentiles, energy, utilisation |
+//! | `timeline` | spans as a trace for Perfetto |
 //! | `store` | the array store under the modelled clock |
 
 pub mod describe;
@@ -23,6 +24,7 @@ pub mod ftl;
 pub mod host;
 pub mod spans;
 pub mod time;
+pub mod timeline;
 pub mod workload;
 
 pub use time::Ps;

@@ -1,0 +1,197 @@
+//! Timelines are read again and compared with the spans that went in. The Python tests read one with Perfetto's own messages.
+
+use super::*;
+use proptest::prelude::*;
+
+fn geometry() -> FlashGeometry {
+    FlashGeometry { channels: 2, ways: 2, dies: 2, planes: 1, blocks: 4, pages: 4, page_bytes: 4096, spare_bytes: 0 }
+}
+
+/// A file in memory that can be read while it is written.
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Memory {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn written(spans: &[Span], options: TimelineOptions) -> (Vec<TracePacket>, TimelineEnd) {
+    let memory = Memory::default();
+    let timeline = Timeline::new(Box::new(memory.clone()), "a device", &geometry(), options).unwrap();
+    let mut taker = timeline.spans();
+    spans.iter().for_each(|&span| taker.span(span));
+    let end = timeline.finish().unwrap();
+    let bytes = memory.0.lock().unwrap().clone();
+    assert_eq!(bytes.len() as u64, end.bytes);
+    let mut rest = &bytes[..];
+    let mut packets = Vec::new();
+    while !rest.is_empty() {
+        assert_eq!(rest[0], 0x0a);
+        rest = &rest[1..];
+        packets.push(TracePacket::decode_length_delimited(&mut rest).unwrap());
+    }
+    (packets, end)
+}
+
+/// Slices as Perfetto would draw them: path of names, start, end, name, category, number.
+type Slice = (String, u64, u64, String, String, u64);
+
+fn drawn(packets: &[TracePacket]) -> Vec<Slice> {
+    let mut tracks: BTreeMap<u64, TrackDescriptor> = BTreeMap::new();
+    let (mut names, mut categories) = (BTreeMap::new(), BTreeMap::new());
+    let mut open: BTreeMap<u64, Slice> = BTreeMap::new();
+    let mut slices = Vec::new();
+    for packet in packets {
+        if let Some(track) = &packet.track_descriptor {
+            assert!(tracks.insert(track.uuid.unwrap(), track.clone()).is_none(), "a track is described once");
+        }
+        if let Some(data) = &packet.interned_data {
+            names.extend(data.event_names.iter().map(|n| (n.iid.unwrap(), n.name.clone().unwrap())));
+            categories.extend(data.event_categories.iter().map(|n| (n.iid.unwrap(), n.name.clone().unwrap())));
+        }
+        let Some(event) = &packet.track_event else { continue };
+        let (uuid, at) = (event.track_uuid.unwrap(), packet.timestamp.unwrap());
+        if event.r#type == Some(SliceType::End as i32) {
+            let mut slice = open.remove(&uuid).expect("an end without a beginning");
+            slice.2 = at;
+            slices.push(slice);
+            continue;
+        }
+        let mut path = Vec::new();
+        let mut track = Some(&tracks[&uuid]);
+        while let Some(t) = track {
+            let process = t.process.as_ref().and_then(|p| p.process_name.clone());
+            path.insert(0, process.or_else(|| t.name.clone()).unwrap());
+            track = t.parent_uuid.map(|parent| &tracks[&parent]);
+        }
+        let slice = (
+            path.join("/"),
+            at,
+            0,
+            names[&event.name_iid.unwrap()].clone(),
+            categories[&event.category_iids[0]].clone(),
+            event.debug_annotations[0].uint_value.unwrap(),
+        );
+        assert!(open.insert(uuid, slice).is_none(), "slices of a lane do not overlap");
+    }
+    assert!(open.is_empty());
+    slices
+}
+
+fn span(track: Track, start_ns: u64, end_ns: u64, what: &'static str) -> Span {
+    Span { track, start: Ps::from_ns(start_ns), end: Ps::from_ns(end_ns), what, cause: Cause::Host, detail: 7 }
+}
+
+#[test]
+fn tracks_stand_in_their_groups() {
+    let spans = [
+        span(Track::Request(0), 0, 100, "read"),
+        span(Track::LinkDown, 0, 10, "command"),
+        span(Track::Stage(1), 10, 20, "translate"),
+        span(Track::Channel(1), 20, 30, "command"),
+        Span { cause: Cause::Gc, ..span(Track::Die(7), 30, 80, "sense") },
+        span(Track::Dram, 80, 90, "data"),
+        span(Track::HostCore(3), 90, 100, "complete"),
+    ];
+    let (packets, end) = written(&spans, TimelineOptions::default());
+    assert_eq!((end.written, end.left_out), (7, 0));
+    let drawn = drawn(&packets);
+    let paths: Vec<&str> = drawn.iter().map(|s| s.0.as_str()).collect();
+    assert_eq!(
+        paths,
+        [
+            "a device/requests/queue 0",
+            "a device/link/to the device",
+            "a device/controller/translator",
+            "a device/channel 1/bus",
+            "a device/channel 1/way 1 die 1",
+            "a device/controller/DRAM",
+            "a device/host/host core 3",
+        ]
+    );
+    assert_eq!(drawn[4], ("a device/channel 1/way 1 die 1".into(), 30, 80, "sense".into(), "gc".into(), 7));
+}
+
+#[test]
+fn what_overlaps_lies_in_lanes_of_one_name() {
+    let request = |start, end| span(Track::Request(0), start, end, "read");
+    let (packets, _) =
+        written(&[request(0, 10), request(5, 15), request(10, 20), request(15, 16)], TimelineOptions::default());
+    let lanes: Vec<_> = packets
+        .iter()
+        .filter_map(|p| p.track_descriptor.as_ref())
+        .filter(|t| t.name.as_deref() == Some("queue 0"))
+        .collect();
+    assert_eq!(lanes.len(), 2);
+    assert_eq!(lanes[0].parent_uuid, lanes[1].parent_uuid);
+    assert_eq!(drawn(&packets).len(), 4);
+}
+
+#[test]
+fn windows_and_bounds() {
+    let spans: Vec<Span> = (0..10).map(|n| span(Track::Dram, n * 10, n * 10 + 5, "data")).collect();
+    let window = TimelineOptions { from: Ps::from_ns(36), until: Ps::from_ns(60), ..TimelineOptions::default() };
+    let (packets, end) = written(&spans, window);
+    assert_eq!(drawn(&packets).iter().map(|s| s.1).collect::<Vec<_>>(), [40, 50]);
+    assert_eq!((end.written, end.left_out), (2, 0));
+    let (packets, end) = written(&spans, TimelineOptions { spans_max: 3, ..TimelineOptions::default() });
+    assert_eq!((drawn(&packets).len(), end.left_out), (3, 7));
+}
+
+#[test]
+fn a_full_disk_is_told_at_the_end() {
+    struct Full(u32);
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.checked_sub(1).ok_or_else(|| io::Error::other("no space"))?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let timeline = Timeline::new(Box::new(Full(2)), "a device", &geometry(), TimelineOptions::default()).unwrap();
+    let mut taker = timeline.spans();
+    for n in 0..100 {
+        taker.span(span(Track::Dram, n, n + 1, "data"));
+    }
+    assert_eq!(timeline.finish().unwrap_err().to_string(), "no space");
+    taker.span(span(Track::Dram, 0, 1, "data"));
+    assert!(Timeline::new(Box::new(Full(0)), "a device", &geometry(), TimelineOptions::default()).is_err());
+}
+
+proptest! {
+    #[test]
+    fn every_span_is_drawn_as_it_was(given in prop::collection::vec((0u32..9, 0u64..5_000_000, 0u64..3_000_000, 0usize..4, any::<u64>()), 0..200)) {
+        let spans: Vec<Span> = given.iter().map(|&(track, start, lasts, what, detail)| Span {
+            track: match track {
+                0 => Track::HostCore(0),
+                1 => Track::Core(1),
+                2 => Track::Stage(4),
+                3 => Track::Stage(9),
+                4 => Track::Channel(0),
+                5..7 => Track::Die(track),
+                _ => Track::Request(track),
+            },
+            start: Ps(start),
+            end: Ps(start + lasts),
+            what: ["sense", "program", "data out", "erase"][what],
+            cause: Cause::ALL[what],
+            detail,
+        }).collect();
+        let (packets, end) = written(&spans, TimelineOptions::default());
+        prop_assert_eq!(end.written, spans.len() as u64);
+        let drawn = drawn(&packets);
+        for (span, slice) in spans.iter().zip(&drawn) {
+            prop_assert_eq!((slice.1, slice.2), (span.start.0 / 1000, span.end.0 / 1000));
+            prop_assert_eq!((slice.3.as_str(), slice.4.as_str(), slice.5), (span.what, cause_name(span.cause), span.detail));
+        }
+        prop_assert_eq!(drawn.len(), spans.len());
+    }
+}

@@ -22,6 +22,7 @@ pub mod events;
 pub mod flash;
 pub mod ftl;
 pub mod host;
+pub mod report;
 pub mod spans;
 pub mod time;
 pub mod timeline;

@@ -125,6 +125,7 @@ fn options_of(
         seed,
         entropy,
         salvage,
+        probe: None,
     })
 }
 

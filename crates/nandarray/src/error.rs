@@ -186,7 +186,8 @@ impl Error {
         }
     }
 
-    pub(crate) fn invalid(what: impl Into<String>) -> Self {
+    /// Bad input, in a sentence with its numbers.
+    pub fn invalid(what: impl Into<String>) -> Self {
         Self::Invalid(what.into())
     }
 

@@ -15,6 +15,7 @@ struct Seen {
     runs: AtomicU64,
     bytes: AtomicU64,
     reclaims: AtomicU64,
+    freed: AtomicU64,
 }
 
 impl Probe for Seen {
@@ -22,6 +23,10 @@ impl Probe for Seen {
         self.calls.fetch_add(1, Relaxed);
         self.runs.fetch_add(runs, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    fn freed(&self, _segment: u32) {
+        self.freed.fetch_add(1, Relaxed);
     }
 
     fn purpose(&self, purpose: Purpose) -> Purpose {
@@ -80,5 +85,6 @@ fn blocks_runs_and_bytes_are_told() {
     }
     store.execute(Command::Compact).unwrap();
     assert!(seen.reclaims.load(Relaxed) > 0);
+    assert!(seen.freed.load(Relaxed) > 0);
     store.close().unwrap();
 }

@@ -95,7 +95,7 @@ impl Device {
         for_work(&space, &inner.record.shape, &target, SELECTIONS_AT_ONCE, &mut |work, bytes| {
             total += bytes;
             // SAFETY: a `BufferMut` is made by the promise that it covers its command's target.
-            unsafe { reader.read(&self.pool, &work, bytes, out) }
+            unsafe { reader.read(&self.workers, &work, bytes, out) }
         })?;
         count(&self.counters.reads, 1);
         count(&self.counters.bytes_read, total);
@@ -142,7 +142,7 @@ impl Device {
         let writer = Writer { ftl: &self.ftl, space, seq: self.next_seq(), extent: shape, bytes };
         let _pages = self.reserve(writer.pages_needed(work))?;
         // SAFETY: a `Source` buffer is made by the promise that it covers its command's target.
-        let staged = unsafe { writer.stage(&self.pool, work, source)? };
+        let staged = unsafe { writer.stage(&self.workers, work, source)? };
         self.apply(space, staged, more)
     }
 
@@ -274,7 +274,7 @@ impl Device {
         let whole = count.as_slice() == valid.as_slice();
         let _pages = if whole { None } else { Some(self.reserve(writer.pages_needed(&work))?) };
         // SAFETY: nothing is read from a source of fill.
-        unsafe { writer.stage(&self.pool, &work, Source::FILL) }
+        unsafe { writer.stage(&self.workers, &work, Source::FILL) }
     }
 
     pub(super) fn resize(&self, id: SpaceId, to: &[u64]) -> Result<()> {
@@ -338,14 +338,14 @@ impl Device {
                 let inner = space.read()?;
                 let reader = Reader { ftl: &self.ftl, space, inner: &inner };
                 // SAFETY: the selection is contiguous in a buffer of its size.
-                unsafe { reader.read(&self.pool, &work, bytes, BufferMut::from_raw(buffer.as_mut_ptr()))? };
+                unsafe { reader.read(&self.workers, &work, bytes, BufferMut::from_raw(buffer.as_mut_ptr()))? };
             }
             // With what both shapes have as extent the kept box covers the block, so it is replaced whole.
             let both: Vec<u64> = from.iter().zip(to).map(|(a, b)| *a.min(b)).collect();
             let writer = Writer { ftl: &self.ftl, space, seq, extent: &both, bytes };
             let _pages = self.reserve(writer.pages_needed(&work))?;
             // SAFETY: as above.
-            staged.extend(unsafe { writer.stage(&self.pool, &work, Source::from_raw(buffer.as_ptr()))? });
+            staged.extend(unsafe { writer.stage(&self.workers, &work, Source::from_raw(buffer.as_ptr()))? });
         }
         Ok(())
     }

@@ -31,7 +31,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use rayon::ThreadPool;
 
 pub use check::{CheckReport, Finding};
 pub use command::{Command, NewSpace, Reply, Target};
@@ -43,6 +42,7 @@ use crate::media::Media;
 use crate::media::file::{Access, FileMedia};
 use crate::sim::{Counters, Probe, Purpose};
 use crate::stl::space::{Space, SpaceId};
+use crate::stl::work::Workers;
 use log::Log;
 
 /// What a store is opened for, as in h5py.
@@ -84,6 +84,8 @@ impl Mode {
 pub struct Options {
     /// Shape of a new store's flash.
     pub geometry: Geometry,
+    /// Take that shape as it is, where segments would otherwise be cut smaller for a small capacity: a described device's.
+    pub exact_geometry: bool,
     /// The most bytes that a new store may take; `None` grows by segments.
     pub capacity_bytes: Option<u64>,
     /// Placement policy by name; `None` keeps the store's, or takes `nds`.
@@ -112,6 +114,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             geometry: Geometry::FILE,
+            exact_geometry: false,
             capacity_bytes: None,
             placement: None,
             victim: None,
@@ -139,7 +142,7 @@ struct Catalog {
 pub struct Device {
     ftl: Ftl,
     counters: Arc<Counters>,
-    pool: Arc<ThreadPool>,
+    workers: Workers,
     catalog: RwLock<Catalog>,
     /// Held shared while a command is applied, exclusively while the journal takes a cut.
     epoch: RwLock<()>,
@@ -166,6 +169,19 @@ impl Device {
     /// [`Error::Locked`], [`Error::NotAStore`], [`Error::Version`], [`Error::Corrupt`], [`Error::FileExists`],
     /// [`Error::Media`].
     pub fn open_file(path: &Path, mode: Mode, options: &Options) -> Result<Self> {
+        Self::open_file_through(path, mode, options, |file| file)
+    }
+
+    /// The same with something put between the store and its file: a fault, a modelled clock.
+    ///
+    /// # Errors
+    /// As [`Self::open_file`].
+    pub fn open_file_through(
+        path: &Path,
+        mode: Mode,
+        options: &Options,
+        wrap: impl FnOnce(Arc<dyn Media>) -> Arc<dyn Media>,
+    ) -> Result<Self> {
         options.geometry.validate()?;
         let access = match mode {
             Mode::Read => Access::Read,
@@ -182,7 +198,7 @@ impl Device {
         }
         let name = path.display().to_string();
         let made = media.is_empty();
-        let done = Self::open(Arc::new(media), &name, mode, options);
+        let done = Self::open(wrap(Arc::new(media)), &name, mode, options);
         if made && done.is_err() && mode == Mode::Exclusive {
             // The file is ours and holds nothing.
             let _ = std::fs::remove_file(path);

@@ -27,6 +27,7 @@ use crate::media::Media;
 use crate::sim::{Chance, Counters};
 use crate::stl::index::Index;
 use crate::stl::space::{IndexState, Space, owner_space, unpack};
+use crate::stl::work::Workers;
 use crate::stl::write::remap;
 
 /// A store has at least so many segments: two generations of checkpoint and journal, what is kept back, and some for pages.
@@ -96,18 +97,9 @@ fn policies(options: &Options, placed: &str, taken: &str) -> Result<(Box<dyn pla
     Ok((policy, Victim::by_name(options.victim.as_deref().unwrap_or(taken))?))
 }
 
-fn pool(options: &Options) -> Result<Arc<rayon::ThreadPool>> {
-    let threads = match options.threads {
-        Some(n) => n,
-        None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-    };
-    // The calling thread works, too.
-    rayon::ThreadPoolBuilder::new()
-        .num_threads(threads.saturating_sub(1).max(1))
-        .thread_name(|i| format!("nandarray-{i}"))
-        .build()
-        .map(Arc::new)
-        .map_err(|e| Error::invalid(format!("cannot start {threads} threads: {e}")))
+fn workers(options: &Options) -> Result<Workers> {
+    let machine = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Workers::new(options.threads.unwrap_or_else(machine))
 }
 
 fn device(
@@ -124,7 +116,7 @@ fn device(
         capacity_bytes: log.superblock.capacity_bytes,
         ftl,
         counters,
-        pool: pool(options)?,
+        workers: workers(options)?,
         catalog: RwLock::new(catalog),
         epoch: RwLock::new(()),
         commit: Mutex::new(()),
@@ -145,7 +137,7 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
     let capacity_bytes = options.capacity_bytes.unwrap_or(0);
     let mut geometry = options.geometry;
     // A small capacity gets small segments, so that reclaim has enough of them to choose from.
-    while capacity_bytes > 0 && geometry.segments_within(capacity_bytes) < 64 {
+    while capacity_bytes > 0 && !options.exact_geometry && geometry.segments_within(capacity_bytes) < 64 {
         let half = Geometry { pages_per_block: geometry.pages_per_block / 2, ..geometry };
         let padding = half.segment_bytes() - half.segment_data_bytes();
         if half.validate().is_err() || padding > half.segment_data_bytes() / 4 {

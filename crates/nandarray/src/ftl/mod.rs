@@ -514,6 +514,9 @@ impl Ftl {
             freed = self.state.lock().segments.bury(durable_lsn);
             Ok(())
         })?;
+        if let Some(probe) = self.probe() {
+            freed.iter().for_each(|&segment| probe.freed(segment));
+        }
         count(&self.counters.segments_reclaimed, freed.len() as u64);
         Ok(())
     }

@@ -45,6 +45,9 @@ pub trait Probe: Send + Sync + std::fmt::Debug {
     /// contiguous pieces. What the medium was asked for since the last call belongs to it.
     fn moved(&self, runs: u64, bytes: u64);
 
+    /// A segment holds nothing that anybody needs: its erase blocks may be erased before it is opened again.
+    fn freed(&self, segment: u32);
+
     /// What follows is done for this purpose; returns what it was done for before.
     fn purpose(&self, purpose: Purpose) -> Purpose;
 }

@@ -11,7 +11,6 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rayon::ThreadPool;
 use smallvec::SmallVec;
 
 use super::copy::{Loop, copy, copy_streaming, fill, fill_bytes, merge};
@@ -20,7 +19,7 @@ use super::plan::{BlockAt, Task};
 use super::space::{Gathered, Inner, Space};
 use super::stream::{self, Affine};
 use super::units::UnitSet;
-use super::work::{Work, run};
+use super::work::{Work, Workers, run};
 use crate::codec::FrameTable;
 use crate::error::{Error, Result};
 use crate::flash::Run;
@@ -118,12 +117,12 @@ impl<'a> Reader<'a> {
     ///
     /// # Safety
     /// Every element that the work reaches in the buffer must be writable memory that nobody else uses meanwhile.
-    pub unsafe fn read(&self, pool: &ThreadPool, work: &Work, bytes: u64, out: BufferMut) -> Result<()> {
+    pub unsafe fn read(&self, workers: &Workers, work: &Work, bytes: u64, out: BufferMut) -> Result<()> {
         let count = work.len();
         let ahead = Ahead::new(self, work, count, bytes);
         let stream = bytes >= STREAM_BYTES && stream::available();
         let together = if stream { BLOCKS_TOGETHER } else { 1 };
-        run(pool, count, self.cost(work, bytes), together, &|range, kept: &mut Kept<'a>| {
+        run(workers, count, self.cost(work, bytes), together, &|range, kept: &mut Kept<'a>| {
             kept.stream = stream;
             let mut group = Group::default();
             for i in range {

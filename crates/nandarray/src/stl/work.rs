@@ -142,20 +142,48 @@ impl Work {
     }
 }
 
+/// Threads that help the one that gives a command.
+#[derive(Debug)]
+pub struct Workers {
+    pool: Option<ThreadPool>,
+}
+
+impl Workers {
+    /// So many threads together with the caller's, which works, too.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if they cannot be started.
+    pub fn new(threads: usize) -> Result<Self> {
+        let build = |n| {
+            rayon::ThreadPoolBuilder::new()
+                .num_threads(n)
+                .thread_name(|i| format!("nandarray-{i}"))
+                .build()
+                .map_err(|e| Error::invalid(format!("cannot start {threads} threads: {e}")))
+        };
+        let helpers = threads.saturating_sub(1);
+        Ok(Self { pool: if helpers == 0 { None } else { Some(build(helpers)?) } })
+    }
+
+    fn helpers(&self) -> u64 {
+        self.pool.as_ref().map_or(0, |p| p.current_num_threads() as u64)
+    }
+}
+
 /// Runs `each` for ranges that cover all numbers below `count`, in order as far as threads go, on the calling thread and the
 /// pool's; ranges have `together` numbers or more, if there is enough for all threads. `each` gets a place to keep what it
 /// wants between calls. The first error stops the rest and is returned.
 pub fn run<T: Default>(
-    pool: &ThreadPool,
+    workers: &Workers,
     count: u64,
     bytes: u64,
     together: u64,
     each: &(dyn Fn(Range<u64>, &mut T) -> Result<()> + Sync),
 ) -> Result<()> {
-    let helpers = (bytes / BYTES_A_HELPER).min(count.saturating_sub(1)).min(pool.current_num_threads() as u64);
-    if helpers == 0 {
+    let helpers = (bytes / BYTES_A_HELPER).min(count.saturating_sub(1)).min(workers.helpers());
+    let (Some(pool), 1..) = (&workers.pool, helpers) else {
         return each(0..count, &mut T::default());
-    }
+    };
     // Enough tasks at a time that the counter is no bottleneck, few enough that the threads end together.
     let even = count.div_ceil(helpers + 1);
     let grain = (BYTES_A_HELPER / 2 / (bytes / count).max(1)).max(together.min(even.div_ceil(4))).clamp(1, even);

@@ -9,7 +9,6 @@
 use std::ops::Range;
 
 use parking_lot::Mutex;
-use rayon::ThreadPool;
 use smallvec::SmallVec;
 
 use super::copy::{Loop, copy, fill_bytes, is_fill, merge};
@@ -18,7 +17,7 @@ use super::plan::{BlockAt, Task};
 use super::read::{Reader, with_scratch};
 use super::space::{Gathered, GatheredUnit, IndexState, Inner, Space};
 use super::units::UnitSet;
-use super::work::{Work, run};
+use super::work::{Work, Workers, run};
 use crate::error::Result;
 use crate::flash::{Ppa, Run};
 use crate::ftl::{Ftl, UnitWrite};
@@ -150,10 +149,10 @@ impl Writer<'_> {
     ///
     /// # Safety
     /// Every element that the work reaches in the source must be readable memory.
-    pub unsafe fn stage(&self, pool: &ThreadPool, work: &Work, source: Source) -> Result<Vec<Staged>> {
+    pub unsafe fn stage(&self, workers: &Workers, work: &Work, source: Source) -> Result<Vec<Staged>> {
         let blocks = work.by_block();
         let staged = Mutex::new(Vec::with_capacity(blocks.len()));
-        let done = run(pool, blocks.len() as u64, self.bytes, 1, &|range, _: &mut ()| {
+        let done = run(workers, blocks.len() as u64, self.bytes, 1, &|range, _: &mut ()| {
             for i in range {
                 let tasks: SmallVec<[Task<'_>; 1]> = blocks[i as usize].iter().map(|&t| work.task(t)).collect();
                 // SAFETY: the caller's promise about the source.

@@ -12,6 +12,7 @@
 //! | `ftl` | conventional, page-mapped flash management under the clock |
 //! | `host` | link, queues, processor cost |
 //! | `workload` | traces and synthetic generators |
+//! | `footprint` | what a command of the store asks of the flash, and where its pages lie |
 //! | `machine` | one device: the parts joined, requests through them |
 //! | `report` | what came out: time, percentiles, energy, utilisation |
 //! | `timeline` | spans as a trace for Perfetto |
@@ -20,10 +21,12 @@
 pub mod describe;
 pub mod events;
 pub mod flash;
+pub mod footprint;
 pub mod ftl;
 pub mod host;
-pub mod report;
+pub mod machine;
 pub mod spans;
+pub mod store;
 pub mod time;
 pub mod timeline;
 pub mod workload;

@@ -100,6 +100,11 @@ impl HostCpu {
         }
     }
 
+    /// Works on something else for a while: translating an address.
+    pub fn work(&mut self, now: Ps, core: u32, lasts: Ps) -> Booked {
+        self.cores.book_on(core, now, lasts)
+    }
+
     /// How long one core takes to copy bytes that lie in so many runs.
     pub fn copy_time(&self, runs: u64, bytes: u64) -> Ps {
         self.t_copy_run * runs + Ps::of_bytes(bytes, self.copy_bytes_per_s)

@@ -1,0 +1,96 @@
+//! What came out of a machine, and that it adds up.
+
+use super::{JobDone, JobKind, Machine};
+use crate::flash::Account;
+use crate::host::{Direction, HostCpu, HostLink, Port};
+
+/// Counts of one machine.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Ios given to the device.
+    pub submitted: u64,
+    /// Ios whose answer the host has.
+    pub completed: u64,
+    /// Pages that could not be read.
+    pub uncorrectable: u64,
+    /// Programs and erases that failed.
+    pub failed: u64,
+    /// Bytes that the user read.
+    pub read_bytes: u64,
+    /// Bytes that the user wrote.
+    pub written_bytes: u64,
+}
+
+impl Totals {
+    pub(super) fn job(&mut self, done: &JobDone) {
+        match done.kind {
+            JobKind::Read => self.read_bytes += done.bytes,
+            JobKind::Write => self.written_bytes += done.bytes,
+            JobKind::Other => {}
+        }
+    }
+}
+
+impl Machine {
+    /// Controller cores: how long each was busy until now, and the energy of all, working and resting, in picojoules.
+    pub fn cores(&self) -> (Vec<crate::Ps>, (f64, f64)) {
+        let now = self.now();
+        (self.stages.cores().busy_until(now).collect(), self.stages.energy_pj(now))
+    }
+
+    /// What the flash did until now.
+    pub fn flash(&self) -> Account {
+        self.flash.account(self.now())
+    }
+
+    /// The link.
+    pub fn link(&self) -> &HostLink {
+        &self.link
+    }
+
+    /// The host's cores.
+    pub fn cpu(&self) -> &HostCpu {
+        &self.cpu
+    }
+
+    /// The DRAM port.
+    pub fn dram(&self) -> &Port {
+        &self.dram
+    }
+
+    /// The seed of all chance in the device.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// What a machine at rest must be able to show: everything given was answered, bytes that left dies crossed channels and
+    /// went to those who asked, nothing was busy for longer than it existed, energy by part and by cause is the same.
+    ///
+    /// # Panics
+    /// If it cannot: the model is wrong.
+    pub fn check(&self) {
+        assert!(self.ios.is_empty() && self.events.is_empty(), "a machine is checked at rest");
+        let Totals { submitted, completed, .. } = self.totals;
+        assert_eq!(submitted, completed, "commands given and commands answered");
+        if let Err(imbalance) = self.flash.check(self.now()) {
+            panic!("the flash does not add up: {imbalance}");
+        }
+        for (i, busy) in self.stages.cores().busy_until(self.now()).enumerate() {
+            assert!(busy <= self.now(), "core {i} was busy for {busy} of {}", self.now());
+        }
+        for direction in [Direction::Down, Direction::Up] {
+            let busy = self.link.busy_until(direction, self.now());
+            assert!(busy <= self.now(), "the link was busy for {busy} of {}", self.now());
+        }
+    }
+
+    /// How long each firmware stage worked, by name.
+    pub fn stage_times(&self) -> Vec<(&'static str, crate::Ps)> {
+        self.stages.by_stage().collect()
+    }
+
+    /// Counts so far.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+}

@@ -1,0 +1,89 @@
+//! Runs a source of requests to its end: as many on their way as a closed loop keeps, or as they arrive.
+
+use super::{Event, Machine, RequestEnded};
+use crate::time::Ps;
+use crate::workload::{Request, Source, WorkloadError};
+
+/// How far a run is, told now and then.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Requests that have ended.
+    pub requests: u64,
+    /// Bytes that they moved.
+    pub bytes: u64,
+    /// Modelled time.
+    pub now: Ps,
+    /// Share of the source that was given, where it can tell.
+    pub share: Option<f64>,
+}
+
+/// Requests between two tellings.
+const TELL_EVERY: u64 = 1 << 14;
+
+impl Machine {
+    /// Gives all requests of a source and lets them end; `each` sees every one as it does, `tell` now and then how far it is
+    /// and may end the run by returning `false` (what is on its way then still ends).
+    ///
+    /// # Errors
+    /// What the source says; requests on their way end first.
+    ///
+    /// # Panics
+    /// If no flash management is attached.
+    pub fn drive(
+        &mut self,
+        source: &mut dyn Source,
+        each: &mut dyn FnMut(&RequestEnded),
+        tell: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<(), WorkloadError> {
+        let began = self.now();
+        let depth = source.depth();
+        let (mut open, mut over, mut failed) = (0u32, false, None);
+        let (mut requests, mut bytes) = (0u64, 0u64);
+        let mut next: Option<Request> = None;
+        loop {
+            // Closed loop: fill up to the depth. Open loop: whatever has arrived; the next arrival is an event.
+            while !over && depth.is_none_or(|depth| open < depth) {
+                let request = match next.take() {
+                    Some(request) => request,
+                    None => match source.next(self.now().since(began)) {
+                        Ok(Some(request)) => request,
+                        Ok(None) => {
+                            over = true;
+                            break;
+                        }
+                        Err(e) => {
+                            (over, failed) = (true, Some(e));
+                            break;
+                        }
+                    },
+                };
+                let at = request.at.map_or(Ps::ZERO, |at| began + at);
+                if depth.is_none() && at > self.now() {
+                    next = Some(request);
+                    self.events.push(at, Event::Arrival);
+                    break;
+                }
+                open += 1;
+                self.give(self.now(), request);
+            }
+            let more = self.step();
+            while let Some(ended) = self.take_ended() {
+                open -= 1;
+                requests += 1;
+                bytes += ended.request.bytes;
+                each(&ended);
+                if requests % TELL_EVERY == 0 {
+                    let now = self.now().since(began);
+                    over |= !tell(Progress { requests, bytes, now, share: source.progress(now) });
+                }
+            }
+            if !more && over {
+                break;
+            }
+            assert!(more || open == 0, "nothing waits, and {open} requests have not ended");
+        }
+        assert_eq!(open, 0, "every request that was given has ended");
+        self.check();
+        failed.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,139 @@
+//! The medium of a modelled store: passes everything on to a real medium, and tells the [`Recorder`] which pages that were.
+//!
+//! What of a medium's bytes is flash, and costs what: pages cost what pages cost. A page's out-of-band record crosses with
+//! the page, in its spare bytes. A whole segment's records at once (recovery, reclaim) are read as the pages that they would
+//! fill, from the segment's first on. Superblocks and a segment's header are kept by the controller (battery-backed memory or a
+//! few blocks of their own) and cost nothing; a segment's blocks are erased when what they held is known to be dead.
+//!
+//! A medium without bytes keeps what the engine reads back to know its own state (head, log, 32 bytes of record a page) and
+//! forgets the data: what is read then are zeroes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use nandarray::Result;
+use nandarray::flash::geometry::{HEAD_BYTES, SEGMENT_HEADER_BYTES};
+use nandarray::flash::{Segment, SegmentHeader, SegmentKind};
+use nandarray::media::Media;
+use parking_lot::RwLock;
+
+use crate::flash::Op;
+use crate::footprint::Recorder;
+
+/// A medium under the modelled clock.
+#[derive(Debug)]
+pub struct ModelMedia {
+    below: Arc<dyn Media>,
+    recorder: Arc<Recorder>,
+    /// Whether segments belong to the journal or to a checkpoint; of those that were not asked for yet, the header knows.
+    log: RwLock<BTreeMap<Segment, bool>>,
+    keeps_data: bool,
+}
+
+/// Which part of a segment a place lies in.
+enum Area {
+    /// Superblocks, locks.
+    Head,
+    /// Pages; the byte within the segment.
+    Pages(Segment, u64),
+    /// The segment's header.
+    Header(Segment),
+    /// Out-of-band records.
+    Records(Segment),
+}
+
+impl ModelMedia {
+    /// Over a medium, of a store that works for this recorder.
+    pub fn new(below: Arc<dyn Media>, recorder: Arc<Recorder>, keeps_data: bool) -> Self {
+        Self { below, recorder, log: RwLock::default(), keeps_data }
+    }
+
+    fn area(&self, offset: u64) -> Area {
+        let geometry = self.recorder.geometry();
+        let Some(segment) = geometry.segment_at(offset).filter(|_| offset >= HEAD_BYTES) else { return Area::Head };
+        let within = offset - geometry.segment_offset(segment);
+        if within < geometry.segment_data_bytes() {
+            Area::Pages(segment, within)
+        } else if within < geometry.segment_data_bytes() + SEGMENT_HEADER_BYTES {
+            Area::Header(segment)
+        } else {
+            Area::Records(segment)
+        }
+    }
+
+    fn is_log(&self, segment: Segment) -> bool {
+        if let Some(&log) = self.log.read().get(&segment) {
+            return log;
+        }
+        let mut header = [0; SEGMENT_HEADER_BYTES as usize];
+        let read = self.below.read_at(self.recorder.geometry().header_offset(segment), &mut header);
+        let log = read.is_ok() && SegmentHeader::parse(&header).is_some_and(|h| h.kind() != Some(SegmentKind::Data));
+        self.log.write().insert(segment, log);
+        log
+    }
+}
+
+impl Media for ModelMedia {
+    fn len(&self) -> u64 {
+        self.below.len()
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.below.set_len(bytes)
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let geometry = self.recorder.geometry();
+        match self.area(offset) {
+            Area::Pages(segment, at) => {
+                self.recorder.pages(Op::Read, self.is_log(segment), segment, at, out.len() as u64);
+            }
+            Area::Records(segment) => {
+                let all = u64::from(geometry.pages_per_segment()) * nandarray::flash::geometry::OOB_BYTES;
+                // Fewer come with their pages, which are read anyhow.
+                if out.len() as u64 == all {
+                    self.recorder.pages(Op::Read, true, segment, 0, all.min(geometry.segment_data_bytes()));
+                }
+            }
+            Area::Head | Area::Header(_) => {}
+        }
+        self.below.read_at(offset, out)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        match self.area(offset) {
+            Area::Pages(segment, at) => {
+                let log = self.is_log(segment);
+                self.recorder.pages(Op::Program, log, segment, at, bytes.len() as u64);
+                if !self.keeps_data && !log {
+                    return Ok(());
+                }
+            }
+            Area::Header(segment) => {
+                let header = bytes.get(..SEGMENT_HEADER_BYTES as usize).and_then(SegmentHeader::parse);
+                let log = header.is_some_and(|h| h.kind() != Some(SegmentKind::Data));
+                self.log.write().insert(segment, log);
+            }
+            Area::Records(_) | Area::Head => {}
+        }
+        self.below.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.recorder.barrier();
+        self.below.sync()
+    }
+
+    fn slice(&self, _offset: u64, _len: usize) -> Option<&[u8]> {
+        // Every page must be asked for by name, so that it can be timed.
+        None
+    }
+
+    fn discard(&self, offset: u64, len: u64) {
+        self.below.discard(offset, len);
+    }
+
+    fn if_no_readers(&self, reuse: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
+        self.below.if_no_readers(reuse)
+    }
+}

@@ -1,0 +1,190 @@
+//! Promise: the store under the modelled clock gives the same bytes as any store, and times that are the closed forms'.
+
+use nandarray::device::{Command, Mode, NewSpace, Options, Target};
+use nandarray::stl::{read::BufferMut, space::SpaceId, write::Source};
+use nandarray_model::Ps;
+use nandarray_model::describe::{self, Description};
+use nandarray_model::store::{Bytes, Modelled};
+
+fn device(overrides: &[(&str, &str)]) -> Description {
+    describe::preset_with("mqsim-ideal", overrides).unwrap()
+}
+
+fn open(description: &Description, bytes: &Bytes) -> Modelled {
+    Modelled::open(bytes, Mode::Append, &Options::default(), description, None).unwrap()
+}
+
+fn create(store: &Modelled, name: &str, shape: &[u64], block: &[u64]) -> SpaceId {
+    let new = NewSpace {
+        name,
+        shape,
+        item_bytes: 4,
+        dtype: "<u4",
+        block: Some(block),
+        compression: None,
+        key: None,
+        fill: None,
+        attrs: "{}",
+    };
+    store.execute(Command::Create(new)).unwrap().into_space().id
+}
+
+fn strides(count: &[u64]) -> Vec<isize> {
+    let mut strides = vec![4; count.len()];
+    for i in (0..count.len().saturating_sub(1)).rev() {
+        strides[i] = strides[i + 1] * count[i + 1] as isize;
+    }
+    strides
+}
+
+fn write(store: &Modelled, space: SpaceId, start: &[u64], count: &[u64], from: &[u32]) {
+    assert_eq!(count.iter().product::<u64>(), from.len() as u64);
+    let step = vec![1; start.len()];
+    let strides = strides(count);
+    let target = Target::Box { start, step: &step, count, strides: &strides, view: None };
+    // SAFETY: the target reaches exactly the elements of `from`.
+    let source = unsafe { Source::from_raw(from.as_ptr().cast()) };
+    store.execute(Command::Write { space, target, source }).unwrap();
+}
+
+fn read(store: &Modelled, space: SpaceId, start: &[u64], count: &[u64]) -> Vec<u32> {
+    let mut to = vec![0u32; count.iter().product::<u64>() as usize];
+    let step = vec![1; start.len()];
+    let strides = strides(count);
+    let target = Target::Box { start, step: &step, count, strides: &strides, view: None };
+    // SAFETY: the target reaches exactly the elements of `to`.
+    let out = unsafe { BufferMut::from_raw(to.as_mut_ptr().cast()) };
+    store.execute(Command::Read { space, target, out }).unwrap();
+    to
+}
+
+#[test]
+fn bytes_are_real_and_time_passes() {
+    for in_device in ["true", "false"] {
+        let d = device(&[("controller.spaces_in_device", in_device)]);
+        let store = open(&d, &Bytes::Memory);
+        let a = create(&store, "a", &[512, 512], &[128, 128]);
+        let all: Vec<u32> = (0..512 * 512).collect();
+        let before = store.now();
+        write(&store, a, &[0, 0], &[512, 512], &all);
+        let wrote = store.now() - before;
+        store.execute(Command::Flush).unwrap();
+        let before = store.now();
+        assert_eq!(read(&store, a, &[0, 0], &[512, 512]), all);
+        let read_all = store.now() - before;
+        let column = read(&store, a, &[0, 7], &[512, 1]);
+        assert!(column.iter().enumerate().all(|(i, &v)| v == i as u32 * 512 + 7));
+        // 1 MiB, 128 pages of 8 KiB: one on each plane of the device, programmed side by side, read side by side.
+        assert!(wrote > Ps::from_us(750) && wrote < Ps::from_ms(6), "{wrote}");
+        assert!(read_all > Ps::from_us(250) && read_all < Ps::from_us(900), "{read_all}");
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn one_page_takes_what_its_phases_take() {
+    let d = device(&[]);
+    let store = open(&d, &Bytes::Memory);
+    let a = create(&store, "a", &[2048], &[2048]);
+    let values: Vec<u32> = (0..2048).collect();
+    write(&store, a, &[0], &[2048], &values);
+    let before = store.now();
+    assert_eq!(read(&store, a, &[0], &[2048]), values);
+    let took = (store.now() - before).us();
+    // facts: t_R + ready + command + transfer + PCIe.
+    assert!((took / 102.4 - 1.0).abs() < 0.01, "{took} us");
+}
+
+#[test]
+fn one_history_gives_one_trace() {
+    let run = || {
+        let d = device(&[
+            ("geometry.blocks", "32"),
+            ("geometry.pages", "16"),
+            ("ftl.over_provisioning", "40 %"),
+            ("ftl.gc_urgent_blocks", "1"),
+        ]);
+        let store = open(&d, &Bytes::Memory);
+        let a = create(&store, "a", &[1024, 1024], &[64, 64]);
+        let mut chance = fastrand::Rng::with_seed(5);
+        for round in 0..300 {
+            let at = [chance.u64(0..900), chance.u64(0..900)];
+            let some: Vec<u32> = (0..100 * 100).map(|i| i + round).collect();
+            write(&store, a, &at, &[100, 100], &some);
+            assert_eq!(read(&store, a, &at, &[100, 100]), some);
+        }
+        store.execute(Command::Flush).unwrap();
+        store.close().unwrap();
+        (store.machine(|m| m.hash()), store.now())
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn a_batch_overlaps() {
+    let time = |depth: usize| {
+        let store = open(&device(&[]), &Bytes::Memory);
+        let a = create(&store, "a", &[4096, 2048], &[1, 2048]);
+        let all: Vec<u32> = (0..4096 * 2048).collect();
+        write(&store, a, &[0, 0], &[4096, 2048], &all);
+        let before = store.now();
+        store.batch();
+        for i in 0..256 {
+            assert_eq!(read(&store, a, &[i * 13, 0], &[1, 2048])[5], (i as u32 * 13) * 2048 + 5);
+        }
+        assert_eq!(store.end_batch(depth).len(), 256);
+        (store.now() - before).us()
+    };
+    let (one, many) = (time(1), time(32));
+    assert!(many * 8.0 < one, "{one} us one after the other, {many} us side by side");
+}
+
+#[test]
+fn a_file_is_a_store_like_any_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.nand");
+    let d = device(&[
+        ("geometry.blocks", "32"),
+        ("geometry.pages", "16"),
+        ("ftl.over_provisioning", "40 %"),
+        ("ftl.gc_urgent_blocks", "1"),
+    ]);
+    let values: Vec<u32> = (0..5000).collect();
+    {
+        let store = open(&d, &Bytes::File(path.clone()));
+        let a = create(&store, "a", &[5000], &[1024]);
+        write(&store, a, &[0], &[5000], &values);
+        store.close().unwrap();
+    }
+    let plain = nandarray::device::Device::open_file(&path, Mode::Read, &Options::default()).unwrap();
+    assert_eq!(plain.geometry().channels, 8);
+    drop(plain);
+    let store = open(&d, &Bytes::File(path.clone()));
+    let a = store.execute(Command::Open { name: "a", key: None }).unwrap().into_space().id;
+    assert_eq!(read(&store, a, &[0], &[5000]), values);
+    assert!(store.mount_time() > Ps::from_us(75), "opening read the checkpoint: {}", store.mount_time());
+    drop(store);
+    let other = device(&[
+        ("geometry.blocks", "32"),
+        ("geometry.pages", "32"),
+        ("ftl.over_provisioning", "40 %"),
+        ("ftl.gc_urgent_blocks", "1"),
+    ]);
+    let wrong = Modelled::open(&Bytes::File(path), Mode::Append, &Options::default(), &other, None).unwrap_err();
+    assert!(wrong.to_string().contains("geometry"), "{wrong}");
+}
+
+#[test]
+fn a_device_without_bytes_keeps_times() {
+    let time = |bytes| {
+        let store = open(&device(&[]), &bytes);
+        let a = create(&store, "a", &[1 << 20], &[1 << 16]);
+        write(&store, a, &[0], &[1 << 20], &vec![3; 1 << 20]);
+        store.execute(Command::Flush).unwrap();
+        read(&store, a, &[0], &[1 << 20]);
+        let now = store.now();
+        store.close().unwrap();
+        (now, store.machine(|m| m.hash()))
+    };
+    assert_eq!(time(Bytes::Memory), time(Bytes::Nowhere));
+}

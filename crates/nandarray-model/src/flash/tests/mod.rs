@@ -1,6 +1,7 @@
 //! Tests of the back end, by what they hold it against: closed forms, hand-computed cases, invariants under random operations.
 
 mod closed_forms;
+mod mqsim_rows;
 
 use crate::describe::{Description, preset_with};
 use crate::events::Events;

@@ -1,0 +1,241 @@
+//! What MQSim gives for its "ideal" configuration, measured from completion times: `mqsim_compat` within 5 % (and 2 % where
+//! nothing is saturated), over a host that is only a link (4 B/ns, 128-byte packets with 28 bytes of overhead) and a map
+//! that is only an order (CWDP).
+//!
+//! As MQSim generates them, addresses are multiples of the request's length, and an open loop's requests come in exponential
+//! intervals. A program of part of a page reads nothing before: the pages of these rows were never written.
+
+use std::collections::VecDeque;
+
+use super::{at, device};
+use crate::describe::FlashGeometry;
+use crate::events::Events;
+use crate::flash::{Backend, Cause, FlashEvent, Op, Operation, Place};
+use crate::time::Ps;
+
+/// What happens to the host.
+#[derive(Clone, Copy)]
+enum Event {
+    Flash(FlashEvent),
+    /// A request's data has reached the device: its flash operations begin.
+    Begin(u32),
+    /// A request is complete.
+    Complete(u32),
+    /// The next request of an open loop comes.
+    Arrive,
+}
+
+impl From<FlashEvent> for Event {
+    fn from(event: FlashEvent) -> Self {
+        Self::Flash(event)
+    }
+}
+
+/// A workload of one kind of request.
+#[derive(Clone, Copy)]
+struct Load {
+    bytes: u64,
+    read_percent: u32,
+    sequential: bool,
+    /// In flight, or, with `every`, ever in flight.
+    depth: u32,
+    /// Time between requests of an open loop.
+    every: Option<Ps>,
+    requests: u32,
+}
+
+struct Request {
+    begun: Ps,
+    page: u64,
+    write: bool,
+    /// Flash operations to go.
+    left: u32,
+}
+
+struct Host {
+    load: Load,
+    geometry: FlashGeometry,
+    /// Where the next program of a plane goes.
+    written: Vec<u64>,
+    requests: Vec<Request>,
+    free: VecDeque<u32>,
+    next_page: u64,
+    begun: u32,
+    up_free: Ps,
+    down_free: Ps,
+    chance: fastrand::Rng,
+}
+
+const PAGE: u64 = 8_192;
+
+/// A transfer over the link.
+fn over_link(free: &mut Ps, now: Ps, bytes: u64) -> Ps {
+    let t = Ps::of_bytes(bytes + bytes.div_ceil(128) * 28, 4_000_000_000);
+    *free = (*free).max(now) + t;
+    *free
+}
+
+impl Host {
+    fn pages(&self) -> u64 {
+        self.load.bytes.div_ceil(PAGE)
+    }
+
+    fn begin(&mut self, now: Ps, events: &mut Events<Event>) {
+        if self.begun == self.load.requests {
+            return;
+        }
+        self.begun += 1;
+        let space = self.geometry.pages_total() * 9 / 10;
+        let page = if self.load.sequential {
+            self.next_page += self.pages();
+            (self.next_page - self.pages()) % (space - self.pages())
+        } else {
+            self.chance.u64(0..space / self.pages()) * self.pages()
+        };
+        let write = self.chance.u32(0..100) >= self.load.read_percent;
+        let request = Request { begun: now, page, write, left: 0 };
+        let i = match self.free.pop_front() {
+            Some(i) => {
+                self.requests[i as usize] = request;
+                i
+            }
+            None => {
+                self.requests.push(request);
+                self.requests.len() as u32 - 1
+            }
+        };
+        // The command is fetched; a write's data comes with it.
+        let at = over_link(&mut self.down_free, now, if write { 64 + self.load.bytes } else { 64 });
+        events.push(at, Event::Begin(i));
+    }
+
+    fn place(&self, page: u64) -> (u64, Place) {
+        let g = &self.geometry;
+        let (c, w, d, p) = (u64::from(g.channels), u64::from(g.ways), u64::from(g.dies), u64::from(g.planes));
+        let (channel, way, die, plane) = (page % c, page / c % w, page / c / w % d, page / c / w / d % p);
+        let within = page / (c * w * d * p);
+        let index = g.die_index(channel as u32, way as u32, die as u32);
+        let unit = u64::from(index) * p + plane;
+        (unit, at(index, plane as u16, (within / u64::from(g.pages)) as u32, (within % u64::from(g.pages)) as u16))
+    }
+}
+
+/// IOPS and mean latency.
+fn run(overrides: &[(&str, &str)], load: Load) -> (f64, Ps) {
+    let mut overrides = overrides.to_vec();
+    overrides.push(("controller.scheduling", "mqsim-compat"));
+    let description = device(&overrides);
+    let geometry = description.geometry;
+    let mut flash = Backend::new(&description, 1, None);
+    let mut events: Events<Event> = Events::default();
+    let mut host = Host {
+        load,
+        geometry,
+        written: (0..geometry.planes_total()).map(|i| if load.sequential { 0 } else { u64::from(i) * 7 }).collect(),
+        requests: Vec::new(),
+        free: VecDeque::new(),
+        next_page: 0,
+        begun: 0,
+        up_free: Ps::ZERO,
+        down_free: Ps::ZERO,
+        chance: fastrand::Rng::with_seed(7),
+    };
+    if load.every.is_some() {
+        events.push(Ps::ZERO, Event::Arrive);
+    } else {
+        (0..load.depth).for_each(|_| host.begin(Ps::ZERO, &mut events));
+    }
+    let (mut ended, mut total, mut done) = (Vec::new(), 0u128, 0u32);
+    let page_bytes = load.bytes.min(PAGE) as u32;
+    while let Some((now, event)) = events.pop() {
+        match event {
+            Event::Arrive => {
+                host.begin(now, &mut events);
+                if host.begun < load.requests {
+                    let mean = load.every.expect("an open loop");
+                    let wait = -(1.0 - host.chance.f64()).ln() * mean.0 as f64;
+                    events.push(now + Ps(wait as u64), Event::Arrive);
+                }
+            }
+            Event::Begin(i) => {
+                let pages = host.pages();
+                host.requests[i as usize].left = pages as u32;
+                for n in 0..pages {
+                    let request = &host.requests[i as usize];
+                    let (unit, mut place) = host.place(request.page + n);
+                    let mut op = Op::Read;
+                    let token = u64::from(i);
+                    if request.write {
+                        let to = &mut host.written[unit as usize];
+                        place.block = (*to / 256 % 2_048) as u32;
+                        place.page = (*to % 256) as u16;
+                        *to += 1;
+                        op = Op::Program;
+                    }
+                    let bytes = page_bytes;
+                    flash.submit(now, Operation { op, cause: Cause::Host, place, bytes, token }, &mut events);
+                }
+            }
+            Event::Flash(event) => {
+                flash.handle(now, event, &mut events, &mut ended);
+                for e in ended.drain(..) {
+                    let i = e.token as u32;
+                    let request = &mut host.requests[i as usize];
+                    request.left -= 1;
+                    if request.left == 0 {
+                        let bytes = if request.write { 16 } else { load.bytes };
+                        events.push(over_link(&mut host.up_free, now, bytes), Event::Complete(i));
+                    }
+                }
+            }
+            Event::Complete(i) => {
+                total += u128::from((now - host.requests[i as usize].begun).0);
+                done += 1;
+                host.free.push_back(i);
+                if load.every.is_none() {
+                    host.begin(now, &mut events);
+                }
+            }
+        }
+    }
+    assert_eq!(done, load.requests);
+    flash.check(events.now()).unwrap_or_else(|e| panic!("{e}"));
+    (f64::from(done) / events.now().seconds(), Ps((total / u128::from(done)) as u64))
+}
+
+fn row(what: &str, load: Load, iops: f64, mean_us: f64, percent: f64) {
+    let (got, mean) = run(&[], load);
+    let off = |a: f64, b: f64| (a / b - 1.0) * 100.0;
+    println!(
+        "{what:28} {got:10.0} IOPS, MQSim {iops:10.0} {:+6.2} %; {:8.1} us, MQSim {mean_us:8.1} {:+6.2} %",
+        off(got, iops),
+        mean.us(),
+        off(mean.us(), mean_us)
+    );
+    let far = off(got, iops).abs().max(off(mean.us(), mean_us).abs());
+    assert!(far <= percent, "{what}: {far:.1} % from MQSim");
+}
+
+#[test]
+fn saturated_rows() {
+    let load = |bytes, read_percent, sequential, depth| Load {
+        bytes,
+        read_percent,
+        sequential,
+        depth,
+        every: None,
+        requests: 100_000,
+    };
+    let open = Load { every: Some(Ps::of_bytes(4_096, 400_000_000)), ..load(4_096, 100, false, 0) };
+    row("rand read 4K QD1", Load { requests: 2_000, ..load(4_096, 100, false, 1) }, 11_248.0, 88.9, 2.0);
+    row("open loop 4K read 400 MB/s", open, 97_924.0, 108.3, 2.0);
+    row("rand read 4K QD32", load(4_096, 100, false, 32), 191_797.0, 166.8, 5.0);
+    row("rand read 4K QD256", load(4_096, 100, false, 256), 250_254.0, 1_021.0, 5.0);
+    row("rand read 16K QD32", load(16_384, 100, false, 32), 81_532.0, 392.0, 5.0);
+    row("rand read 16K QD512", load(16_384, 100, false, 512), 93_698.0, 5_438.0, 5.0);
+    row("seq read 128K QD32", Load { requests: 10_000, ..load(131_072, 100, true, 32) }, 14_674.0, 2_180.0, 5.0);
+    row("rand write 4K QD32", load(4_096, 0, false, 32), 24_870.0, 1_287.0, 5.0);
+    row("rand write 16K QD32", load(16_384, 0, false, 32), 16_118.0, 1_985.0, 5.0);
+    row("seq write 128K QD32", Load { requests: 10_000, ..load(131_072, 0, true, 32) }, 4_997.0, 6_400.0, 5.0);
+    row("70/30 16K QD32", load(16_384, 70, false, 32), 39_143.0, 817.0, 5.0);
+}

@@ -30,10 +30,10 @@ fn random_reads(description: &Description, depth: u64, operations: u64) -> (f64,
     let mut place = || {
         let draw = chance.u64(..);
         Place {
-            die: (draw as u32 & 0xFFFF) * g.dies_total() >> 16,
-            plane: ((draw >> 16 & 0xFF) as u32 * g.planes >> 8) as u16,
+            die: ((draw as u32 & 0xFFFF) * g.dies_total()) >> 16,
+            plane: (((draw >> 16 & 0xFF) as u32 * g.planes) >> 8) as u16,
             block: ((draw >> 24 & 0xFFFF) as u32 * g.blocks) >> 16,
-            page: ((draw >> 40 & 0xFFFF) as u32 * g.pages >> 16) as u16,
+            page: (((draw >> 40 & 0xFFFF) as u32 * g.pages) >> 16) as u16,
         }
     };
     let read = |place, token| Operation { op: Op::Read, cause: Cause::Host, place, bytes: 4_096, token };

@@ -263,11 +263,14 @@ impl Backend {
             _ => return class,
         };
         let place = operation.place;
-        let queue = self.queue(place.die, u32::from(place.plane), other as usize);
-        match self.queues[queue].last() {
-            Some(last) if self.slab[last].place.block == place.block => other,
-            _ => class,
+        let mut i = self.queues[self.queue(place.die, u32::from(place.plane), other as usize)].head;
+        while i != NONE {
+            if self.slab[i].place.block == place.block {
+                return other;
+            }
+            i = self.slab[i].next;
         }
+        class
     }
 
     /// Sees anew what a die wants of the bus; whether it wants anything.

@@ -85,11 +85,12 @@ impl NandCells {
 
 /// Which of its word line's pages a page is, 0 for LSB: which of the times by kind of page holds for it.
 ///
-/// The order of TLC pages is the one of MQSim, SimpleSSD and FEMU (Yaakobi et al., ICNC 2012): eight pages to begin with,
+/// Pages of a word line that is programmed at once follow each other. Otherwise the order of TLC pages is the one of MQSim, SimpleSSD and FEMU (Yaakobi et al., ICNC 2012): eight pages to begin with,
 /// then LSB, CSB, MSB in pairs. QLC goes by the same rule with four kinds, which none of the three models.
-pub fn kind_of_page(cell: Cell, page: u16) -> usize {
+pub fn kind_of_page(cell: Cell, one_shot: bool, page: u16) -> usize {
     let page = usize::from(page);
     match cell {
+        _ if one_shot => page % cell.bits(),
         Cell::Slc => 0,
         Cell::Mlc => page % 2,
         Cell::Tlc => match page {
@@ -107,12 +108,12 @@ pub fn kind_of_page(cell: Cell, page: u16) -> usize {
 
 impl Cells for NandCells {
     fn t_sense(&mut self, _now: Ps, place: Place, retry: u8) -> Ps {
-        let t = self.t_read[kind_of_page(self.cell, place.page)];
+        let t = self.t_read[kind_of_page(self.cell, self.one_shot, place.page)];
         if retry == 0 { t } else { t + self.t_read_retry }
     }
 
     fn t_program(&mut self, _now: Ps, place: Place) -> Ps {
-        self.t_program[if self.one_shot { 0 } else { kind_of_page(self.cell, place.page) }]
+        self.t_program[if self.one_shot { 0 } else { kind_of_page(self.cell, false, place.page) }]
     }
 
     fn t_erase(&mut self, _now: Ps, _place: Place) -> Ps {

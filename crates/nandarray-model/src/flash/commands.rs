@@ -29,10 +29,12 @@ impl Backend {
                 if !can || die.mask & READS == 0 {
                     return Wish::Nothing;
                 }
-                match self.pick(d, die.mask, now) {
-                    Some((class, _)) if class.bit() & READS != 0 => Wish::CacheRead,
-                    _ => Wish::Nothing,
-                }
+                let next = if die.paused.is_some() {
+                    self.wish_while_paused(d, now)
+                } else {
+                    self.pick(d, die.mask, now).map_or(Wish::Nothing, |(class, _)| wish_of(class))
+                };
+                if next == Wish::Read { Wish::CacheRead } else { Wish::Nothing }
             }
             Array::Programming if die.mask & FRONT_READS != 0 => {
                 self.wish_to_suspend(d, self.times.t_suspend_program, now)
@@ -205,13 +207,13 @@ impl Backend {
         };
         let start = die.start;
         die.book(told);
-        die.paused = Some(Paused { op, group, remaining: die.end.since(told) });
+        die.paused = Some(Paused { op, group, remaining: die.end.since(told.max(start)) });
         die.group = NONE;
         die.suspends += 1;
         die.array = Array::Pausing;
         die.end = told + t_suspend.expect("a die that can be interrupted");
         events.push(die.end, FlashEvent::ArrayDone(d).into());
-        self.span(Track::Die(d), what, start, told, group);
+        self.span(Track::Die(d), what, start.min(told), told, group);
     }
 
     fn resume<E: Copy + From<FlashEvent>>(&mut self, d: u32, t: Ps, events: &mut Events<E>) {

@@ -88,12 +88,7 @@ impl Backend {
     /// What of a plane may join a command: its class, what is before it in the queue, itself.
     fn partner(&self, d: u32, plane: u32, mask: u8, op: Op, page: u16, now: Ps) -> Option<(Class, u32, u32)> {
         let mut waiting = mask & self.dies[d as usize].mask;
-        // Pages of a block are programmed in order, so that only the first of a queue may go.
-        let depth = match (self.scheduling, op) {
-            (Scheduling::MqsimCompat, _) => u32::MAX,
-            (_, Op::Read) => JOIN_DEPTH,
-            _ => 1,
-        };
+        let depth = if self.scheduling == Scheduling::MqsimCompat { u32::MAX } else { JOIN_DEPTH };
         while waiting != 0 {
             let class = Class::ALL[waiting.trailing_zeros() as usize];
             waiting &= waiting - 1;
@@ -101,7 +96,8 @@ impl Backend {
             let mut i = self.queues[self.queue(d, plane, class as usize)].head;
             let mut looked = 0;
             while i != NONE && looked < depth {
-                if self.joins(op, page, i) && self.eligible(d, plane, i, now) {
+                let joins = self.joins(op, page, i) && self.eligible(d, plane, i, now);
+                if joins && (op != Op::Program || self.is_first_of_block(d, plane, class, i)) {
                     return Some((class, before, i));
                 }
                 before = i;
@@ -110,6 +106,16 @@ impl Backend {
             }
         }
         None
+    }
+
+    /// Whether nothing of its block is before it in its queue: pages of a block are programmed in order.
+    fn is_first_of_block(&self, d: u32, plane: u32, class: Class, i: u32) -> bool {
+        let block = self.slab[i].place.block;
+        let mut j = self.queues[self.queue(d, plane, class as usize)].head;
+        while j != i && self.slab[j].place.block != block {
+            j = self.slab[j].next;
+        }
+        j == i
     }
 
     /// Whether planes take this one together with one of that page.

@@ -98,11 +98,6 @@ impl List {
     pub(super) fn is_empty(self) -> bool {
         self.head == NONE
     }
-
-    /// The slot that came last, if any.
-    pub(super) fn last(self) -> Option<u32> {
-        (self.tail != NONE).then_some(self.tail)
-    }
 }
 
 /// All slots.

@@ -47,7 +47,7 @@ const PATIENCE_ERASES: u64 = 8;
 impl Times {
     pub(super) fn new(description: &Description) -> Self {
         let Description { geometry, bus, nand, .. } = description;
-        // MQSim joins no cache operations and never suspends (facts: its TSU returns before it would).
+        // MQSim has no cache operations and no word lines, and never comes to suspend.
         let compat = description.controller.scheduling == Scheduling::MqsimCompat;
         let plain = compat || description.controller.scheduling == Scheduling::Fifo;
         let t_program = nand.t_program.iter().copied().max().unwrap_or(Ps::ZERO);
@@ -79,7 +79,7 @@ impl Times {
             multi_plane: nand.multi_plane,
             independent_planes: nand.independent_planes && !compat,
             word_line_pages: if nand.one_shot { nand.cell.bits() as u16 } else { 1 },
-            t_hold: nand.t_program.first().copied().unwrap_or(Ps::ZERO),
+            t_hold: if compat { Ps::ZERO } else { nand.t_program.first().copied().unwrap_or(Ps::ZERO) },
             patience,
         }
     }

@@ -1,6 +1,9 @@
 //! Tests of the back end, by what they hold it against: closed forms, hand-computed cases, invariants under random operations.
 
+mod cases;
 mod closed_forms;
+mod failures;
+mod invariants;
 mod mqsim_rows;
 
 use crate::describe::{Description, preset_with};

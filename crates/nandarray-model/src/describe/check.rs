@@ -11,6 +11,8 @@ const BYTES_MAX: u64 = 1 << 56;
 const PAGES_MAX: u64 = 1 << 40;
 /// The most dies: each has its own queue.
 const DIES_MAX: u64 = 1 << 16;
+/// Dies that share a bus: the back end keeps those that wait for it in 128 bits.
+const DIES_ON_CHANNEL_MAX: u32 = 128;
 
 struct Checks<'a> {
     sheet: &'a Sheet,
@@ -51,6 +53,13 @@ fn geometry(d: &Description, checks: &mut Checks<'_>) {
     let dies = u64::from(g.channels) * u64::from(g.ways) * u64::from(g.dies);
     let product = || format!("makes {} channels x {} ways x {} dies = {dies} dies", g.channels, g.ways, g.dies);
     checks.hold(dies <= DIES_MAX, "geometry.dies", product, || format!("allowed are {DIES_MAX} dies in all"));
+    let on_channel = g.ways * g.dies;
+    checks.hold(
+        on_channel <= DIES_ON_CHANNEL_MAX,
+        "geometry.dies",
+        || format!("makes {} ways x {} dies = {on_channel} dies on a channel", g.ways, g.dies),
+        || format!("allowed are {DIES_ON_CHANNEL_MAX} dies on a channel"),
+    );
     let pages = u128::from(dies) * u128::from(g.planes) * u128::from(g.blocks) * u128::from(g.pages);
     let bytes = pages * u128::from(g.page_bytes);
     checks.hold(

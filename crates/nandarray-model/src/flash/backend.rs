@@ -278,6 +278,10 @@ impl Backend {
         if self.scheduling == Scheduling::MqsimCompat {
             return self.refresh_chip(d);
         }
+        let die = &self.dies[d as usize];
+        if die.array == Array::Sensing && die.wish == Wish::Nothing {
+            return false;
+        }
         let wish = self.wish(d, now);
         let die = &mut self.dies[d as usize];
         let channel = &mut self.channels[die.channel as usize];

@@ -61,7 +61,6 @@ impl NandCells {
     /// Cells of a described device; `seed` decides which blocks are bad and which reads fail.
     pub fn new(description: &Description, seed: u64) -> Self {
         let Description { geometry, nand, reliability, .. } = description;
-        let blocks = u64::from(geometry.planes_total()) * u64::from(geometry.blocks);
         Self {
             geometry: *geometry,
             cell: nand.cell,
@@ -73,7 +72,7 @@ impl NandCells {
             factory_bad_ppm: reliability.factory_bad_ppm,
             retries_max: reliability.read_retries_max.min(255) as u8,
             seed,
-            failures: Failures::new(reliability, geometry.page_bytes, blocks, seed),
+            failures: Failures::new(description, seed),
         }
     }
 
@@ -134,8 +133,8 @@ impl Cells for NandCells {
 
     fn erased(&mut self, _now: Ps, place: Place) -> bool {
         let block = self.block_index(place);
-        self.failures.erased(block);
-        !self.failures.grows_bad()
+        let lasts = self.failures.erased(block);
+        lasts && !self.failures.grows_bad()
     }
 
     fn is_factory_bad(&self, die: u32, plane: u32, block: u32) -> bool {

@@ -6,9 +6,11 @@
 //! drawn for a page that is read, none while the rate is 0: the page needs as many retries as its draw lies below the
 //! chances of failure of so many attempts, for retries of one page fail together or not at all.
 //!
+//! A block that has been erased as often as it is good for fails its next erase; others fail with a small chance.
+//!
 //! It does not know which bits are wrong; `fault` does not either: a page that cannot be corrected has no bytes.
 
-use crate::describe::Reliability;
+use crate::describe::{Description, Reliability};
 
 /// Buckets an octave of the raw bit-error rate.
 const STEPS: f64 = 8.0;
@@ -83,16 +85,20 @@ pub(super) struct Failures {
     attempts: usize,
     /// Chance that a code word fails, by bucket and attempt.
     chances: Vec<f64>,
-    /// Blocks of the device, made when the first is looked at; stays empty if all are alike.
+    /// Blocks of the device, made when the first is erased, or read if reads wear it.
     blocks: Vec<Block>,
     blocks_total: usize,
     /// The bucket of every block, where neither wear nor reads matter.
     constant: Option<u16>,
+    endurance_cycles: u32,
     chance: fastrand::Rng,
 }
 
 impl Failures {
-    pub(super) fn new(of: &Reliability, page_bytes: u32, blocks_total: u64, seed: u64) -> Self {
+    pub(super) fn new(description: &Description, seed: u64) -> Self {
+        let Description { geometry, nand, reliability: of, .. } = description;
+        let page_bytes = geometry.page_bytes;
+        let blocks_total = geometry.planes_total() as usize * geometry.blocks as usize;
         let codeword_bytes = if of.ecc_codeword_bytes == 0 { page_bytes } else { of.ecc_codeword_bytes };
         let correctable = if of.ecc_codeword_bytes == 0 { 0 } else { of.ecc_correctable_bits };
         let attempts = of.read_retries_max as usize + 1;
@@ -117,8 +123,9 @@ impl Failures {
             attempts,
             chances,
             blocks: Vec::new(),
-            blocks_total: blocks_total as usize,
+            blocks_total,
             constant,
+            endurance_cycles: nand.endurance_cycles,
             chance: fastrand::Rng::with_seed(seed),
         }
     }
@@ -149,16 +156,14 @@ impl Failures {
         (failing < self.attempts).then_some(failing as u8)
     }
 
-    /// A block was erased.
-    pub(super) fn erased(&mut self, block: usize) {
-        if self.constant.is_some() {
-            return;
-        }
+    /// A block was erased; whether it is still good.
+    pub(super) fn erased(&mut self, block: usize) -> bool {
         self.make_blocks();
         let block = &mut self.blocks[block];
-        block.cycles += 1;
+        block.cycles = block.cycles.saturating_add(1);
         block.reads = 0;
         block.next_at = 0;
+        block.cycles <= self.endurance_cycles
     }
 
     /// Whether a program or erase fails, and the block with it.

@@ -175,6 +175,17 @@ fn blocks_go_bad_as_often_as_described() {
 }
 
 #[test]
+fn a_block_lasts_as_long_as_described() {
+    let mut rig = Rig::new(&device(&[("nand.endurance_cycles", "5"), ("reliability.cycles_before", "2")]));
+    let mut outcomes = Vec::new();
+    for _ in 0..4 {
+        rig.submit(Op::Erase, Cause::Gc, at(0, 0, 9, 0), 0);
+        outcomes.push(rig.step()[0].1.outcome);
+    }
+    assert_eq!(outcomes, [Outcome::Done, Outcome::Done, Outcome::Done, Outcome::Failed]);
+}
+
+#[test]
 fn a_slow_die_is_slow_and_a_dead_one_fails() {
     let d = device(&[]);
     let cells = SlowDie::new(NandCells::new(&d, 1), 3, Ps::from_us(500), 300);

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-__all__ = ["Space", "Store", "__version__", "error_kinds"]
+__all__ = ["Nvme", "Space", "Store", "__version__", "error_kinds", "nvme_statuses"]
 
 __version__: str
 
@@ -44,6 +44,7 @@ class Store:
     def closed(self) -> bool: ...
     def close(self) -> None: ...  # flush and release; idempotent
     def flush(self) -> None: ...
+    def nvme(self) -> Nvme: ...
     def refresh(self) -> None: ...  # a read-only store: see what the writer has committed since
     def create(
         self,
@@ -122,3 +123,29 @@ class Space:
     def stat(self) -> dict[str, Any]: ...  # blocks, blocks_allocated, pages_live, bytes_stored, ...
 
 def error_kinds() -> list[str]: ...
+
+# A status is the 15 bits of a completion entry's status field: SC, SCT from bit 8, DNR in bit 14.
+@final
+class Nvme:
+    # entry: 64 bytes; data: uint8, 1-D, contiguous; page: the coordinates of an N-D command. Gives the 16-byte completion.
+    def submit(
+        self,
+        entry: bytes,
+        data: np.ndarray[Any, Any] | None = None,
+        *,
+        to_host: bool = False,  # which way data goes
+        page: bytes | None = None,
+    ) -> bytes: ...
+    def create_namespace(
+        self,
+        nsid: int,
+        nsze: int,
+        lba_bytes: int,
+        *,
+        compression: str | None = None,
+        encryption_key: bytes | None = None,
+    ) -> int: ...
+    def delete_namespace(self, nsid: int) -> int: ...
+    def identify(self, cns: int, nsid: int) -> tuple[int, bytes]: ...
+
+def nvme_statuses() -> list[tuple[int, str]]: ...

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -31,6 +31,9 @@ from nandarray._attrs import Attributes, to_json
 from nandarray._grid import Grid, check_shape
 from nandarray.array import Array
 from nandarray.errors import ExistsError, InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from nandarray.nvme import Controller
 
 __all__ = ["Group", "Store", "Tree", "open"]
 
@@ -586,6 +589,18 @@ class Store(Group):
     def closed(self) -> bool:
         """Whether the store is closed."""
         return self._engine.closed
+
+    def nvme(self) -> Controller:
+        """Give an NVMe controller on this store: typed commands, namespaces, N-D commands.
+
+        Returns
+        -------
+        nandarray.nvme.Controller
+            A new controller, with no views open.
+        """
+        from nandarray.nvme import Controller
+
+        return Controller(self)
 
     def __enter__(self) -> Store:
         return self

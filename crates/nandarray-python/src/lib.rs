@@ -8,10 +8,12 @@
 //! | --- | --- |
 //! | `buffers` | NumPy arrays as addresses and strides |
 //! | `errors` | engine errors as the exceptions of `nandarray.errors` |
+//! | `nvme` | NVMe entries, in and out |
 //! | `store` | the two classes |
 
 mod buffers;
 mod errors;
+mod nvme;
 mod store;
 
 use pyo3::prelude::*;
@@ -22,6 +24,8 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", nandarray::VERSION)?;
     m.add_class::<store::Store>()?;
     m.add_class::<store::Space>()?;
+    m.add_class::<nvme::Nvme>()?;
     m.add_function(wrap_pyfunction!(errors::error_kinds, m)?)?;
+    m.add_function(wrap_pyfunction!(nvme::nvme_statuses, m)?)?;
     Ok(())
 }

@@ -17,6 +17,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::buffers::{Lent, axis, lend};
 use crate::errors::to_py;
+use crate::nvme::Nvme;
 
 /// Runs an engine call without the GIL and turns its error into an exception.
 fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T>) -> PyResult<T> {
@@ -35,9 +36,9 @@ struct Opening {
 }
 
 /// The device of a store object; none once it is closed, so that the file is let go of while arrays still refer to it.
-type Shared = Arc<RwLock<Option<Arc<Device>>>>;
+pub(crate) type Shared = Arc<RwLock<Option<Arc<Device>>>>;
 
-fn device_of(shared: &Shared) -> Result<Arc<Device>> {
+pub(crate) fn device_of(shared: &Shared) -> Result<Arc<Device>> {
     shared.read().clone().ok_or_else(|| Error::Closed("the store is closed".to_owned()))
 }
 
@@ -201,6 +202,10 @@ impl Store {
         let new = run(py, move || Device::open_file(&path, Mode::Read, &options))?;
         *self.device.write() = Some(Arc::new(new));
         Ok(())
+    }
+
+    fn nvme(&self, py: Python<'_>) -> PyResult<Nvme> {
+        fail(py, Nvme::new(self.device.clone()))
     }
 
     #[pyo3(signature = (name, shape, itemsize, dtype, *, building_block=None, compression=None, encryption_key=None,

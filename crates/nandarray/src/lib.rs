@@ -38,6 +38,7 @@ pub mod error;
 pub mod flash;
 pub mod ftl;
 pub mod media;
+pub mod nvme;
 pub mod sched;
 pub mod sim;
 pub mod stl;

@@ -1,4 +1,4 @@
-//! Promise: no file makes the engine panic, hang or ask for memory that the file does not justify.
+//! Promise: no file, and no NVMe host, makes the engine panic, hang or ask for memory that its bytes do not justify.
 //!
 //! The same entrances as the fuzz targets of `fuzz/`, on seeded mutations, so that the stable toolchain runs them with every
 //! test; and inputs that once made something fall over. `NANDARRAY_DEEP=1` runs many more.
@@ -85,4 +85,9 @@ fn journals() {
 #[test]
 fn payloads() {
     run("a payload", rounds(5000, 500_000), |rng| noise(rng, 3000), hostile::codec_payload);
+}
+
+#[test]
+fn submission_entries() {
+    run("NVMe entries", rounds(300, 30_000), |rng| noise(rng, 65 * 40), hostile::nvme::entries);
 }

@@ -2,9 +2,12 @@
 //! (seeded, stable). Each function takes any bytes and must return: no panic, no hang, no memory beyond what the bytes justify.
 //!
 //! [`image`] takes a whole file as it comes. [`patched_image`] takes changes to the golden image and then makes checksums right
-//! again, so that what lies behind them is reached: numbers that no writer of ours writes.
+//! again, so that what lies behind them is reached: numbers that no writer of ours writes. [`nvme::entries`] takes what a host
+//! submits.
 
 #![allow(dead_code, reason = "every target takes what it needs of this one")]
+
+pub(crate) mod nvme;
 
 use std::sync::Arc;
 

@@ -1,0 +1,117 @@
+//! The door of hosts that speak NVMe: entries in, entries out.
+//!
+//! Commands are made in Python (`python/nandarray/nvme.py`) as the 64 bytes that any host would submit; nothing here knows
+//! what they say. A store that was refreshed has another device, which gets a controller of its own: views end, as they do
+//! when a controller is reset.
+
+use std::sync::Arc;
+
+use nandarray::Error;
+use nandarray::nvme::{Controller, Lent, NewNamespace, Status};
+use numpy::PyUntypedArray;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::buffers::lend;
+use crate::errors::to_py;
+use crate::store::{Shared, device_of};
+
+/// Every status: its 15 bits, and its name.
+#[pyfunction]
+pub(crate) fn nvme_statuses() -> Vec<(u16, &'static str)> {
+    Status::ALL.iter().map(|(status, name)| (status.bits(), *name)).collect()
+}
+
+#[pyclass(module = "nandarray._nandarray", frozen)]
+pub(crate) struct Nvme {
+    device: Shared,
+    controller: Mutex<Arc<Controller>>,
+}
+
+impl Nvme {
+    pub(crate) fn new(device: Shared) -> nandarray::Result<Self> {
+        let controller = Mutex::new(Arc::new(Controller::new(&device_of(&device)?)));
+        Ok(Self { device, controller })
+    }
+
+    fn controller(&self) -> Arc<Controller> {
+        let mut controller = self.controller.lock();
+        if let Some(device) = self.device.read().as_ref().filter(|d| !controller.serves(d)) {
+            *controller = Arc::new(Controller::new(device));
+        }
+        controller.clone()
+    }
+}
+
+fn bits(done: Result<(), Status>) -> u16 {
+    done.err().unwrap_or(Status::SUCCESS).bits()
+}
+
+#[pymethods]
+impl Nvme {
+    #[pyo3(signature = (entry, data=None, *, to_host=false, page=None))]
+    fn submit<'py>(
+        &self,
+        py: Python<'py>,
+        entry: &[u8],
+        data: Option<&Bound<'py, PyUntypedArray>>,
+        to_host: bool,
+        page: Option<&[u8]>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let fail = |what: String| to_py(py, &Error::Invalid(what), None);
+        let entry: [u8; 64] =
+            entry.try_into().map_err(|_| fail(format!("an entry of {} bytes; it has 64", entry.len())))?;
+        let lent = match data.map(|array| lend(array, 1, to_host)).transpose().map_err(|e| to_py(py, &e, None))? {
+            None => Lent::NONE,
+            Some(lent) => {
+                let ([bytes], [stride]) = (&lent.shape[..], &lent.strides[..]) else {
+                    return Err(fail(format!("data of {} dimensions; it has one", lent.shape.len())));
+                };
+                if *stride != 1 && *bytes > 1 {
+                    return Err(fail(format!("data with a stride of {stride} bytes; it is contiguous")));
+                }
+                // SAFETY: the caller's frame keeps the array, whose bytes these are, until the command is done.
+                unsafe {
+                    if to_host {
+                        Lent::to_host_raw(lent.first, *bytes)
+                    } else {
+                        Lent::to_controller_raw(lent.first, *bytes)
+                    }
+                }
+            }
+        };
+        let lent = lent.with_page(page.unwrap_or_default());
+        let controller = self.controller();
+        Ok(PyBytes::new(py, &py.detach(move || controller.submit_bytes(&entry, lent))))
+    }
+
+    #[pyo3(signature = (nsid, nsze, lba_bytes, *, compression=None, encryption_key=None))]
+    fn create_namespace(
+        &self,
+        py: Python<'_>,
+        nsid: u32,
+        nsze: u64,
+        lba_bytes: u32,
+        compression: Option<&str>,
+        encryption_key: Option<&[u8]>,
+    ) -> u16 {
+        let new = NewNamespace { nsid, nsze, lba_bytes, compression, key: encryption_key };
+        let controller = self.controller();
+        bits(py.detach(move || controller.create_namespace(&new)))
+    }
+
+    fn delete_namespace(&self, py: Python<'_>, nsid: u32) -> u16 {
+        let controller = self.controller();
+        bits(py.detach(move || controller.delete_namespace(nsid)))
+    }
+
+    /// The status, and the data if there is any.
+    fn identify<'py>(&self, py: Python<'py>, cns: u8, nsid: u32) -> (u16, Bound<'py, PyBytes>) {
+        let controller = self.controller();
+        match py.detach(move || controller.identify(cns, nsid)) {
+            Ok(data) => (Status::SUCCESS.bits(), PyBytes::new(py, &data)),
+            Err(status) => (status.bits(), PyBytes::new(py, &[])),
+        }
+    }
+}

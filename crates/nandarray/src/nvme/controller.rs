@@ -1,0 +1,124 @@
+//! The entrance: from a command to who executes it.
+//!
+//! A controller keeps nothing but the views that are open. It does not keep its store open either: after the store was closed
+//! every command ends with "namespace not ready". Any number of threads may submit at once; commands are as atomic as the
+//! engine's, which is what identify tells (AWUN of FFFFh: a write is whole or absent, whatever its length).
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::RwLock;
+
+use super::command::Command;
+use super::entry::{CompletionEntry, SubmissionEntry};
+use super::lent::Lent;
+use super::spaces::Views;
+use super::status::Status;
+use crate::device::{self, Device, Reply};
+
+/// What a command gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// How it ended.
+    pub status: Status,
+    /// Dword 0: a dynamic space identifier, where one was asked for.
+    pub dw0: u32,
+    /// Dword 1: the identifier of its space.
+    pub dw1: u32,
+}
+
+impl Completion {
+    /// The entry for a command with this identifier. The submission queue's head and number, and the phase tag, are the
+    /// transport's to fill in.
+    pub fn encode(&self, cid: u16) -> CompletionEntry {
+        let mut entry = CompletionEntry {
+            dw0: self.dw0.into(),
+            dw1: self.dw1.into(),
+            cid: cid.into(),
+            ..CompletionEntry::default()
+        };
+        entry.set_status(self.status);
+        entry
+    }
+}
+
+impl From<Result<(), Status>> for Completion {
+    fn from(done: Result<(), Status>) -> Self {
+        Self { status: done.err().unwrap_or(Status::SUCCESS), dw0: 0, dw1: 0 }
+    }
+}
+
+/// An NVMe controller on a store.
+#[derive(Debug)]
+pub struct Controller {
+    device: Weak<Device>,
+    pub(super) views: RwLock<Views>,
+}
+
+impl Controller {
+    /// A controller on this store, with no views open.
+    pub fn new(device: &Arc<Device>) -> Self {
+        Self { device: Arc::downgrade(device), views: RwLock::default() }
+    }
+
+    /// The store.
+    ///
+    /// # Errors
+    /// Namespace not ready, if it was closed.
+    pub(super) fn device(&self) -> Result<Arc<Device>, Status> {
+        self.device.upgrade().filter(|d| !d.closed()).ok_or(Status::NOT_READY)
+    }
+
+    /// Whether this controller is one of that store.
+    pub fn serves(&self, device: &Arc<Device>) -> bool {
+        std::ptr::eq(self.device.as_ptr(), Arc::as_ptr(device))
+    }
+
+    /// Decodes and executes an entry.
+    pub fn submit(&self, entry: &SubmissionEntry, lent: Lent<'_>) -> CompletionEntry {
+        let done = match Command::decode(entry) {
+            Ok(command) => self.execute(&command, lent),
+            Err(status) => Err(status).into(),
+        };
+        done.encode(entry.cid.get())
+    }
+
+    /// As [`Self::submit`], for a host that has the entries as bytes.
+    pub fn submit_bytes(&self, entry: &[u8; 64], lent: Lent<'_>) -> [u8; 16] {
+        zerocopy::transmute!(self.submit(zerocopy::transmute_ref!(entry), lent))
+    }
+
+    /// Executes a command with the buffers lent to it.
+    pub fn execute(&self, command: &Command, lent: Lent<'_>) -> Completion {
+        match *command {
+            Command::Flush { nsid } => self.flush(nsid, &lent),
+            Command::Write(blocks) => self.write(&blocks, &lent),
+            Command::Read(blocks) => self.read(&blocks, &lent),
+            Command::Compare(blocks) => self.compare(&blocks, &lent),
+            Command::WriteZeroes { blocks, .. } => self.write_zeroes(&blocks, &lent),
+            Command::DatasetManagement { nsid, nr_z, ad } => self.dataset_management(nsid, nr_z, ad, &lent),
+            Command::Copy { nsid, sdlba, nr_z, fua } => self.copy(nsid, sdlba, nr_z, fua, &lent),
+            Command::OpenSpace { action, space } => {
+                return match self.open_space(action, space, &lent) {
+                    Ok((dsid, space)) => Completion { status: Status::SUCCESS, dw0: dsid, dw1: space },
+                    Err(status) => Err(status).into(),
+                };
+            }
+            Command::SpaceInformation { dsid } => self.space_information(dsid, &lent),
+            Command::CloseSpace { dsid } => self.close_space(dsid, &lent),
+            Command::DeleteSpace { space } => self.delete_space(space, &lent),
+            Command::NdRead(nd) => self.nd_read(&nd, &lent),
+            Command::NdWrite(nd) => self.nd_write(&nd, &lent),
+        }
+        .into()
+    }
+
+    /// What force unit access asks for after a write.
+    pub(super) fn after_write(device: &Device, fua: bool) -> Result<(), Status> {
+        if fua { run(device, device::Command::Flush).map(drop) } else { Ok(()) }
+    }
+}
+
+/// Executes a command of the engine.
+pub(super) fn run(device: &Device, command: device::Command<'_>) -> Result<Reply, Status> {
+    device.execute(command).map_err(Status::from)
+}

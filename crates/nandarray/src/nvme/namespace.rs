@@ -1,0 +1,294 @@
+//! Namespaces, and the NVM command set on them.
+//!
+//! A namespace is the one-dimensional space named `ns/` and its number, whose elements are its logical blocks: the flat case of
+//! the one mapping mechanism. It is found by that name anew for every command, so that it may come and go through any door.
+//! What was never written, was deallocated or zeroed reads as zeroes and takes no space, up to the building blocks' borders.
+//!
+//! Read, write, write zeroes and deallocate are a command of the engine each. Compare reads a cache's worth at a time while it
+//! keeps writers out of the range; copy reads its sources into one buffer and writes that by one command, so that sources may
+//! overlap the destination.
+
+use std::sync::Arc;
+
+use super::command::Blocks;
+use super::controller::{Controller, run};
+use super::lent::Lent;
+use super::pages::{CopyRange, DsmRange};
+use super::status::Status;
+use crate::device::{self, Device, NewSpace, Reply, Target};
+use crate::error::Error;
+use crate::stl::read::BufferMut;
+use crate::stl::space::Space;
+use crate::stl::write::Source;
+use zerocopy::FromBytes;
+
+/// Names all namespaces in a flush.
+pub const NSID_ALL: u32 = u32::MAX;
+/// The most bytes that one copy command moves: what it holds in memory.
+pub const COPY_BYTES_MAX: u64 = 64 << 20;
+/// What a compare reads at a time: half of a core's cache.
+const COMPARE_BYTES: u64 = 256 << 10;
+/// Logical block sizes, as powers of two: from the smallest that NVMe has to the largest element.
+const LBADS: std::ops::RangeInclusive<u32> = 9..=16;
+
+/// A namespace to make.
+#[derive(Clone, Debug)]
+pub struct NewNamespace<'a> {
+    /// Its identifier: from 1, below [`NSID_ALL`].
+    pub nsid: u32,
+    /// Logical blocks, at least 1.
+    pub nsze: u64,
+    /// Bytes of a logical block: a power of two from 512 to 65536.
+    pub lba_bytes: u32,
+    /// Compression, e.g. `lz4`.
+    pub compression: Option<&'a str>,
+    /// 32 bytes; encrypts the namespace. After the store was opened again, the engine's open command takes it.
+    pub key: Option<&'a [u8]>,
+}
+
+/// A namespace as it is when its command begins.
+pub(super) struct Namespace {
+    pub(super) device: Arc<Device>,
+    pub(super) space: Arc<Space>,
+    pub(super) nsze: u64,
+    pub(super) lba_bytes: u64,
+}
+
+fn name(nsid: u32) -> String {
+    format!("ns/{nsid}")
+}
+
+/// The number behind `ns/`, in the one way to write it.
+fn nsid_of(name: &str) -> Option<u32> {
+    let nsid = name.strip_prefix("ns/")?.parse().ok()?;
+    (nsid != 0 && nsid != NSID_ALL && name == self::name(nsid)).then_some(nsid)
+}
+
+impl Namespace {
+    fn of(device: Arc<Device>, nsid: u32) -> Result<Self, Status> {
+        if nsid == 0 || nsid == NSID_ALL {
+            return Err(Status::INVALID_NAMESPACE);
+        }
+        let space = match device.describe(&name(nsid)) {
+            Ok(space) => space,
+            Err(Error::NotFound { .. }) => return Err(Status::INVALID_NAMESPACE),
+            Err(e) => return Err(e.into()),
+        };
+        let (nsze, lba_bytes) = {
+            let inner = space.peek();
+            let record = &inner.record;
+            let blocks = record.item_bytes.is_power_of_two() && LBADS.contains(&record.item_bytes.ilog2());
+            if record.scalar || record.shape.len() != 1 || !blocks || record.fill.iter().any(|&b| b != 0) {
+                return Err(Status::INVALID_NAMESPACE);
+            }
+            (record.shape[0], u64::from(record.item_bytes))
+        };
+        Ok(Self { device, space, nsze, lba_bytes })
+    }
+
+    fn check(&self, slba: u64, nlb: u64) -> Result<(), Status> {
+        let inside = slba.checked_add(nlb).is_some_and(|end| end <= self.nsze);
+        if inside { Ok(()) } else { Err(Status::LBA_OUT_OF_RANGE) }
+    }
+
+    fn read(&self, slba: u64, nlb: u64, out: BufferMut) -> Result<(), Status> {
+        let strides = [self.lba_bytes as isize];
+        let target = Target::Box { start: &[slba], step: &[1], count: &[nlb], strides: &strides, view: None };
+        run(&self.device, device::Command::Read { space: self.space.id, target, out }).map(drop)
+    }
+
+    fn write(&self, slba: u64, nlb: u64, source: Source) -> Result<(), Status> {
+        let strides = [self.lba_bytes as isize];
+        let target = Target::Box { start: &[slba], step: &[1], count: &[nlb], strides: &strides, view: None };
+        run(&self.device, device::Command::Write { space: self.space.id, target, source }).map(drop)
+    }
+
+    fn deallocate(&self, slba: u64, nlb: u64) -> Result<(), Status> {
+        let command = device::Command::Deallocate { space: self.space.id, start: &[slba], count: &[nlb] };
+        run(&self.device, command).map(drop)
+    }
+}
+
+impl Blocks {
+    fn nlb(&self) -> u64 {
+        u64::from(self.nlb_z) + 1
+    }
+}
+
+impl Controller {
+    pub(super) fn namespace(&self, nsid: u32) -> Result<Namespace, Status> {
+        Namespace::of(self.device()?, nsid)
+    }
+
+    /// Makes a namespace, which reads as zeroes.
+    ///
+    /// # Errors
+    /// Invalid field; space exists; capacity exceeded; what else the engine's create fails with.
+    pub fn create_namespace(&self, new: &NewNamespace<'_>) -> Result<(), Status> {
+        let lba = new.lba_bytes;
+        if new.nsid == 0 || new.nsid == NSID_ALL || new.nsze == 0 {
+            return Err(Status::INVALID_FIELD);
+        }
+        if !lba.is_power_of_two() || !LBADS.contains(&lba.ilog2()) {
+            return Err(Status::INVALID_FIELD);
+        }
+        let space = NewSpace {
+            name: &name(new.nsid),
+            shape: &[new.nsze],
+            item_bytes: lba,
+            dtype: &format!("|V{lba}"),
+            block: None,
+            compression: new.compression,
+            key: new.key,
+            fill: None,
+            attrs: "{}",
+        };
+        let device = self.device()?;
+        run(&device, device::Command::Create(space)).map(drop)
+    }
+
+    /// Deletes a namespace.
+    ///
+    /// # Errors
+    /// Invalid namespace.
+    pub fn delete_namespace(&self, nsid: u32) -> Result<(), Status> {
+        let ns = self.namespace(nsid)?;
+        run(&ns.device, device::Command::Delete { name: &name(nsid) }).map(drop)
+    }
+
+    /// Namespaces, in order of their identifiers.
+    ///
+    /// # Errors
+    /// Namespace not ready.
+    pub fn namespaces(&self) -> Result<Vec<u32>, Status> {
+        let device = self.device()?;
+        let Reply::Names(names) = run(&device, device::Command::List { prefix: "ns/" })? else {
+            unreachable!("a listing gives names")
+        };
+        let is = |nsid: &u32| Namespace::of(device.clone(), *nsid).is_ok();
+        let mut found: Vec<u32> = names.iter().filter_map(|n| nsid_of(n)).filter(is).collect();
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    pub(super) fn flush(&self, nsid: u32, lent: &Lent<'_>) -> Result<(), Status> {
+        lent.none()?;
+        let device = if nsid == NSID_ALL { self.device()? } else { self.namespace(nsid)?.device };
+        if device.read_only() {
+            return Ok(()); // nothing can be waiting
+        }
+        run(&device, device::Command::Flush).map(drop)
+    }
+
+    pub(super) fn read(&self, blocks: &Blocks, lent: &Lent<'_>) -> Result<(), Status> {
+        let ns = self.namespace(blocks.nsid)?;
+        ns.check(blocks.slba, blocks.nlb())?;
+        ns.read(blocks.slba, blocks.nlb(), lent.out(blocks.nlb() * ns.lba_bytes)?)
+    }
+
+    pub(super) fn write(&self, blocks: &Blocks, lent: &Lent<'_>) -> Result<(), Status> {
+        let ns = self.namespace(blocks.nsid)?;
+        ns.check(blocks.slba, blocks.nlb())?;
+        ns.write(blocks.slba, blocks.nlb(), lent.source(blocks.nlb() * ns.lba_bytes)?)?;
+        Self::after_write(&ns.device, blocks.fua)
+    }
+
+    pub(super) fn compare(&self, blocks: &Blocks, lent: &Lent<'_>) -> Result<(), Status> {
+        let ns = self.namespace(blocks.nsid)?;
+        ns.check(blocks.slba, blocks.nlb())?;
+        let wanted = lent.bytes(blocks.nlb() * ns.lba_bytes)?;
+        // Nobody writes to these building blocks meanwhile: what is compared was there at one time.
+        let side = ns.space.shape.block[0];
+        let last = blocks.slba + u64::from(blocks.nlb_z);
+        let _range = ns.space.ranges.lock(vec![(blocks.slba / side, last / side)]);
+        let at_once = (COMPARE_BYTES / ns.lba_bytes).max(1);
+        let mut found = vec![0u8; (at_once.min(blocks.nlb()) * ns.lba_bytes) as usize];
+        let mut slba = blocks.slba;
+        for part in wanted.chunks(found.len()) {
+            let nlb = part.len() as u64 / ns.lba_bytes;
+            // SAFETY: the buffer has room for as many blocks as a part has, and nobody else has it.
+            ns.read(slba, nlb, unsafe { BufferMut::from_raw(found.as_mut_ptr()) })?;
+            if found[..part.len()] != *part {
+                return Err(Status::COMPARE_FAILURE);
+            }
+            slba += nlb;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_zeroes(&self, blocks: &Blocks, lent: &Lent<'_>) -> Result<(), Status> {
+        lent.none()?;
+        let ns = self.namespace(blocks.nsid)?;
+        ns.check(blocks.slba, blocks.nlb())?;
+        ns.deallocate(blocks.slba, blocks.nlb())?;
+        Self::after_write(&ns.device, blocks.fua)
+    }
+
+    pub(super) fn dataset_management(&self, nsid: u32, nr_z: u8, ad: bool, lent: &Lent<'_>) -> Result<(), Status> {
+        let ns = self.namespace(nsid)?;
+        let bytes = lent.bytes((u64::from(nr_z) + 1) * size_of::<DsmRange>() as u64)?;
+        let ranges = <[DsmRange]>::ref_from_bytes(bytes).expect("ranges have no alignment");
+        for range in ranges {
+            ns.check(range.slba.get(), u64::from(range.nlb.get()))?;
+        }
+        if ad {
+            for range in ranges.iter().filter(|r| r.nlb.get() > 0) {
+                ns.deallocate(range.slba.get(), u64::from(range.nlb.get()))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn copy(&self, nsid: u32, sdlba: u64, nr_z: u8, fua: bool, lent: &Lent<'_>) -> Result<(), Status> {
+        let ns = self.namespace(nsid)?;
+        let bytes = lent.bytes((u64::from(nr_z) + 1) * size_of::<CopyRange>() as u64)?;
+        let ranges = <[CopyRange]>::ref_from_bytes(bytes).expect("ranges have no alignment");
+        let mut total = 0;
+        for range in ranges {
+            let nlb = u64::from(range.nlb_z.get()) + 1;
+            total += nlb;
+            if nlb > u64::from(ns.mssrl()) || total > u64::from(ns.mcl()) {
+                return Err(Status::SIZE_LIMIT_EXCEEDED);
+            }
+            ns.check(range.slba.get(), nlb)?;
+        }
+        ns.check(sdlba, total)?;
+        let mut moved = vec![0u8; (total * ns.lba_bytes) as usize];
+        let mut at = 0;
+        for range in ranges {
+            let nlb = u64::from(range.nlb_z.get()) + 1;
+            // SAFETY: `moved` has room for all ranges, and nobody else has it.
+            ns.read(range.slba.get(), nlb, unsafe { BufferMut::from_raw(moved[at..].as_mut_ptr()) })?;
+            at += (nlb * ns.lba_bytes) as usize;
+        }
+        // SAFETY: `moved` holds as many blocks as are written.
+        ns.write(sdlba, total, unsafe { Source::from_raw(moved.as_ptr()) })?;
+        Self::after_write(&ns.device, fua)
+    }
+}
+
+impl Namespace {
+    /// Maximum copy length: logical blocks of all source ranges together.
+    pub(super) fn mcl(&self) -> u32 {
+        (COPY_BYTES_MAX / self.lba_bytes) as u32
+    }
+
+    /// Maximum single source range length, in logical blocks.
+    pub(super) fn mssrl(&self) -> u16 {
+        self.mcl().min(u32::from(u16::MAX)) as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_has_one_name() {
+        assert_eq!(nsid_of("ns/1"), Some(1));
+        assert_eq!(nsid_of("ns/4294967294"), Some(u32::MAX - 1));
+        for other in ["ns/0", "ns/4294967295", "ns/01", "ns/+1", "ns/1/x", "ns/", "nt/1"] {
+            assert_eq!(nsid_of(other), None, "{other}");
+        }
+    }
+}

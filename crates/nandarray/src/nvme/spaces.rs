@@ -1,0 +1,294 @@
+//! Dynamic space ids, and the N-D commands (NDS paper, section 5.3.1).
+//!
+//! A dynamic space id names a view: a space under a dimensionality of equal volume, from open space to close space. It names it
+//! for this controller and as long as that lives; nothing of it is stored. Ids count up and are not used again until the count
+//! has gone around, so that a stale one is noticed. The space behind a view may be resized, or deleted, at any time: what a
+//! command finds then is what it answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::command::{Coordinates, NdBox, OpenAction, Unit};
+use super::controller::{Controller, run};
+use super::lent::Lent;
+use super::pages::{BoxPage, SpaceFlags, SpacePage, from_text, text};
+use super::status::Status;
+use crate::device::{self, Device, NewSpace, Target};
+use crate::stl::block_size::DIMENSIONS_MAX;
+use crate::stl::space::{Space, SpaceId};
+use crate::stl::translate::check_view;
+
+/// The most views that are open at once.
+pub const VIEWS_MAX: usize = 1 << 16;
+/// The most bytes of an element, as the engine has it.
+const ITEM_BYTES_MAX: u32 = 1 << 16;
+/// Distances between the elements of a box.
+const ONES: [u64; DIMENSIONS_MAX] = [1; DIMENSIONS_MAX];
+
+#[derive(Debug)]
+struct View {
+    space: SpaceId,
+    /// Its dimensionality; none is the space's own, whatever that is at the time.
+    dims: Option<Vec<u64>>,
+}
+
+/// The open views of a controller.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    open: BTreeMap<u32, Arc<View>>,
+    last: u32,
+}
+
+impl Views {
+    fn add(&mut self, view: View) -> Result<u32, Status> {
+        if self.open.len() >= VIEWS_MAX {
+            return Err(Status::TOO_MANY_VIEWS);
+        }
+        loop {
+            self.last = self.last.wrapping_add(1);
+            if self.last != 0 && !self.open.contains_key(&self.last) {
+                self.open.insert(self.last, Arc::new(view));
+                return Ok(self.last);
+            }
+        }
+    }
+}
+
+type Dims = SmallVec<[u64; 4]>;
+
+/// A view's box, checked against the view as it is when its command begins.
+struct Found {
+    device: Arc<Device>,
+    view: Arc<View>,
+    start: Dims,
+    count: Dims,
+    strides: SmallVec<[isize; 4]>,
+    bytes: u64,
+}
+
+impl Found {
+    fn target(&self) -> Target<'_> {
+        Target::Box {
+            start: &self.start,
+            step: &ONES[..self.start.len()],
+            count: &self.count,
+            strides: &self.strides,
+            view: self.view.dims.as_deref(),
+        }
+    }
+}
+
+fn id(space: u64) -> Result<SpaceId, Status> {
+    SpaceId::try_from(space).map_err(|_| Status::SPACE_NOT_FOUND)
+}
+
+fn by_id(device: &Device, space: u64) -> Result<Arc<Space>, Status> {
+    let space = device.by_id(id(space)?).map_err(|_| Status::SPACE_NOT_FOUND)?;
+    if space.peek().deleted { Err(Status::SPACE_NOT_FOUND) } else { Ok(space) }
+}
+
+impl Controller {
+    fn view(&self, dsid: u32) -> Result<(Arc<Device>, Arc<View>, Arc<Space>), Status> {
+        let device = self.device()?;
+        let view = self.views.read().open.get(&dsid).cloned().ok_or(Status::INVALID_DSID)?;
+        let space = by_id(&device, view.space.into()).map_err(|_| Status::INVALID_DSID)?;
+        Ok((device, view, space))
+    }
+
+    pub(super) fn open_space(&self, action: OpenAction, space: u64, lent: &Lent<'_>) -> Result<(u32, u32), Status> {
+        let bytes = lent.bytes(size_of::<SpacePage>() as u64)?;
+        let page = SpacePage::ref_from_bytes(bytes).expect("a page of this size has no alignment");
+        let device = self.device()?;
+        let dims = page.dims()?;
+        if self.views.read().open.len() >= VIEWS_MAX {
+            return Err(Status::TOO_MANY_VIEWS);
+        }
+        let space = match action {
+            OpenAction::Create => create(&device, page, &dims)?,
+            OpenAction::OpenByName => device.describe(page.name()?).map_err(Status::from)?,
+            OpenAction::Open => by_id(&device, space)?,
+            OpenAction::Resize => {
+                let space = by_id(&device, space)?;
+                run(&device, device::Command::Resize { space: space.id, shape: &dims })?;
+                space
+            }
+        };
+        let own = match action {
+            OpenAction::Create | OpenAction::Resize => true,
+            OpenAction::Open | OpenAction::OpenByName => dims.is_empty(),
+        };
+        unlock(&device, &space, if action == OpenAction::Create { None } else { page.key() })?;
+        let dims = if own { None } else { Some(dims) };
+        if let Some(dims) = &dims {
+            let shape = space.peek().record.shape.clone();
+            check_view(&shape, dims).map_err(Status::from)?;
+        }
+        let dsid = self.views.write().add(View { space: space.id, dims })?;
+        Ok((dsid, space.id))
+    }
+
+    pub(super) fn close_space(&self, dsid: u32, lent: &Lent<'_>) -> Result<(), Status> {
+        lent.none()?;
+        self.device()?;
+        self.views.write().open.remove(&dsid).map(drop).ok_or(Status::INVALID_DSID)
+    }
+
+    pub(super) fn delete_space(&self, space: u64, lent: &Lent<'_>) -> Result<(), Status> {
+        lent.none()?;
+        let device = self.device()?;
+        let space = by_id(&device, space)?;
+        let name = space.peek().record.name.clone();
+        run(&device, device::Command::Delete { name: &name })?;
+        self.views.write().open.retain(|_, view| view.space != space.id);
+        Ok(())
+    }
+
+    pub(super) fn space_information(&self, dsid: u32, lent: &Lent<'_>) -> Result<(), Status> {
+        let (_, view, space) = self.view(dsid)?;
+        let record = space.peek().record.clone();
+        let mut page = SpacePage::new(&record.name, view.dims.as_deref().unwrap_or(record.shape()));
+        page.item_bytes.set(record.item_bytes);
+        page.bdim = record.block().len() as u8;
+        page.block.iter_mut().zip(record.block()).for_each(|(to, &from)| to.set(from));
+        page.flags.set(if space.encrypted() { SpaceFlags::ENCRYPTED } else { 0 });
+        from_text(&mut page.dtype, &record.dtype);
+        from_text(&mut page.compression, record.compression.as_deref().unwrap_or(""));
+        page.space.set(record.id.into());
+        page.sdim = record.shape().len() as u8;
+        page.shape.iter_mut().zip(record.shape()).for_each(|(to, &from)| to.set(from));
+        lent.give(page.as_bytes())
+    }
+
+    pub(super) fn nd_read(&self, nd: &NdBox, lent: &Lent<'_>) -> Result<(), Status> {
+        let found = self.find(nd, lent)?;
+        let out = lent.out(found.bytes)?;
+        let command = device::Command::Read { space: found.view.space, target: found.target(), out };
+        run(&found.device, command).map(drop)
+    }
+
+    pub(super) fn nd_write(&self, nd: &NdBox, lent: &Lent<'_>) -> Result<(), Status> {
+        let found = self.find(nd, lent)?;
+        let source = lent.source(found.bytes)?;
+        let command = device::Command::Write { space: found.view.space, target: found.target(), source };
+        run(&found.device, command)?;
+        Self::after_write(&found.device, nd.fua)
+    }
+
+    fn find(&self, nd: &NdBox, lent: &Lent<'_>) -> Result<Found, Status> {
+        let (device, view, space) = self.view(nd.dsid)?;
+        let n = usize::from(nd.ndim);
+        let (coordinate, count): (Dims, Dims) = match nd.coordinates {
+            Coordinates::Inline { coordinate, sub } => {
+                let part = |of: &[u32; 3]| of.get(..n).map(|s| s.iter().map(|&v| v.into()).collect());
+                part(&coordinate).zip(part(&sub)).ok_or(Status::INVALID_FIELD)?
+            }
+            Coordinates::Page { .. } => {
+                let page = BoxPage::ref_from_bytes(lent.page()).map_err(|_| Status::DATA_LENGTH_INVALID)?;
+                let part =
+                    |of: &[zerocopy::little_endian::U64; 32]| of.get(..n).map(|s| s.iter().map(|v| v.get()).collect());
+                part(&page.coordinate).zip(part(&page.sub)).ok_or(Status::INVALID_FIELD)?
+            }
+        };
+        let item = space.shape.item_bytes as u64;
+        let (start, bytes) = {
+            let inner = space.peek();
+            let dims = view.dims.as_deref().unwrap_or(inner.record.shape());
+            inside(dims, nd.unit, &coordinate, &count, item)?
+        };
+        let mut strides = SmallVec::from_elem(0, n);
+        let mut stride = item as isize;
+        for i in (0..n).rev() {
+            strides[i] = stride;
+            stride *= count[i] as isize; // at most `bytes`, which are an isize
+        }
+        Ok(Found { device, view, start, count, strides, bytes })
+    }
+}
+
+/// Where a box begins, in elements, and how many bytes it has.
+fn inside(dims: &[u64], unit: Unit, coordinate: &[u64], count: &[u64], item: u64) -> Result<(Dims, u64), Status> {
+    if dims.len() != count.len() || count.contains(&0) {
+        return Err(Status::INVALID_FIELD);
+    }
+    let mut start = Dims::new();
+    for i in 0..dims.len() {
+        let first = match unit {
+            Unit::Element => Some(coordinate[i]),
+            Unit::Partition => coordinate[i].checked_mul(count[i]),
+        };
+        let end = first.and_then(|f| f.checked_add(count[i]));
+        let (Some(first), Some(_)) = (first, end.filter(|&e| e <= dims[i])) else {
+            return Err(Status::LBA_OUT_OF_RANGE);
+        };
+        start.push(first);
+    }
+    let bytes = count.iter().try_fold(item, |v, &c| v.checked_mul(c)).filter(|&b| isize::try_from(b).is_ok());
+    // No buffer is that long.
+    Ok((start, bytes.ok_or(Status::DATA_LENGTH_INVALID)?))
+}
+
+fn create(device: &Device, page: &SpacePage, dims: &[u64]) -> Result<Arc<Space>, Status> {
+    let item_bytes = page.item_bytes.get();
+    if item_bytes == 0 || item_bytes > ITEM_BYTES_MAX {
+        return Err(Status::INVALID_FIELD);
+    }
+    let block = page.block()?;
+    let (dtype, compression) = (text(&page.dtype)?, text(&page.compression)?);
+    let plain = format!("|V{item_bytes}");
+    let new = NewSpace {
+        name: page.name()?,
+        shape: dims,
+        item_bytes,
+        dtype: if dtype.is_empty() { &plain } else { dtype },
+        block: block.as_deref(),
+        compression: Some(compression).filter(|c| !c.is_empty()),
+        key: page.key(),
+        fill: None,
+        attrs: "{}",
+    };
+    Ok(run(device, device::Command::Create(new))?.into_space())
+}
+
+/// Takes the key of an encrypted space, unless the engine has it.
+fn unlock(device: &Device, space: &Space, key: Option<&[u8]>) -> Result<(), Status> {
+    if key.is_some() {
+        let name = space.peek().record.name.clone();
+        run(device, device::Command::Open { name: &name, key })?;
+    }
+    if space.encrypted() { space.codec().map(drop).map_err(Status::from) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_count_up_and_around() {
+        let mut views = Views { last: u32::MAX - 1, ..Views::default() };
+        let view = || View { space: 1, dims: None };
+        assert_eq!(views.add(view()), Ok(u32::MAX));
+        assert_eq!(views.add(view()), Ok(1), "0 is no id");
+        views.open.remove(&1);
+        assert_eq!(views.add(view()), Ok(2), "not used again at once");
+    }
+
+    #[test]
+    fn partitions_and_elements() {
+        // The example of section 3: the [1, 0] sub-block of a 16384 x 16384 view.
+        let (start, bytes) = inside(&[16384, 16384], Unit::Partition, &[1, 0], &[8192, 8192], 4).unwrap();
+        assert_eq!((start.as_slice(), bytes), (&[8192, 0][..], 8192 * 8192 * 4));
+        let (start, _) = inside(&[10], Unit::Element, &[7], &[3], 4).unwrap();
+        assert_eq!(start.as_slice(), [7]);
+        assert_eq!(inside(&[10], Unit::Element, &[8], &[3], 4), Err(Status::LBA_OUT_OF_RANGE));
+        assert_eq!(inside(&[10], Unit::Element, &[u64::MAX], &[3], 4), Err(Status::LBA_OUT_OF_RANGE));
+        assert_eq!(inside(&[10], Unit::Partition, &[u64::MAX], &[3], 4), Err(Status::LBA_OUT_OF_RANGE));
+        assert_eq!(inside(&[10], Unit::Element, &[8], &[0], 4), Err(Status::INVALID_FIELD));
+        assert_eq!(inside(&[10, 10], Unit::Element, &[8], &[1], 4), Err(Status::INVALID_FIELD));
+        let huge = [u64::MAX; 3];
+        assert_eq!(inside(&huge, Unit::Element, &[0; 3], &huge, 4), Err(Status::DATA_LENGTH_INVALID));
+        assert_eq!(inside(&[], Unit::Element, &[], &[], 8).unwrap().1, 8, "a scalar");
+    }
+}

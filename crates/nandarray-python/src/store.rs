@@ -126,7 +126,7 @@ fn options_of(
         seed,
         entropy,
         salvage,
-        probe: None,
+        ..defaults
     })
 }
 

@@ -1,11 +1,14 @@
 //! Read, write, deallocate: from a command to the layers below.
 
+use smallvec::SmallVec;
+
 use super::wire::{Op, Update};
 use super::{Device, Target};
 use crate::error::{Error, Result, Shape};
 use crate::sim::count;
 use crate::stl::plan::{Axis, BlockAt, Plan, Selection};
 use crate::stl::read::{BufferMut, Reader};
+use crate::stl::sequence::Extent;
 use crate::stl::space::{Inner, Space, SpaceId, to_wire};
 use crate::stl::translate::{ViewBox, check_view, translate};
 use crate::stl::work::Work;
@@ -85,17 +88,36 @@ fn for_work(
     }
 }
 
+/// What reads after this one will probably want, where boxes of the space's own shape follow one another.
+fn coming(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> {
+    let Target::Box { start, step, count, view, .. } = target else { return None };
+    if view.is_some_and(|v| v != shape) || [start.len(), step.len(), count.len()] != [shape.len(); 3] {
+        return None;
+    }
+    let within =
+        |i: usize| step[i] == 1 && count[i] > 0 && start[i].checked_add(count[i]).is_some_and(|e| e <= shape[i]);
+    if !(0..shape.len()).all(within) {
+        return None;
+    }
+    let now = Extent { start: SmallVec::from_slice(start), count: SmallVec::from_slice(count) };
+    let item = space.shape.item_bytes as u64;
+    let next = space.sequence.next(now, shape, &space.shape.block, item)?;
+    let selection = Selection::contiguous(&next.start, &next.count, item);
+    Some(Work::plans(vec![Plan::new(&selection, &space.shape.block, item)]))
+}
+
 impl Device {
     pub(super) fn read(&self, id: SpaceId, target: Target<'_>, out: BufferMut) -> Result<()> {
         let space = self.space(id)?;
         // One guard for the whole command: it sees every write whole or not at all.
         let inner = space.read()?;
         let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner };
+        let coming = coming(&space, &inner.record.shape, &target);
         let mut total = 0;
         for_work(&space, &inner.record.shape, &target, SELECTIONS_AT_ONCE, &mut |work, bytes| {
             total += bytes;
             // SAFETY: a `BufferMut` is made by the promise that it covers its command's target.
-            unsafe { reader.read(&self.workers, &work, bytes, out) }
+            unsafe { reader.read(&self.workers, &work, coming.as_ref(), bytes, out) }
         })?;
         count(&self.counters.reads, 1);
         count(&self.counters.bytes_read, total);
@@ -338,7 +360,7 @@ impl Device {
                 let inner = space.read()?;
                 let reader = Reader { ftl: &self.ftl, space, inner: &inner };
                 // SAFETY: the selection is contiguous in a buffer of its size.
-                unsafe { reader.read(&self.workers, &work, bytes, BufferMut::from_raw(buffer.as_mut_ptr()))? };
+                unsafe { reader.read(&self.workers, &work, None, bytes, BufferMut::from_raw(buffer.as_mut_ptr()))? };
             }
             // With what both shapes have as extent the kept box covers the block, so it is replaced whole.
             let both: Vec<u64> = from.iter().zip(to).map(|(a, b)| *a.min(b)).collect();

@@ -9,10 +9,10 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
+use super::ahead::Ahead;
 use super::copy::{Loop, copy, copy_streaming, fill, fill_bytes, merge};
 use super::index::{BlockMap, Leaf};
 use super::plan::{BlockAt, Task};
@@ -25,8 +25,6 @@ use crate::error::{Error, Result};
 use crate::flash::Run;
 use crate::ftl::Ftl;
 
-/// How far reading ahead goes, in bytes: enough to keep a disk's queue full.
-const AHEAD_BYTES: u64 = 32 << 20;
 /// A command that reads at least this much is streamed past the caches: twice what a core's own holds.
 const STREAM_BYTES: u64 = 4 << 20;
 /// Blocks whose rows are streamed together: the parts of cache lines at their edges become whole lines.
@@ -66,7 +64,7 @@ unsafe impl Sync for BufferMut {}
 pub struct Kept<'a> {
     stream: bool,
     leaf: Option<(BlockAt, Leaf<'a>)>,
-    units: UnitSet,
+    pub(super) units: UnitSet,
 }
 
 thread_local! {
@@ -113,13 +111,20 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Does the work.
+    /// Does the work; `coming` is what commands after this one will probably read.
     ///
     /// # Safety
     /// Every element that the work reaches in the buffer must be writable memory that nobody else uses meanwhile.
-    pub unsafe fn read(&self, workers: &Workers, work: &Work, bytes: u64, out: BufferMut) -> Result<()> {
+    pub unsafe fn read(
+        &self,
+        workers: &Workers,
+        work: &Work,
+        coming: Option<&Work>,
+        bytes: u64,
+        out: BufferMut,
+    ) -> Result<()> {
         let count = work.len();
-        let ahead = Ahead::new(self, work, count, bytes);
+        let ahead = Ahead::new(self, work, coming, bytes);
         let stream = bytes >= STREAM_BYTES && stream::available();
         let together = if stream { BLOCKS_TOGETHER } else { 1 };
         run(workers, count, self.cost(work, bytes), together, &|range, kept: &mut Kept<'a>| {
@@ -183,7 +188,8 @@ impl<'a> Reader<'a> {
         Ok(Some(bytes[task.in_block - units.start as usize * shape.page..].as_ptr()))
     }
 
-    fn map(&self, at: &BlockAt, kept: &mut Kept<'a>) -> Option<&'a BlockMap> {
+    /// Where a block's pages are.
+    pub(super) fn map(&self, at: &BlockAt, kept: &mut Kept<'a>) -> Option<&'a BlockMap> {
         let (last, outer) = at.split_last().expect("a block has coordinates");
         let leaf = match &kept.leaf {
             Some((at, leaf)) if at.as_slice() == outer => *leaf,
@@ -445,8 +451,14 @@ impl<'a> Reader<'a> {
         Error::corrupt(format!("array {:?}, building block {block}: {what}", self.inner.record.name))
     }
 
-    /// The pages that a task will need, as byte ranges of the medium.
-    fn pages_of(&self, task: &Task<'_>, map: &BlockMap, units: &mut UnitSet, see: &mut dyn FnMut(u64, u64, u64, u64)) {
+    /// The pages that a task will need, and their records, as byte ranges of the medium.
+    pub(super) fn pages_of(
+        &self,
+        task: &Task<'_>,
+        map: &BlockMap,
+        units: &mut UnitSet,
+        see: &mut dyn FnMut(u64, u64, u64, u64),
+    ) {
         let geometry = self.ftl.geometry();
         let page = u64::from(geometry.page_bytes);
         let mut tell = |run: Run| {
@@ -540,77 +552,4 @@ unsafe fn scatter(task: &Task<'_>, item_bytes: usize, stream: bool, from: *const
     let (left, run) = merge(&mut loops, item_bytes);
     // SAFETY: the caller's promise.
     unsafe { if stream { copy_streaming(&loops[..left], run, from, to) } else { copy(&loops[..left], run, from, to) } }
-}
-
-/// Tasks that are asked for at once.
-const AHEAD_TOGETHER: u64 = 8;
-
-type Ranges = SmallVec<[(u64, u64); 16]>;
-
-/// Reading ahead: asks the medium for the pages of coming tasks, when the first looks say that they are not in memory.
-struct Ahead<'a, 'w> {
-    reader: &'w Reader<'a>,
-    work: &'w Work,
-    count: u64,
-    /// Tasks ahead of the current one; 0 when everything seems to be in memory.
-    window: u64,
-    next: AtomicU64,
-}
-
-impl<'a, 'w> Ahead<'a, 'w> {
-    fn new(reader: &'w Reader<'a>, work: &'w Work, count: u64, bytes: u64) -> Self {
-        let mut ahead = Self { reader, work, count, window: 0, next: AtomicU64::new(0) };
-        if count == 0 || (count == 1 && bytes < 4096) {
-            return ahead;
-        }
-        let mut kept = Kept::default();
-        let looks = [0, count / 2, count - 1];
-        let cold = looks[..count.min(3) as usize].iter().any(|&i| {
-            let task = work.task(i);
-            let Some(map) = reader.map(&task.at, &mut kept) else { return false };
-            let Some(run) = map.runs().next() else { return false };
-            let unit = ((task.in_block / reader.space.shape.page) as u32).clamp(run.unit, run.end() - 1);
-            !reader.ftl.media().is_resident(reader.ftl.geometry().page_offset(run.page_of(unit)))
-        });
-        if cold {
-            // A task may touch more of its block than it takes; count the whole block.
-            let block = (reader.space.shape.bytes as u64).min(8 << 20);
-            ahead.window = (AHEAD_BYTES / block).max(16);
-        }
-        ahead
-    }
-
-    fn advance(&self, current: u64, kept: &mut Kept<'a>) {
-        if self.window == 0 {
-            return;
-        }
-        let goal = self.count.min(current + self.window);
-        // Threads share the cursor; each takes the next tasks that nobody has asked for yet, several at once so that pages
-        // side by side are asked for together.
-        while self.next.load(Ordering::Relaxed) < goal {
-            let start = self.next.fetch_add(AHEAD_TOGETHER, Ordering::Relaxed);
-            let (mut data, mut oob) = (Ranges::new(), Ranges::new());
-            for i in start..self.count.min(start + AHEAD_TOGETHER) {
-                let task = self.work.task(i);
-                let Some(map) = self.reader.map(&task.at, kept) else { continue };
-                self.reader.pages_of(&task, map, &mut kept.units, &mut |page, len, record, record_len| {
-                    data.push((page, page + len));
-                    oob.push((record, record + record_len));
-                });
-            }
-            let media = self.reader.ftl.media();
-            // Records of a segment lie within a few pages of one another: one request costs less than two.
-            for (ranges, gap) in [(&mut oob, 64 << 10), (&mut data, 0)] {
-                ranges.sort_unstable();
-                ranges.dedup_by(|next, last| {
-                    let joins = next.0 <= last.1 + gap;
-                    if joins {
-                        last.1 = last.1.max(next.1);
-                    }
-                    joins
-                });
-                ranges.iter().for_each(|&(from, to)| media.prefetch(from, to - from));
-            }
-        }
-    }
 }

@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use super::block_size::{BLOCK_BYTES_MAX, DIMENSIONS_MAX, UNITS_MAX};
 use super::index::Index;
 use super::plan::{BlockAt, block_strides};
+use super::sequence::Sequence;
 use crate::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, KeyCheck, SALT_BYTES};
 use crate::error::{Error, Result, Shape};
 use crate::flash::{Owner, Run};
@@ -227,6 +228,8 @@ pub struct Space {
     pub shape: BlockShape,
     /// Orders writes that share blocks.
     pub ranges: RangeLock,
+    /// The scan that reads of it follow.
+    pub sequence: Sequence,
     spec: Option<CodecSpec>,
     encryption: Option<Encryption>,
     codec: OnceLock<Codec>,
@@ -266,6 +269,7 @@ impl Space {
             id: record.id,
             shape,
             ranges: RangeLock::default(),
+            sequence: Sequence::default(),
             spec: (!spec.is_identity()).then_some(spec),
             encryption: record.encryption.clone(),
             codec: OnceLock::new(),

@@ -1,0 +1,147 @@
+//! Commands that follow one another: from where the last ones lay, the box that the next ones will probably read.
+//!
+//! A scan is a run of boxes of one size, each beginning along one dimension where the one before ended. Between two of its
+//! commands a disk would have nothing to do, while the first is compared and copied and before the second is given; so from
+//! the second box on, what lies beyond is asked for as well. That is a file system's readahead in the array's own
+//! coordinates: it works along every dimension, where the file system sees sequences along the stored one only.
+//!
+//! How far: as much as the scan has read so far, and at most [`AHEAD_BYTES`]; far enough, to whole building blocks. One scan
+//! a space is followed at a time; a command in between begins anew. Whether what lies ahead is in memory already is not
+//! known here.
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+/// The most that is asked for beyond a command, in bytes: enough to keep a disk's queue full.
+pub const AHEAD_BYTES: u64 = 32 << 20;
+
+/// A box: start and count along each dimension, in elements.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// First coordinate.
+    pub start: SmallVec<[u64; 4]>,
+    /// Elements.
+    pub count: SmallVec<[u64; 4]>,
+}
+
+#[derive(Debug, Default)]
+struct Scan {
+    last: Extent,
+    axis: usize,
+    /// Boxes that followed the first.
+    steps: u32,
+    /// Along the axis, everything before this coordinate was given out.
+    asked: u64,
+}
+
+/// The scan of a space that is going on.
+#[derive(Debug, Default)]
+pub struct Sequence(Mutex<Scan>);
+
+impl Sequence {
+    /// Takes note of a command's box, and returns the box to ask for beyond it, if there is one; each part once.
+    ///
+    /// `shape` and `block` are the space's and its blocks' in elements of `item_bytes`; the command's box lies within.
+    pub fn next(&self, now: Extent, shape: &[u64], block: &[u64], item_bytes: u64) -> Option<Extent> {
+        // Two threads at once are no scan.
+        let mut scan = self.0.try_lock()?;
+        let scan = &mut *scan;
+        let Some(axis) = follows(&scan.last, &now) else {
+            *scan = Scan { last: now, ..Scan::default() };
+            return None;
+        };
+        if scan.steps == 0 || scan.axis != axis {
+            *scan = Scan { axis, ..Scan::default() };
+        }
+        scan.steps += 1;
+        let end = now.start[axis] + now.count[axis];
+        let layer_bytes = now.count.iter().product::<u64>() / now.count[axis] * item_bytes;
+        let most = (AHEAD_BYTES / layer_bytes).max(1);
+        let far = now.count[axis].saturating_mul(u64::from(scan.steps)).min(most);
+        let mut ask = Extent { start: now.start.clone(), count: now.count.clone() };
+        scan.last = now;
+        if scan.asked >= end.saturating_add(far / 2) {
+            return None;
+        }
+        let goal = end.saturating_add(far);
+        // What lies in a block that is asked for in large parts costs little more.
+        let goal = if far >= block[axis] / 4 { goal.div_ceil(block[axis]).saturating_mul(block[axis]) } else { goal };
+        let (from, goal) = (scan.asked.max(end), goal.min(shape[axis]));
+        if from >= goal {
+            return None;
+        }
+        scan.asked = goal;
+        (ask.start[axis], ask.count[axis]) = (from, goal - from);
+        Some(ask)
+    }
+}
+
+/// The axis along which a box begins where another of its size ended.
+fn follows(last: &Extent, now: &Extent) -> Option<usize> {
+    if last.count != now.count {
+        return None;
+    }
+    let mut moved = (0..now.start.len()).filter(|&i| last.start[i] != now.start[i]);
+    let axis = moved.next()?;
+    (moved.next().is_none() && last.start[axis] + last.count[axis] == now.start[axis]).then_some(axis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(start: &[u64], count: &[u64]) -> Extent {
+        Extent { start: start.into(), count: count.into() }
+    }
+
+    #[test]
+    fn a_scan_is_followed_along_any_axis() {
+        for axis in 0..2 {
+            let s = Sequence::default();
+            let (shape, block) = ([16_384; 2], [256; 2]);
+            let band = |i: u64, n: u64| {
+                let (mut start, mut count) = ([0; 2], [16_384; 2]);
+                (start[axis], count[axis]) = (512 * i, 512 * n);
+                extent(&start, &count)
+            };
+            let next = |i| s.next(band(i, 1), &shape, &block, 4);
+            assert_eq!(next(3), None, "one box is no scan");
+            assert_eq!(next(4), Some(band(5, 1)));
+            assert_eq!(next(5), Some(band(6, 1)));
+            assert_eq!(next(30), None, "a jump ends it");
+            assert_eq!(next(31), None, "nothing lies beyond the end");
+        }
+    }
+
+    #[test]
+    fn small_steps_grow() {
+        let s = Sequence::default();
+        let (shape, block) = ([16_384; 2], [256; 2]);
+        let row = |i: u64| s.next(extent(&[i, 0], &[1, 16_384]), &shape, &block, 4);
+        let (mut asked, mut commands) = (1, 0);
+        assert_eq!(row(0), None);
+        for i in 1..4_000 {
+            if let Some(ask) = row(i) {
+                assert_eq!(ask.start[0], asked.max(i + 1), "each part once");
+                asked = ask.start[0] + ask.count[0];
+                commands += 1;
+            }
+            assert!(asked > i, "row {} was not asked for", i + 1);
+            assert!(asked <= i + 1 + AHEAD_BYTES / 65_536 + 256);
+        }
+        assert!(commands < 60, "asked {commands} times");
+    }
+
+    #[test]
+    fn other_boxes_are_no_scan() {
+        let s = Sequence::default();
+        let next = |start: [u64; 2], count: [u64; 2]| s.next(extent(&start, &count), &[100; 2], &[10; 2], 8);
+        assert_eq!(next([0, 0], [10, 10]), None);
+        assert_eq!(next([10, 10], [10, 10]), None, "two axes moved");
+        assert_eq!(next([30, 10], [10, 10]), None, "a gap");
+        assert_eq!(next([40, 10], [20, 10]), None, "another size");
+        assert_eq!(next([40, 10], [20, 10]), None, "the same again");
+        assert!(next([60, 10], [20, 10]).is_some());
+        assert_eq!(next([60, 20], [20, 10]).map(|e| e.start[1]), Some(30), "around the corner");
+    }
+}

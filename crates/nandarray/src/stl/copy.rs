@@ -59,6 +59,27 @@ pub fn merge(loops: &mut [Loop<'_>], item_bytes: usize) -> (usize, usize) {
     (kept, run)
 }
 
+/// The most lines of 64 bytes that are asked for at once: about as many as a core can have on their way.
+const ASK_LINES: usize = 32;
+
+/// Asks the processor for the source lines of a copy along loops that are not merged, if it is one short row or a few places.
+#[inline]
+pub fn ask(loops: &[Loop<'_>], item_bytes: usize, from: *const u8) {
+    let Some((last, outer)) = loops.split_last() else { return };
+    match *last {
+        Loop::Affine { n, from: step, .. } if n == 1 || step == item_bytes as isize => {
+            if outer.iter().all(|l| matches!(l, Loop::Affine { n: 1, .. })) {
+                let bytes = n * item_bytes;
+                (0..bytes.min(ASK_LINES * 64)).step_by(64).for_each(|at| stream::ask(from.wrapping_add(at)));
+            }
+        }
+        Loop::Table(pairs) if outer.is_empty() => {
+            pairs.iter().take(ASK_LINES).for_each(|&(at, _)| stream::ask(from.wrapping_offset(at)));
+        }
+        _ => {}
+    }
+}
+
 /// Copies along merged loops, past the caches where the processor can and runs are long enough: for destinations that
 /// are too large to stay in them anyway.
 ///

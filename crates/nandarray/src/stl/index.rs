@@ -361,7 +361,7 @@ impl Index {
 mod tests {
     use std::collections::BTreeMap;
 
-use smallvec::SmallVec;
+    use smallvec::SmallVec;
 
     use proptest::prelude::*;
 

@@ -13,7 +13,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::ahead::Ahead;
-use super::copy::{Loop, copy, copy_streaming, fill, fill_bytes, merge};
+use super::copy::{Loop, ask, copy, copy_streaming, fill, fill_bytes, merge};
 use super::index::{BlockMap, Leaf};
 use super::plan::{BlockAt, Task};
 use super::space::{Gathered, Inner, Space};
@@ -29,6 +29,9 @@ use crate::ftl::Ftl;
 const STREAM_BYTES: u64 = 4 << 20;
 /// Blocks whose rows are streamed together: the parts of cache lines at their edges become whole lines.
 const BLOCKS_TOGETHER: u64 = 8;
+
+/// Small tasks whose lines are asked for before the first of them is copied.
+const ASKED_TASKS: usize = 3;
 
 /// The caller's buffer: where element (0, 0, ...) of the selection lies.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +133,7 @@ impl<'a> Reader<'a> {
         run(workers, count, self.cost(work, bytes), together, &|range, kept: &mut Kept<'a>| {
             kept.stream = stream;
             let mut group = Group::default();
+            let mut asked = Asked::default();
             for i in range {
                 ahead.advance(i, kept);
                 let task = work.task(i);
@@ -139,7 +143,7 @@ impl<'a> Reader<'a> {
                     let to = out.at(task.in_buffer);
                     match self.in_place(&task, map, kept)? {
                         Some(from) if stream => group.add(&task, self.space.shape.item_bytes, from, to),
-                        Some(from) => scatter(&task, self.space.shape.item_bytes, false, from, to),
+                        Some(from) => asked.add(task, self.space.shape.item_bytes, from, to),
                         None => self.read_block(&task, map, kept, to)?,
                     }
                 }
@@ -148,8 +152,11 @@ impl<'a> Reader<'a> {
                     probe.moved(runs, bytes);
                 }
             }
-            // SAFETY: as above; what the group points to is held by the space's lock.
-            unsafe { group.copy() };
+            // SAFETY: as above; what they point to is held by the space's lock.
+            unsafe {
+                group.copy();
+                asked.copy(self.space.shape.item_bytes);
+            }
             Ok(())
         })
     }
@@ -542,6 +549,45 @@ impl Group {
             }
         }
         self.pieces.clear();
+    }
+}
+
+/// Tasks whose lines are on their way from memory while others are copied: a row of a block lies in a page of its own, where
+/// the processor's own guess begins anew.
+struct Asked<'t> {
+    tasks: [Option<(Task<'t>, *const u8, *mut u8)>; ASKED_TASKS],
+    next: usize,
+}
+
+impl Default for Asked<'_> {
+    fn default() -> Self {
+        Self { tasks: [const { None }; ASKED_TASKS], next: 0 }
+    }
+}
+
+impl<'t> Asked<'t> {
+    /// Asks for a task's lines, and copies the task that was asked for a few tasks ago.
+    ///
+    /// # Safety
+    /// `from` must be readable and `to` writable along the task's loops until [`Self::copy`].
+    unsafe fn add(&mut self, task: Task<'t>, item_bytes: usize, from: *const u8, to: *mut u8) {
+        ask(&task.loops, item_bytes, from);
+        if let Some((task, from, to)) = self.tasks[self.next].replace((task, from, to)) {
+            // SAFETY: the promise of the call that added it.
+            unsafe { scatter(&task, item_bytes, false, from, to) };
+        }
+        self.next = (self.next + 1) % ASKED_TASKS;
+    }
+
+    /// Copies what is left.
+    ///
+    /// # Safety
+    /// The promises of [`Self::add`].
+    unsafe fn copy(&mut self, item_bytes: usize) {
+        for (task, from, to) in self.tasks.iter_mut().filter_map(Option::take) {
+            // SAFETY: the promise of the call that added it.
+            unsafe { scatter(&task, item_bytes, false, from, to) };
+        }
     }
 }
 

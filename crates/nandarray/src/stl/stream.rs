@@ -220,6 +220,18 @@ pub unsafe fn joined(outer: &[Affine], pieces: &[(*const u8, usize)], to: *mut u
     }
 }
 
+/// Asks the processor to bring a line into its caches; any address will do.
+#[inline]
+pub fn ask(line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which never faults; SSE is part of every x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}
+
 /// Whether the processor can.
 pub fn available() -> bool {
     #[cfg(target_arch = "x86_64")]

@@ -58,8 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--budget", type=float, help="seconds of a warm round")
     run.add_argument("--cold", choices=("auto", "drop_caches", "fadvise"), default="auto")
     _side_commands(commands)
-    show = commands.add_parser("report", help="print a run saved by --json again, judged anew")
-    show.add_argument("file", type=Path)
+    show = commands.add_parser("report", help="print runs saved by --json again as one, judged anew")
+    show.add_argument("files", type=Path, nargs="+", metavar="FILE")
     show.add_argument("--markdown", type=Path, metavar="FILE")
     return parser
 
@@ -95,9 +95,16 @@ def _run(arguments: argparse.Namespace, command: str) -> int:
         settings.rounds, settings.write_rounds, settings.cold_rounds = 2, 1, 1
     settings.rounds = arguments.rounds or settings.rounds
     settings.budget = arguments.budget or settings.budget
-    results = Runner(settings, _say).run(sections(size))
+    results = Runner(settings, _say, _keeper(arguments)).run(sections(size))
     _finish(results, arguments, command)
     return 0
+
+
+def _keeper(arguments: argparse.Namespace) -> Any:
+    from . import report
+
+    path: Path | None = arguments.json
+    return (lambda results: None) if path is None else (lambda results: report.save_json(results, path))
 
 
 def _finish(results: Any, arguments: argparse.Namespace, command: str, *, verdicts: bool = True) -> None:
@@ -120,7 +127,7 @@ def _geometry(arguments: argparse.Namespace, command: str) -> int:
 
     labels = geometry.labels(tuple(arguments.pages or geometry.PAGES), tuple(arguments.blocks or geometry.BLOCKS))
     settings = Settings(arguments.folder, arguments.size, rounds=arguments.rounds, systems=labels, cold=arguments.cold)
-    results = Runner(settings, _say).run([geometry.section(arguments.size)])
+    results = Runner(settings, _say, _keeper(arguments)).run([geometry.section(arguments.size)])
     _finish(results, arguments, command, verdicts=False)
     print("\ngeometries by the mean of their times, relative to the preset in force (below 1 is better than it)")
     for label, mean, worst, row in geometry.ranking(results):
@@ -143,7 +150,7 @@ def _write(arguments: argparse.Namespace, command: str) -> int:
         if "overwrite" in [p.name for p in writes]:
             writes = (*writes, FLUSHED)
         wanted.append(Section(section.name, section.title, section.spec, writes))
-    _finish(Runner(settings, _say).run(wanted), arguments, command)
+    _finish(Runner(settings, _say, _keeper(arguments)).run(wanted), arguments, command)
     return 0
 
 
@@ -197,7 +204,9 @@ def _memory(arguments: argparse.Namespace, command: str) -> int:
 def _show(arguments: argparse.Namespace, command: str) -> int:
     from . import report
 
-    results = report.load_json(arguments.file)
+    results, *others = map(report.load_json, arguments.files)
+    for other in others:
+        results.add(other)
     if arguments.markdown:
         arguments.markdown.write_text(report.markdown(results, command))
     report.print_text(results, None if sys.stdout.isatty() else 220)

@@ -83,13 +83,36 @@ class Results:
         """Rebuild a run from :meth:`as_json`."""
         return cls(**{**data, "cells": [Cell(**cell) for cell in data["cells"]]})
 
+    def add(self, other: Results) -> None:
+        """Take over what another run found out: rounds of the same cell are more rounds of it."""
+        mine = {(c.section, c.pattern, c.state, c.system): c for c in self.cells}
+        for cell in other.cells:
+            same = mine.get((cell.section, cell.pattern, cell.state, cell.system))
+            if same is None:
+                self.cells.append(cell)
+            else:
+                same.seconds += cell.seconds
+                same.durable += cell.durable
+        self.failures += other.failures
+        self.skipped += [line for line in other.skipped if line not in self.skipped]
+        for section, facts in other.facts.items():
+            self.facts.setdefault(section, {}).update(facts)
+        self.titles.update(other.titles)
+        self.machine["versions"] = {**self.machine.get("versions", {}), **other.machine.get("versions", {})}
+
 
 class Runner:
     """One run over some sections with some systems."""
 
-    def __init__(self, settings: Settings, say: Callable[[str], None] = print) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        say: Callable[[str], None] = print,
+        keep: Callable[[Results], None] = lambda results: None,
+    ) -> None:
         self.settings = settings
         self.say = say
+        self.keep = keep  # called after every pattern, so that a run that is interrupted leaves what it has
         self.results = Results()
         self.cold = machine.cold_method(settings.cold)
         self._workers: dict[str, Worker] = {}
@@ -98,6 +121,10 @@ class Runner:
     def run(self, sections: list[Section]) -> Results:
         """Run the sections one after the other; the data of one is gone before the next is made."""
         usable = self._usable()
+        self.results.settings = {**asdict(self.settings), "folder": "", "cold_method": self.cold}
+        self.results.machine = machine.describe(self.settings.folder)
+        packages = ["numpy", "nandarray", *(systems.info(label).package.split(".")[0] for label in usable)]
+        self.results.machine["versions"] = machine.versions(packages)
         for section in sections:
             if self.settings.sections and section.name not in self.settings.sections:
                 continue
@@ -105,10 +132,6 @@ class Runner:
             patterns = [p for p in section.patterns if self._wanted(p)]
             if patterns and labels:
                 self._section(section, labels, patterns)
-        self.results.settings = {**asdict(self.settings), "folder": "", "cold_method": self.cold}
-        self.results.machine = machine.describe(self.settings.folder)
-        packages = ["numpy", "nandarray", *(systems.info(label).package.split(".")[0] for label in usable)]
-        self.results.machine["versions"] = machine.versions(packages)
         return self.results
 
     def _wanted(self, pattern: Pattern) -> bool:
@@ -160,6 +183,7 @@ class Runner:
                 if state in pattern.states:
                     self.say(f"  {pattern.title}, {state}")
                     (self._warm if state == "warm" else self._first_look)(section, pattern, state)
+                    self.keep(self.results)
         for pattern in by_kind["write"]:
             self.say(f"  {pattern.title}")
             for turn in range(self.settings.rounds):
@@ -167,6 +191,7 @@ class Runner:
                     self._record(
                         section, pattern, "warm", label, self._ask(section, label, "overwrite", pattern.name, turn)
                     )
+            self.keep(self.results)
 
     def _full_writes(self, section: Section, patterns: list[Pattern]) -> None:
         # The stores have to be written in any case; they are timed more often only when the pattern is asked for.

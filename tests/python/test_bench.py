@@ -161,6 +161,10 @@ def test_a_run_has_a_figure_for_every_cell(tmp_path: Path) -> None:
     assert again.cells == results.cells
     assert "row bands 512 x N, cold" in report.markdown(again, "python -m bench run")
 
+    again.add(report.load_json(tmp_path / "run.json"))
+    assert len(again.cells) == len(results.cells), "the same cells again are more rounds of them"
+    assert all(len(two.seconds) == 2 * len(one.seconds) for one, two in zip(results.cells, again.cells, strict=True))
+
 
 def test_a_system_that_fails_leaves_a_line_and_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ICECHUNK_LOG", "error")
@@ -299,7 +303,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert json.loads((tmp_path / "a.json").read_text())["cells"]
     assert "single rows, warm" in (tmp_path / "a.md").read_text()
     assert "single rows" in capsys.readouterr().out
-    assert cli.main(["report", str(tmp_path / "a.json")]) == 0
+    assert cli.main(["report", str(tmp_path / "a.json"), str(tmp_path / "a.json")]) == 0
     with pytest.raises(SystemExit, match="unknown system nosuch"):
         cli.main(["run", "--systems", "nosuch"])
 

@@ -67,11 +67,12 @@ const ASK_LINES: usize = 32;
 pub fn ask(loops: &[Loop<'_>], item_bytes: usize, from: *const u8) {
     let Some((last, outer)) = loops.split_last() else { return };
     match *last {
-        Loop::Affine { n, from: step, .. } if n == 1 || step == item_bytes as isize => {
-            if outer.iter().all(|l| matches!(l, Loop::Affine { n: 1, .. })) {
-                let bytes = n * item_bytes;
-                (0..bytes.min(ASK_LINES * 64)).step_by(64).for_each(|at| stream::ask(from.wrapping_add(at)));
-            }
+        Loop::Affine { n, from: step, .. }
+            if (n == 1 || step == item_bytes as isize)
+                && outer.iter().all(|l| matches!(l, Loop::Affine { n: 1, .. })) =>
+        {
+            let bytes = n * item_bytes;
+            (0..bytes.min(ASK_LINES * 64)).step_by(64).for_each(|at| stream::ask(from.wrapping_add(at)));
         }
         Loop::Table(pairs) if outer.is_empty() => {
             pairs.iter().take(ASK_LINES).for_each(|&(at, _)| stream::ask(from.wrapping_offset(at)));

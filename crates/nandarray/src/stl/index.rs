@@ -361,8 +361,6 @@ impl Index {
 mod tests {
     use std::collections::BTreeMap;
 
-    use smallvec::SmallVec;
-
     use proptest::prelude::*;
 
     use super::*;

@@ -138,6 +138,10 @@ impl<'a> Reader<'a> {
                 ahead.advance(i, kept);
                 let task = work.task(i);
                 let map = self.map(&task.at, kept);
+                if let Some(probe) = self.ftl.probe() {
+                    let (runs, bytes) = task.moves(self.space.shape.item_bytes);
+                    probe.moved(runs, bytes);
+                }
                 // SAFETY: the caller's promise about the buffer covers this task's elements.
                 unsafe {
                     let to = out.at(task.in_buffer);
@@ -146,10 +150,6 @@ impl<'a> Reader<'a> {
                         Some(from) => asked.add(task, self.space.shape.item_bytes, from, to),
                         None => self.read_block(&task, map, kept, to)?,
                     }
-                }
-                if let Some(probe) = self.ftl.probe() {
-                    let (runs, bytes) = task.moves(self.space.shape.item_bytes);
-                    probe.moved(runs, bytes);
                 }
             }
             // SAFETY: as above; what they point to is held by the space's lock.

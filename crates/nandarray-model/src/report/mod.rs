@@ -1,0 +1,439 @@
+//! What came out of a run: time, throughput, percentiles, energy by part, write amplification, utilisation, wear.
+//!
+//! A report is plain numbers with units in their names, and serialises as it stands: its JSON is described in
+//! docs/reference/replay-report.md, and `schema` grows when a field changes its meaning or goes. `latency` collects requests
+//! while they end, `promise` compares with data sheets, `table` prints. What the parts counted is given in [`Parts`].
+
+pub mod latency;
+pub mod promise;
+mod table;
+
+use serde::Serialize;
+
+use crate::flash::{Account, Cause};
+use crate::ftl::FtlReport;
+use crate::host::resource::energy_pj;
+use crate::host::{Direction, HostCpu, HostLink, Port};
+use crate::time::Ps;
+use crate::workload::RequestOp;
+
+pub use latency::{Latencies, Latency, OpReport};
+pub use promise::{Profile, Promise};
+
+/// Of the JSON.
+pub const SCHEMA: u32 = 1;
+
+/// Everything that is told of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Of this structure, as JSON.
+    pub schema: u32,
+    /// The device's name.
+    pub device: String,
+    /// Of all chance in the device.
+    pub seed: u64,
+    /// Of everything that happened, in hexadecimal: two runs with the same did the same at the same times.
+    pub hash: String,
+    /// From the first arrival to the last answer.
+    pub elapsed_s: f64,
+    /// Modelled time until the device was at rest.
+    pub until_rest_s: f64,
+    /// All operations.
+    pub all: OpReport,
+    /// Reads.
+    pub read: OpReport,
+    /// Writes.
+    pub write: OpReport,
+    /// Trims.
+    pub trim: OpReport,
+    /// Flushes.
+    pub flush: OpReport,
+    /// What the flash did.
+    pub flash: FlashReport,
+    /// Flash management; `None` where the host or the store manages the flash.
+    pub management: Option<ManagementReport>,
+    /// Busy shares.
+    pub utilisation: Utilisation,
+    /// Energy.
+    pub energy: EnergyReport,
+    /// What a data sheet promises for such a workload, beside what came out.
+    pub promises: Vec<Promise>,
+    /// What was assumed or changed, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A number for each cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ByCause {
+    /// For the host.
+    pub host: u64,
+    /// For the map.
+    pub map: u64,
+    /// For reclaim.
+    pub gc: u64,
+    /// For wear levelling.
+    pub wear: u64,
+}
+
+impl From<[u64; 4]> for ByCause {
+    fn from(by: [u64; 4]) -> Self {
+        let of = |cause: Cause| by[cause as usize];
+        Self { host: of(Cause::Host), map: of(Cause::Map), gc: of(Cause::Gc), wear: of(Cause::Wear) }
+    }
+}
+
+/// What the flash did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FlashReport {
+    /// Pages sensed, retries included.
+    pub senses: ByCause,
+    /// Pages programmed.
+    pub programs: ByCause,
+    /// Blocks erased.
+    pub erases: ByCause,
+    /// Bytes asked for by reads.
+    pub read_bytes: ByCause,
+    /// Bytes brought by programs.
+    pub program_bytes: ByCause,
+    /// Commands for more than one plane.
+    pub multi_plane: u64,
+    /// Cache reads.
+    pub cache_reads: u64,
+    /// Cache programs.
+    pub cache_programs: u64,
+    /// Programs interrupted.
+    pub program_suspends: u64,
+    /// Erases interrupted.
+    pub erase_suspends: u64,
+    /// Pages sensed again.
+    pub retries: u64,
+    /// Pages that could not be corrected.
+    pub uncorrectable: u64,
+    /// Programs and erases that failed.
+    pub failed: u64,
+}
+
+/// What conventional flash management did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ManagementReport {
+    /// Bytes that requests can address.
+    pub capacity_bytes: u64,
+    /// Pages programmed for each that the host wrote; `None` if it wrote none.
+    pub write_amplification: Option<f64>,
+    /// Logical pages trimmed.
+    pub trimmed_pages: u64,
+    /// Map entries found in the cache.
+    pub map_hits: u64,
+    /// Map entries that had to be read from flash.
+    pub map_misses: u64,
+    /// Pages that are live at the end.
+    pub live_pages: u64,
+    /// Blocks that are free at the end.
+    pub free_blocks: u64,
+    /// Blocks bad when made.
+    pub factory_bad_blocks: u64,
+    /// Blocks that failed since.
+    pub grown_bad_blocks: u64,
+    /// Erases a good block, over the device's life.
+    pub wear: WearReport,
+}
+
+/// How often blocks were erased.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct WearReport {
+    /// Least.
+    pub min: u32,
+    /// On average.
+    pub mean: f64,
+    /// Most.
+    pub max: u32,
+    /// Blocks beyond what the cells are good for.
+    pub beyond_endurance: u64,
+}
+
+/// Shares of the time until rest that each was busy, from 0 to 1. Pipelined stages and DRAM without a bandwidth are never busy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Utilisation {
+    /// Channel buses.
+    pub channels: Vec<f64>,
+    /// Dies of the device, channel by channel.
+    pub dies: Vec<f64>,
+    /// Controller cores.
+    pub cores: Vec<f64>,
+    /// The link towards the device.
+    pub link_down: f64,
+    /// The link towards the host.
+    pub link_up: f64,
+    /// The DRAM port.
+    pub dram: f64,
+    /// Host cores; polling counts as busy.
+    pub host_cores: Vec<f64>,
+}
+
+/// Energy in joules, by part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct EnergyReport {
+    /// Sensing pages.
+    pub sense_j: f64,
+    /// Programming pages.
+    pub program_j: f64,
+    /// Erasing blocks.
+    pub erase_j: f64,
+    /// Channel buses.
+    pub bus_j: f64,
+    /// Decoding.
+    pub ecc_j: f64,
+    /// Dies that rest.
+    pub die_idle_j: f64,
+    /// Bytes into and out of DRAM.
+    pub dram_j: f64,
+    /// DRAM's refresh and standby.
+    pub dram_idle_j: f64,
+    /// Bytes over the link.
+    pub link_j: f64,
+    /// The link, up.
+    pub link_idle_j: f64,
+    /// Cores that work.
+    pub cores_j: f64,
+    /// Cores that rest.
+    pub cores_idle_j: f64,
+    /// Everything else of the controller.
+    pub controller_idle_j: f64,
+    /// All of the device: everything above.
+    pub device_j: f64,
+    /// Host cores that work on I/O, beside the device.
+    pub host_cores_j: f64,
+    /// The device's average power until rest, in watts.
+    pub device_w: f64,
+    /// The device's energy for each byte that requests moved; `None` if they moved none.
+    pub device_j_per_byte: Option<f64>,
+}
+
+/// What the parts of a machine counted.
+pub struct Parts<'a> {
+    /// The description's name.
+    pub device: &'a str,
+    /// Powers at rest.
+    pub energy: &'a crate::describe::Energy,
+    /// Of all chance in the device.
+    pub seed: u64,
+    /// Of everything that happened.
+    pub hash: u64,
+    /// Modelled time at rest.
+    pub now: Ps,
+    /// The flash.
+    pub flash: &'a Account,
+    /// Flash management.
+    pub ftl: Option<&'a FtlReport>,
+    /// The link.
+    pub link: &'a HostLink,
+    /// Host cores.
+    pub cpu: &'a HostCpu,
+    /// DRAM.
+    pub dram: &'a Port,
+    /// Busy times of controller cores until now.
+    pub cores: Vec<Ps>,
+    /// Energy of controller cores, working and resting, in picojoules.
+    pub cores_pj: (f64, f64),
+}
+
+impl Report {
+    /// Puts together what the parts counted and how long requests took.
+    pub fn new(parts: &Parts<'_>, latencies: &Latencies) -> Self {
+        let all = latencies.all();
+        Self {
+            schema: SCHEMA,
+            device: parts.device.to_owned(),
+            seed: parts.seed,
+            hash: format!("{:016x}", parts.hash),
+            elapsed_s: latencies.elapsed().seconds(),
+            until_rest_s: parts.now.seconds(),
+            read: latencies.of(RequestOp::Read),
+            write: latencies.of(RequestOp::Write),
+            trim: latencies.of(RequestOp::Trim),
+            flush: latencies.of(RequestOp::Flush),
+            flash: FlashReport::new(parts.flash),
+            management: parts.ftl.map(ManagementReport::new),
+            utilisation: Utilisation::new(parts),
+            energy: EnergyReport::new(parts, all.bytes),
+            promises: Vec::new(),
+            notes: Vec::new(),
+            all,
+        }
+    }
+
+    /// As JSON, on one line.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("plain numbers serialise")
+    }
+}
+
+impl FlashReport {
+    fn new(account: &Account) -> Self {
+        let c = &account.counts;
+        Self {
+            senses: c.senses.into(),
+            programs: c.programs.into(),
+            erases: c.erases.into(),
+            read_bytes: c.read_bytes.into(),
+            program_bytes: c.program_bytes.into(),
+            multi_plane: c.multi_plane,
+            cache_reads: c.cache_reads,
+            cache_programs: c.cache_programs,
+            program_suspends: c.program_suspends,
+            erase_suspends: c.erase_suspends,
+            retries: c.retries,
+            uncorrectable: c.uncorrectable,
+            failed: c.failed,
+        }
+    }
+}
+
+impl ManagementReport {
+    fn new(ftl: &FtlReport) -> Self {
+        Self {
+            capacity_bytes: ftl.capacity_pages * u64::from(ftl.page_bytes),
+            write_amplification: (ftl.programs[Cause::Host as usize] > 0).then_some(ftl.write_amplification),
+            trimmed_pages: ftl.trimmed,
+            map_hits: ftl.map_hits,
+            map_misses: ftl.map_misses,
+            live_pages: ftl.live_pages,
+            free_blocks: ftl.free_blocks,
+            factory_bad_blocks: ftl.factory_bad_blocks,
+            grown_bad_blocks: ftl.grown_bad_blocks,
+            wear: WearReport {
+                min: ftl.wear.least,
+                mean: ftl.wear.mean,
+                max: ftl.wear.most,
+                beyond_endurance: ftl.wear.beyond_endurance,
+            },
+        }
+    }
+}
+
+impl Utilisation {
+    fn new(parts: &Parts<'_>) -> Self {
+        let now = parts.now;
+        let share = |busy: Ps| if now == Ps::ZERO { 0.0 } else { busy.0 as f64 / now.0 as f64 };
+        Self {
+            channels: parts.flash.channels.iter().map(|t| share(t.total())).collect(),
+            dies: parts.flash.dies.iter().map(|t| share(t.total())).collect(),
+            cores: parts.cores.iter().map(|&t| share(t)).collect(),
+            link_down: share(parts.link.busy_until(Direction::Down, now)),
+            link_up: share(parts.link.busy_until(Direction::Up, now)),
+            dram: share(parts.dram.resource().busy_until(now).sum()),
+            host_cores: parts.cpu.active_until(now).map(share).collect(),
+        }
+    }
+
+    /// All shares, with names.
+    fn all(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        let single = [("link_down", self.link_down), ("link_up", self.link_up), ("dram", self.dram)];
+        let many =
+            [("channel", &self.channels), ("die", &self.dies), ("core", &self.cores), ("host core", &self.host_cores)];
+        let many = many.into_iter().flat_map(|(name, shares)| shares.iter().map(move |&s| (name, s)));
+        single.into_iter().chain(many)
+    }
+}
+
+impl EnergyReport {
+    fn new(parts: &Parts<'_>, bytes: u64) -> Self {
+        let j = |pj: f64| pj * 1e-12;
+        let flash = &parts.flash.energy;
+        let mut of = Self {
+            sense_j: j(flash.sense_pj),
+            program_j: j(flash.program_pj),
+            erase_j: j(flash.erase_pj),
+            bus_j: j(flash.bus_pj),
+            ecc_j: j(flash.ecc_pj),
+            die_idle_j: j(flash.idle_pj),
+            dram_j: j(parts.dram.energy_pj()),
+            dram_idle_j: j(energy_pj(parts.energy.dram_idle_uw, parts.now)),
+            link_j: j(parts.link.energy_pj()),
+            link_idle_j: j(parts.link.idle_energy_pj(parts.now)),
+            cores_j: j(parts.cores_pj.0),
+            cores_idle_j: j(parts.cores_pj.1),
+            controller_idle_j: j(energy_pj(parts.energy.controller_idle_uw, parts.now)),
+            host_cores_j: j(parts.cpu.energy_pj(parts.now)),
+            ..Self::default()
+        };
+        of.device_j = of.parts().iter().map(|(_, part)| part).sum();
+        of.device_w = if parts.now == Ps::ZERO { 0.0 } else { of.device_j / parts.now.seconds() };
+        of.device_j_per_byte = (bytes > 0).then(|| of.device_j / bytes as f64);
+        of
+    }
+
+    /// The device's parts, which add up to `device_j`.
+    pub fn parts(&self) -> [(&'static str, f64); 13] {
+        [
+            ("sensing", self.sense_j),
+            ("programming", self.program_j),
+            ("erasing", self.erase_j),
+            ("channels", self.bus_j),
+            ("decoding", self.ecc_j),
+            ("dies at rest", self.die_idle_j),
+            ("DRAM", self.dram_j),
+            ("DRAM at rest", self.dram_idle_j),
+            ("link", self.link_j),
+            ("link at rest", self.link_idle_j),
+            ("cores", self.cores_j),
+            ("cores at rest", self.cores_idle_j),
+            ("controller", self.controller_idle_j),
+        ]
+    }
+}
+
+/// What does not add up in a report.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ReportImbalance {
+    /// Something was busy for longer than it existed.
+    #[error("a {what} was busy for {share} of the time")]
+    Busy {
+        /// Which kind.
+        what: &'static str,
+        /// Of the time.
+        share: f64,
+    },
+    /// Energy of parts and of the device.
+    #[error("parts took {parts_j} J, the device {device_j} J")]
+    Energy {
+        /// Sum of parts.
+        parts_j: f64,
+        /// The device.
+        device_j: f64,
+    },
+    /// Operations and all of them.
+    #[error("{by_op} requests by operation, {all} in all")]
+    Requests {
+        /// Sum of operations.
+        by_op: u64,
+        /// In all.
+        all: u64,
+    },
+}
+
+impl Report {
+    /// That the numbers add up.
+    ///
+    /// # Errors
+    /// The first thing that does not.
+    pub fn check(&self) -> Result<(), ReportImbalance> {
+        if let Some((what, share)) = self.utilisation.all().find(|&(_, s)| !(0.0..=1.0 + 1e-9).contains(&s)) {
+            return Err(ReportImbalance::Busy { what, share });
+        }
+        let parts_j: f64 = self.energy.parts().iter().map(|(_, j)| j).sum();
+        let device_j = self.energy.device_j;
+        if (parts_j - device_j).abs() > 1e-9 * device_j.abs() {
+            return Err(ReportImbalance::Energy { parts_j, device_j });
+        }
+        let by_op = [&self.read, &self.write, &self.trim, &self.flush].iter().map(|o| o.requests + o.failed).sum();
+        let all = self.all.requests + self.all.failed;
+        if by_op != all {
+            return Err(ReportImbalance::Requests { by_op, all });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

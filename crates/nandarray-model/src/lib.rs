@@ -25,6 +25,7 @@ pub mod footprint;
 pub mod ftl;
 pub mod host;
 pub mod machine;
+pub mod report;
 pub mod spans;
 pub mod store;
 pub mod time;

@@ -3,6 +3,7 @@
 use super::{JobDone, JobKind, Machine};
 use crate::flash::Account;
 use crate::host::{Direction, HostCpu, HostLink, Port};
+use crate::report::{Latencies, Parts, Report};
 
 /// Counts of one machine.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +62,27 @@ impl Machine {
     /// The seed of all chance in the device.
     pub fn seed(&self) -> u64 {
         self.seed
+    }
+
+    /// What came out until now, with the latencies of what was asked for.
+    pub fn report(&self, latencies: &Latencies) -> Report {
+        let (cores, cores_pj) = self.cores();
+        let (flash, ftl) = (self.flash(), self.block.as_ref().map(|b| b.ftl.report()));
+        let parts = Parts {
+            device: &self.description.name,
+            energy: &self.description.energy,
+            seed: self.seed,
+            hash: self.hash,
+            now: self.now(),
+            flash: &flash,
+            ftl: ftl.as_ref(),
+            link: &self.link,
+            cpu: &self.cpu,
+            dram: &self.dram,
+            cores,
+            cores_pj,
+        };
+        Report::new(&parts, latencies)
     }
 
     /// What a machine at rest must be able to show: everything given was answered, bytes that left dies crossed channels and

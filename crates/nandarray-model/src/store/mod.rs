@@ -22,8 +22,10 @@ use parking_lot::Mutex;
 use crate::describe::Description;
 use crate::footprint::{Footprint, Places, Recorder};
 use crate::machine::{JobDone, JobKind, Machine};
+use crate::report::{Latencies, ManagementReport, Report, WearReport};
 use crate::spans::Spans;
 use crate::time::Ps;
+use crate::workload::RequestOp;
 use media::ModelMedia;
 
 /// Where the bytes of a modelled device are.
@@ -44,6 +46,7 @@ struct Clock {
     host: Ps,
     /// Commands of a batch, not timed yet.
     gathered: Option<Vec<(JobKind, Footprint)>>,
+    latencies: Latencies,
     mount: Ps,
 }
 
@@ -101,7 +104,7 @@ impl Modelled {
         machine.attach_store(places);
         let id = machine.submit_job(Ps::ZERO, JobKind::Other, 0, recorder.take());
         let mount = machine.run_job(id).done;
-        let clock = Mutex::new(Clock { machine, host: mount, gathered: None, mount });
+        let clock = Mutex::new(Clock { machine, host: mount, gathered: None, latencies: Latencies::default(), mount });
         Ok(Self { device: Arc::new(device), recorder, clock })
     }
 
@@ -177,9 +180,50 @@ impl Modelled {
         self.clock.lock().mount
     }
 
+    /// What came out since opening. Commands other than reads and writes (flush, create, ...) are its "flush".
+    pub fn report(&self) -> Report {
+        let clock = self.clock.lock();
+        let mut report = clock.machine.report(&clock.latencies);
+        let d = clock.machine.description();
+        let numbers = self.device.execute(Command::Stat);
+        if let Ok(Reply::Numbers(numbers)) = numbers {
+            report.management = Some(management(&numbers, d));
+        }
+        report.notes.push(if d.controller.spaces_in_device {
+            "Spaces are translated and assembled in the device (hardware NDS).".to_owned()
+        } else {
+            "Spaces are translated and assembled by the host (software NDS).".to_owned()
+        });
+        report.notes.push(format!("Opening took {}.", clock.mount));
+        report
+    }
+
     /// Looks at the machine.
     pub fn machine<T>(&self, f: impl FnOnce(&mut Machine) -> T) -> T {
         f(&mut self.clock.lock().machine)
+    }
+}
+
+/// What the store's own flash management did, as a conventional one's is reported.
+fn management(numbers: &[(&'static str, u64)], d: &Description) -> ManagementReport {
+    let of = |name: &str| numbers.iter().find(|n| n.0 == name).map_or(0, |n| n.1);
+    let written = of("bytes_written") as f64 / f64::from(d.geometry.page_bytes);
+    let pages = of("pages_appended") as f64
+        + (of("journal_bytes") + of("checkpoint_bytes")) as f64 / f64::from(d.geometry.page_bytes);
+    let segments = of("segments").max(1);
+    ManagementReport {
+        capacity_bytes: of("capacity_bytes"),
+        write_amplification: (written > 0.0).then(|| pages / written),
+        live_pages: of("pages_live"),
+        free_blocks: of("segments_free") * u64::from(d.geometry.planes_total()),
+        grown_bad_blocks: of("segments_bad") * u64::from(d.geometry.planes_total()),
+        wear: WearReport {
+            min: of("erases_min") as u32,
+            mean: of("erases_total") as f64 / segments as f64,
+            max: of("erases_max") as u32,
+            beyond_endurance: 0,
+        },
+        ..ManagementReport::default()
     }
 }
 
@@ -191,22 +235,33 @@ impl Clock {
         }
         let at = self.host.max(self.machine.now());
         let id = self.machine.submit_job(at, kind, 0, footprint);
-        self.host = self.machine.run_job(id).done;
+        let done = self.machine.run_job(id);
+        self.took(&done);
+    }
+
+    fn took(&mut self, done: &JobDone) {
+        self.host = done.done;
+        let op = match done.kind {
+            JobKind::Read => RequestOp::Read,
+            JobKind::Write => RequestOp::Write,
+            JobKind::Other => RequestOp::Flush,
+        };
+        self.latencies.record(op, done.bytes, done.submitted, done.done, !done.failed);
     }
 
     fn end_batch(&mut self, depth: usize) -> Vec<JobDone> {
         let mut waiting = self.gathered.take().unwrap_or_default().into_iter();
         let queues = self.machine.description().host.queues;
-        let (mut queue, mut ended) = (0, Vec::new());
+        let (mut given, mut ended) = (0, Vec::new());
         let mut give = |machine: &mut Machine, at: Ps, n: usize| {
             for (kind, footprint) in waiting.by_ref().take(n) {
-                machine.submit_job(at.max(machine.now()), kind, queue, footprint);
-                queue = (queue + 1) % queues;
+                machine.submit_job(at.max(machine.now()), kind, given % queues, footprint);
+                given += 1;
             }
         };
         give(&mut self.machine, self.host, depth.max(1));
         while let Some(done) = self.machine.next_job() {
-            self.host = done.done;
+            self.took(&done);
             ended.push(done);
             give(&mut self.machine, done.done, 1);
         }

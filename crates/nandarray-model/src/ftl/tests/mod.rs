@@ -1,5 +1,8 @@
 //! What holds for all of flash management together.
 
+mod model;
+mod steady;
+
 use super::{PageMapped, Step};
 use crate::describe::{self, Description, GcPolicy, StripeLevel, Striping};
 

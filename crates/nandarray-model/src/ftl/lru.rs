@@ -1,12 +1,14 @@
 //! Keys in order of use: a hash to slots, slots in a doubly linked list. Takes no memory after it has grown once.
 
 use rustc_hash::FxHashMap;
+use std::fmt::Debug;
+use std::hash::Hash;
 
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
-struct Slot<V> {
-    key: u32,
+struct Slot<V, K> {
+    key: K,
     newer: u32,
     older: u32,
     value: V,
@@ -14,35 +16,35 @@ struct Slot<V> {
 
 /// Keys with values, from the one used last to the one used longest ago.
 #[derive(Clone, Debug)]
-pub(super) struct Lru<V> {
-    slot_of: FxHashMap<u32, u32>,
-    slots: Vec<Slot<V>>,
+pub(super) struct Lru<V, K = u32> {
+    slot_of: FxHashMap<K, u32>,
+    slots: Vec<Slot<V, K>>,
     free: Vec<u32>,
     newest: u32,
     oldest: u32,
 }
 
-impl<V> Default for Lru<V> {
+impl<V, K> Default for Lru<V, K> {
     fn default() -> Self {
         Self { slot_of: FxHashMap::default(), slots: Vec::new(), free: Vec::new(), newest: NONE, oldest: NONE }
     }
 }
 
-impl<V: Copy> Lru<V> {
+impl<V: Copy, K: Copy + Eq + Hash + Debug> Lru<V, K> {
     pub(super) fn len(&self) -> usize {
         self.slot_of.len()
     }
 
-    pub(super) fn get(&self, key: u32) -> Option<&V> {
+    pub(super) fn get(&self, key: K) -> Option<&V> {
         self.slot_of.get(&key).map(|&slot| &self.slots[slot as usize].value)
     }
 
-    pub(super) fn get_mut(&mut self, key: u32) -> Option<&mut V> {
+    pub(super) fn get_mut(&mut self, key: K) -> Option<&mut V> {
         self.slot_of.get(&key).map(|&slot| &mut self.slots[slot as usize].value)
     }
 
     /// Makes a key the one used last; says whether it is there.
-    pub(super) fn touch(&mut self, key: u32) -> bool {
+    pub(super) fn touch(&mut self, key: K) -> bool {
         let Some(&slot) = self.slot_of.get(&key) else { return false };
         if slot != self.newest {
             self.unlink(slot);
@@ -55,7 +57,7 @@ impl<V: Copy> Lru<V> {
     ///
     /// # Panics
     /// If it is there already.
-    pub(super) fn insert(&mut self, key: u32, value: V) {
+    pub(super) fn insert(&mut self, key: K, value: V) {
         let new = Slot { key, newer: NONE, older: NONE, value };
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -67,11 +69,11 @@ impl<V: Copy> Lru<V> {
                 self.slots.len() as u32 - 1
             }
         };
-        assert!(self.slot_of.insert(key, slot).is_none(), "key {key} twice");
+        assert!(self.slot_of.insert(key, slot).is_none(), "key {key:?} twice");
         self.link_newest(slot);
     }
 
-    pub(super) fn remove(&mut self, key: u32) -> Option<V> {
+    pub(super) fn remove(&mut self, key: K) -> Option<V> {
         let slot = self.slot_of.remove(&key)?;
         self.unlink(slot);
         self.free.push(slot);
@@ -79,12 +81,12 @@ impl<V: Copy> Lru<V> {
     }
 
     /// The key used longest ago.
-    pub(super) fn oldest(&self) -> Option<u32> {
+    pub(super) fn oldest(&self) -> Option<K> {
         (self.oldest != NONE).then(|| self.slots[self.oldest as usize].key)
     }
 
     /// Keys from the one used longest ago.
-    pub(super) fn oldest_first(&self) -> impl Iterator<Item = (u32, &V)> {
+    pub(super) fn oldest_first(&self) -> impl Iterator<Item = (K, &V)> {
         let mut at = self.oldest;
         std::iter::from_fn(move || {
             let slot = self.slots.get(at as usize)?;
@@ -123,7 +125,7 @@ mod tests {
     proptest! {
         #[test]
         fn behaves_like_a_list(steps in prop::collection::vec((0u32..12, 0u8..4), 0..200)) {
-            let mut lru = Lru::default();
+            let mut lru = Lru::<u32>::default();
             let mut model: Vec<(u32, u32)> = Vec::new();
             for (n, (key, what)) in steps.into_iter().enumerate() {
                 let at = model.iter().position(|&(k, _)| k == key);

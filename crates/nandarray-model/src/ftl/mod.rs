@@ -13,6 +13,7 @@
 //! | `striping` | which plane a page goes to |
 //! | `victim/` | which block reclaim takes, a policy a file |
 //! | `hot` | which pages are written often |
+//! | `cache` | the write cache, a part of its own in front of it all |
 //! | `precondition` | a used device without the time that using it takes |
 //! | `report`, `audit` | what was counted; whether all of it fits together |
 //!
@@ -23,6 +24,7 @@
 
 mod audit;
 mod blocks;
+pub mod cache;
 mod fill;
 mod hot;
 mod lru;

@@ -1,0 +1,456 @@
+//! The write cache: pages in DRAM that the host wrote, until the flash has them, and as long as there is room after that.
+//!
+//! A part of its own in front of [`PageMapped`](super::PageMapped): the caller offers it writes, asks it on reads, and drains
+//! it: [`WriteCache::drain`] names a page to be written to flash, [`WriteCache::drained`] says that it was. A page holds which
+//! of its sectors are there, so that small writes gather and a page that is whole needs no read before its program. It keeps
+//! no bytes and knows no time; when to drain (full, idle, flush) is the caller's choice.
+
+use super::lru::Lru;
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+
+/// Which page is drained, or dropped, first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheOrder {
+    /// The one used longest ago; reads and writes are uses.
+    Lru,
+    /// The one that became dirty (was drained) longest ago.
+    Fifo,
+}
+
+/// What the cache says to a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It has it.
+    Taken,
+    /// Every page is dirty or being drained: drain, then offer it again.
+    Full,
+}
+
+/// What the cache has of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hit {
+    /// All.
+    All,
+    /// Some sectors; the flash has the rest.
+    Part,
+    /// Nothing.
+    None,
+}
+
+/// A page to be written to flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// Which.
+    pub lpa: u64,
+    /// Whether all its sectors are there; otherwise what the flash has is to be read first.
+    pub whole: bool,
+}
+
+/// What was there at the time of a flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FlushTicket(u64);
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// Writes taken.
+    pub writes: u64,
+    /// Of those, writes to a page that was there and dirty: the flash is spared a program.
+    pub rewrites: u64,
+    /// Reads answered wholly.
+    pub read_hits: u64,
+    /// Reads answered in part or not at all.
+    pub read_misses: u64,
+    /// Pages drained.
+    pub drained: u64,
+}
+
+/// A page.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// Sectors that are there, a bit each.
+    sectors: u128,
+    /// When it became dirty, counted from 1; 0 for a page that was trimmed while it is drained; no meaning for a clean one.
+    since: u64,
+    /// While it is drained: when it was written again, and which sectors.
+    again: Option<(u64, u128)>,
+    /// While it is drained: whether it was trimmed.
+    dropped: bool,
+}
+
+/// The cache.
+#[derive(Clone, Debug)]
+pub struct WriteCache {
+    capacity_pages: usize,
+    page_bytes: u32,
+    sector_bytes: u32,
+    whole: u128,
+    order: CacheOrder,
+    clean: Lru<Held, u64>,
+    dirty: Lru<Held, u64>,
+    draining: FxHashMap<u64, Held>,
+    /// Numbers of becoming dirty with their pages, in order; those that no longer hold are dropped when they come to the front.
+    unsafe_since: VecDeque<(u64, u64)>,
+    clock: u64,
+    counts: CacheCounts,
+}
+
+/// Bits that sectors are told apart by.
+const SECTORS_MAX: u32 = u128::BITS;
+
+impl WriteCache {
+    /// A cache of so many bytes; `None` if they do not hold a page.
+    pub fn new(capacity_bytes: u64, page_bytes: u32, order: CacheOrder) -> Option<Self> {
+        let capacity_pages = usize::try_from(capacity_bytes.checked_div(u64::from(page_bytes))?).ok()?;
+        let sector_bytes = 512.max(page_bytes.div_ceil(SECTORS_MAX));
+        (capacity_pages > 0).then(|| Self {
+            capacity_pages,
+            page_bytes,
+            sector_bytes,
+            whole: ones(page_bytes.div_ceil(sector_bytes)),
+            order,
+            clean: Lru::default(),
+            dirty: Lru::default(),
+            draining: FxHashMap::default(),
+            unsafe_since: VecDeque::new(),
+            clock: 0,
+            counts: CacheCounts::default(),
+        })
+    }
+
+    /// Pages that it can hold.
+    pub fn capacity_pages(&self) -> usize {
+        self.capacity_pages
+    }
+
+    /// Pages that it holds.
+    pub fn pages(&self) -> usize {
+        self.clean.len() + self.dirty.len() + self.draining.len()
+    }
+
+    /// Pages that nobody has begun to drain.
+    pub fn dirty_pages(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// Pages that are being drained.
+    pub fn draining_pages(&self) -> usize {
+        self.draining.len()
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> CacheCounts {
+        self.counts
+    }
+
+    /// Begins to count anew.
+    pub fn forget_counts(&mut self) {
+        self.counts = CacheCounts::default();
+    }
+
+    /// Takes a write of `bytes` from byte `from` of a page on.
+    pub fn write(&mut self, lpa: u64, from: u32, bytes: u32) -> Put {
+        let sectors = self.covered(from, bytes);
+        if let Some(held) = self.dirty.get_mut(lpa) {
+            held.sectors |= sectors;
+            self.counts.rewrites += 1;
+            if self.order == CacheOrder::Lru {
+                self.dirty.touch(lpa);
+            }
+        } else if let Some(held) = self.draining.get_mut(&lpa) {
+            if held.dropped {
+                (held.dropped, held.sectors) = (false, 0);
+            }
+            match &mut held.again {
+                Some((_, again)) => {
+                    *again |= sectors;
+                    self.counts.rewrites += 1;
+                }
+                again => {
+                    self.clock += 1;
+                    *again = Some((self.clock, sectors));
+                    self.unsafe_since.push_back((self.clock, lpa));
+                }
+            }
+        } else {
+            let there = match self.clean.remove(lpa) {
+                Some(held) => held.sectors,
+                None if !self.make_room() => return Put::Full,
+                None => 0,
+            };
+            self.clock += 1;
+            self.unsafe_since.push_back((self.clock, lpa));
+            let held = Held { sectors: there | sectors, since: self.clock, again: None, dropped: false };
+            self.dirty.insert(lpa, held);
+        }
+        self.counts.writes += 1;
+        Put::Taken
+    }
+
+    fn make_room(&mut self) -> bool {
+        if self.pages() < self.capacity_pages {
+            return true;
+        }
+        self.clean.oldest().is_some_and(|oldest| self.clean.remove(oldest).is_some())
+    }
+
+    /// What there is of `bytes` from byte `from` of a page on.
+    pub fn read(&mut self, lpa: u64, from: u32, bytes: u32) -> Hit {
+        let there = if let Some(held) = self.dirty.get(lpa) {
+            held.sectors
+        } else if let Some(held) = self.draining.get(&lpa) {
+            (if held.dropped { 0 } else { held.sectors }) | held.again.map_or(0, |(_, sectors)| sectors)
+        } else {
+            self.clean.get(lpa).map_or(0, |held| held.sectors)
+        };
+        let asked = self.touched(from, bytes);
+        let hit = match asked & there {
+            0 => Hit::None,
+            found if found == asked => Hit::All,
+            _ => Hit::Part,
+        };
+        if hit == Hit::All {
+            self.counts.read_hits += 1;
+        } else {
+            self.counts.read_misses += 1;
+        }
+        if self.order == CacheOrder::Lru && there != 0 {
+            let _ = self.dirty.touch(lpa) || self.clean.touch(lpa);
+        }
+        hit
+    }
+
+    /// The next page to be written to flash; `None` if nothing is dirty that is not being drained.
+    pub fn drain(&mut self) -> Option<Drain> {
+        let lpa = self.dirty.oldest()?;
+        Some(self.drain_page(lpa))
+    }
+
+    /// The page that became dirty first, whatever its use: what a flush waits for.
+    pub fn drain_for_flush(&mut self) -> Option<Drain> {
+        let lpa = self.unsafe_since.iter().map(|&(_, lpa)| lpa).find(|&lpa| self.dirty.get(lpa).is_some())?;
+        Some(self.drain_page(lpa))
+    }
+
+    fn drain_page(&mut self, lpa: u64) -> Drain {
+        let held = self.dirty.remove(lpa).expect("a dirty page");
+        self.draining.insert(lpa, held);
+        Drain { lpa, whole: held.sectors == self.whole }
+    }
+
+    /// A page is in flash. It stays as a clean one, or is dirty if it was written again meanwhile.
+    ///
+    /// # Panics
+    /// If it is not being drained.
+    pub fn drained(&mut self, lpa: u64) {
+        let held = self.draining.remove(&lpa).unwrap_or_else(|| panic!("page {lpa} is not being drained"));
+        self.counts.drained += 1;
+        match held.again {
+            Some((since, sectors)) => {
+                let held = Held { sectors: held.sectors | sectors, since, again: None, dropped: false };
+                self.dirty.insert(lpa, held);
+            }
+            None if held.dropped => {}
+            None => self.clean.insert(lpa, held),
+        }
+        self.forget_safe();
+    }
+
+    /// A page could not be written (reclaim has to go on first, no space): it is dirty as before.
+    ///
+    /// # Panics
+    /// If it is not being drained.
+    pub fn put_back(&mut self, lpa: u64) {
+        let held = self.draining.remove(&lpa).unwrap_or_else(|| panic!("page {lpa} is not being drained"));
+        if !held.dropped {
+            let (again, sectors) = held.again.unwrap_or((0, 0));
+            let since = if held.since == 0 { again } else { held.since };
+            self.dirty.insert(lpa, Held { sectors: held.sectors | sectors, since, again: None, dropped: false });
+        }
+        self.forget_safe();
+    }
+
+    /// A page is wanted no more.
+    pub fn trim(&mut self, lpa: u64) {
+        self.dirty.remove(lpa);
+        self.clean.remove(lpa);
+        if let Some(held) = self.draining.get_mut(&lpa) {
+            (held.dropped, held.again, held.since) = (true, None, 0);
+        }
+        self.forget_safe();
+    }
+
+    /// What is dirty or being drained now has to be in flash before a flush that begins now is complete.
+    pub fn flush(&self) -> FlushTicket {
+        FlushTicket(self.clock)
+    }
+
+    /// Whether what a flush waited for is in flash.
+    pub fn is_flushed(&self, ticket: FlushTicket) -> bool {
+        self.unsafe_since.front().is_none_or(|&(since, _)| since > ticket.0)
+    }
+
+    /// Drops numbers from the front that hold no longer.
+    fn forget_safe(&mut self) {
+        while let Some(&(since, lpa)) = self.unsafe_since.front() {
+            let holds =
+                |held: &Held| (!held.dropped && held.since == since) || held.again.is_some_and(|a| a.0 == since);
+            if self.dirty.get(lpa).is_some_and(holds) || self.draining.get(&lpa).is_some_and(holds) {
+                return;
+            }
+            self.unsafe_since.pop_front();
+        }
+    }
+
+    /// Sectors that a range covers wholly.
+    fn covered(&self, from: u32, bytes: u32) -> u128 {
+        let end = from.saturating_add(bytes).min(self.page_bytes);
+        let first = from.div_ceil(self.sector_bytes);
+        let behind = if end == self.page_bytes { end.div_ceil(self.sector_bytes) } else { end / self.sector_bytes };
+        if first >= behind { 0 } else { ones(behind) & !ones(first) }
+    }
+
+    /// Sectors that a range touches.
+    fn touched(&self, from: u32, bytes: u32) -> u128 {
+        let end = from.saturating_add(bytes.max(1)).min(self.page_bytes);
+        ones(end.div_ceil(self.sector_bytes)) & !ones((from / self.sector_bytes).min(SECTORS_MAX))
+    }
+}
+
+/// The lowest n bits.
+fn ones(n: u32) -> u128 {
+    if n >= SECTORS_MAX { u128::MAX } else { (1 << n) - 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const PAGE: u32 = 4_096;
+
+    #[test]
+    fn small_writes_gather_and_the_oldest_is_drained() {
+        let mut cache = WriteCache::new(3 * u64::from(PAGE), PAGE, CacheOrder::Lru).unwrap();
+        assert!(WriteCache::new(4_095, PAGE, CacheOrder::Lru).is_none());
+        for part in 0..8 {
+            assert_eq!(cache.write(1, part * 512, 512), Put::Taken);
+        }
+        cache.write(2, 0, 512);
+        cache.write(3, 0, PAGE);
+        assert_eq!(cache.write(4, 0, PAGE), Put::Full);
+        assert_eq!(cache.read(2, 0, 512), Hit::All);
+        assert_eq!(cache.read(2, 0, PAGE), Hit::Part);
+        assert_eq!(cache.read(9, 0, PAGE), Hit::None);
+        let flush = cache.flush();
+        assert_eq!(cache.drain(), Some(Drain { lpa: 1, whole: true }));
+        assert_eq!(cache.drain(), Some(Drain { lpa: 3, whole: true }));
+        assert_eq!(cache.drain(), Some(Drain { lpa: 2, whole: false }));
+        assert_eq!(cache.drain(), None);
+        cache.drained(1);
+        cache.drained(2);
+        assert!(!cache.is_flushed(flush));
+        cache.write(3, 0, 512);
+        cache.drained(3);
+        assert!(cache.is_flushed(flush));
+        assert!(!cache.is_flushed(cache.flush()));
+        assert_eq!(cache.write(4, 0, PAGE), Put::Taken);
+        assert_eq!((cache.pages(), cache.dirty_pages()), (3, 2));
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Is {
+        Dirty,
+        Draining,
+        DrainingAgain,
+        Dropped,
+        Clean,
+    }
+
+    proptest! {
+        /// Against a table of pages and what they are: nothing dirty is forgotten, room is never exceeded, a flush is complete
+        /// when all that was written before it is in flash.
+        #[test]
+        fn behaves_like_a_table(
+            lru in any::<bool>(),
+            steps in prop::collection::vec((0u64..10, 0u8..7), 0..300)
+        ) {
+            let order = if lru { CacheOrder::Lru } else { CacheOrder::Fifo };
+            let mut cache = WriteCache::new(5 * u64::from(PAGE), PAGE, order).unwrap();
+            let mut model: BTreeMap<u64, Is> = BTreeMap::new();
+            // Pages that each flush waits for.
+            let mut flushes: Vec<(FlushTicket, Vec<u64>)> = Vec::new();
+            for (lpa, what) in steps {
+                let is = model.get(&lpa).copied();
+                match what {
+                    0 | 1 => {
+                        let clean = model.values().any(|&i| i == Is::Clean);
+                        let room = is.is_some() || model.len() < 5 || clean;
+                        let taken = cache.write(lpa, 0, PAGE) == Put::Taken;
+                        prop_assert_eq!(taken, room);
+                        if taken {
+                            if is.is_none() && model.len() == 5 {
+                                let gone = model.iter().find(|&(&l, &i)| i == Is::Clean && cache.clean.get(l).is_none());
+                                let gone = *gone.unwrap().0;
+                                model.remove(&gone);
+                            }
+                            let draining = matches!(is, Some(Is::Draining | Is::DrainingAgain | Is::Dropped));
+                            model.insert(lpa, if draining { Is::DrainingAgain } else { Is::Dirty });
+                        }
+                    }
+                    2 => if let Some(drain) = cache.drain() {
+                        prop_assert_eq!(model.insert(drain.lpa, Is::Draining), Some(Is::Dirty));
+                    } else {
+                        prop_assert!(!model.values().any(|&i| i == Is::Dirty));
+                    },
+                    3 => match is {
+                        Some(Is::Draining) => { cache.drained(lpa); model.insert(lpa, Is::Clean); }
+                        Some(Is::DrainingAgain) => { cache.drained(lpa); model.insert(lpa, Is::Dirty); }
+                        Some(Is::Dropped) => { cache.drained(lpa); model.remove(&lpa); }
+                        _ => {}
+                    },
+                    4 => match is {
+                        Some(Is::Draining | Is::DrainingAgain) => { cache.put_back(lpa); model.insert(lpa, Is::Dirty); }
+                        Some(Is::Dropped) => { cache.put_back(lpa); model.remove(&lpa); }
+                        _ => {}
+                    },
+                    5 => {
+                        cache.trim(lpa);
+                        match is {
+                            Some(Is::Draining | Is::DrainingAgain | Is::Dropped) => { model.insert(lpa, Is::Dropped); }
+                            _ => { model.remove(&lpa); }
+                        }
+                        for (_, waits) in &mut flushes {
+                            waits.retain(|&l| l != lpa);
+                        }
+                    }
+                    _ => {
+                        let waits = model.iter().filter(|(_, i)| !matches!(i, Is::Clean | Is::Dropped)).map(|(&l, _)| l);
+                        flushes.push((cache.flush(), waits.collect()));
+                    }
+                }
+                if what == 3 && is != Some(Is::Dirty) {
+                    // A page written again while it was drained keeps those flushes waiting that came after that.
+                    for (ticket, waits) in &mut flushes {
+                        let again = cache.dirty.get(lpa).is_some_and(|held| held.since <= ticket.0);
+                        if !again {
+                            waits.retain(|&l| l != lpa);
+                        }
+                    }
+                }
+                for (ticket, waits) in &flushes {
+                    prop_assert_eq!(cache.is_flushed(*ticket), waits.is_empty(), "{:?} waits for {:?}", ticket, waits);
+                }
+                prop_assert_eq!(cache.pages(), model.len());
+                prop_assert!(cache.pages() <= 5);
+                for lpa in 0..10 {
+                    let there = model.get(&lpa).is_some_and(|&i| i != Is::Dropped);
+                    let mut peek = cache.clone();
+                    prop_assert_eq!(peek.read(lpa, 0, PAGE) == Hit::All, there);
+                }
+            }
+        }
+    }
+}

@@ -4,7 +4,7 @@
 use crate::time::Ps;
 
 /// A device.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Description {
     /// What it is called; presets are asked for by it.
     pub name: String,
@@ -35,7 +35,7 @@ pub struct Description {
 }
 
 /// The shape of the flash. `ways` are chips (packages) behind a channel; all ways of a channel share its bus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct FlashGeometry {
     /// Channels.
     pub channels: u32,
@@ -88,7 +88,7 @@ impl FlashGeometry {
 }
 
 /// The channel bus (ONFI): one transfer or command sequence at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Bus {
     /// Bytes a second while data is moved.
     pub bytes_per_s: u64,
@@ -113,7 +113,7 @@ pub struct Bus {
 }
 
 /// Cells: bits each holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 pub enum Cell {
     /// One bit.
     Slc,
@@ -138,7 +138,7 @@ impl Cell {
 }
 
 /// What the cells take, and what a die can do.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Nand {
     /// Cells.
     pub cell: Cell,
@@ -173,7 +173,7 @@ pub struct Nand {
 }
 
 /// How cells fail and how that is mended. All rates 0 and no ECC: a device without faults.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Reliability {
     /// Raw bit-error rate of a fresh block.
     pub rber_base: f64,
@@ -216,7 +216,7 @@ pub struct Reliability {
 }
 
 /// Who issues what to the flash, when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 pub enum Scheduling {
     /// Dies independent, sensing overlapped with transfers, reads before programs before erases, aged.
     Normal,
@@ -227,7 +227,7 @@ pub enum Scheduling {
 }
 
 /// Firmware: how many cores, what the stages take, what runs where.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Controller {
     /// Embedded cores; stages are mapped to them by `stage_cores`.
     pub cores: u32,
@@ -257,7 +257,7 @@ pub struct Controller {
 }
 
 /// Which order a conventional device fills its parallel units in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub enum Striping {
     /// Page n goes where the order of the letters C (channel), W (way), D (die), P (plane) says, first fastest.
     Static([StripeLevel; 4]),
@@ -266,7 +266,7 @@ pub enum Striping {
 }
 
 /// A letter of a striping order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub enum StripeLevel {
     /// C
     Channel,
@@ -279,7 +279,7 @@ pub enum StripeLevel {
 }
 
 /// Which block reclaim takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub enum GcPolicy {
     /// Fewest live pages.
     Greedy,
@@ -292,7 +292,7 @@ pub enum GcPolicy {
 }
 
 /// Flash management of the conventional configuration.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct FtlSettings {
     /// Share of the flash that users do not see.
     pub over_provisioning: f64,
@@ -323,7 +323,7 @@ pub struct FtlSettings {
 }
 
 /// The device's DRAM: one port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Dram {
     /// Bytes a second; 0 is ideal: takes no time.
     pub bytes_per_s: u64,
@@ -334,7 +334,7 @@ pub struct Dram {
 }
 
 /// The link to the host: full duplex, one transfer at a time each way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Link {
     /// Raw bytes a second, each way, after line coding.
     pub bytes_per_s: u64,
@@ -351,7 +351,7 @@ pub struct Link {
 }
 
 /// Which queue's command the device takes next.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub enum Arbitration {
     /// One after the other, `burst` commands each.
     RoundRobin {
@@ -368,7 +368,7 @@ pub enum Arbitration {
 }
 
 /// The host's side.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Host {
     /// Queue pairs.
     pub queues: u32,
@@ -395,7 +395,7 @@ pub struct Host {
 }
 
 /// Energy. Per operation and per byte what is dynamic, watts what is idle; all in picojoules and microwatts.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Energy {
     /// Sensing a page.
     pub read_pj: f64,
@@ -428,7 +428,7 @@ pub struct Energy {
 }
 
 /// What a data sheet promises.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Spec {
     /// Sequential read, bytes a second.
     pub seq_read_bytes_per_s: Option<u64>,

@@ -9,6 +9,9 @@
 //! | `build`, `check` | from one to the other, and what keys say together |
 //! | `problem` | what is wrong, all at once |
 //! | `presets` | the descriptions that come along |
+//! | `summary` | what follows without simulating |
+//! | `write` | TOML and JSON of a description |
+//! | `mqsim` | descriptions from configurations of MQSim |
 
 mod build;
 mod check;
@@ -17,14 +20,18 @@ pub mod keys;
 mod presets;
 pub mod problem;
 pub mod sheet;
+pub mod summary;
 pub mod value;
+mod write;
 
 pub use description::*;
 pub use keys::{KEYS, Key};
 pub use presets::names as presets;
 pub use problem::{Invalid, Problem};
 pub use sheet::{Entry, Sheet};
+pub use summary::Summary;
 pub use value::{Kind, Value};
+pub use write::keys_json;
 
 /// A preset, resolved.
 ///

@@ -7,11 +7,13 @@
 //! | file | one idea |
 //! | --- | --- |
 //! | `buffers` | NumPy arrays as addresses and strides |
+//! | `device` | descriptions of devices, as texts |
 //! | `errors` | engine errors as the exceptions of `nandarray.errors` |
 //! | `nvme` | NVMe entries, in and out |
 //! | `store` | the two classes |
 
 mod buffers;
+mod device;
 mod errors;
 mod nvme;
 mod store;
@@ -27,5 +29,11 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<nvme::Nvme>()?;
     m.add_function(wrap_pyfunction!(errors::error_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(nvme::nvme_statuses, m)?)?;
+    m.add_function(wrap_pyfunction!(device::device_presets, m)?)?;
+    m.add_function(wrap_pyfunction!(device::device_preset, m)?)?;
+    m.add_function(wrap_pyfunction!(device::device_keys, m)?)?;
+    m.add_function(wrap_pyfunction!(device::device_json, m)?)?;
+    m.add_function(wrap_pyfunction!(device::device_toml, m)?)?;
+    m.add_function(wrap_pyfunction!(device::device_import_mqsim, m)?)?;
     Ok(())
 }

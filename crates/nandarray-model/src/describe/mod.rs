@@ -17,6 +17,7 @@ mod build;
 mod check;
 pub mod description;
 pub mod keys;
+pub mod mqsim;
 mod presets;
 pub mod problem;
 pub mod sheet;
@@ -26,7 +27,7 @@ mod write;
 
 pub use description::*;
 pub use keys::{KEYS, Key};
-pub use presets::names as presets;
+pub use presets::{find as preset_text, names as presets};
 pub use problem::{Invalid, Problem};
 pub use sheet::{Entry, Sheet};
 pub use summary::Summary;

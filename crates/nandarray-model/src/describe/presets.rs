@@ -1,5 +1,8 @@
 //! The descriptions that come with the crate: TOML files in `presets/`, compiled in.
 
+use super::keys::nearest;
+use super::problem::Invalid;
+
 /// What nearly all devices share; every description without a `base` builds on it.
 pub(super) const DEFAULTS: &str = include_str!("presets/defaults.toml");
 
@@ -31,6 +34,19 @@ pub fn names() -> &'static [&'static str] {
 }
 
 /// The text of one.
+///
+/// # Errors
+/// If there is none of that name.
+pub fn find(name: &str) -> Result<&'static str, Invalid> {
+    text(name).ok_or_else(|| {
+        let near = nearest(name, NAMES.iter().copied()).map(|n| format!("did you mean {n:?}? "));
+        let mut invalid = Invalid::one(name, "", "", "there is no preset of that name");
+        invalid.problems[0].allowed = format!("{}presets are {}", near.unwrap_or_default(), NAMES.join(", "));
+        invalid
+    })
+}
+
+/// The text of one, if there is one.
 pub(super) fn text(name: &str) -> Option<&'static str> {
     PRESETS.iter().find(|p| p.0 == name).map(|p| p.1)
 }

@@ -44,6 +44,15 @@ pub struct Invalid {
     pub problems: Vec<Problem>,
 }
 
+impl Invalid {
+    /// With one problem, of a value.
+    pub fn one(subject: &str, key: &str, value: &str, what: &str) -> Self {
+        let [key, value, what] = [key, value, what].map(str::to_owned);
+        let problem = Problem { line: None, key, value, what, allowed: String::new() };
+        Self { subject: subject.to_owned(), problems: vec![problem] }
+    }
+}
+
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n = self.problems.len();

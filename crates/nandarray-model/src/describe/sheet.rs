@@ -41,25 +41,7 @@ impl Sheet {
     /// # Errors
     /// If there is none of that name.
     pub fn preset(name: &str) -> Result<Self, Invalid> {
-        match presets::text(name) {
-            Some(text) => Self::read(text, name, 0),
-            None => {
-                let near = nearest(name, presets::names().iter().copied());
-                Err(Invalid {
-                    subject: name.to_owned(),
-                    problems: vec![Problem {
-                        line: None,
-                        key: String::new(),
-                        value: String::new(),
-                        what: format!("there is no preset {name:?}"),
-                        allowed: match near {
-                            Some(near) => format!("did you mean {near:?}? presets are {}", presets::names().join(", ")),
-                            None => format!("presets are {}", presets::names().join(", ")),
-                        },
-                    }],
-                })
-            }
-        }
+        Self::read(presets::find(name)?, name, 0)
     }
 
     /// From a text.

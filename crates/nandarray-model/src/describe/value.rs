@@ -502,6 +502,9 @@ impl Kind {
         let what = match value {
             Value::Text(text) => match (read(text), split(text)) {
                 (Some(x), _) if x.is_finite() => return Ok(x),
+                _ if name == "rate" && text.trim_start().starts_with("PCIe") => {
+                    "is no PCIe link that is specified: generations are 1 to 7, lanes 1 to 32".to_owned()
+                }
                 (_, Some((_, ""))) => format!("lacks its unit ({})", list(units)),
                 (_, Some((_, unit))) => format!("has the unit {unit:?}, which is none of a {name}"),
                 _ => format!("is no {name}"),

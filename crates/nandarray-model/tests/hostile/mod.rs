@@ -1,0 +1,21 @@
+//! What fuzzing calls: any bytes through the entrances that take texts from outside. Panics are findings.
+
+use nandarray_model::describe::{Sheet, Value, mqsim};
+
+/// Any text as a description; what is accepted reads back as the same from what is written of it.
+pub(crate) fn description(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Ok(sheet) = Sheet::parse(&text) else { return };
+    let _ = Value::from_bare(&text);
+    let Ok(description) = sheet.description() else { return };
+    description.summarise();
+    let again = Sheet::parse(&sheet.to_toml()).expect("what is written can be read");
+    assert_eq!(again.description().expect("what is written is right"), description);
+}
+
+/// Any text as a configuration of MQSim.
+pub(crate) fn configuration(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Ok(imported) = mqsim::import(&text, "fuzzed") else { return };
+    let _ = imported.sheet.description();
+}

@@ -1,0 +1,90 @@
+//! Device descriptions for Python: texts in, texts out. A description is its TOML and what was changed of it; nothing is held
+//! here. Errors are `nandarray.errors.DescriptionError`, all problems at once.
+
+use nandarray_model::describe::{self, Invalid, Sheet, Value, mqsim};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use serde_json::{Value as Json, json};
+
+/// Names of the presets.
+#[pyfunction]
+pub(crate) fn device_presets() -> Vec<&'static str> {
+    describe::presets().to_vec()
+}
+
+/// The TOML of a preset, as it is written.
+#[pyfunction]
+pub(crate) fn device_preset(py: Python<'_>, name: &str) -> PyResult<&'static str> {
+    describe::preset_text(name).map_err(|e| to_py(py, &e))
+}
+
+/// All keys as JSON: a list of objects.
+#[pyfunction]
+pub(crate) fn device_keys() -> String {
+    describe::keys_json().to_string()
+}
+
+/// A description as JSON: what is written, the numbers in the simulation's units, what follows from them.
+#[pyfunction]
+pub(crate) fn device_json(py: Python<'_>, toml: &str, overrides: &str) -> PyResult<String> {
+    let sheet = sheet(py, toml, overrides)?;
+    Ok(sheet.to_json().map_err(|e| to_py(py, &e))?.to_string())
+}
+
+/// A description as one TOML text that needs no other.
+#[pyfunction]
+pub(crate) fn device_toml(py: Python<'_>, toml: &str, overrides: &str) -> PyResult<String> {
+    let sheet = sheet(py, toml, overrides)?;
+    sheet.description().map_err(|e| to_py(py, &e))?;
+    Ok(sheet.to_toml())
+}
+
+/// A configuration of MQSim as JSON: `toml`, and `notes` on what it says and a description does not.
+#[pyfunction]
+pub(crate) fn device_import_mqsim(py: Python<'_>, xml: &str, name: &str) -> PyResult<String> {
+    let imported = mqsim::import(xml, name).map_err(|e| to_py(py, &e))?;
+    imported.sheet.description().map_err(|e| to_py(py, &e))?;
+    Ok(json!({"toml": imported.sheet.to_toml(), "notes": imported.notes}).to_string())
+}
+
+/// The description of a text, with what is to be changed: a JSON object from dotted keys to values. A text among the values is
+/// read as TOML reads it, or bare: `"8"` is a number.
+fn sheet(py: Python<'_>, toml: &str, overrides: &str) -> PyResult<Sheet> {
+    let sheet = Sheet::parse(toml).map_err(|e| to_py(py, &e))?;
+    let overrides: Json = serde_json::from_str(overrides).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    let Json::Object(overrides) = overrides else {
+        return Err(PyValueError::new_err("overrides are a JSON object"));
+    };
+    if overrides.is_empty() {
+        return Ok(sheet);
+    }
+    let mut values = Vec::with_capacity(overrides.len());
+    for (key, value) in &overrides {
+        let value = value_of(value).ok_or_else(|| {
+            to_py(py, &Invalid::one(sheet.name(), key, &value.to_string(), "is no value of a description"))
+        })?;
+        values.push((key.as_str(), value));
+    }
+    sheet.with(values).map_err(|e| to_py(py, &e))
+}
+
+fn value_of(json: &Json) -> Option<Value> {
+    Some(match json {
+        Json::Bool(flag) => Value::Flag(*flag),
+        Json::Number(n) => n.as_i64().map(Value::Whole).or_else(|| n.as_f64().map(Value::Real))?,
+        Json::String(text) => Value::from_bare(text),
+        Json::Array(all) => Value::List(all.iter().map(value_of).collect::<Option<_>>()?),
+        Json::Null => Value::Text("none".to_owned()),
+        Json::Object(_) => return None,
+    })
+}
+
+/// The exception: its text, and the problems as JSON.
+fn to_py(py: Python<'_>, invalid: &Invalid) -> PyErr {
+    let class = py.import("nandarray.errors").and_then(|m| m.getattr("DescriptionError"));
+    let problems = json!(invalid.problems).to_string();
+    match class.and_then(|c| c.call1((invalid.to_string(), problems))) {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
+    }
+}

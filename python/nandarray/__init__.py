@@ -20,6 +20,7 @@ from nandarray.errors import (
     ChecksumError,
     ClosedError,
     CorruptError,
+    DescriptionError,
     ExistsError,
     InvalidError,
     LockedError,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from nandarray._dask import from_dask, to_dask
     from nandarray._xarray import from_xarray, to_xarray
     from nandarray.convert import export, import_
+    from nandarray.device import Description, devices
 
 __all__ = [
     "Array",
@@ -49,6 +51,8 @@ __all__ = [
     "ChecksumError",
     "ClosedError",
     "CorruptError",
+    "Description",
+    "DescriptionError",
     "ExistsError",
     "Group",
     "InvalidError",
@@ -67,6 +71,7 @@ __all__ = [
     "VolumeMismatchError",
     "WrongKeyError",
     "__version__",
+    "devices",
     "export",
     "from_dask",
     "from_xarray",
@@ -82,6 +87,8 @@ _LAZY = {
     "from_dask": "nandarray._dask",
     "import_": "nandarray.convert",
     "export": "nandarray.convert",
+    "Description": "nandarray.device",
+    "devices": "nandarray.device",
     "to_xarray": "nandarray._xarray",
     "from_xarray": "nandarray._xarray",
 }

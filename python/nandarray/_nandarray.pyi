@@ -9,7 +9,20 @@ from typing import Any, final
 
 import numpy as np
 
-__all__ = ["Nvme", "Space", "Store", "__version__", "error_kinds", "nvme_statuses"]
+__all__ = [
+    "Nvme",
+    "Space",
+    "Store",
+    "__version__",
+    "device_import_mqsim",
+    "device_json",
+    "device_keys",
+    "device_preset",
+    "device_presets",
+    "device_toml",
+    "error_kinds",
+    "nvme_statuses",
+]
 
 __version__: str
 
@@ -149,3 +162,11 @@ class Nvme:
     def identify(self, cns: int, nsid: int) -> tuple[int, bytes]: ...
 
 def nvme_statuses() -> list[tuple[int, str]]: ...
+
+# Device descriptions: a TOML text and what is changed of it, a JSON object from dotted keys to values.
+def device_presets() -> list[str]: ...
+def device_preset(name: str) -> str: ...  # its TOML, as it is written
+def device_keys() -> str: ...  # JSON: [{"key", "meaning", "allowed", "bound", "number"}]
+def device_json(toml: str, overrides: str) -> str: ...  # name, summary, bases, values, resolved, effective
+def device_toml(toml: str, overrides: str) -> str: ...  # all of it as one text that needs no other
+def device_import_mqsim(xml: str, name: str) -> str: ...  # JSON: {"toml", "notes": [{"key", "value", "what"}]}

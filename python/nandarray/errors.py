@@ -11,7 +11,8 @@ This module does not decide *when* something is wrong; the engine and the indexi
 from __future__ import annotations
 
 import errno
-from typing import ClassVar
+import json
+from typing import Any, ClassVar
 
 __all__ = [
     "BY_KIND",
@@ -19,6 +20,7 @@ __all__ = [
     "ChecksumError",
     "ClosedError",
     "CorruptError",
+    "DescriptionError",
     "ExistsError",
     "InvalidError",
     "LockedError",
@@ -80,6 +82,22 @@ class InvalidError(NandarrayError, ValueError):
     """An argument has a wrong value: a shape, a dtype, a name, an option."""
 
     kind = "invalid"
+
+
+class DescriptionError(InvalidError):
+    """A device description is wrong; ``problems`` has all that is wrong with it."""
+
+    kind = "description"
+
+    #: For each its ``line`` (or None), ``key``, ``value``, ``what`` is wrong, what is ``allowed``, and all as ``text``.
+    problems: list[dict[str, Any]]
+
+    def __init__(self, message: str, problems: str = "[]") -> None:
+        super().__init__(message, problems)
+        self.problems = json.loads(problems)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class VolumeMismatchError(InvalidError):

@@ -1,4 +1,4 @@
-"""HTML for notebooks: a table of an array's facts with its grid of building blocks, and the tree of a group.
+"""HTML for notebooks: an array's facts with its grid of building blocks, the tree of a group, a described device.
 
 Plain HTML with inline style and a small SVG; no script, so it shows in saved notebooks and wherever scripts are off. It
 reads no elements, only what the store's index knows.
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nandarray.array import Array
+    from nandarray.device import Description
     from nandarray.store import Group
 
-__all__ = ["array_html", "format_bytes", "nest", "tree_html"]
+__all__ = ["array_html", "description_html", "effective_rows", "format_bytes", "nest", "tree_html"]
 
 _SIDE = 120.0  # points of the longer edge of the drawing
 _SHORTEST = 12.0
@@ -176,3 +177,71 @@ def _branch_html(branch: dict[str, Any]) -> str:
         for name, inside in branch.items()
     ]
     return f'<ul style="margin:0">{"".join(items)}</ul>'
+
+
+def effective_rows(description: Description) -> list[tuple[str, str]]:
+    """Say what follows from a device's description, for a table.
+
+    Parameters
+    ----------
+    description : Description
+        The device.
+
+    Returns
+    -------
+    list of (str, str)
+        What, and how much.
+    """
+    facts = description.effective
+    geometry = description.resolved["geometry"]
+    spread = " x ".join(f"{geometry[part]} {part}" for part in ("channels", "ways", "dies", "planes"))
+
+    def rate(key: str) -> str:
+        return f"{facts[key] / 1e9:.3g} GB/s"
+
+    def time(key: str) -> str:
+        return f"{facts[key] / 1e6:.4g} us"
+
+    return [
+        ("capacity", f"{format_bytes(facts['user_bytes'])} of {format_bytes(facts['raw_bytes'])}"),
+        ("flash", f"{spread}, {facts['cell'].upper()}"),
+        ("channels together", rate("bus_bytes_per_s")),
+        ("pages read, at most", rate("read_bytes_per_s")),
+        ("pages programmed, at most", rate("program_bytes_per_s")),
+        ("link, data", rate("link_bytes_per_s")),
+        ("a lone read of 4 KiB", time("read_4k_ps")),
+        ("a lone page programmed", time("write_page_ps")),
+        ("a lone page written, as the host sees it", time("write_page_seen_ps")),
+    ]
+
+
+def description_html(description: Description) -> str:
+    """Describe a device: what follows from its description, and every value with its source, folded.
+
+    Parameters
+    ----------
+    description : Description
+        The device.
+
+    Returns
+    -------
+    str
+        An HTML fragment.
+    """
+    left = 'style="text-align:left"'
+    facts = "".join(
+        f"<tr><th {left}>{escape(what)}</th><td {left}>{escape(much)}</td></tr>"
+        for what, much in effective_rows(description)
+    )
+    sections: dict[str, list[str]] = {}
+    for key, value in description.values.items():
+        section, _, name = key.partition(".")
+        cells = (name, str(value), description.source(key))
+        row = "".join(f"<td {left}>{escape(cell)}</td>" for cell in cells)
+        sections.setdefault(section, []).append(f"<tr>{row}</tr>")
+    folded = "".join(
+        f"<details><summary>{escape(section)}</summary><table>{''.join(rows)}</table></details>"
+        for section, rows in sections.items()
+    )
+    title = f"<strong>{escape(description.name)}</strong>: {escape(description.summary)}"
+    return f"<div>{title}<table>{facts}</table>{folded}</div>"

@@ -134,7 +134,7 @@ fn all_problems_come_at_once_in_the_order_of_the_text() {
     let keys: Vec<&str> = invalid.problems.iter().map(|p| p.key.as_str()).collect();
     assert_eq!(keys, ["geometry.channels", "nand.t_erase"]);
     assert!(invalid.problems.is_sorted_by_key(|p| p.line));
-    assert!(invalid.to_string().starts_with("the device description \"tiny\" has 2 problems"));
+    assert!(invalid.to_string().starts_with("device \"tiny\" has 2 problems:"));
 }
 
 #[test]

@@ -82,7 +82,16 @@ fn value_of(json: &Json) -> Option<Value> {
 /// The exception: its text, and the problems as JSON.
 fn to_py(py: Python<'_>, invalid: &Invalid) -> PyErr {
     let class = py.import("nandarray.errors").and_then(|m| m.getattr("DescriptionError"));
-    let problems = json!(invalid.problems).to_string();
+    let problems: Vec<Json> = invalid
+        .problems
+        .iter()
+        .map(|p| {
+            let mut json = json!(p);
+            json["text"] = json!(p.to_string());
+            json
+        })
+        .collect();
+    let problems = Json::Array(problems).to_string();
     match class.and_then(|c| c.call1((invalid.to_string(), problems))) {
         Ok(error) => PyErr::from_value(error),
         Err(error) => error,

@@ -114,6 +114,7 @@ pub struct Bus {
 
 /// Cells: bits each holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Cell {
     /// One bit.
     Slc,
@@ -217,6 +218,7 @@ pub struct Reliability {
 
 /// Who issues what to the flash, when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
     /// Dies independent, sensing overlapped with transfers, reads before programs before erases, aged.
     Normal,
@@ -258,6 +260,7 @@ pub struct Controller {
 
 /// Which order a conventional device fills its parallel units in.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Striping {
     /// Page n goes where the order of the letters C (channel), W (way), D (die), P (plane) says, first fastest.
     Static([StripeLevel; 4]),
@@ -267,6 +270,7 @@ pub enum Striping {
 
 /// A letter of a striping order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum StripeLevel {
     /// C
     Channel,
@@ -280,6 +284,7 @@ pub enum StripeLevel {
 
 /// Which block reclaim takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum GcPolicy {
     /// Fewest live pages.
     Greedy,
@@ -352,6 +357,7 @@ pub struct Link {
 
 /// Which queue's command the device takes next.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Arbitration {
     /// One after the other, `burst` commands each.
     RoundRobin {

@@ -55,11 +55,12 @@ impl Invalid {
 
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n = self.problems.len();
-        write!(f, "the device description {:?} has {n} problem{}", self.subject, if n == 1 { "" } else { "s" })?;
-        for problem in &self.problems {
-            write!(f, "\n  {problem}")?;
+        match &self.problems[..] {
+            [one] => write!(f, "device {:?}: {one}", self.subject),
+            all => {
+                write!(f, "device {:?} has {} problems:", self.subject, all.len())?;
+                all.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+            }
         }
-        Ok(())
     }
 }

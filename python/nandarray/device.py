@@ -1,0 +1,358 @@
+"""Device descriptions: which SSD the modelled clock models.
+
+A description is a text in TOML, in which every number has a unit and a source, and what was changed of it since. The
+native module reads and checks it; this file gives it the manners of a Python object: keys, changes, HTML. Which keys
+there are is on the page ``docs/reference/devices.md``, and in :func:`keys`.
+
+It opens no store and simulates nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nandarray import _nandarray
+from nandarray.errors import DescriptionError, InvalidError
+
+__all__ = ["Description", "Imported", "Key", "devices", "import_mqsim", "keys", "load", "names"]
+
+
+class Key(NamedTuple):
+    """A key of a description."""
+
+    key: str
+    meaning: str
+    allowed: str
+    bound: str
+    number: bool
+
+
+class Description:
+    """A device, described.
+
+    Made by :func:`load`, :func:`devices` or :meth:`parse`; it never changes. Two are equal if they say the same.
+
+    Parameters
+    ----------
+    text : str
+        The description in TOML.
+    overrides : mapping, optional
+        Values by dotted keys, to stand in place of those in the text.
+
+    Raises
+    ------
+    DescriptionError
+        With all that is wrong, if it is wrong.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> drive = nandarray.devices()["mqsim-ideal"]
+    >>> drive["nand.t_read"], drive.source("nand.t_read")
+    ('75 us', 'MQSim 7ec40e3, ssdconfig.xml')
+    >>> faster = drive.with_({"nand.t_read": "25 us"}, geometry__channels=16)
+    >>> faster.effective["dies"], faster.effective["read_4k_ps"] // 1_000_000
+    (128, 38)
+    """
+
+    def __init__(self, text: str, overrides: Mapping[str, Any] | None = None) -> None:
+        self._text = text
+        self._overrides = dict(overrides or {})
+        self._data: dict[str, Any] = json.loads(_nandarray.device_json(text, json.dumps(self._overrides)))
+
+    @classmethod
+    def parse(cls, text: str) -> Description:
+        """Read a description from its text.
+
+        Parameters
+        ----------
+        text : str
+            TOML.
+
+        Returns
+        -------
+        Description
+            The description.
+        """
+        return cls(text)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return str(self._data["name"])
+
+    @property
+    def summary(self) -> str:
+        """One sentence."""
+        return str(self._data["summary"])
+
+    @property
+    def bases(self) -> list[str]:
+        """The presets that it builds on, the nearest first."""
+        return list(self._data["bases"])
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """What was changed of its text, by dotted keys."""
+        return dict(self._overrides)
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """Every value as it is written, by dotted keys, in order."""
+        return {key: entry["value"] for key, entry in self._entries.items()}
+
+    @cached_property
+    def _entries(self) -> dict[str, dict[str, Any]]:
+        sections = self._data["values"].items()
+        # The order of the table of keys, which JSON objects do not keep.
+        found = {f"{section}.{name}": entry for section, inner in sections for name, entry in inner.items()}
+        return {key.key: found[key.key] for key in keys() if key.key in found}
+
+    def _entry(self, key: str) -> dict[str, Any]:
+        try:
+            return self._entries[key]
+        except KeyError:
+            raise InvalidError(f"{key!r} is no key of a description; nandarray.device.keys() has them") from None
+
+    def __getitem__(self, key: str) -> Any:
+        """Give the value of a dotted key, as it is written."""
+        return self._entry(key)["value"]
+
+    def source(self, key: str) -> str:
+        """Say where a value comes from.
+
+        Parameters
+        ----------
+        key : str
+            Dotted, such as ``"nand.t_read"``.
+
+        Returns
+        -------
+        str
+            A data sheet, a paper, a measurement, an assumption.
+        """
+        return str(self._entry(key)["source"])
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """Every number in the simulation's units: times in ps, sizes in bytes, energies in pJ, powers in uW."""
+        return dict(self._data["resolved"])
+
+    @property
+    def effective(self) -> dict[str, Any]:
+        """What follows without simulating: capacity, bandwidths of the parts, latency of a lone request."""
+        return dict(self._data["effective"])
+
+    def with_(self, changes: Mapping[str, Any] | None = None, /, **overrides: Any) -> Description:
+        """Give the same device with some values changed.
+
+        Parameters
+        ----------
+        changes : mapping, optional
+            Values by dotted keys. A value is what TOML would hold: ``"25 us"``, ``8``, ``["25 us", "50 us"]``, True;
+            None is "none".
+        **overrides
+            The same by keyword, with two underscores for the dot, or a whole section as a mapping.
+
+        Returns
+        -------
+        Description
+            Another description.
+
+        Examples
+        --------
+        >>> from nandarray.device import load
+        >>> load("tiny").with_(nand={"t_erase": "2 ms"}, ftl__hot_cold=True)["nand.t_erase"]
+        '2 ms'
+        """
+        found: dict[str, Any] = {**(changes or {}), **overrides}
+        flat: dict[str, Any] = {}
+        for key, value in found.items():
+            dotted = key.replace("__", ".", 1)
+            if isinstance(value, Mapping):
+                flat |= {f"{dotted}.{name}": inner for name, inner in value.items()}
+            else:
+                flat[dotted] = list(value) if isinstance(value, tuple) else value
+        return Description(self._text, {**self._overrides, **flat})
+
+    def to_toml(self) -> str:
+        """Write all of it, with every source, as one text that needs no other.
+
+        Returns
+        -------
+        str
+            TOML.
+        """
+        return _nandarray.device_toml(self._text, json.dumps(self._overrides))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all of it as plain dictionaries: values with sources, resolved numbers, what follows.
+
+        Returns
+        -------
+        dict
+            What :program:`nandarray device show --json` prints.
+        """
+        return json.loads(json.dumps(self._data))  # type: ignore[no-any-return]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same, wherever it is from."""
+        return self.resolved == other.resolved if isinstance(other, Description) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Description, (self._text, self._overrides)
+
+    def __repr__(self) -> str:
+        from nandarray.html import format_bytes
+
+        changed = f", {len(self._overrides)} changed" if self._overrides else ""
+        return f"<nandarray.Description {self.name!r}: {format_bytes(self.effective['user_bytes'])}{changed}>"
+
+    def _repr_html_(self) -> str:
+        from nandarray.html import description_html
+
+        return description_html(self)
+
+
+class Imported(NamedTuple):
+    """A description from another program's configuration, and what of that is not in it."""
+
+    description: Description
+    notes: list[dict[str, str]]
+
+
+def names() -> list[str]:
+    """List the presets.
+
+    Returns
+    -------
+    list of str
+        Their names.
+
+    Examples
+    --------
+    >>> from nandarray.device import names
+    >>> "samsung-970-pro" in names()
+    True
+    """
+    return _nandarray.device_presets()
+
+
+def devices() -> dict[str, Description]:
+    """Give all presets.
+
+    Returns
+    -------
+    dict
+        Descriptions by name.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> nandarray.devices()["tiny"]
+    <nandarray.Description 'tiny': 24 MiB>
+    """
+    return {name: Description(_nandarray.device_preset(name)) for name in names()}
+
+
+def keys() -> list[Key]:
+    """List all keys of a description.
+
+    Returns
+    -------
+    list of Key
+        Each with its meaning, what it takes, and why its range ends there.
+
+    Examples
+    --------
+    >>> from nandarray.device import keys
+    >>> keys()[0].key, keys()[0].allowed
+    ('geometry.channels', 'a whole number from 1 to 256')
+    """
+    return [Key(**key) for key in json.loads(_nandarray.device_keys())]
+
+
+def load(device: str | Path | Description) -> Description:
+    """Find a device: a preset by its name, a description by its file.
+
+    Parameters
+    ----------
+    device : str, path or Description
+        What names an existing file or ends in ``.toml`` is a file, any other text the name of a preset.
+
+    Returns
+    -------
+    Description
+        The description.
+
+    Raises
+    ------
+    DescriptionError
+        If there is no such preset, or the file describes no device.
+    OSError
+        If the file cannot be read.
+
+    Examples
+    --------
+    >>> from nandarray.device import load
+    >>> load("nds-prototype").effective["dies"]
+    256
+    """
+    if isinstance(device, Description):
+        return device
+    if is_file(device):
+        return Description(read(Path(device)))
+    return Description(_nandarray.device_preset(str(device)))
+
+
+def is_file(device: str | Path) -> bool:
+    """Whether a device is named by a file."""
+    text = str(device)
+    return isinstance(device, Path) or text.endswith(".toml") or "/" in text or (text not in names() and _exists(text))
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
+def read(path: Path) -> str:
+    """Read the text of a file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DescriptionError(f"{path} is no text: {error}") from None
+
+
+def import_mqsim(path: str | Path, name: str | None = None) -> Imported:
+    """Take a device from a configuration of MQSim.
+
+    Parameters
+    ----------
+    path : str or path
+        An ``ssdconfig.xml``.
+    name : str, optional
+        What the device will be called; the file's name if left out.
+
+    Returns
+    -------
+    Imported
+        The description, and notes on what it could not take over.
+
+    Raises
+    ------
+    DescriptionError
+        If the file is no such configuration, or describes a device that cannot be.
+    """
+    path = Path(path)
+    found = json.loads(_nandarray.device_import_mqsim(read(path), name or path.stem))
+    return Imported(Description(found["toml"]), found["notes"])

@@ -322,7 +322,7 @@ impl Machine {
         self.parts[part as usize].at = at;
         let p = self.parts[part as usize];
         let c = &self.description.controller;
-        let (t_assemble, t_translate, t_allocate) = (c.t_assemble * p.runs, c.t_translate, c.t_allocate);
+        let (t_assemble, t_translate, t_allocate) = (c.t_assemble * p.runs, c.t_translate_block, c.t_allocate);
         let leaves = match at {
             At::Down => unreachable!("the link tells when data is down"),
             At::Landed => self.through_dram(now, p.bytes, "data in", Cause::Host),

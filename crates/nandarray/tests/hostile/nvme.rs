@@ -6,7 +6,8 @@ use nandarray::device::{Device, Mode, Options};
 use nandarray::flash::Geometry;
 use nandarray::media::memory::MemoryMedia;
 use nandarray::nvme::{
-    Command, Controller, Lent, NewNamespace, Opcode, OpenAction, SpacePage, Status, SubmissionEntry,
+    BoxPage, Command, Controller, CopyRange, DsmRange, Lent, NewNamespace, Opcode, OpenAction, SpacePage, Status,
+    SubmissionEntry,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -27,41 +28,81 @@ const OPCODES: [u8; 13] = [
 ];
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Small numbers most of the time, so that commands get past the first check.
+/// Small numbers where the bits of `how` ask for them, so that commands get past the first check.
 fn tame(entry: &mut SubmissionEntry, how: u8) {
     if how & 1 != 0 {
         entry.opcode = OPCODES[entry.opcode as usize % OPCODES.len()];
         entry.flags = 0;
     }
     if how & 2 != 0 {
-        entry.nsid.set(entry.nsid.get() % 3);
+        entry.nsid.set(if entry.nsid.get().is_multiple_of(4) { entry.nsid.get() % 3 } else { 1 });
     }
     if how & 4 != 0 {
+        let nd = entry.opcode & 0x80 != 0;
         for n in [2, 3, 10, 11, 12, 13, 14, 15] {
-            let kept = if n == 11 || n == 12 { entry.cdw(n) & 0xc200_0300 } else { 0 };
-            entry.set_cdw(n, kept | (entry.cdw(n) % 7));
-        }
-        if entry.opcode < 0x80 {
-            entry.set_cdw(11, 0);
+            let word = entry.cdw(n);
+            let small = match (n, nd) {
+                (11, true) => (word & 0x4000_0300) | (word % 4),
+                (11, false) => word & (u32::from(entry.opcode == Opcode::DATASET_MANAGEMENT) << 2),
+                (12, false) => (word & 0xc200_0000) | (word % 7),
+                // Views should last for a while.
+                _ if matches!(entry.opcode, Opcode::CLOSE_SPACE | Opcode::DELETE_SPACE) => word % 97,
+                (2 | 3 | 10, true) => word % 3,
+                _ => word % 7,
+            };
+            entry.set_cdw(n, small);
         }
     }
 }
 
 /// Lengths that a command could want of its buffer, as far as bytes tell.
-fn lengths(entry: &SubmissionEntry) -> [usize; 7] {
+fn lengths(entry: &SubmissionEntry, page: &BoxPage) -> [usize; 8] {
     let nr = entry.cdw(10) as usize % 256 + 1;
     let sources = entry.cdw(12) as usize % 256 + 1;
     let sub = |n: usize| (entry.cdw(n) as usize).clamp(1, 16);
     [
         0,
         (entry.cdw(12) as usize % 65536 + 1) * 512,
-        nr * 16,
-        sources * 32,
-        4096,
+        nr * size_of::<DsmRange>(),
+        sources * size_of::<CopyRange>(),
+        size_of::<SpacePage>(),
         sub(13) * sub(14) * 4,
         sub(13) * sub(14) * sub(15),
+        (page.sub[0].get() * page.sub[1].get() * 4) as usize,
     ]
     .map(|n| n.min(BUFFER_BYTES))
+}
+
+/// What the host's memory holds: the host's choice, too. Nearly right where `how` asks for that.
+fn fill(buffer: &mut [u8], entry: &SubmissionEntry, how: u8, from: &[u8]) {
+    for to in buffer.chunks_mut(from.len()).take(64) {
+        to.copy_from_slice(&from[..to.len()]);
+    }
+    let some = |i: usize| u64::from(from[i % from.len()]);
+    match entry.opcode {
+        Opcode::DATASET_MANAGEMENT if how & 16 != 0 => {
+            for (i, to) in buffer.chunks_exact_mut(16).take(8).enumerate() {
+                let range =
+                    DsmRange { cattr: 0.into(), nlb: (some(i) as u32 % 9).into(), slba: (some(i + 9) % 90).into() };
+                to.copy_from_slice(range.as_bytes());
+            }
+        }
+        Opcode::COPY if how & 16 != 0 => {
+            for (i, to) in buffer.chunks_exact_mut(32).take(8).enumerate() {
+                to.copy_from_slice(CopyRange::new(some(i) % 90, some(i + 9) as u16 % 9).as_bytes());
+            }
+        }
+        Opcode::OPEN_SPACE if how & 16 != 0 => {
+            let dims: Vec<u64> = (0..some(1) % 4).map(|i| some(i as usize) % 7).collect();
+            let mut page = SpacePage::new(["a", "b", "space", "ns/1"][some(2) as usize % 4], &dims);
+            page.item_bytes.set(some(3) as u32 % 9);
+            let bytes = page.as_mut_bytes();
+            // And one byte that nobody expects.
+            bytes[some(4) as usize * 4 + some(5) as usize % 4] ^= from[6];
+            buffer[..bytes.len()].copy_from_slice(bytes);
+        }
+        _ => {}
+    }
 }
 
 /// A stream of entries, each with a byte that says how tame it is, on a store with a namespace and two views.
@@ -85,21 +126,13 @@ pub(crate) fn entries(data: &[u8]) {
     for chunk in data.chunks_exact(65).take(200) {
         let mut entry = SubmissionEntry::read_from_bytes(&chunk[1..]).expect("64 bytes");
         tame(&mut entry, chunk[0]);
-        // What the host's memory holds is the host's choice, too.
-        let shift = chunk[0] as usize % 13;
-        let like = [&chunk[1 + shift..], &[0; 9]].concat();
-        for (i, to) in buffer.chunks_mut(like.len()).enumerate() {
-            to.copy_from_slice(&like[..to.len()]);
-            if i > 64 {
-                break;
-            }
-        }
-        let mut page = [0u8; 512];
-        page.chunks_mut(8).zip(&chunk[1..]).for_each(|(to, &b)| to[0] = b % 8);
-        for n in lengths(&entry) {
+        fill(&mut buffer, &entry, chunk[0], &chunk[1..]);
+        let small: Vec<u64> = chunk[1..].iter().map(|&b| u64::from(b) % 8).collect();
+        let page = BoxPage::new(&small[..32], &small[32..]);
+        for n in lengths(&entry, &page) {
             for out in [false, true] {
                 let lent = if out { Lent::to_host(&mut buffer[..n]) } else { Lent::to_controller(&buffer[..n]) };
-                let lent = if chunk[0] & 8 != 0 { lent.with_page(&page) } else { lent };
+                let lent = if chunk[0] & 8 != 0 { lent.with_page(page.as_bytes()) } else { lent };
                 let done = controller.submit(&entry, lent);
                 assert_eq!(done.cid, entry.cid);
                 assert_ne!(done.status().name(), "Unknown Status");

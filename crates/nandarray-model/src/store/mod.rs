@@ -1,23 +1,23 @@
 //! The array store under the modelled clock: the same commands, the same bytes, and what they take on a described device.
 //!
-//! The engine executes a command at once and whole; a [`Recorder`] beside it and a [`media::ModelMedia`] below it write
-//! down what it asked of the flash; the [`Machine`] then lets modelled time pass for that. Commands are executed one at a
-//! time and with one thread, so that one history of commands gives one trace. What runs side by side in modelled time is said
-//! by the caller ([`Modelled::batch`]): so many commands in flight, as a host with that queue depth would have them.
-//!
-//! The medium that tells is [`media`]; what it tells, [`crate::footprint`].
+//! The engine executes a command at once and whole; a [`Recorder`] and a [`media::ModelMedia`] below the engine write down what
+//! it asked of the flash; the [`Machine`] then lets modelled time pass for that. The [`Clock`] is the engine's probe: it lets
+//! commands in one at a time, and with one thread each, so that one history of commands gives one trace. Every door works
+//! unchanged: it has a [`Device`] like any other. What runs side by side in modelled time is said by the caller
+//! ([`Clock::batch`]): so many commands in flight, as a host with that queue depth would have them.
 
 pub mod media;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nandarray::device::{Command, Device, Mode, Options, Reply};
+use nandarray::device::{Device, Mode, Options};
 use nandarray::ftl::Verify;
 use nandarray::media::Media;
 use nandarray::media::sparse::SparseMedia;
+use nandarray::sim::{Moves, Probe, Purpose};
 use nandarray::{Error, Result};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::describe::Description;
 use crate::footprint::{Footprint, Places, Recorder};
@@ -40,7 +40,7 @@ pub enum Bytes {
 }
 
 #[derive(Debug)]
-struct Clock {
+struct State {
     machine: Machine,
     /// When the host gives its next command at the earliest.
     host: Ps,
@@ -50,176 +50,188 @@ struct Clock {
     mount: Ps,
 }
 
-/// A store on a described device.
+/// The modelled clock of one store.
 #[derive(Debug)]
-pub struct Modelled {
-    device: Arc<Device>,
+pub struct Clock {
     recorder: Arc<Recorder>,
-    clock: Mutex<Clock>,
+    /// Whether a command is being executed.
+    busy: Mutex<bool>,
+    idle: Condvar,
+    /// Made when the store is open.
+    state: Mutex<Option<State>>,
 }
 
-impl Modelled {
-    /// Opens a store on a device. What the description fixes (geometry, capacity) is taken from it; one thread works.
-    ///
-    /// # Errors
-    /// As [`Device::open_file`]; [`Error::Invalid`] if the device cannot hold a store, or the file is one of another device.
-    pub fn open(
-        bytes: &Bytes,
-        mode: Mode,
-        options: &Options,
-        description: &Description,
-        spans: Option<Box<dyn Spans>>,
-    ) -> Result<Self> {
-        let places = Places::new(description.geometry)?;
-        let recorder = Recorder::new(places.store());
-        let options = Options {
-            geometry: places.store(),
-            exact_geometry: true,
-            capacity_bytes: Some(places.capacity_bytes()),
-            threads: Some(1),
-            map: false,
-            verify: if *bytes == Bytes::Nowhere { Verify::Never } else { options.verify },
-            probe: Some(recorder.clone()),
-            ..options.clone()
-        };
-        let wrap = |below: Arc<dyn Media>| -> Arc<dyn Media> {
-            Arc::new(ModelMedia::new(below, recorder.clone(), *bytes != Bytes::Nowhere))
-        };
-        let device = match bytes {
-            Bytes::File(path) => Device::open_file_through(path, mode, &options, wrap)?,
-            Bytes::Memory | Bytes::Nowhere => {
-                let name = if *bytes == Bytes::Memory { "memory" } else { "a device without bytes" };
-                Device::open(wrap(Arc::new(SparseMedia::default())), name, mode, &options)?
+impl Probe for Clock {
+    fn begin(&self) {
+        let mut busy = self.busy.lock();
+        while *busy {
+            self.idle.wait(&mut busy);
+        }
+        *busy = true;
+    }
+
+    fn end(&self, moved: Moves) {
+        let footprint = self.recorder.take();
+        // Looking numbers or names up is no command of a device.
+        if moved != Moves::Nothing || footprint != Footprint::default() {
+            if let Some(state) = &mut *self.state.lock() {
+                let kind = match moved {
+                    Moves::Out => JobKind::Read,
+                    Moves::In => JobKind::Write,
+                    Moves::Nothing => JobKind::Other,
+                };
+                state.pass(kind, footprint);
             }
-        };
-        if device.geometry() != places.store() {
-            return Err(Error::invalid(format!(
-                "the store was made with the geometry {:?}; device {:?} has {:?}",
-                device.geometry(),
-                description.name,
-                places.store()
-            )));
         }
-        let mut machine = Machine::new(description, options.seed, spans);
-        machine.attach_store(places);
-        let id = machine.submit_job(Ps::ZERO, JobKind::Other, 0, recorder.take());
-        let mount = machine.run_job(id).done;
-        let clock = Mutex::new(Clock { machine, host: mount, gathered: None, latencies: Latencies::default(), mount });
-        Ok(Self { device: Arc::new(device), recorder, clock })
+        *self.busy.lock() = false;
+        self.idle.notify_one();
     }
 
-    /// The engine below, for what takes no modelled time (names, geometry). Commands given to it directly are timed with the
-    /// next one that comes through here.
-    pub fn device(&self) -> &Arc<Device> {
-        &self.device
+    fn moved(&self, runs: u64, bytes: u64) {
+        self.recorder.moved(runs, bytes);
     }
 
-    /// Executes a command, and lets the time pass that it takes.
-    ///
-    /// # Errors
-    /// As the command says. The time of what was tried passes as well.
-    pub fn execute(&self, command: Command<'_>) -> Result<Reply> {
-        let mut clock = self.clock.lock();
-        let kind = match &command {
-            Command::Read { .. } => JobKind::Read,
-            Command::Write { .. } => JobKind::Write,
-            _ => JobKind::Other,
-        };
-        // Looking numbers up is no command of a device.
-        let free = matches!(command, Command::Stat | Command::StatSpace { .. } | Command::List { .. });
-        let reply = self.device.execute(command);
-        let footprint = self.recorder.take();
-        if free && footprint == Footprint::default() {
-            return reply;
-        }
-        clock.pass(kind, footprint);
-        reply
+    fn freed(&self, segment: u32) {
+        self.recorder.freed(segment);
     }
 
-    /// Flushes, closes the store, and lets everything end that is on its way.
-    ///
-    /// # Errors
-    /// As [`Device::close`].
-    pub fn close(&self) -> Result<()> {
-        let mut clock = self.clock.lock();
-        if self.device.closed() {
-            return Ok(());
-        }
-        clock.end_batch(1);
-        let closed = self.device.close();
-        let footprint = self.recorder.take();
-        clock.pass(JobKind::Other, footprint);
-        clock.machine.settle();
-        closed
+    fn purpose(&self, purpose: Purpose) -> Purpose {
+        self.recorder.purpose(purpose)
+    }
+}
+
+/// Opens a store on a described device. What the description fixes (geometry, capacity) is taken from it; one thread works.
+///
+/// # Errors
+/// As [`Device::open_file`]; [`Error::Invalid`] if the device cannot hold a store, or the file is one of another device.
+pub fn open(
+    bytes: &Bytes,
+    mode: Mode,
+    options: &Options,
+    description: &Description,
+    spans: Option<Box<dyn Spans>>,
+) -> Result<(Device, Arc<Clock>)> {
+    let places = Places::new(description.geometry)?;
+    let recorder = Recorder::new(places.store());
+    let clock = Arc::new(Clock {
+        recorder: recorder.clone(),
+        busy: Mutex::new(false),
+        idle: Condvar::new(),
+        state: Mutex::new(None),
+    });
+    let options = Options {
+        geometry: places.store(),
+        exact_geometry: true,
+        capacity_bytes: Some(places.capacity_bytes()),
+        threads: Some(1),
+        map: false,
+        verify: if *bytes == Bytes::Nowhere { Verify::Never } else { options.verify },
+        probe: Some(clock.clone()),
+        ..options.clone()
+    };
+    let wrap = |below: Arc<dyn Media>| -> Arc<dyn Media> {
+        Arc::new(ModelMedia::new(below, recorder.clone(), *bytes != Bytes::Nowhere))
+    };
+    let device = match bytes {
+        Bytes::File(path) => Device::open_file_through(path, mode, &options, wrap)?,
+        Bytes::Memory => Device::open(wrap(Arc::new(SparseMedia::default())), "memory", mode, &options)?,
+        Bytes::Nowhere => Device::open(wrap(Arc::new(SparseMedia::default())), "nowhere", mode, &options)?,
+    };
+    if device.geometry() != places.store() {
+        return Err(Error::invalid(format!(
+            "the store was made with {:?}; device {:?} has {:?}",
+            device.geometry(),
+            description.name,
+            places.store()
+        )));
+    }
+    let mut machine = Machine::new(description, options.seed, spans);
+    machine.attach_store(places);
+    let id = machine.submit_job(Ps::ZERO, JobKind::Other, 0, recorder.take());
+    let mount = machine.run_job(id).done;
+    *clock.state.lock() = Some(State { machine, host: mount, gathered: None, latencies: Latencies::default(), mount });
+    Ok((device, clock))
+}
+
+impl Clock {
+    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        f(self.state.lock().as_mut().expect("the clock runs once the store is open"))
     }
 
     /// Gathers commands from now on: they are executed at once, and timed together when the batch ends.
     pub fn batch(&self) {
-        self.clock.lock().gathered.get_or_insert_default();
+        self.with(|state| {
+            state.gathered.get_or_insert_default();
+        });
     }
 
     /// Ends a batch: its commands as a host gives them that keeps `depth` of them on their way, spread over its queues.
     /// Returns when each began and ended, in order of their ends.
     pub fn end_batch(&self, depth: usize) -> Vec<JobDone> {
-        self.clock.lock().end_batch(depth)
+        self.with(|state| state.end_batch(depth))
     }
 
     /// Lets the host do something else for a time.
     pub fn think(&self, time: Ps) {
-        let clock = &mut *self.clock.lock();
-        clock.host += time;
+        self.with(|state| state.host += time);
+    }
+
+    /// Lets everything end that goes on in the background.
+    pub fn settle(&self) {
+        self.with(|state| {
+            state.end_batch(1);
+            state.machine.settle();
+        });
     }
 
     /// When the host could give its next command.
     pub fn now(&self) -> Ps {
-        self.clock.lock().host
+        self.with(|state| state.host)
     }
 
     /// How long opening took: reading the newest checkpoint and journal, or making them.
     pub fn mount_time(&self) -> Ps {
-        self.clock.lock().mount
-    }
-
-    /// What came out since opening. Commands other than reads and writes (flush, create, ...) are its "flush".
-    pub fn report(&self) -> Report {
-        let clock = self.clock.lock();
-        let mut report = clock.machine.report(&clock.latencies);
-        let d = clock.machine.description();
-        let numbers = self.device.execute(Command::Stat);
-        if let Ok(Reply::Numbers(numbers)) = numbers {
-            report.management = Some(management(&numbers, d));
-        }
-        report.notes.push(if d.controller.spaces_in_device {
-            "Spaces are translated and assembled in the device (hardware NDS).".to_owned()
-        } else {
-            "Spaces are translated and assembled by the host (software NDS).".to_owned()
-        });
-        report.notes.push(format!("Opening took {}.", clock.mount));
-        report
+        self.with(|state| state.mount)
     }
 
     /// Looks at the machine.
     pub fn machine<T>(&self, f: impl FnOnce(&mut Machine) -> T) -> T {
-        f(&mut self.clock.lock().machine)
+        self.with(|state| f(&mut state.machine))
+    }
+
+    /// What came out since opening. Commands other than reads and writes (flush, create, ...) are its "flush". `numbers` are
+    /// the store's own ([`nandarray::device::Command::Stat`]).
+    pub fn report(&self, numbers: &[(&'static str, u64)]) -> Report {
+        self.with(|state| {
+            let mut report = state.machine.report(&state.latencies);
+            let d = state.machine.description();
+            report.management = Some(management(numbers, d, &report.flash.programs));
+            report.notes.push(if d.controller.spaces_in_device {
+                "Spaces are translated and assembled in the device (hardware NDS).".to_owned()
+            } else {
+                "Spaces are translated and assembled by the host (software NDS).".to_owned()
+            });
+            report.notes.push(format!("Opening took {}.", state.mount));
+            report
+        })
     }
 }
 
 /// What the store's own flash management did, as a conventional one's is reported.
-fn management(numbers: &[(&'static str, u64)], d: &Description) -> ManagementReport {
+fn management(numbers: &[(&'static str, u64)], d: &Description, programs: &crate::report::ByCause) -> ManagementReport {
     let of = |name: &str| numbers.iter().find(|n| n.0 == name).map_or(0, |n| n.1);
     let written = of("bytes_written") as f64 / f64::from(d.geometry.page_bytes);
-    let pages = of("pages_appended") as f64
-        + (of("journal_bytes") + of("checkpoint_bytes")) as f64 / f64::from(d.geometry.page_bytes);
-    let segments = of("segments").max(1);
+    let pages = programs.host + programs.map + programs.gc + programs.wear;
+    let planes = u64::from(d.geometry.planes_total());
     ManagementReport {
         capacity_bytes: of("capacity_bytes"),
-        write_amplification: (written > 0.0).then(|| pages / written),
+        write_amplification: (written > 0.0).then(|| pages as f64 / written),
         live_pages: of("pages_live"),
-        free_blocks: of("segments_free") * u64::from(d.geometry.planes_total()),
-        grown_bad_blocks: of("segments_bad") * u64::from(d.geometry.planes_total()),
+        free_blocks: of("segments_free") * planes,
+        grown_bad_blocks: of("segments_bad") * planes,
         wear: WearReport {
             min: of("erases_min") as u32,
-            mean: of("erases_total") as f64 / segments as f64,
+            mean: of("erases_total") as f64 / of("segments").max(1) as f64,
             max: of("erases_max") as u32,
             beyond_endurance: 0,
         },
@@ -227,7 +239,7 @@ fn management(numbers: &[(&'static str, u64)], d: &Description) -> ManagementRep
     }
 }
 
-impl Clock {
+impl State {
     fn pass(&mut self, kind: JobKind, footprint: Footprint) {
         if let Some(gathered) = &mut self.gathered {
             gathered.push((kind, footprint));

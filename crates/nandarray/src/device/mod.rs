@@ -40,7 +40,7 @@ use crate::flash::Geometry;
 use crate::ftl::{Ftl, Verify};
 use crate::media::Media;
 use crate::media::file::{Access, FileMedia};
-use crate::sim::{Counters, Probe, Purpose};
+use crate::sim::{Counters, Moves, Probe, Purpose};
 use crate::stl::space::{Space, SpaceId};
 use crate::stl::work::Workers;
 use log::Log;
@@ -224,7 +224,29 @@ impl Device {
         if self.read_only && command.writes() {
             return Err(Error::ReadOnly);
         }
+        let _watched = self.watched(match command {
+            Command::Read { .. } => Moves::Out,
+            Command::Write { .. } => Moves::In,
+            _ => Moves::Nothing,
+        });
         command.run(self)
+    }
+
+    /// Tells a probe that a command begins, and when what is returned is dropped, that it is over.
+    fn watched(&self, moves: Moves) -> impl Drop {
+        struct Watched<'a>(Option<&'a dyn Probe>, Moves);
+        impl Drop for Watched<'_> {
+            fn drop(&mut self) {
+                if let Some(probe) = self.0 {
+                    probe.end(self.1);
+                }
+            }
+        }
+        let probe = self.ftl.probe();
+        if let Some(probe) = probe {
+            probe.begin();
+        }
+        Watched(probe, moves)
     }
 
     /// Flushes, and takes no more commands. Idempotent.
@@ -235,6 +257,7 @@ impl Device {
         if self.closed() {
             return Ok(());
         }
+        let _watched = self.watched(Moves::Nothing);
         let done = if self.read_only { Ok(()) } else { self.finish() };
         if done.is_ok() || self.sound().is_err() {
             self.closed.store(true, Ordering::Release);

@@ -38,9 +38,26 @@ pub enum Purpose {
     Reclaim,
 }
 
+/// What a command moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moves {
+    /// Elements out of the store.
+    Out,
+    /// Elements into it.
+    In,
+    /// None.
+    Nothing,
+}
+
 /// Looks on, on the thread that works: with one thread ([`crate::device::Options::threads`]) in an order that depends on
 /// nothing but the commands. What is read, programmed and erased it sees as the medium itself.
 pub trait Probe: Send + Sync + std::fmt::Debug {
+    /// A command begins. Whoever looks on may make the caller wait until another command has ended.
+    fn begin(&self) {}
+
+    /// The command that began is over, whether or not it succeeded.
+    fn end(&self, _moved: Moves) {}
+
     /// One building block's share of a command was translated, and `bytes` of it moved between block and buffer in `runs`
     /// contiguous pieces. What the medium was asked for since the last call belongs to it.
     fn moved(&self, runs: u64, bytes: u64);

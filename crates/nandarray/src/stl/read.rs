@@ -138,10 +138,7 @@ impl<'a> Reader<'a> {
                 ahead.advance(i, kept);
                 let task = work.task(i);
                 let map = self.map(&task.at, kept);
-                if let Some(probe) = self.ftl.probe() {
-                    let (runs, bytes) = task.moves(self.space.shape.item_bytes);
-                    probe.moved(runs, bytes);
-                }
+                let watched = self.ftl.probe().map(|probe| (probe, task.moves(self.space.shape.item_bytes)));
                 // SAFETY: the caller's promise about the buffer covers this task's elements.
                 unsafe {
                     let to = out.at(task.in_buffer);
@@ -150,6 +147,10 @@ impl<'a> Reader<'a> {
                         Some(from) => asked.add(task, self.space.shape.item_bytes, from, to),
                         None => self.read_block(&task, map, kept, to)?,
                     }
+                }
+                // Behind the task's reads, which belong to it.
+                if let Some((probe, (runs, bytes))) = watched {
+                    probe.moved(runs, bytes);
                 }
             }
             // SAFETY: as above; what they point to is held by the space's lock.

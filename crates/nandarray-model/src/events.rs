@@ -96,12 +96,13 @@ impl<E: Copy> Events<E> {
             if below >= len {
                 break;
             }
-            let mut least = below;
-            for child in below + 1..(below + ARITY).min(len) {
-                if self.heap[child].key < self.heap[least].key {
-                    least = child;
-                }
-            }
+            // Of four, two pairs and a final: three comparisons that need not be foreseen, for which way they go is chance.
+            let less = |a: usize, b: usize| if self.heap[b].key < self.heap[a].key { b } else { a };
+            let least = if below + ARITY <= len {
+                less(less(below, below + 1), less(below + 2, below + 3))
+            } else {
+                (below + 1..len).fold(below, less)
+            };
             if self.heap[least].key >= entry.key {
                 break;
             }

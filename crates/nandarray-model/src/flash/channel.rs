@@ -31,6 +31,8 @@ pub(super) struct Channel {
     pub(super) long: u128,
     /// Whose turn it is, of dies or, in `policy::mqsim_compat`, of chips.
     pub(super) turn: u32,
+    /// Whose turn it is to be given a page.
+    pub(super) program_turn: u32,
     /// Reads that left while a program waited.
     pub(super) programs_passed: u32,
     /// Reads that left while one of the background waited.
@@ -55,6 +57,7 @@ impl Channel {
             short: 0,
             long: 0,
             turn: 0,
+            program_turn: 0,
             programs_passed: 0,
             back_passed: 0,
             out: [List::EMPTY; 3],

@@ -1,4 +1,7 @@
 //! What a die wants of the bus, what a grant of the bus does to it, what follows when its array is done.
+//!
+//! A cache read is decided when cells have been sensed: a read that comes later waits until that data has left, as it would
+//! without a cache register. A page that was loaded by a cache program stays in its register while what runs is interrupted.
 
 use super::backend::{Backend, FlashEvent};
 use super::channel::Use;

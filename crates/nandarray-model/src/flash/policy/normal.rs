@@ -32,23 +32,16 @@ pub(in super::super) fn grant(channel: &mut Channel) -> Grant {
         channel.turn = (die + 1) & 127;
         return Grant::Command(die);
     }
-    let Some(out) = data_out(channel) else {
-        return if channel.long == 0 { Grant::Nothing } else { program(channel) };
-    };
-    if channel.long != 0 {
-        if channel.programs_passed >= PASSES {
-            return program(channel);
-        }
-        channel.programs_passed += 1;
+    let program_waits = channel.long != 0;
+    if program_waits && (channel.programs_passed >= PASSES || !channel.data_waits()) {
+        let die = next_in_turn(channel.long, channel.program_turn);
+        channel.program_turn = (die + 1) & 127;
+        channel.programs_passed = 0;
+        return Grant::Command(die);
     }
-    Grant::DataOut(out)
-}
-
-fn program(channel: &mut Channel) -> Grant {
-    let die = next_in_turn(channel.long, channel.turn);
-    channel.turn = (die + 1) & 127;
-    channel.programs_passed = 0;
-    Grant::Command(die)
+    // Only who goes in front of somebody is counted: one turn passes over one of the others.
+    channel.programs_passed += u32::from(program_waits);
+    data_out(channel).map_or(Grant::Nothing, Grant::DataOut)
 }
 
 /// Which data leaves next: the map's, the host's, the background's.
@@ -63,4 +56,63 @@ fn data_out(channel: &mut Channel) -> Option<usize> {
     }
     channel.back_passed = 0;
     Some(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::operation::{Cause, Op, Operation, Place};
+    use super::super::super::slab::Slab;
+    use super::*;
+    use crate::time::Ps;
+
+    /// A channel where data of the host and of the background waits, `n` each.
+    fn waiting(slab: &mut Slab, n: u32) -> Channel {
+        let mut channel = Channel::new();
+        for _ in 0..n {
+            for (list, cause) in [(1, Cause::Host), (2, Cause::Gc)] {
+                let place = Place { die: 0, block: 0, page: 0, plane: 0 };
+                let operation = Operation { op: Op::Read, cause, place, bytes: 512, token: 0 };
+                let i = slab.take(&operation, Class::of(Op::Read, cause), 0, Ps::ZERO);
+                slab.push_back(&mut channel.out[list], i);
+            }
+        }
+        channel
+    }
+
+    #[test]
+    fn nobody_is_passed_over_for_ever() {
+        let mut slab = Slab::default();
+        let mut channel = waiting(&mut slab, 100);
+        channel.long = 0b100;
+        let mut granted = [0; 3];
+        for _ in 0..81 {
+            match grant(&mut channel) {
+                Grant::DataOut(list) => {
+                    slab.pop_front(&mut channel.out[list]).expect("only what waits is granted");
+                    granted[list - 1] += 1;
+                }
+                Grant::Command(die) => {
+                    assert_eq!(die, 2);
+                    granted[2] += 1;
+                }
+                Grant::Nothing => panic!("someone waits"),
+            }
+        }
+        // One program after eight reads; of nine reads one of the background.
+        assert_eq!(granted, [64, 8, 9]);
+    }
+
+    #[test]
+    fn short_commands_go_first_and_in_turn() {
+        let mut slab = Slab::default();
+        let mut channel = waiting(&mut slab, 1);
+        channel.short = 0b1_0001 << 100;
+        assert_eq!(grant(&mut channel), Grant::Command(100));
+        assert_eq!(grant(&mut channel), Grant::Command(104));
+        assert_eq!(grant(&mut channel), Grant::Command(100));
+        channel.short = 0;
+        assert_eq!(grant(&mut channel), Grant::DataOut(1));
+        channel.out = waiting(&mut slab, 0).out;
+        assert_eq!(grant(&mut channel), Grant::Nothing);
+    }
 }

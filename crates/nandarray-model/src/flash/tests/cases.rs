@@ -148,6 +148,40 @@ fn reads_do_not_starve_a_program() {
 }
 
 #[test]
+fn nothing_starves_on_a_channel_that_is_full_of_reads() {
+    // Sixteen reads of each of eight dies always wait. Everything else ends within a few times its patience.
+    let mut rig = Rig::new(&device(&[("geometry.channels", "1")]));
+    let mut others = Vec::new();
+    for die in 0..8 {
+        for n in 0..16 {
+            rig.read(at(die, n % 2, 0, n), 8_192);
+        }
+        for (op, cause) in
+            [(Op::Read, Cause::Gc), (Op::Program, Cause::Host), (Op::Program, Cause::Wear), (Op::Erase, Cause::Gc)]
+        {
+            let block = 5 + u32::from(op == Op::Erase) + cause as u32 * 2;
+            let bytes = if op == Op::Erase { 0 } else { 8_192 };
+            others.push(rig.submit(op, cause, at(die, 0, block, 0), bytes));
+        }
+    }
+    let mut page = 0;
+    while !others.is_empty() {
+        for (now, ended) in rig.step() {
+            assert!(now < Ps::from_us(80_000), "at {now} there wait {others:?}");
+            match others.iter().position(|&token| token == ended.token) {
+                Some(i) => {
+                    others.swap_remove(i);
+                }
+                None => {
+                    page = (page + 1) % 256;
+                    rig.read(at(u32::from(page) % 8, page / 8 % 2, 0, page), 8_192);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn the_background_waits_for_the_host_unless_it_is_urgent() {
     for (urgent, order) in [(false, [0, 2, 1]), (true, [0, 1, 2])] {
         let mut rig = Rig::new(&device(&[]));

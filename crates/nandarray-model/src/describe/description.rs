@@ -319,7 +319,7 @@ pub struct FtlSettings {
     pub wear_dynamic: bool,
     /// Move cold data when erase counts of a plane differ by more than this; `None` never does.
     pub wear_static_threshold: Option<u32>,
-    /// Write hot and cold pages, and what reclaim moves, to blocks of their own.
+    /// Write the host's hot and cold pages to blocks of their own; what reclaim moves always has its own.
     pub hot_cold: bool,
     /// Bytes of write cache; 0 is none.
     pub write_cache_bytes: u64,

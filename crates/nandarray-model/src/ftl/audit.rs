@@ -21,6 +21,7 @@ impl PageMapped {
                 let block = self.blocks.block_of(page);
                 let b = self.blocks.blocks[block as usize];
                 let at = page % pages;
+                assert!(self.blocks.is_live(block, at), "owner {owner} at page {at} of block {block}, which is dead");
                 assert!(
                     at < u32::from(b.next),
                     "owner {owner} at page {at} of block {block}, written up to {}",
@@ -41,6 +42,8 @@ impl PageMapped {
                 let b = self.blocks.blocks[block as usize];
                 let counted = live.get(&block).copied().unwrap_or(0);
                 assert!(counted == u32::from(b.live), "block {block}: {counted} live pages, counted {}", b.live);
+                let given = (0..u32::from(b.next)).filter(|&page| self.blocks.is_live(block, page)).count();
+                assert!(given == counted as usize, "block {block}: {given} pages not dead, {counted} live");
                 live_here += counted;
                 free += u32::from(b.state == State::Free);
                 good += u32::from(!matches!(b.state, State::Retiring | State::Bad));

@@ -4,6 +4,7 @@
 //! longest; blocks that were never used stand before both as a running number. Owners of pages are kept in rows that a block
 //! gets when it is opened and gives back when it is erased.
 
+use super::divide::Divisor;
 use super::fill::Fill;
 use super::map::NOWHERE;
 use std::cmp::Reverse;
@@ -100,6 +101,13 @@ pub(super) struct Blocks {
     pub(super) pages: u32,
     pub(super) blocks: Vec<Block>,
     pub(super) planes: Vec<Plane>,
+    /// A bit for each page: given out, and dead since. 32 times denser than asking the map, and untouched where all is live.
+    dead: Vec<u64>,
+    /// Words of `dead` a block.
+    words: u32,
+    /// Blocks a plane and pages a block, to divide by.
+    by_blocks: Divisor,
+    by_pages: Divisor,
     rows: Vec<Box<[u32]>>,
     rows_free: Vec<u32>,
     least_worn_next: bool,
@@ -117,6 +125,8 @@ impl Blocks {
     ) -> Self {
         let fresh = Block { live: 0, next: 0, erases: 0, row: NOWHERE, state: State::Free };
         let mut blocks = vec![fresh; planes as usize * per_plane as usize];
+        let words = pages.div_ceil(64);
+        let dead = vec![0; blocks.len() * words as usize];
         let planes = (0..planes)
             .map(|plane| {
                 let mut good = 0;
@@ -147,6 +157,10 @@ impl Blocks {
             pages,
             blocks,
             planes,
+            dead,
+            words,
+            by_blocks: Divisor::new(per_plane),
+            by_pages: Divisor::new(pages),
             rows: Vec::new(),
             rows_free: Vec::new(),
             least_worn_next,
@@ -157,12 +171,22 @@ impl Blocks {
 
     /// The plane of a block of the whole device.
     pub(super) fn plane_of(&self, block: u32) -> u32 {
-        block / self.per_plane
+        self.by_blocks.divide(block).0
     }
 
     /// The block of a page of the whole device.
     pub(super) fn block_of(&self, page: u32) -> u32 {
-        page / self.pages
+        self.by_pages.divide(page).0
+    }
+
+    /// The block of a page of the whole device, and the page within it.
+    pub(super) fn split(&self, page: u32) -> (u32, u32) {
+        self.by_pages.divide(page)
+    }
+
+    /// The plane of a block of the whole device, and the block within it.
+    pub(super) fn split_block(&self, block: u32) -> (u32, u32) {
+        self.by_blocks.divide(block)
     }
 
     /// Whether a stream could be given a page of a plane.
@@ -237,25 +261,45 @@ impl Blocks {
 
     /// The owner that a page was given to.
     pub(super) fn owner(&self, page: u32, fill: &Fill) -> u32 {
-        let (block, in_block) = (page / self.pages, page % self.pages);
+        let (block, in_block) = self.split(page);
+        self.owner_in(block, in_block, fill)
+    }
+
+    /// The owner that a page of a block was given to.
+    pub(super) fn owner_in(&self, block: u32, in_block: u32, fill: &Fill) -> u32 {
         match self.blocks[block as usize].row {
             NOWHERE => fill.lpa_at(self.plane_of(block), block % self.per_plane, in_block),
             row => self.rows[row as usize][in_block as usize],
         }
     }
 
-    /// The owners that a block's pages were given to, if they are kept.
-    pub(super) fn owners(&self, block: u32) -> Option<&[u32]> {
-        let b = &self.blocks[block as usize];
-        (b.row != NOWHERE).then(|| &self.rows[b.row as usize][..b.next as usize])
+    /// Whether a page that was given out is live.
+    pub(super) fn is_live(&self, block: u32, in_block: u32) -> bool {
+        self.dead[(block * self.words + in_block / 64) as usize] >> (in_block % 64) & 1 == 0
+    }
+
+    /// The first live page of a block from page `from` on.
+    pub(super) fn next_live(&self, block: u32, from: u32) -> Option<u32> {
+        let end = u32::from(self.blocks[block as usize].next);
+        let mut at = from;
+        while at < end {
+            let live = !self.dead[(block * self.words + at / 64) as usize] >> (at % 64);
+            if live != 0 {
+                return Some(at + live.trailing_zeros()).filter(|&page| page < end);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
     }
 
     /// A page is no longer live; its block's live pages are returned.
     pub(super) fn forget(&mut self, page: u32) -> (u32, u16, State) {
-        let block = self.block_of(page);
+        let (block, in_block) = self.split(page);
+        let plane = self.plane_of(block);
+        self.dead[(block * self.words + in_block / 64) as usize] |= 1 << (in_block % 64);
         let b = &mut self.blocks[block as usize];
         b.live -= 1;
-        self.planes[(block / self.per_plane) as usize].live -= 1;
+        self.planes[plane as usize].live -= 1;
         (block, b.live, b.state)
     }
 
@@ -301,10 +345,13 @@ impl Blocks {
         self.give_back_row(block);
         let b = &mut self.blocks[block as usize];
         debug_assert!(b.live == 0);
+        b.next = 0;
         b.state = State::Bad;
     }
 
+    /// A block holds nothing: neither owners nor dead pages.
     fn give_back_row(&mut self, block: u32) {
+        self.dead[(block * self.words) as usize..][..self.words as usize].fill(0);
         let row = std::mem::replace(&mut self.blocks[block as usize].row, NOWHERE);
         if row != NOWHERE {
             self.rows_free.push(row);

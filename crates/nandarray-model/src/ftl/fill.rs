@@ -4,6 +4,7 @@
 //! run through its good blocks in order. The formula holds for a page until it is overwritten, and the other way round (which
 //! page a place holds) for a block until it is erased.
 
+use super::divide::Divisor;
 use super::striping::Order;
 
 /// The formula.
@@ -13,6 +14,8 @@ pub(super) struct Fill {
     planes: u32,
     blocks: u32,
     pages: u32,
+    by_planes: Divisor,
+    by_pages: Divisor,
     /// Blocks that are left out, by plane, in order.
     bad: Vec<Vec<u32>>,
 }
@@ -20,14 +23,15 @@ pub(super) struct Fill {
 impl Fill {
     /// With the blocks of each plane that are left out, in order.
     pub(super) fn new(order: Order, blocks: u32, pages: u32, bad: Vec<Vec<u32>>) -> Self {
-        Self { planes: order.planes(), order, blocks, pages, bad }
+        let (by_planes, by_pages) = (Divisor::new(order.planes()), Divisor::new(pages));
+        Self { planes: order.planes(), order, blocks, pages, by_planes, by_pages, bad }
     }
 
     /// Where a logical page lies.
     pub(super) fn page_of(&self, lpa: u32) -> u32 {
-        let (row, position) = (lpa / self.planes, lpa % self.planes);
+        let (row, position) = self.by_planes.divide(lpa);
         let plane = self.order.plane_at[position as usize];
-        let (nth, page) = (row / self.pages, row % self.pages);
+        let (nth, page) = self.by_pages.divide(row);
         (plane * self.blocks + self.nth_good(plane, nth)) * self.pages + page
     }
 

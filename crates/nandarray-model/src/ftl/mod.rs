@@ -10,6 +10,7 @@
 //! | `map`, `fill` | logical to physical, lazily; a sequentially full device by formula |
 //! | `map_cache`, `lru` | a map that does not fit into DRAM |
 //! | `blocks` | what each erase block is, free blocks, open blocks, owners of pages |
+//! | `divide` | division by what a geometry fixes |
 //! | `striping` | which plane a page goes to |
 //! | `victim/` | which block reclaim takes, a policy a file |
 //! | `hot` | which pages are written often |
@@ -25,6 +26,7 @@
 mod audit;
 mod blocks;
 pub mod cache;
+mod divide;
 mod fill;
 mod hot;
 mod lru;

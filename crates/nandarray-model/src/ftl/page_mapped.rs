@@ -4,6 +4,7 @@
 //! changed by a request that is refused.
 
 use super::blocks::{Blocks, STREAMS, State, Stream};
+use super::divide::Divisor;
 use super::fill::Fill;
 use super::hot::HotData;
 use super::map::{Map, NOWHERE, PAGES_MAX};
@@ -47,6 +48,8 @@ pub struct PageMapped {
     map_cursor: u32,
     pub(super) factory_bad: u64,
     endurance_cycles: u32,
+    /// Planes a die, to divide by.
+    by_planes: Divisor,
 }
 
 impl PageMapped {
@@ -113,6 +116,7 @@ impl PageMapped {
             map_cursor: 0,
             factory_bad: u64::from(shape.0) * u64::from(g.blocks) - good,
             endurance_cycles: description.nand.endurance_cycles,
+            by_planes: Divisor::new(g.planes),
         };
         for plane in 0..shape.0 {
             ftl.set_limits(plane);
@@ -201,7 +205,7 @@ impl PageMapped {
             _ => Stream::Host,
         };
         let plane = self.plane_for(owner, old, stream, load)?;
-        let page = self.put(plane, stream, owner);
+        let page = self.put(plane, stream, owner, old);
         if let Some(hot) = &mut self.hot {
             hot.written(owner);
         }
@@ -281,14 +285,14 @@ impl PageMapped {
 
     /// A page's place.
     pub(super) fn place(&self, page: u32) -> Place {
-        let (block, in_block) = (page / self.geometry.pages, page % self.geometry.pages);
+        let (block, in_block) = self.blocks.split(page);
         self.place_in(block, in_block)
     }
 
     /// The place of a page of a block of the device.
     pub(super) fn place_in(&self, block: u32, page: u32) -> Place {
-        let (plane, block) = (block / self.geometry.blocks, block % self.geometry.blocks);
-        let (die, plane) = (plane / self.geometry.planes, plane % self.geometry.planes);
+        let (plane, block) = self.blocks.split_block(block);
+        let (die, plane) = self.by_planes.divide(plane);
         Place { die, block, page: page as u16, plane: plane as u16 }
     }
 
@@ -304,9 +308,9 @@ impl PageMapped {
         (plane * g.blocks + place.block) * g.pages + u32::from(place.page)
     }
 
-    /// Gives a page of a plane to an owner and maps it there; what it had before is dead.
-    pub(super) fn put(&mut self, plane: u32, stream: Stream, owner: u32) -> u32 {
-        let old = self.map.get(owner);
+    /// Gives a page of a plane to an owner that lay at `old`, and maps it there; what it had before is dead.
+    pub(super) fn put(&mut self, plane: u32, stream: Stream, owner: u32, old: u32) -> u32 {
+        debug_assert!(old == self.map.get(owner));
         let (page, last) = self.blocks.take(plane, stream, owner);
         self.map.set(owner, page);
         self.counts.given += 1;
@@ -371,7 +375,7 @@ impl PageMapped {
                 return Ok(self.order.plane_at[position as usize]);
             }
         } else {
-            let plane = self.order.plane_at[(owner % planes) as usize];
+            let plane = self.order.own(owner);
             if self.fits(plane, old) {
                 if self.blocks.has_page(plane, stream) {
                     return Ok(plane);
@@ -462,7 +466,7 @@ impl PageMapped {
             self.counts.reads[Cause::Map as usize] += 1;
             map_ops.push(MapOp::Read(self.place(old)));
         }
-        let new = self.put(self.order.plane_at[position as usize], Stream::Map, owner);
+        let new = self.put(self.order.plane_at[position as usize], Stream::Map, owner, old);
         self.counts.programs[Cause::Map as usize] += 1;
         map_ops.push(MapOp::Program(self.place(new)));
         if let Some(cache) = &mut self.map_cache {

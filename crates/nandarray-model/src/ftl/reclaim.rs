@@ -118,16 +118,17 @@ impl PageMapped {
                 self.counts.erases[job.cause as usize] += 1;
                 return Step::Erase { place: self.place_in(job.block, 0), cause: job.cause };
             }
-            let Some((page, owner)) = self.next_live(job.block, job.next) else {
+            let Some(page) = self.blocks.next_live(job.block, u32::from(job.next)) else {
                 debug_assert!(job.under_way > 0, "live pages that no move was asked for");
                 return Step::Wait;
             };
             let job = &mut self.jobs[plane as usize];
-            job.next = page + 1;
+            job.next = page as u16 + 1;
             job.under_way += 1;
             self.counts.reads[job.cause as usize] += 1;
             let (block, cause) = (job.block, job.cause);
-            let from = self.place_in(block, u32::from(page));
+            let from = self.place_in(block, page);
+            let owner = self.blocks.owner_in(block, page, &self.map.fill);
             return Step::Move(Move { from, owner: self.owner(owner), cause });
         }
     }
@@ -142,7 +143,7 @@ impl PageMapped {
     pub fn relocate(&mut self, moved: &Move) -> Result<Moved, FtlError> {
         let page = self.page(moved.from);
         let block = self.blocks.block_of(page);
-        let plane = self.blocks.plane_of(block);
+        let plane = moved.from.die * self.geometry.planes + u32::from(moved.from.plane);
         let job = &mut self.jobs[plane as usize];
         assert!(job.block == block && job.under_way > 0, "{moved:?} is not under way");
         job.under_way -= 1;
@@ -150,14 +151,15 @@ impl PageMapped {
             Owner::Page(lpa) => lpa as u32,
             Owner::Map(page) => self.lpas + page,
         };
-        if self.map.get(owner) != page {
+        // The block is not erased while a move is under way, so this is the page that was read.
+        if !self.blocks.is_live(block, u32::from(moved.from.page)) {
             return Ok(Moved::Overwritten);
         }
         let Some(to) = self.spot(plane) else {
             self.jobs[plane as usize].stuck = true;
             return Err(self.no_space(owner));
         };
-        let place = self.put_moved(to, owner);
+        let place = self.put_moved(to, owner, page);
         self.counts.programs[moved.cause as usize] += 1;
         Ok(Moved::To(place))
     }
@@ -236,7 +238,7 @@ impl PageMapped {
             return Ok(None);
         }
         let to = self.spot(plane).ok_or_else(|| self.no_space(owner))?;
-        let place = self.put_moved(to, owner);
+        let place = self.put_moved(to, owner, page);
         self.counts.programs[cause as usize] += 1;
         Ok(Some(Renewed { place, owner: self.owner(owner) }))
     }
@@ -317,20 +319,6 @@ impl PageMapped {
         }
     }
 
-    /// The next live page of a block from page `from` on, and its owner.
-    fn next_live(&self, block: u32, from: u16) -> Option<(u16, u32)> {
-        let first = block * self.geometry.pages;
-        let end = self.blocks.blocks[block as usize].next;
-        match self.blocks.owners(block) {
-            Some(owners) => (from..end)
-                .map(|page| (page, owners[usize::from(page)]))
-                .find(|&(page, owner)| self.map.get(owner) == first + u32::from(page)),
-            None => (from..end)
-                .map(|page| (page, self.blocks.owner(first + u32::from(page), &self.map.fill)))
-                .find(|&(page, owner)| self.map.get(owner) == first + u32::from(page)),
-        }
-    }
-
     /// The plane that a page of `plane` can be moved to: itself, or another that can spare it.
     fn spot(&self, plane: u32) -> Option<u32> {
         if self.blocks.has_page(plane, Stream::Moved) { Some(plane) } else { self.elsewhere(plane) }
@@ -343,8 +331,8 @@ impl PageMapped {
             .max_by_key(|&p| (self.blocks.planes[p as usize].free, std::cmp::Reverse(p)))
     }
 
-    fn put_moved(&mut self, plane: u32, owner: u32) -> Place {
-        let page = self.put(plane, Stream::Moved, owner);
+    fn put_moved(&mut self, plane: u32, owner: u32, from: u32) -> Place {
+        let page = self.put(plane, Stream::Moved, owner, from);
         if owner < self.lpas {
             if let Some(cache) = &mut self.map_cache {
                 cache.change(owner);

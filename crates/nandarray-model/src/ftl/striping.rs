@@ -4,6 +4,7 @@
 //! the one after the last. Both need the order as a table, which is made here.
 
 use super::FtlSetupError;
+use super::divide::Divisor;
 use crate::describe::{FlashGeometry, StripeLevel, Striping};
 
 /// An order of planes, both ways.
@@ -15,6 +16,7 @@ pub(super) struct Order {
     pub(super) position_of: Vec<u32>,
     /// Whether the least busy plane is taken, not the page's own.
     pub(super) dynamic: bool,
+    by_planes: Divisor,
 }
 
 impl Order {
@@ -50,7 +52,12 @@ impl Order {
             plane_at.push(plane);
             position_of[plane as usize] = position;
         }
-        Ok(Self { plane_at, position_of, dynamic })
+        Ok(Self { plane_at, position_of, dynamic, by_planes: Divisor::new(count) })
+    }
+
+    /// The plane that an owner has by its number.
+    pub(super) fn own(&self, owner: u32) -> u32 {
+        self.plane_at[self.by_planes.divide(owner).1 as usize]
     }
 
     /// How many planes there are.

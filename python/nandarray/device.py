@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,7 +110,7 @@ class Description:
         sections = self._data["values"].items()
         # The order of the table of keys, which JSON objects do not keep.
         found = {f"{section}.{name}": entry for section, inner in sections for name, entry in inner.items()}
-        return {key.key: found[key.key] for key in keys() if key.key in found}
+        return {key.key: found[key.key] for key in _keys() if key.key in found}
 
     def _entry(self, key: str) -> dict[str, Any]:
         try:
@@ -276,7 +276,12 @@ def keys() -> list[Key]:
     >>> keys()[0].key, keys()[0].allowed
     ('geometry.channels', 'a whole number from 1 to 256')
     """
-    return [Key(**key) for key in json.loads(_nandarray.device_keys())]
+    return list(_keys())
+
+
+@cache
+def _keys() -> tuple[Key, ...]:
+    return tuple(Key(**key) for key in json.loads(_nandarray.device_keys()))
 
 
 def load(device: str | Path | Description) -> Description:

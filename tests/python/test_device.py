@@ -282,3 +282,38 @@ def test_import(tmp_path: Path) -> None:
     assert result.stdout == device.import_mqsim(source).description.to_toml()
     assert "Made_Up = 7: is not known" in result.stderr
     assert loads("import-mqsim", source)["notes"] == device.import_mqsim(source).notes
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def table() -> str:
+    """Make the tables of keys of the reference page."""
+    lines: list[str] = []
+    section = ""
+    listed = device.keys()
+    for key in listed:
+        own, _, name = key.key.partition(".")
+        if own != section:
+            section = own
+            lines += ["", f"### {section}", "", "| key | meaning | takes |", "| --- | --- | --- |"]
+        takes = key.allowed.split(", in one of")[0].replace("|", "\\|")
+        if ' or "' in key.allowed and ' or "' not in takes:
+            takes += ", or" + key.allowed.rsplit(", or", 1)[1]
+        bound = f": {key.bound}" if key.bound else ""
+        lines.append(f"| `{name}` | {key.meaning} | {takes}{bound} |")
+    return "\n".join(lines[1:]) + "\n"
+
+
+def test_the_page_has_the_table() -> None:
+    text = (ROOT / "docs" / "reference" / "devices.md").read_text()
+    page = text.split("\n## Keys\n\n")[1]
+    assert page == table(), "python tests/python/test_device.py writes the table anew"
+    for name in device.names():
+        assert f"| `{name}` |" in text
+
+
+if __name__ == "__main__":
+    path = ROOT / "docs" / "reference" / "devices.md"
+    head = path.read_text().split("\n## Keys\n\n")[0]
+    path.write_text(f"{head}\n## Keys\n\n{table()}")

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nandarray::device::{Command, Device, Mode, NewSpace, Options, Reply, Target};
+use nandarray::device::{Change, Command, Device, Mode, NewSpace, Options, Reply, Target};
 use nandarray::flash::Geometry;
 use nandarray::ftl::Verify;
 use nandarray::stl::read::BufferMut;
@@ -255,6 +255,22 @@ impl Store {
         self.command(py, Command::Rename { from: old, to: new }).map(drop)
     }
 
+    /// Deletes, renames, and sets attributes by name, in this order, all as one.
+    #[pyo3(signature = (*, delete=vec![], rename=vec![], attrs=vec![]))]
+    fn together(
+        &self,
+        py: Python<'_>,
+        delete: Vec<String>,
+        rename: Vec<(String, String)>,
+        attrs: Vec<(String, String)>,
+    ) -> PyResult<()> {
+        let changes: Vec<Change<'_>> = (delete.iter().map(|name| Change::Delete { name }))
+            .chain(rename.iter().map(|(from, to)| Change::Rename { from, to }))
+            .chain(attrs.iter().map(|(name, attrs)| Change::SetAttrs { name, attrs }))
+            .collect();
+        self.command(py, Command::Together { changes: &changes }).map(drop)
+    }
+
     fn __contains__(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
         let device = fail(py, device_of(&self.device))?;
         match device.describe(name) {
@@ -304,9 +320,9 @@ impl Store {
         Ok(dict)
     }
 
-    #[pyo3(signature = (*, repair=false))]
-    fn check<'py>(&self, py: Python<'py>, repair: bool) -> PyResult<Bound<'py, PyDict>> {
-        let Reply::Checked(report) = self.command(py, Command::Check { repair })? else {
+    #[pyo3(signature = (*, repair=false, accept_older=false))]
+    fn check<'py>(&self, py: Python<'py>, repair: bool, accept_older: bool) -> PyResult<Bound<'py, PyDict>> {
+        let Reply::Checked(report) = self.command(py, Command::Check { repair, accept_older })? else {
             unreachable!("a check gives a report")
         };
         let line = |f: &nandarray::device::Finding, tail: &str| match &f.array {
@@ -443,6 +459,26 @@ impl Space {
         }
     }
 
+    fn boxes(
+        &self,
+        py: Python<'_>,
+        array: &Bound<'_, PyUntypedArray>,
+        selection: BoxesArgs<'_, '_>,
+        out: bool,
+    ) -> PyResult<()> {
+        let lent = fail(py, lend(array, self.item_bytes(py)?, out))?;
+        let BoxesArgs { starts, step, view } = selection;
+        let [boxes, dimensions] = [starts.shape()[0], starts.shape()[1]];
+        if lent.shape.len() != dimensions + 1 || lent.shape[0] != boxes as u64 {
+            let e = format!("{boxes} boxes of {dimensions} dimensions; the buffer has shape {:?}", lent.shape);
+            return Err(to_py(py, &Error::Invalid(e), None));
+        }
+        let starts = starts.to_vec()?;
+        let (count, strides, stride) = (&lent.shape[1..], &lent.strides[1..], lent.strides[0]);
+        let target = Target::Boxes { starts: &starts, step: &step, count, strides, stride, view: view.as_deref() };
+        self.send(py, self.transfer(target, lent.first, out)).map(drop)
+    }
+
     fn outer(
         &self,
         py: Python<'_>,
@@ -478,6 +514,12 @@ impl Space {
         let target = Target::Points { coordinates: &coordinates, stride: lent.strides[0] };
         self.send(py, self.transfer(target, lent.first, out)).map(drop)
     }
+}
+
+struct BoxesArgs<'a, 'py> {
+    starts: &'a Bound<'py, PyArray2<u64>>,
+    step: Vec<u64>,
+    view: Option<Vec<u64>>,
 }
 
 struct BoxArgs {
@@ -566,6 +608,47 @@ impl Space {
     ) -> PyResult<()> {
         let lent = fail(py, lend(src, self.item_bytes(py)?, false))?;
         self.boxed(py, lent, BoxArgs { start, step, view }, false)
+    }
+
+    /// Grows the space along an axis and writes the new part, as one; the shape then.
+    fn append<'py>(
+        &self,
+        py: Python<'py>,
+        src: &Bound<'_, PyUntypedArray>,
+        axis: usize,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let lent = fail(py, lend(src, self.item_bytes(py)?, false))?;
+        // SAFETY: as in `transfer`.
+        let source = unsafe { Source::from_raw(lent.first) };
+        let (count, strides) = (&lent.shape, &lent.strides);
+        match self.send(py, Command::Append { space: self.id, axis, count, strides, source })? {
+            Reply::Shape(shape) => PyTuple::new(py, shape),
+            other => unreachable!("an append gives a shape, not {other:?}"),
+        }
+    }
+
+    #[pyo3(signature = (out, starts, step, view=None))]
+    fn read_boxes(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyUntypedArray>,
+        starts: &Bound<'_, PyArray2<u64>>,
+        step: Vec<u64>,
+        view: Option<Vec<u64>>,
+    ) -> PyResult<()> {
+        self.boxes(py, out, BoxesArgs { starts, step, view }, true)
+    }
+
+    #[pyo3(signature = (src, starts, step, view=None))]
+    fn write_boxes(
+        &self,
+        py: Python<'_>,
+        src: &Bound<'_, PyUntypedArray>,
+        starts: &Bound<'_, PyArray2<u64>>,
+        step: Vec<u64>,
+        view: Option<Vec<u64>>,
+    ) -> PyResult<()> {
+        self.boxes(py, src, BoxesArgs { starts, step, view }, false)
     }
 
     fn read_outer(&self, py: Python<'_>, out: &Bound<'_, PyUntypedArray>, axes: Vec<Bound<'_, PyAny>>) -> PyResult<()> {

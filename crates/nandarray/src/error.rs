@@ -7,6 +7,26 @@
 use std::fmt;
 use std::io;
 
+/// Who keeps a store from being opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// Another writer.
+    Writer,
+    /// Readers, under whom a store is not emptied.
+    Readers,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Writer => "another store object or process has it open for writing",
+            Self::Readers => {
+                "others have it open for reading, and it is not emptied under them; close these, or open it with mode 'r+'"
+            }
+        })
+    }
+}
+
 /// Everything that a command can fail with. A failed command changed nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -60,10 +80,12 @@ pub enum Error {
     #[error("the store is open for reading only")]
     ReadOnly,
     /// Somebody else holds the store.
-    #[error("{path} is locked: another store object or process has it open for writing")]
+    #[error("{path} is locked: {by}")]
     Locked {
         /// The path of the file.
         path: String,
+        /// Who holds it.
+        by: Holder,
     },
     /// Capacity or disk used up.
     #[error("the store is full: {what} (capacity {capacity_bytes} bytes, {live_bytes} live)")]

@@ -85,7 +85,9 @@ fn readers_and_writers(capacity_segments: Option<u32>, map: bool, turns: u64) {
     let (value, reads) = (AtomicU32::new(1), AtomicU64::new(0));
     threads(7, |i, rng| match i {
         0..=2 => {
-            for _ in 0..turns {
+            let mut turn = 0;
+            while turn < turns || reads.load(Ordering::Relaxed) == 0 {
+                turn += 1;
                 let name = ["plain", "coded"][rng.usize(..2)];
                 let part = &boxes[rng.usize(..3)];
                 let value = value.fetch_add(1, Ordering::Relaxed);

@@ -291,6 +291,21 @@ fn everything() -> Vec<Op> {
         put_box("e", &[], &[], 27),
         Op::Reopen,
         put_box("a", &[25, 0], &[5, 50], 30),
+        // Appends into blocks that are partly there, large and small ones, that grow or are coded.
+        Op::Append { name: "a".to_owned(), axis: 0, more: 3, salt: 31 },
+        coded("f", Some("lz4"), true),
+        Op::Append { name: "f".to_owned(), axis: 1, more: 30, salt: 33 },
+        Op::Append { name: "f".to_owned(), axis: 0, more: 1, salt: 34 },
+        Op::Flush,
+        Op::Append { name: "a".to_owned(), axis: 1, more: 40, salt: 35 },
+        Op::Append { name: "d".to_owned(), axis: 0, more: 17, salt: 37 },
+        Op::Together(vec![
+            Step::Rename("f".to_owned(), "moved/f".to_owned()),
+            Step::Rename("a".to_owned(), "moved/a".to_owned()),
+            Step::Attrs("moved/a".to_owned(), "{\"y\":2}".to_owned()),
+            Step::Delete("d".to_owned()),
+        ]),
+        Op::Append { name: "moved/a".to_owned(), axis: 0, more: 2, salt: 39 },
     ]
 }
 

@@ -1,4 +1,4 @@
-//! Create, open, delete, rename, attributes, listing, numbers.
+//! Create, open, delete, attributes, listing, numbers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,14 +7,15 @@ use super::wire::Op;
 use super::{Device, NewSpace};
 use crate::codec::{CipherKey, KeyCheck};
 use crate::error::{Error, Result};
+use crate::flash::Run;
 use crate::stl::block_size;
 use crate::stl::index::Index;
-use crate::stl::space::{Encryption, IndexState, Space, SpaceId, SpaceRecord};
+use crate::stl::space::{Encryption, IndexState, Inner, Space, SpaceId, SpaceRecord};
 
 /// The most bytes of a name.
 const NAME_BYTES_MAX: usize = 4096;
 
-fn check_name(name: &str) -> Result<()> {
+pub(super) fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
         return Err(Error::invalid(format!(
             "a name has 1 to {NAME_BYTES_MAX} bytes and no NUL; this one has {} bytes",
@@ -43,7 +44,7 @@ impl Device {
             None => block_size::building_block(&self.geometry(), shape, u64::from(item_bytes)),
         };
         let encryption = new.key.map(|key| self.encryption(key)).transpose()?;
-        let _pages = self.reserve_metadata(new.attrs)?;
+        let _pages = self.reserve_metadata(new.attrs.len())?;
         let _epoch = self.epoch.read();
         // The log first and until it is told: nobody may use a name in it before it says how the name came to be.
         let mut log = self.log.lock();
@@ -85,8 +86,8 @@ impl Device {
     }
 
     /// Promises room for attributes: once in the journal, twice in a checkpoint.
-    fn reserve_metadata(&self, attrs: &str) -> Result<crate::ftl::Reservation<'_>> {
-        self.reserve(3 * attrs.len() as u64 / u64::from(self.geometry().page_bytes) + 1)
+    pub(super) fn reserve_metadata(&self, attrs_bytes: usize) -> Result<crate::ftl::Reservation<'_>> {
+        self.reserve(3 * attrs_bytes as u64 / u64::from(self.geometry().page_bytes) + 1)
     }
 
     fn find(&self, name: &str) -> Result<Arc<Space>> {
@@ -137,47 +138,29 @@ impl Device {
             catalog.by_id.remove(&space.id);
             log.pending.push(Op::Delete(space.id));
             drop((catalog, log));
-            let mut dead = Vec::new();
-            inner.index().for_each(&mut |_, map| dead.extend(map.runs()));
-            for at in inner.gathered.keys() {
-                self.regather(space.gathers(&inner, at), (0, 0));
-            }
-            inner.gathered.clear();
-            *inner.index_mut() = Index::new(space.shape.block.len());
-            inner.deleted = true;
+            let dead = self.empty_space(&space, &mut inner);
             self.ftl.release(dead.into_iter());
         }
         self.after_write()
     }
 
-    pub(super) fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.sound()?;
-        check_name(to)?;
-        let space = self.find(from)?;
-        {
-            let _epoch = self.epoch.read();
-            let mut inner = space.peek_mut();
-            let mut log = self.log.lock();
-            let mut catalog = self.catalog.write();
-            if catalog.by_name.get(from) != Some(&space.id) {
-                return Err(Error::NotFound { name: from.to_owned() });
-            }
-            if from != to && catalog.by_name.contains_key(to) {
-                return Err(Error::Exists { name: to.to_owned() });
-            }
-            catalog.by_name.remove(from);
-            catalog.by_name.insert(to.to_owned(), space.id);
-            log.pending.push(Op::Rename(space.id, to.to_owned()));
-            drop((catalog, log));
-            to.clone_into(&mut inner.record.name);
+    /// Takes everything from a space that is deleted, and gives the pages that it had.
+    pub(super) fn empty_space(&self, space: &Space, inner: &mut Inner) -> Vec<Run> {
+        let mut dead = Vec::new();
+        inner.index().for_each(&mut |_, map| dead.extend(map.runs()));
+        for at in inner.gathered.keys() {
+            self.regather(space.gathers(inner, at), (0, 0));
         }
-        self.after_write()
+        inner.gathered.clear();
+        *inner.index_mut() = Index::new(space.shape.block.len());
+        inner.deleted = true;
+        dead
     }
 
     pub(super) fn set_attrs(&self, id: SpaceId, attrs: &str) -> Result<()> {
         self.sound()?;
         let space = self.space(id)?;
-        let _pages = self.reserve_metadata(attrs)?;
+        let _pages = self.reserve_metadata(attrs.len())?;
         {
             let _epoch = self.epoch.read();
             let mut inner = space.peek_mut();
@@ -197,6 +180,7 @@ impl Device {
     }
 
     pub(super) fn stat(&self) -> Vec<(&'static str, u64)> {
+        self.ftl.learn_wear();
         let usage = self.ftl.usage();
         let geometry = self.geometry();
         let page = u64::from(geometry.page_bytes);

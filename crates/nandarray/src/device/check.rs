@@ -1,31 +1,24 @@
-//! Comparing everything with everything; and mending what the records allow.
+//! Comparing everything with everything.
 //!
 //! Verified: both superblocks; the directory; every index; of every mapped page that it lies where pages may lie, that nobody
 //! else maps it, its checksum, its out-of-band record and that record's CRC, and that the record names the owner that maps it;
 //! the live pages of every segment against the indexes; that coded blocks decode (if they are not encrypted, or unlocked).
 //! Not verified: pages that nobody maps; the content of what is not coded beyond its checksum.
 //!
-//! Repair takes an index that cannot be read from the generation before and the journals since, and only if these are gone,
-//! too, rebuilds it from the newest intact pages whose records name its blocks (then what was overwritten by fill may come
-//! back, which the report says). A damaged page is replaced by another copy that reclaim left behind, known by the number of
-//! its command, never by an older version or by fill: what nobody knows stays as found. Then a new checkpoint is written,
-//! and with it both superblocks.
+//! Mending is `repair`'s.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::Device;
-use super::recover::{directory_copies, generation_before};
-use super::wire::{decode_index, encode_index};
+use super::recover::directory_copies;
+use super::repair::BadUnit;
 use crate::error::{Error, Result};
-use crate::flash::{Owner, Ppa, Run, Segment, SegmentKind};
+use crate::flash::{Owner, Ppa, Run, Segment};
 use crate::ftl::superblock::read_slots;
-use crate::stl::index::{BlockMap, Index};
-use crate::stl::plan::BlockAt;
 use crate::stl::read::Reader;
-use crate::stl::space::{IndexState, Space, SpaceId, owner_space, unpack};
-use crate::stl::write::remap;
+use crate::stl::space::{Space, SpaceId};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug)]
@@ -57,24 +50,17 @@ impl CheckReport {
         self.findings.iter().all(|f| f.repaired.is_some())
     }
 
-    fn add(&mut self, array: Option<&str>, message: String) -> &mut Finding {
+    pub(super) fn add(&mut self, array: Option<&str>, message: String) -> &mut Finding {
         self.findings.push(Finding { array: array.map(str::to_owned), message, repaired: None });
         self.findings.last_mut().expect("just pushed")
     }
 }
 
-/// Intact pages by owner: (number of the command, page).
-type Intact = BTreeMap<(SpaceId, BlockAt, u32), Vec<(u64, Ppa)>>;
-
-/// A mapped page that is not what it should be.
-struct BadUnit {
-    finding: usize,
-    at: BlockAt,
-    unit: u32,
-}
-
 impl Device {
-    pub(super) fn check(&self, repair: bool) -> Result<CheckReport> {
+    pub(super) fn check(&self, repair: bool, accept_older: bool) -> Result<CheckReport> {
+        if accept_older && !repair {
+            return Err(Error::invalid("older content is accepted by a repair only"));
+        }
         let mut report = CheckReport::default();
         if !self.read_only() {
             self.commit(false)?;
@@ -118,7 +104,7 @@ impl Device {
         }
         drop(rest);
         if repair && !report.findings.is_empty() {
-            self.repair(&mut report, bad, unreadable)?;
+            self.repair(&mut report, bad, unreadable, accept_older)?;
         }
         Ok(report)
     }
@@ -204,146 +190,5 @@ impl Device {
                 report.add(None, format!("segment {segment} counts {count} live pages; indexes map {mapped}"));
             }
         }
-    }
-
-    fn repair(
-        &self,
-        report: &mut CheckReport,
-        bad: Vec<(Arc<Space>, BadUnit)>,
-        unreadable: Vec<(Arc<Space>, usize)>,
-    ) -> Result<()> {
-        let before = if unreadable.is_empty() { None } else { generation_before(self) };
-        let told = |space: &Space| {
-            let same = before.as_ref()?.space(space.id).ok()?;
-            let bytes = encode_index(same.read().ok()?.index());
-            decode_index(&bytes, space.shape.block.len()).ok()
-        };
-        let mut forgotten = Vec::new();
-        for (space, finding) in unreadable {
-            let Some(index) = told(&space) else {
-                forgotten.push((space, finding));
-                continue;
-            };
-            report.findings[finding].repaired =
-                Some(format!("the index was taken from the generation before: {} building blocks", index.blocks()));
-            space.peek_mut().index = IndexState::Loaded(index);
-        }
-        let intact = self.intact_pages(&bad, &forgotten)?;
-        for (space, finding) in forgotten {
-            let count = self.rebuild_index(&space, &intact)?;
-            report.findings[finding].repaired = Some(format!(
-                "the index was rebuilt from out-of-band records: {count} building blocks; what was overwritten by the fill \
-                 value, or cut off, may have come back"
-            ));
-        }
-        for (space, unit) in bad {
-            let old = space.read()?.index().get(&unit.at).and_then(|map| map.page_of(unit.unit));
-            // Its own record tells which version the page was.
-            let Some(old) = old.filter(|&ppa| self.within(ppa)) else { continue };
-            let owner = Owner { unit: unit.unit as u16, ..space.owner(&unit.at) };
-            let Some(record) = self.ftl.oob(old)?.filter(|r| r.owner() == owner) else { continue };
-            let copies = intact.get(&(space.id, unit.at.clone(), unit.unit));
-            let Some(&(_, ppa)) = copies.into_iter().flatten().find(|(seq, _)| *seq == record.seq()) else { continue };
-            if ppa == old {
-                continue;
-            }
-            let gone = crate::stl::write::Gone::Units(vec![unit.unit..unit.unit + 1]);
-            let runs = [Run { unit: unit.unit, count: 1, ppa }];
-            remap(&mut *space.write()?, &unit.at, &gone, &runs);
-            report.findings[unit.finding].repaired =
-                Some(format!("mapped to a copy that reclaim left behind, page {}", ppa.0));
-        }
-        self.recount()?;
-        {
-            let _commit = self.commit.lock();
-            let _epoch = self.epoch.write();
-            let mut log = self.log.lock();
-            log.pending.clear(); // the checkpoint tells all of it
-            self.checkpoint(&mut log)?;
-            self.checkpoint(&mut log)?;
-        }
-        for finding in &mut report.findings {
-            let of_metadata = finding.array.is_none();
-            if of_metadata && finding.repaired.is_none() {
-                finding.repaired = Some("written anew".to_owned());
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether the page lies on the medium.
-    fn within(&self, ppa: Ppa) -> bool {
-        let segments = self.ftl.with_segments(|s| s.len()) as u64;
-        self.geometry().has_run(Run { unit: 0, count: 1, ppa }, segments)
-    }
-
-    /// The intact pages of every unit of the spaces concerned, by their out-of-band records: numbers of commands, pages.
-    fn intact_pages(&self, bad: &[(Arc<Space>, BadUnit)], forgotten: &[(Arc<Space>, usize)]) -> Result<Intact> {
-        let wanted: HashMap<SpaceId, &Arc<Space>> =
-            bad.iter().map(|(s, _)| (s.id, s)).chain(forgotten.iter().map(|(s, _)| (s.id, s))).collect();
-        let mut intact = Intact::new();
-        if wanted.is_empty() {
-            return Ok(intact);
-        }
-        let geometry = self.geometry();
-        let mut bytes = vec![0; geometry.page_bytes as usize];
-        for segment in 0..self.ftl.with_segments(|s| s.len()) as Segment {
-            if self.ftl.header_of(segment)?.is_some_and(|h| h.kind() != Some(SegmentKind::Data)) {
-                continue;
-            }
-            for (page, record) in self.ftl.oob_of_segment(segment)?.into_iter().enumerate() {
-                let Some(record) = record else { continue };
-                let (id, spilled) = owner_space(&record.owner());
-                let Some(space) = wanted.get(&id).filter(|_| !spilled) else { continue };
-                let Some(at) = unpack(&record.owner().key, space.shape.block.len()) else { continue };
-                let (unit, ppa) = (u32::from(record.owner().unit), geometry.ppa(segment, page as u32));
-                self.ftl.media().read_at(geometry.page_offset(ppa), &mut bytes)?;
-                if record.matches(&bytes) {
-                    intact.entry((id, at, unit)).or_default().push((record.seq(), ppa));
-                }
-            }
-        }
-        Ok(intact)
-    }
-
-    fn rebuild_index(&self, space: &Space, intact: &Intact) -> Result<u64> {
-        let mut blocks: BTreeMap<&BlockAt, Vec<(u32, u64, Ppa)>> = BTreeMap::new();
-        for ((id, at, unit), copies) in intact {
-            let newest = copies.iter().max_by_key(|c| c.0).filter(|_| *id == space.id);
-            if let Some(&(seq, ppa)) = newest {
-                blocks.entry(at).or_default().push((*unit, seq, ppa));
-            }
-        }
-        let mut index = Index::new(space.shape.block.len());
-        for (at, units) in blocks {
-            // A coded block's units belong together: only those of its newest command.
-            let last = units.iter().map(|u| u.1).max().unwrap_or(0);
-            let runs: Vec<Run> = units
-                .iter()
-                .filter(|u| !space.coded() || u.1 == last)
-                .map(|&(unit, _, ppa)| Run { unit, count: 1, ppa })
-                .collect();
-            index.set(at, BlockMap::from_runs(runs));
-        }
-        let count = index.blocks();
-        space.peek_mut().index = IndexState::Loaded(index);
-        Ok(count)
-    }
-
-    /// Counts live pages anew from the indexes.
-    fn recount(&self) -> Result<()> {
-        let mut runs = Vec::new();
-        for space in self.spaces() {
-            space.read()?.index().for_each(&mut |_, map| runs.extend(map.runs()));
-        }
-        self.ftl.with_segments(|s| {
-            s.forget_live();
-            for run in runs {
-                if !s.revive(run) {
-                    return Err(Error::corrupt(format!("page {} cannot be live", run.ppa.0)));
-                }
-            }
-            Ok(())
-        })
     }
 }

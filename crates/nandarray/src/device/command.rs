@@ -61,12 +61,52 @@ pub enum Target<'a> {
         /// Byte strides in the buffer.
         strides: &'a [isize],
     },
+    /// Boxes of one size, each somewhere else: along every dimension either a box has one coordinate, or all boxes begin
+    /// at the same. Of boxes that are written twice the last counts.
+    Boxes {
+        /// First coordinates, one box after the other.
+        starts: &'a [u64],
+        /// Distances, at least 1.
+        step: &'a [u64],
+        /// Elements of a box.
+        count: &'a [u64],
+        /// Byte strides in the buffer, within a box.
+        strides: &'a [isize],
+        /// Bytes between boxes in the buffer.
+        stride: isize,
+        /// Shape of the view; `None` is the space itself.
+        view: Option<&'a [u64]>,
+    },
     /// Single elements.
     Points {
         /// Coordinates, one point after the other.
         coordinates: &'a [u64],
         /// Bytes between elements in the buffer.
         stride: isize,
+    },
+}
+
+/// One of several changes that are made together.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'a> {
+    /// Deletes a space.
+    Delete {
+        /// Its name.
+        name: &'a str,
+    },
+    /// Gives a space another name.
+    Rename {
+        /// Its name.
+        from: &'a str,
+        /// Its new name, which must be free.
+        to: &'a str,
+    },
+    /// Replaces a space's attributes.
+    SetAttrs {
+        /// Its name.
+        name: &'a str,
+        /// Its new attributes.
+        attrs: &'a str,
     },
 }
 
@@ -93,6 +133,24 @@ pub enum Command<'a> {
         from: &'a str,
         /// Its new name, which must be free.
         to: &'a str,
+    },
+    /// Makes several changes, one after the other, as one: all of them or none.
+    Together {
+        /// The changes; each sees those before it.
+        changes: &'a [Change<'a>],
+    },
+    /// Grows a space along one dimension and writes the new part, as one. Gives [`Reply::Shape`]: the shape then.
+    Append {
+        /// The space.
+        space: SpaceId,
+        /// The dimension.
+        axis: usize,
+        /// Elements of the new part: the space's own numbers but along the dimension.
+        count: &'a [u64],
+        /// Byte strides in the buffer.
+        strides: &'a [isize],
+        /// Where from.
+        source: Source,
     },
     /// Grows or cuts a space. What is cut off and grown again reads as fill.
     Resize {
@@ -141,6 +199,8 @@ pub enum Command<'a> {
     Check {
         /// Mend what the records allow.
         repair: bool,
+        /// Where the newest content is damaged, map the newest intact content before it. Without, it stays an error.
+        accept_older: bool,
     },
     /// Moves live pages together and cuts the file. Gives [`Reply::Bytes`]: what was given back.
     Compact,
@@ -165,6 +225,8 @@ pub enum Reply {
     Done,
     /// A space.
     Space(Arc<Space>),
+    /// A shape.
+    Shape(Vec<u64>),
     /// Names in order.
     Names(Vec<String>),
     /// Numbers by name.
@@ -193,10 +255,12 @@ impl Command<'_> {
     pub fn writes(&self) -> bool {
         match self {
             Self::Open { .. } | Self::Read { .. } | Self::Stat | Self::StatSpace { .. } | Self::List { .. } => false,
-            Self::Check { repair } => *repair,
+            Self::Check { repair, .. } => *repair,
             Self::Create(_)
             | Self::Delete { .. }
             | Self::Rename { .. }
+            | Self::Together { .. }
+            | Self::Append { .. }
             | Self::Resize { .. }
             | Self::SetAttrs { .. }
             | Self::Write { .. }
@@ -211,14 +275,18 @@ impl Command<'_> {
             Self::Create(new) => device.create(&new).map(Reply::Space),
             Self::Open { name, key } => device.open_space(name, key).map(Reply::Space),
             Self::Delete { name } => device.delete(name).map(|()| Reply::Done),
-            Self::Rename { from, to } => device.rename(from, to).map(|()| Reply::Done),
+            Self::Rename { from, to } => device.together(&[Change::Rename { from, to }]).map(|()| Reply::Done),
+            Self::Together { changes } => device.together(changes).map(|()| Reply::Done),
+            Self::Append { space, axis, count, strides, source } => {
+                device.append(space, axis, count, strides, source).map(Reply::Shape)
+            }
             Self::Resize { space, shape } => device.resize(space, shape).map(|()| Reply::Done),
             Self::SetAttrs { space, attrs } => device.set_attrs(space, attrs).map(|()| Reply::Done),
             Self::Read { space, target, out } => device.read(space, target, out).map(|()| Reply::Done),
             Self::Write { space, target, source } => device.write(space, target, source).map(|()| Reply::Done),
             Self::Deallocate { space, start, count } => device.deallocate(space, start, count).map(|()| Reply::Done),
             Self::Flush => device.flush().map(|()| Reply::Done),
-            Self::Check { repair } => device.check(repair).map(Reply::Checked),
+            Self::Check { repair, accept_older } => device.check(repair, accept_older).map(Reply::Checked),
             Self::Compact => device.compact().map(Reply::Bytes),
             Self::Stat => Ok(Reply::Numbers(device.stat())),
             Self::StatSpace { space } => device.stat_space(space).map(Reply::Numbers),

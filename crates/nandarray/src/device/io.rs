@@ -1,5 +1,7 @@
 //! Read, write, deallocate: from a command to the layers below.
 
+use std::collections::HashMap;
+
 use smallvec::SmallVec;
 
 use super::wire::{Op, Update};
@@ -17,6 +19,39 @@ use crate::stl::write::{Source, Staged, Writer, apply};
 /// Selections of a view that are worked on at once: bounds the memory that a badly aligned view takes.
 const SELECTIONS_AT_ONCE: usize = 4096;
 
+/// As one batch: a write is whole or absent, and a block that several selections share must be composed once.
+const ALL_AT_ONCE: usize = usize::MAX;
+
+/// Checks that boxes have the dimensions of the shape, and are equal or disjoint.
+fn check_boxes(starts: &[u64], step: &[u64], count: &[u64], strides: &[isize], shape: &[u64]) -> Result<()> {
+    let n = shape.len();
+    if n == 0 || [step.len(), count.len(), strides.len()] != [n; 3] || !starts.len().is_multiple_of(n) {
+        return Err(Error::invalid(format!(
+            "{} coordinates are no boxes of {} dimensions; the shape is {}",
+            starts.len(),
+            count.len(),
+            Shape(shape)
+        )));
+    }
+    for axis in (0..n).filter(|&i| count[i] != 1) {
+        let mut along = starts.chunks_exact(n).map(|start| start[axis]);
+        let first = along.next();
+        if let Some(other) = along.find(|&start| Some(start) != first) {
+            return Err(Error::invalid(format!(
+                "boxes of {} elements along axis {axis} begin at {} and at {other}; all must begin at the same",
+                count[axis],
+                first.unwrap_or(0)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A write was told a shape that the array does not have any more when it is the write's turn.
+fn was_cut(shape: &[u64]) -> Error {
+    Error::invalid(format!("the array was resized from shape {} during this write", Shape(shape)))
+}
+
 /// Calls `each` with the work of a target, in batches where it is a view's.
 fn for_work(
     space: &Space,
@@ -30,7 +65,7 @@ fn for_work(
     let single = |s: Selection, each: &mut dyn FnMut(Work, u64) -> Result<()>| {
         s.check(shape)?;
         let elements = s.elements();
-        if elements == 0 { Ok(()) } else { each(Work::plans(vec![plan(&s)]), elements * item) }
+        if elements == 0 { Ok(()) } else { each(Work::plans(vec![plan(&s)]), elements.saturating_mul(item)) }
     };
     match target {
         // No dimensions: the one element of a scalar, or of a space of volume 1 seen as one.
@@ -66,6 +101,35 @@ fn for_work(
                 each(Work::plans(std::mem::take(&mut plans)), std::mem::take(&mut bytes))
             })?;
             if plans.is_empty() { Ok(()) } else { each(Work::plans(plans), bytes) }
+        }
+        Target::Boxes { starts, step, count, strides, stride, view } => {
+            let within = view.unwrap_or(shape);
+            check_boxes(starts, step, count, strides, within)?;
+            check_view(shape, within)?;
+            let n = within.len();
+            let boxes = starts.chunks_exact(n).enumerate();
+            // Boxes that are written must be disjoint: of equal ones the last counts.
+            let last: HashMap<&[u64], usize> = if at_once == ALL_AT_ONCE {
+                boxes.clone().map(|(i, start)| (start, i)).collect()
+            } else {
+                HashMap::new()
+            };
+            let (mut plans, mut bytes) = (Vec::new(), 0);
+            for (i, start) in boxes {
+                if last.get(start).is_some_and(|&l| l != i) {
+                    continue;
+                }
+                translate(shape, within, &ViewBox { start, step, count, strides }, &mut |mut s| {
+                    s.offset += i as isize * stride;
+                    bytes += s.elements() * item;
+                    plans.push(plan(&s));
+                    if plans.len() < at_once {
+                        return Ok(());
+                    }
+                    each(Work::plans(std::mem::take(&mut plans)), std::mem::take(&mut bytes))
+                })?;
+            }
+            if bytes == 0 { Ok(()) } else { each(Work::plans(plans), bytes) }
         }
         Target::Outer { axes, strides } => {
             if strides.len() != axes.len() {
@@ -129,22 +193,31 @@ impl Device {
         let space = self.space(id)?;
         let shape = space.read()?.record.shape.clone();
         let (mut works, mut bytes) = (Vec::new(), 0);
-        // One batch: a write is whole or absent, and a block that several selections share must be composed once.
-        for_work(&space, &shape, &target, usize::MAX, &mut |work, b| {
+        for_work(&space, &shape, &target, ALL_AT_ONCE, &mut |work, b| {
             works.push(work);
             bytes += b;
             Ok(())
         })?;
         let Some(work) = works.pop() else { return Ok(()) };
         debug_assert!(works.is_empty(), "one batch");
-        self.write_work(&space, &shape, &work, bytes, source, &mut |_| vec![])?;
+        let range = space.ranges.lock(work.bounds(shape.len()));
+        // The shape was read before the range was ours. What grew since still has the elements wanted, at the same places; but
+        // a view of it is no longer one.
+        let now = space.read()?.record.shape.clone();
+        let view = matches!(target, Target::Box { view: Some(_), .. } | Target::Boxes { view: Some(_), .. });
+        if now != shape && (view || now.iter().zip(&shape).any(|(now, before)| now < before)) {
+            return Err(was_cut(&shape));
+        }
+        self.write_work(&space, &now, &work, bytes, source, &mut |_| vec![])?;
+        drop(range);
         count(&self.counters.writes, 1);
         count(&self.counters.bytes_written, bytes);
         self.after_write()
     }
 
-    /// Stages and applies work on a space that still has this shape; `more` adds changes that belong to the command.
-    fn write_work(
+    /// Stages and applies work on a space that has this shape, or will have it when `more`, the changes that belong to the
+    /// command, are applied. The caller holds the range.
+    pub(super) fn write_work(
         &self,
         space: &Space,
         shape: &[u64],
@@ -153,11 +226,6 @@ impl Device {
         source: Source,
         more: &mut dyn FnMut(&mut Inner) -> Vec<Op>,
     ) -> Result<()> {
-        let _range = space.ranges.lock(work.bounds(shape.len()));
-        // The shape was read before the range was ours; a resize in between decides what is out of range now.
-        if space.read()?.record.shape != shape {
-            return Err(Error::invalid(format!("the array was resized from shape {} during this write", Shape(shape))));
-        }
         if space.coded() {
             space.codec()?;
         }
@@ -227,11 +295,9 @@ impl Device {
         let ends: Vec<u64> = start.iter().zip(count).map(|(s, c)| s + c).collect();
         let around = (0..shape.len()).map(|i| (start[i] / block[i], (ends[i] - 1) / block[i])).collect();
         let _range = space.ranges.lock(around);
-        if space.read()?.record.shape != shape {
-            return Err(Error::invalid(format!(
-                "the array was resized from shape {} during this write",
-                Shape(&shape)
-            )));
+        let now = space.read()?.record.shape.clone();
+        if now.iter().zip(&shape).any(|(now, before)| now < before) {
+            return Err(was_cut(&shape));
         }
         if space.coded() {
             space.codec()?;
@@ -243,7 +309,7 @@ impl Device {
         let seq = self.next_seq();
         let mut staged = Vec::new();
         for at in Self::existing(&space, &meets)? {
-            let part = self.stage_fill(&space, &shape, (start, &ends), &at, seq);
+            let part = self.stage_fill(&space, &now, (start, &ends), &at, seq);
             match part {
                 Ok(part) => staged.extend(part),
                 Err(e) => {
@@ -257,7 +323,7 @@ impl Device {
     }
 
     /// Coordinates of blocks that have pages or gather, and that `wanted` takes; in order.
-    fn existing(space: &Space, wanted: &dyn Fn(&[u64]) -> bool) -> Result<Vec<BlockAt>> {
+    pub(super) fn existing(space: &Space, wanted: &dyn Fn(&[u64]) -> bool) -> Result<Vec<BlockAt>> {
         let inner = space.read()?;
         let mut all = Vec::new();
         inner.index().for_each(&mut |at, _| {
@@ -297,78 +363,5 @@ impl Device {
         let _pages = if whole { None } else { Some(self.reserve(writer.pages_needed(&work))?) };
         // SAFETY: nothing is read from a source of fill.
         unsafe { writer.stage(&self.workers, &work, Source::FILL) }
-    }
-
-    pub(super) fn resize(&self, id: SpaceId, to: &[u64]) -> Result<()> {
-        self.sound()?;
-        let space = self.space(id)?;
-        let _range = space.ranges.lock(vec![]);
-        let from = space.read()?.record.shape.clone();
-        let scalar = space.peek().record.scalar;
-        if scalar && to.is_empty() {
-            return Ok(());
-        }
-        if scalar || to.len() != from.len() {
-            return Err(Error::invalid(format!(
-                "shape {} has {} dimensions; the array has shape {}",
-                Shape(to),
-                to.len(),
-                Shape(space.peek().record.shape())
-            )));
-        }
-        if from == to {
-            return Ok(());
-        }
-        // What is cut off must read as fill when it grows back. Blocks wholly outside lose their pages; of blocks that the
-        // new edge crosses the part outside is overwritten with fill.
-        let mut staged = Vec::new();
-        let crossing = self.stage_cut(&space, &from, to, &mut staged);
-        if let Err(e) = crossing {
-            staged.iter().for_each(|s| self.ftl.abandon(&s.runs));
-            return Err(e);
-        }
-        let to = to.to_vec();
-        self.apply(&space, staged, &mut |inner| {
-            inner.record.shape.clone_from(&to);
-            vec![Op::Resize(id, to.clone())]
-        })?;
-        self.after_write()
-    }
-
-    fn stage_cut(&self, space: &Space, from: &[u64], to: &[u64], staged: &mut Vec<Staged>) -> Result<()> {
-        let block = &space.shape.block;
-        let outside = |at: &[u64]| at.iter().zip(to).zip(block).any(|((&c, &d), &b)| c.saturating_mul(b) >= d);
-        let crosses = |at: &[u64]| {
-            (0..to.len()).any(|i| {
-                to[i] < from[i] && at[i].saturating_mul(block[i]) < to[i] && (to[i] - at[i] * block[i]) < block[i]
-            })
-        };
-        let seq = self.next_seq();
-        let whole = Self::existing(space, &outside)?;
-        staged.extend(whole.into_iter().map(|at| Staged::releasing(at, seq)));
-        let part = Self::existing(space, &|at| !outside(at) && crosses(at))?;
-        for at in part {
-            // Composed anew with the smaller extent: bring what stays, leave fill in the rest.
-            let start: Vec<u64> = at.iter().zip(block).map(|(c, b)| c * b).collect();
-            let valid = space.valid(from, &at);
-            let kept: Vec<u64> = (0..to.len()).map(|i| valid[i].min(to[i] - start[i])).collect();
-            let selection = Selection::contiguous(&start, &kept, space.shape.item_bytes as u64);
-            let bytes = kept.iter().product::<u64>() * space.shape.item_bytes as u64;
-            let mut buffer = vec![0u8; bytes as usize];
-            let work = Work::plans(vec![Plan::new(&selection, block, space.shape.item_bytes as u64)]);
-            {
-                let inner = space.read()?;
-                let reader = Reader { ftl: &self.ftl, space, inner: &inner };
-                // SAFETY: the selection is contiguous in a buffer of its size.
-                unsafe { reader.read(&self.workers, &work, None, bytes, BufferMut::from_raw(buffer.as_mut_ptr()))? };
-            }
-            // With what both shapes have as extent the kept box covers the block, so it is replaced whole.
-            let both: Vec<u64> = from.iter().zip(to).map(|(a, b)| *a.min(b)).collect();
-            let writer = Writer { ftl: &self.ftl, space, seq, extent: &both, bytes };
-            let _pages = self.reserve(writer.pages_needed(&work))?;
-            // SAFETY: as above.
-            staged.extend(unsafe { writer.stage(&self.workers, &work, Source::from_raw(buffer.as_ptr()))? });
-        }
-        Ok(())
     }
 }

@@ -259,7 +259,7 @@ impl Device {
     }
 
     /// Everything that gathers becomes pages.
-    fn drain(&self) -> Result<()> {
+    pub(super) fn drain(&self) -> Result<()> {
         if self.gathered_bytes.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
@@ -448,6 +448,7 @@ impl Device {
             places.push((space, place));
         }
         stream.put(&together)?;
+        self.ftl.learn_wear();
         directory.segments = self.ftl.with_segments(|s| {
             let entry = |i: &crate::ftl::segments::SegmentInfo| SegmentEntry {
                 live: i.live,
@@ -512,7 +513,14 @@ impl Device {
         self.commit(true)?;
         let _commit = self.commit.lock();
         let _epoch = self.epoch.write();
+        // What other threads did since that flush must not be half in the checkpoint, nor be missing behind a clean close.
+        self.drain()?;
         let mut log = self.log.lock();
+        if !log.pending.is_empty() {
+            self.write_record(&mut log, false)?;
+            self.sync()?;
+            log.durable_lsn = log.next_lsn - 1;
+        }
         if log.at > JOURNAL_BYTES_AT_CLOSE {
             self.checkpoint(&mut log)?;
         }

@@ -7,14 +7,18 @@
 //! | --- | --- |
 //! | `command` | the commands and their replies |
 //! | `io` | read, write, deallocate: from a command to the layers below |
-//! | `catalog` | create, open, delete, rename, resize, attributes |
+//! | `reshape` | resize, append |
+//! | `catalog` | create, open, delete, attributes, numbers |
+//! | `together` | several changes of names and attributes as one command |
 //! | `log` | commit: the journal; checkpoints; flush |
 //! | `recover` | format, open, replay |
 //! | `reclaim` | garbage collection, compaction |
-//! | `check` | comparing everything with everything; repair |
+//! | `check`, `repair` | comparing everything with everything; mending what the records allow |
 //! | `wire` | what journal and directory say |
 //!
-//! Order of locks: reclaim, commit, epoch, space, log, catalog; any may be skipped, none taken out of order.
+//! Order of locks: reclaim, commit, epoch, space, log, catalog; any may be skipped, none taken out of order. With one
+//! exception: a checkpoint, which holds epoch exclusively, looks into spaces under the log's lock. Whoever holds a space and
+//! waits for the log also holds epoch shared, so there is nobody to wait for in a circle.
 
 mod catalog;
 mod check;
@@ -23,6 +27,9 @@ mod io;
 mod log;
 mod reclaim;
 mod recover;
+mod repair;
+mod reshape;
+mod together;
 mod wire;
 
 use std::collections::{BTreeMap, HashMap};
@@ -33,9 +40,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 pub use check::{CheckReport, Finding};
-pub use command::{Command, NewSpace, Reply, Target};
+pub use command::{Change, Command, NewSpace, Reply, Target};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Holder, Result};
 use crate::flash::Geometry;
 use crate::ftl::{Ftl, Verify};
 use crate::media::Media;
@@ -193,7 +200,7 @@ impl Device {
         if mode == Mode::Truncate && !media.is_empty() {
             let cleared = media.if_no_readers(&mut || media.set_len(0))?;
             if !cleared {
-                return Err(Error::Locked { path: path.display().to_string() });
+                return Err(Error::Locked { path: path.display().to_string(), by: Holder::Readers });
             }
         }
         let name = path.display().to_string();

@@ -6,7 +6,7 @@
 //! Nothing is written while a store is only read. A store that was not closed properly gets a new checkpoint, so that what
 //! was dropped can never come back.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
@@ -288,13 +288,18 @@ fn load(
         stream.read(superblock.checkpoint_bytes - 1, 1)?;
     }
     restore_segments(&ftl, &directory)?;
-    let mut replay =
-        Replay { ftl: &ftl, catalog: catalog_of(&directory, &stream, geometry.page_bytes)?, seq: directory.seq };
+    let mut replay = Replay {
+        ftl: &ftl,
+        catalog: catalog_of(&directory, &stream, geometry.page_bytes)?,
+        seq: directory.seq,
+        named: BTreeSet::new(),
+        last: None,
+    };
     let journals = read_journals(media.as_ref(), superblock)?;
     // Whatever superblock is read: what any of them knows to be durable must be there.
     let known = slots.iter().map(|(_, s)| s.clean.map_or(0, |c| c.0).max(s.journal_lsn - 1)).max().unwrap_or(0);
     let Replayed { applied, dropped, durable } = replay_all(&mut replay, &journals, superblock, known, options)?;
-    let Replay { catalog, seq, .. } = replay;
+    let Replay { catalog, seq, mut named, last, .. } = replay;
     let have = geometry.segments_within(media.len()) as usize;
     if let Some(segment) = ftl.with_segments(|s| s.cut_to(have)) {
         return Err(truncated(have, segment as usize));
@@ -329,6 +334,9 @@ fn load(
         s.settle(next_lsn - 1);
         Ok(())
     })?;
+    named.extend(checkpoint.iter().chain(chain.segments()).chain(&previous));
+    named.extend(directory.segments.len() as Segment..have as Segment);
+    ftl.wear_is_older(named);
     ftl.set_next_lsn(next_lsn);
     let log = Log {
         pending: vec![],
@@ -348,7 +356,9 @@ fn load(
         superblock.clean.filter(|(lsn, _)| *lsn + 1 == next_lsn && !dropped && !journals.switched && which == 0);
     let device = device(ftl, counters, log, catalog, seq, read_only, options)?;
     device.keep_back(&device.log.lock());
-    if !read_only {
+    if read_only {
+        device.look_at_open(clean, last)?;
+    } else {
         device.take_up(clean, options)?;
     }
     Ok(device)
@@ -460,6 +470,10 @@ struct Replay<'a> {
     ftl: &'a Ftl,
     catalog: Catalog,
     seq: u64,
+    /// Segments that records name: those that took pages since the checkpoint.
+    named: BTreeSet<Segment>,
+    /// The segment that was named last.
+    last: Option<Segment>,
 }
 
 impl Replay<'_> {
@@ -562,6 +576,10 @@ impl Replay<'_> {
             if !self.ftl.with_segments(|s| s.revive(run)) {
                 return Err(Error::corrupt(format!("page {} cannot be live", run.ppa.0)));
             }
+            let segment = self.ftl.geometry().segment_of(run.ppa);
+            if self.last.replace(segment) != Some(segment) {
+                self.named.insert(segment);
+            }
         }
         Ok(())
     }
@@ -596,11 +614,7 @@ impl Replay<'_> {
             let (id, spilled) = owner_space(&owner);
             let Some(space) = self.catalog.by_id.get(&id).filter(|_| !spilled) else { continue };
             let Some(at) = unpack(&owner.key, space.shape.block.len()) else { continue };
-            let mut bytes = vec![0; geometry.page_bytes as usize];
-            self.ftl.media().read_at(geometry.page_offset(ppa), &mut bytes)?;
-            if !self.ftl.oob(ppa)?.is_some_and(|r| r.matches(&bytes)) {
-                continue;
-            }
+            // A page that is damaged is mapped, too: reading it is an error, not what the unit had before.
             let unit = u32::from(owner.unit);
             let gone = if space.coded() && unit == 0 { None } else { Some(vec![(unit, unit + 1)]) };
             self.update(&Update { space: id, seq, at: at.to_vec(), gone, runs: vec![(unit, 1, ppa.0)] })?;
@@ -610,18 +624,22 @@ impl Replay<'_> {
 }
 
 impl Device {
+    /// A reader counts rows that never took a page as free, not as garbage: in the segment that a clean close left open, or,
+    /// beside a writer, in the one that took pages last.
+    fn look_at_open(&self, clean: Option<(u64, Option<OpenSegment>)>, last: Option<Segment>) -> Result<()> {
+        match clean {
+            Some((_, Some(open))) => self.ftl.resume(open.segment, Some(open.crc)),
+            Some((_, None)) => Ok(()),
+            None => last.map_or(Ok(()), |segment| self.ftl.resume(segment, None)),
+        }
+    }
+
     /// The first writing after opening: go on where a clean close stopped, or make sure that nothing dropped comes back.
     fn take_up(&self, clean: Option<(u64, Option<OpenSegment>)>, options: &Options) -> Result<()> {
         match clean {
             Some((_, open)) if !options.salvage => {
-                if let Some(open) = open.filter(|o| (o.segment as usize) < self.ftl.with_segments(|t| t.len())) {
-                    let usable = self.ftl.with_segments(|s| {
-                        use crate::ftl::segments::SegmentState::{Closed, Free};
-                        matches!(s.info(open.segment).state, Closed | Free)
-                    });
-                    if usable {
-                        self.ftl.resume(open)?;
-                    }
+                if let Some(open) = open {
+                    self.ftl.resume(open.segment, Some(open.crc))?;
                 }
                 // A life that ended before its first record was durable may have left pages with the next numbers.
                 self.seq.fetch_add(1 + (self.ftl.draw() >> 32), std::sync::atomic::Ordering::Relaxed);

@@ -24,6 +24,7 @@ pub mod superblock;
 pub mod verified;
 pub mod victim;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -90,6 +91,8 @@ struct State {
     reserved: u64,
     /// Pages promised to what gathers in memory.
     promised: u64,
+    /// Segments that were opened since the checkpoint that was read, whose headers know their wear better; until they are read.
+    opened_since: BTreeSet<Segment>,
     /// Segments that commands may not take: reclaim needs one to move into, journal and checkpoint theirs.
     kept: u64,
 }
@@ -184,6 +187,7 @@ impl Ftl {
                 next_lsn: 1,
                 reserved: 0,
                 promised: 0,
+                opened_since: BTreeSet::new(),
                 kept: 4,
             }),
         }
@@ -343,6 +347,9 @@ impl Ftl {
                 return Err(self.full(s, "no segment is free".to_owned()));
             }
         }
+        if let Some(&next) = s.segments.free().first() {
+            self.wear_from_header(s, next);
+        }
         let state = if kind == SegmentKind::Data { SegmentState::Open } else { SegmentState::Chain };
         let segment = s.segments.take_free(state).expect("there is a free segment");
         let info = *s.segments.info(segment);
@@ -361,6 +368,38 @@ impl Ftl {
             return Err(self.disk_full(s, e));
         }
         Ok(segment)
+    }
+
+    /// Tells which segments were opened since the checkpoint that the table of segments comes from.
+    pub fn wear_is_older(&self, segments: BTreeSet<Segment>) {
+        self.state.lock().opened_since = segments;
+    }
+
+    /// Reads the wear of segments that were opened since the checkpoint from their headers: those that the journal names, and
+    /// those that were opened for what was never committed, which were the lowest free ones. Opening a store does without: a
+    /// segment's header is read before it is opened again in any case.
+    pub fn learn_wear(&self) {
+        let s = &mut *self.state.lock();
+        let named = std::mem::take(&mut s.opened_since);
+        if named.is_empty() {
+            return;
+        }
+        for &segment in named.range(..s.segments.len() as Segment) {
+            self.wear_from_header(s, segment);
+        }
+        let mut next = 0;
+        while let Some(&free) = s.segments.free().range(next..).next() {
+            next = free + 1;
+            if !named.contains(&free) && !self.wear_from_header(s, free) {
+                break;
+            }
+        }
+    }
+
+    /// Whether a segment's header knew of more wear than the table; of what cannot be read nothing is known.
+    fn wear_from_header(&self, s: &mut State, segment: Segment) -> bool {
+        let header = self.header_of(segment).ok().flatten();
+        header.is_some_and(|h| s.segments.restore_wear(segment, h.erases()))
     }
 
     /// From the medium's error that it has no room to the one that says how full the store is; others as they are.
@@ -621,6 +660,12 @@ impl Ftl {
         Ok(self.records_of(segment)?.chunks_exact(OOB_BYTES as usize).map(OobRecord::parse).collect())
     }
 
+    /// How many out-of-band records of a segment are there and cannot be read.
+    pub fn unreadable_records_of(&self, segment: Segment) -> Result<u64> {
+        let unreadable = |r: &&[u8]| OobRecord::parse(r).is_none() && r.iter().any(|&b| b != 0);
+        Ok(self.records_of(segment)?.chunks_exact(OOB_BYTES as usize).filter(unreadable).count() as u64)
+    }
+
     /// The header of a segment, if it has one that is intact.
     pub fn header_of(&self, segment: Segment) -> Result<Option<SegmentHeader>> {
         let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
@@ -629,11 +674,16 @@ impl Ftl {
     }
 
     /// Takes up the segment that was open when the store was closed: rows behind the last record of each lane are free.
-    /// If its records are not what they were then, nobody knows that, and it stays closed.
-    pub fn resume(&self, open: superblock::OpenSegment) -> Result<()> {
-        let segment = open.segment;
+    /// If its records are not what they were then, nobody knows that, and it stays closed. To be told how full the store is,
+    /// a reader does without that comparison: it takes no page.
+    pub fn resume(&self, segment: Segment, crc: Option<u32>) -> Result<()> {
+        use SegmentState::{Closed, Free};
+        let usable = |s: &mut Segments| (segment as usize) < s.len() && matches!(s.info(segment).state, Closed | Free);
+        if !self.with_segments(usable) {
+            return Ok(());
+        }
         let bytes = self.records_of(segment)?;
-        if crc32c(&bytes) != open.crc {
+        if crc.is_some_and(|crc| crc32c(&bytes) != crc) {
             return Ok(());
         }
         let mut lanes = Lanes::empty(&self.geometry);

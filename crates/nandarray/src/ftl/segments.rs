@@ -144,6 +144,14 @@ impl Segments {
         self.free.remove(&segment);
     }
 
+    /// Sets how often a segment was opened, where its header knows of more than the checkpoint did; `false` if it does not.
+    pub fn restore_wear(&mut self, segment: Segment, erases: u32) -> bool {
+        let info = &mut self.infos[segment as usize];
+        let more = erases > info.erases;
+        info.erases = info.erases.max(erases);
+        more
+    }
+
     /// Marks a segment as a link of a chain, found while the store is opened.
     pub fn restore_chain(&mut self, segment: Segment) {
         self.free.remove(&segment);
@@ -192,7 +200,7 @@ impl Segments {
         let segment = self.free.pop_first()?;
         let info = &mut self.infos[segment as usize];
         assert_eq!((info.state, info.live, info.staged), (SegmentState::Free, 0, 0));
-        *info = SegmentInfo { state, erases: info.erases + 1, opened: self.opened, ..SegmentInfo::NEW };
+        *info = SegmentInfo { state, erases: info.erases.saturating_add(1), opened: self.opened, ..SegmentInfo::NEW };
         self.opened += 1;
         Some(segment)
     }
@@ -300,9 +308,17 @@ impl Segments {
         }
         info.live += run.count;
         self.live += u64::from(run.count);
-        if info.state == SegmentState::Free {
-            info.state = SegmentState::Closed;
-            self.free.remove(&segment);
+        match info.state {
+            SegmentState::Free => {
+                info.state = SegmentState::Closed;
+                self.free.remove(&segment);
+            }
+            // A repair found something in it that is needed after all.
+            SegmentState::Dying(_) => {
+                info.state = SegmentState::Closed;
+                self.dying.retain(|&d| d != segment);
+            }
+            _ => {}
         }
         true
     }

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use memmap2::{Advice, Mmap, MmapOptions};
 
 use super::{HEAD_BYTES, Media};
-use crate::error::{Error, Result};
+use crate::error::{Error, Holder, Result};
 
 /// Bytes of one mapping window; address space, not memory.
 const WINDOW_BYTES: u64 = 1 << 36;
@@ -95,7 +95,7 @@ impl FileMedia {
             lock(&file, LOCK_WRITER, libc::F_WRLCK as i16, false)
         };
         if !got.map_err(|source| media_error("locking", 0, 0, source))? {
-            return Err(Error::Locked { path: named() });
+            return Err(Error::Locked { path: named(), by: Holder::Writer });
         }
         Ok(Self {
             len: AtomicU64::new(meta.len()),

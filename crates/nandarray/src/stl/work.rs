@@ -58,24 +58,23 @@ impl Work {
     /// [`Error::OutOfRange`].
     pub fn points(coordinates: &[u64], shape: &[u64], block: &[u64], strides: &[u64], stride: isize) -> Result<Self> {
         let n = shape.len();
-        let mut by_block: Vec<(BlockAt, isize, isize)> = Vec::with_capacity(coordinates.len() / n.max(1));
-        for (i, point) in coordinates.chunks_exact(n).enumerate() {
+        for point in coordinates.chunks_exact(n) {
+            if let Some(axis) = (0..n).find(|&axis| point[axis] >= shape[axis]) {
+                return Err(Error::OutOfRange { axis, index: point[axis].into(), size: shape[axis] });
+            }
+        }
+        let point = |i: usize| &coordinates[i * n..(i + 1) * n];
+        let order = by_block(coordinates, shape, block);
+        let mut blocks: Vec<(BlockAt, usize)> = Vec::new();
+        let mut pairs = Vec::with_capacity(order.len());
+        for i in order {
             let mut at = BlockAt::new();
             let mut offset = 0;
             for axis in 0..n {
-                if point[axis] >= shape[axis] {
-                    return Err(Error::OutOfRange { axis, index: point[axis].into(), size: shape[axis] });
-                }
-                at.push(point[axis] / block[axis]);
-                offset += point[axis] % block[axis] * strides[axis];
+                at.push(point(i)[axis] / block[axis]);
+                offset += point(i)[axis] % block[axis] * strides[axis];
             }
-            by_block.push((at, offset as isize, i as isize * stride));
-        }
-        by_block.sort_by(|a, b| a.0.cmp(&b.0)); // stable: of repeats the last is written last
-        let mut blocks: Vec<(BlockAt, usize)> = Vec::new();
-        let mut pairs = Vec::with_capacity(by_block.len());
-        for (at, from, to) in by_block {
-            pairs.push((from, to));
+            pairs.push((offset as isize, i as isize * stride));
             match blocks.last_mut() {
                 Some((last, end)) if *last == at => *end = pairs.len(),
                 _ => blocks.push((at, pairs.len())),
@@ -168,6 +167,26 @@ impl Workers {
     fn helpers(&self) -> u64 {
         self.pool.as_ref().map_or(0, |p| p.current_num_threads() as u64)
     }
+}
+
+/// The numbers of points in order of their blocks, and of one block in order of the points: of repeats the last is written
+/// last. A command may have many points, so it takes few bytes a point.
+fn by_block(coordinates: &[u64], shape: &[u64], block: &[u64]) -> Vec<usize> {
+    let n = shape.len();
+    let points = coordinates.chunks_exact(n);
+    let sides = shape.iter().zip(block).map(|(s, b)| s.div_ceil(*b));
+    if sides.clone().try_fold(1u64, |n, side| n.checked_mul(side)).is_some() {
+        // Blocks have numbers.
+        let sides: SmallVec<[u64; 4]> = sides.collect();
+        let number = |point: &[u64]| (0..n).fold(0, |number, i| number * sides[i] + point[i] / block[i]);
+        let mut order: Vec<(u64, usize)> = points.enumerate().map(|(i, point)| (number(point), i)).collect();
+        order.sort_unstable();
+        return order.into_iter().map(|(_, i)| i).collect();
+    }
+    let at = |&i: &usize| coordinates[i * n..(i + 1) * n].iter().zip(block).map(|(c, b)| c / b);
+    let mut order: Vec<usize> = (0..points.len()).collect();
+    order.sort_by(|a, b| at(a).cmp(at(b)));
+    order
 }
 
 /// Runs `each` for ranges that cover all numbers below `count`, in order as far as threads go, on the calling thread and the

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use nandarray::device::{CheckReport, Command, Device, Mode, NewSpace, Options, Target};
+use nandarray::device::{Change, CheckReport, Command, Device, Mode, NewSpace, Options, Target};
 use nandarray::flash::Geometry;
 use nandarray::media::Media;
 use nandarray::stl::plan::Axis;
@@ -39,9 +39,39 @@ pub(crate) type Model = BTreeMap<String, Array>;
 /// Which elements, in the order of the buffer.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
-    Box { start: Vec<u64>, step: Vec<u64>, count: Vec<u64>, view: Option<Vec<u64>> },
+    Box {
+        start: Vec<u64>,
+        step: Vec<u64>,
+        count: Vec<u64>,
+        view: Option<Vec<u64>>,
+    },
     Outer(Vec<Axis>),
     Points(Vec<u64>),
+    /// Boxes of one size, by where they start.
+    Boxes {
+        starts: Vec<Vec<u64>>,
+        step: Vec<u64>,
+        count: Vec<u64>,
+        view: Option<Vec<u64>>,
+    },
+}
+
+/// One of several changes made together.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Delete(String),
+    Rename(String, String),
+    Attrs(String, String),
+}
+
+impl Step {
+    fn change(&self) -> Change<'_> {
+        match self {
+            Self::Delete(name) => Change::Delete { name },
+            Self::Rename(from, to) => Change::Rename { from, to },
+            Self::Attrs(name, attrs) => Change::SetAttrs { name, attrs },
+        }
+    }
 }
 
 /// One command.
@@ -70,6 +100,14 @@ pub(crate) enum Op {
         name: String,
         shape: Vec<u64>,
     },
+    /// Grows an array by `more` along one axis, with content.
+    Append {
+        name: String,
+        axis: usize,
+        more: u64,
+        salt: u64,
+    },
+    Together(Vec<Step>),
     Delete {
         name: String,
     },
@@ -125,6 +163,7 @@ impl Part {
             Self::Box { count, .. } => count.clone(),
             Self::Outer(axes) => axes.iter().map(Axis::count).collect(),
             Self::Points(p) => vec![(p.len() / dimensions.max(1)) as u64],
+            Self::Boxes { starts, count, .. } => [&[starts.len() as u64], &count[..]].concat(),
         }
     }
 
@@ -143,6 +182,13 @@ impl Part {
                 };
                 product(&axes.iter().map(list).collect::<Vec<_>>(), shape)
             }
+            Self::Boxes { starts, step, count, view } => {
+                let one = |start: &Vec<u64>| {
+                    let (start, step, count, view) = (start.clone(), step.clone(), count.clone(), view.clone());
+                    Self::Box { start, step, count, view }.elements(shape)
+                };
+                starts.iter().flat_map(one).collect()
+            }
             Self::Points(points) => {
                 let one = |p: &[u64]| p.iter().zip(shape).fold(0, |o, (&i, &n)| o * n as usize + i as usize);
                 points.chunks_exact(shape.len()).map(one).collect()
@@ -157,6 +203,11 @@ impl Part {
                 run(Target::Box { start, step, count, strides, view: view.as_deref() })
             }
             Self::Outer(axes) => run(Target::Outer { axes: axes.clone(), strides }),
+            Self::Boxes { starts, step, count, view } => {
+                let starts = &starts.concat();
+                let (stride, strides) = (strides[0], &strides[1..]);
+                run(Target::Boxes { starts, step, count, strides, stride, view: view.as_deref() })
+            }
             Self::Points(p) => {
                 assert!(dimensions > 0, "a scalar has no points");
                 run(Target::Points { coordinates: p, stride: strides[0] })
@@ -212,6 +263,24 @@ pub(crate) fn write(device: &Device, name: &str, part: &Part, bytes: &[u8]) -> R
     Ok(())
 }
 
+/// Grows an array along an axis by what a buffer holds; the shape then.
+pub(crate) fn append(
+    device: &Device,
+    name: &str,
+    axis: usize,
+    count: &[u64],
+    strides: &[isize],
+    bytes: &[u8],
+) -> Result<Vec<u64>> {
+    let space = open_space(device, name)?.id;
+    // SAFETY: the buffer holds every element at these strides.
+    let source = unsafe { Source::from_raw(bytes.as_ptr()) };
+    match device.execute(Command::Append { space, axis, count, strides, source })? {
+        nandarray::device::Reply::Shape(shape) => Ok(shape),
+        other => panic!("a shape: {other:?}"),
+    }
+}
+
 /// Opens an array, with the key if it needs one.
 pub(crate) fn open_space(device: &Device, name: &str) -> Result<Arc<nandarray::stl::space::Space>> {
     let key = device.describe(name)?.encrypted().then_some(&KEY[..]);
@@ -250,7 +319,7 @@ pub(crate) fn check(device: &Device, repair: bool) -> Result<CheckReport> {
     for name in names(device) {
         let _ = open_space(device, &name);
     }
-    match device.execute(Command::Check { repair })? {
+    match device.execute(Command::Check { repair, accept_older: false })? {
         nandarray::device::Reply::Checked(report) => Ok(report),
         other => panic!("a report: {other:?}"),
     }
@@ -326,6 +395,20 @@ impl Op {
                 let space = open_space(device, name)?.id;
                 device.execute(Command::Resize { space, shape })?;
             }
+            Self::Append { name, axis, more, salt } => {
+                let space = open_space(device, name)?;
+                let (mut count, item, fill) = {
+                    let record = &space.peek().record;
+                    (record.shape().to_vec(), record.item_bytes as usize, record.fill.clone())
+                };
+                count[*axis] = *more;
+                let bytes = content(*salt, volume(&count), &fill);
+                append(device, name, *axis, &count, &strides(&count, item), &bytes)?;
+            }
+            Self::Together(steps) => {
+                let changes: Vec<Change<'_>> = steps.iter().map(Step::change).collect();
+                device.execute(Command::Together { changes: &changes })?;
+            }
             Self::Delete { name } => drop(device.execute(Command::Delete { name })?),
             Self::Rename { from, to } => drop(device.execute(Command::Rename { from, to })?),
             Self::Attrs { name, attrs } => {
@@ -369,6 +452,24 @@ impl Op {
                     new[to * a.item..][..a.item].copy_from_slice(&a.data[from * a.item..][..a.item]);
                 }
                 (a.shape, a.data) = (shape.clone(), new);
+            }
+            Self::Append { name, axis, more, salt } => {
+                let shape = model[name].shape.clone();
+                let (mut start, mut count, mut grown) = (vec![0; shape.len()], shape.clone(), shape);
+                (start[*axis], count[*axis]) = (grown[*axis], *more);
+                grown[*axis] += more;
+                Self::Resize { name: name.clone(), shape: grown }.tell(model);
+                Self::Write { name: name.clone(), part: Part::boxed(&start, &count), salt: *salt }.tell(model);
+            }
+            Self::Together(steps) => {
+                for step in steps {
+                    match step.clone() {
+                        Step::Delete(name) => Self::Delete { name },
+                        Step::Rename(from, to) => Self::Rename { from, to },
+                        Step::Attrs(name, attrs) => Self::Attrs { name, attrs },
+                    }
+                    .tell(model);
+                }
             }
             Self::Delete { name } => drop(model.remove(name).expect("the array is there")),
             Self::Rename { from, to } => {
@@ -467,10 +568,24 @@ pub(crate) fn draw_part(rng: &mut Rng, shape: &[u64], write: bool) -> Part {
             view,
         }
     };
-    match rng.u8(..8) {
+    match rng.u8(..9) {
         0 => {
             let view = draw_view(rng, shape);
             boxed(rng, &view.clone(), Some(view))
+        }
+        8 if !shape.is_empty() => {
+            let view = (rng.u8(..3) == 0).then(|| draw_view(rng, shape));
+            let within = view.as_deref().unwrap_or(shape);
+            let points: Vec<bool> = within.iter().map(|_| rng.bool()).collect();
+            let ranges: Vec<_> = within.iter().map(|&n| range(rng, n, true)).collect();
+            let one = |rng: &mut Rng| {
+                let at = |i: usize, rng: &mut Rng| if points[i] { rng.u64(..within[i]) } else { ranges[i].0 };
+                (0..within.len()).map(|i| at(i, rng)).collect()
+            };
+            let starts: Vec<Vec<u64>> = (0..rng.usize(1..9)).map(|_| one(rng)).collect();
+            let step = ranges.iter().map(|r| r.1).collect();
+            let count = (0..within.len()).map(|i| if points[i] { 1 } else { ranges[i].2 }).collect();
+            Part::Boxes { starts, step, count, view }
         }
         1 if !shape.is_empty() => {
             let axis = |&n: &u64| {
@@ -553,6 +668,34 @@ pub(crate) fn draw(number: u64, model: &Model, taste: &Taste) -> Op {
                 to[widest] /= 2;
             }
             Op::Resize { name, shape: to }
+        }
+        15..=17 if !shape.is_empty() => {
+            let axis = rng.usize(..shape.len());
+            let rest: u64 = (0..shape.len()).filter(|&i| i != axis).map(|i| shape[i].max(1)).product();
+            let most = (taste.array_bytes / model[&name].item) as u64 / rest;
+            let more = rng.u64(0..=most.saturating_sub(shape[axis]).min(shape[axis] + 20));
+            Op::Append { name, axis, more, salt: rng.u64(..) }
+        }
+        18 => {
+            let mut left: Vec<String> = model.keys().cloned().collect();
+            let mut free = fresh;
+            let mut steps = Vec::new();
+            for _ in 0..rng.u8(1..5) {
+                let i = rng.usize(..left.len());
+                match rng.u8(..4) {
+                    0 if left.len() > 1 => {
+                        steps.push(Step::Delete(left[i].clone()));
+                        free.push(left.swap_remove(i));
+                    }
+                    1..=2 if !free.is_empty() => {
+                        let to = free.swap_remove(rng.usize(..free.len()));
+                        steps.push(Step::Rename(left[i].clone(), to.clone()));
+                        free.push(std::mem::replace(&mut left[i], to));
+                    }
+                    _ => steps.push(Step::Attrs(left[i].clone(), format!("{{\"m\":{}}}", rng.u8(..)))),
+                }
+            }
+            Op::Together(steps)
         }
         14 if !shape.is_empty() && !empty => {
             let r: Vec<_> = shape.iter().map(|&n| range(rng, n, false)).collect();

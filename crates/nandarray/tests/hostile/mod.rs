@@ -84,7 +84,7 @@ pub(crate) fn image(bytes: &[u8]) {
     let options = Options { threads: Some(1), ..Options::default() };
     if let Ok(device) = open(bytes, Mode::Read, &options) {
         names(&device).iter().for_each(|name| touch(&device, name, false));
-        let _ = device.execute(Command::Check { repair: false });
+        let _ = device.execute(Command::Check { repair: false, accept_older: false });
         let _ = device.execute(Command::Stat);
     }
     if let Ok(device) = open(bytes, Mode::ReadWrite, &options) {
@@ -97,14 +97,21 @@ pub(crate) fn image(bytes: &[u8]) {
         if let Some(Ok(space)) = names.get(1).map(|n| device.describe(n)) {
             let smaller: Vec<u64> = space.peek().record.shape().iter().map(|n| n / 2).collect();
             let _ = device.execute(Command::Resize { space: space.id, shape: &smaller });
+            let mut count = space.peek().record.shape().to_vec();
+            if count.iter().product::<u64>() < 1 << 16 && !count.is_empty() {
+                count[0] = 3;
+                let (strides, source) = (vec![0; count.len()], Source::FILL);
+                let append = Command::Append { space: space.id, axis: 0, count: &count, strides: &strides, source };
+                let _ = device.execute(append);
+            }
         }
         let _ = device.execute(Command::Flush);
         let _ = device.execute(Command::Compact);
-        let _ = device.execute(Command::Check { repair: true });
+        let _ = device.execute(Command::Check { repair: true, accept_older: true });
         let _ = device.close();
     }
     if let Ok(device) = open(bytes, Mode::ReadWrite, &Options { salvage: true, ..options }) {
-        let _ = device.execute(Command::Check { repair: true });
+        let _ = device.execute(Command::Check { repair: true, accept_older: false });
         let _ = device.close();
     }
 }

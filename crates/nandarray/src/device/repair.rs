@@ -1,0 +1,319 @@
+//! Mending what a check found, as far as the records allow.
+//!
+//! An index that cannot be read is taken from the generation before and the journals since; only if these are gone, too, it is
+//! rebuilt from pages: every unit gets the newest page whose record names it (then what was overwritten by fill may come back,
+//! which the report says). A mapped page that is damaged is replaced by another copy of the same content that reclaim left
+//! behind, known by the number of its command.
+//!
+//! Where the newest content of a unit is damaged and no copy is left, the unit is given up: it stays mapped to the damaged page,
+//! so that reading it is an error that names the place. Neither fill nor older content takes its place silently; the newest
+//! intact content before it does only if the caller accepts that, and the report names every unit. Last, a new checkpoint is
+//! written, and with it both superblocks.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Device;
+use super::check::CheckReport;
+use super::recover::generation_before;
+use super::wire::{decode_index, encode_index};
+use crate::error::{Error, Result, Shape};
+use crate::flash::{Owner, Ppa, Run, Segment, SegmentKind};
+use crate::stl::index::{BlockMap, Index};
+use crate::stl::plan::BlockAt;
+use crate::stl::read::Reader;
+use crate::stl::space::{IndexState, Space, SpaceId, owner_space, unpack};
+use crate::stl::write::{Gone, remap};
+
+/// A mapped page that is not what it should be.
+pub(super) struct BadUnit {
+    pub(super) finding: usize,
+    pub(super) at: BlockAt,
+    pub(super) unit: u32,
+}
+
+/// A page whose record names a unit.
+#[derive(Clone, Copy, Debug)]
+struct Copy {
+    /// Number of the command that wrote its content.
+    seq: u64,
+    ppa: Ppa,
+    /// Whether it matches its record.
+    intact: bool,
+}
+
+/// What out-of-band records tell of the spaces that need them.
+#[derive(Debug, Default)]
+struct Told {
+    copies: BTreeMap<(SpaceId, BlockAt), BTreeMap<u32, Vec<Copy>>>,
+    /// Records, in segments with live pages, that are there and cannot be read: whose pages they tell of nobody knows.
+    unreadable: u64,
+}
+
+impl Device {
+    pub(super) fn repair(
+        &self,
+        report: &mut CheckReport,
+        bad: Vec<(Arc<Space>, BadUnit)>,
+        unreadable: Vec<(Arc<Space>, usize)>,
+        accept_older: bool,
+    ) -> Result<()> {
+        let before = if unreadable.is_empty() { None } else { generation_before(self) };
+        let told = |space: &Space| {
+            let same = before.as_ref()?.space(space.id).ok()?;
+            let bytes = encode_index(same.read().ok()?.index());
+            decode_index(&bytes, space.shape.block.len()).ok()
+        };
+        let mut forgotten = Vec::new();
+        for (space, finding) in unreadable {
+            let Some(index) = told(&space) else {
+                forgotten.push((space, finding));
+                continue;
+            };
+            report.findings[finding].repaired =
+                Some(format!("the index was taken from the generation before: {} building blocks", index.blocks()));
+            space.peek_mut().index = IndexState::Loaded(index);
+        }
+        let told = self.records_of_spaces(&bad, &forgotten)?;
+        for (space, finding) in &forgotten {
+            let count = self.rebuild_index(space, &told, accept_older, report)?;
+            report.findings[*finding].repaired = Some(format!(
+                "the index was rebuilt from out-of-band records: {count} building blocks; what was overwritten by the fill \
+                 value, or cut off, may have come back"
+            ));
+        }
+        if told.unreadable > 0 && !forgotten.is_empty() {
+            let what = format!(
+                "{} out-of-band records cannot be read; units whose newest page they tell of have older content now, or none",
+                told.unreadable
+            );
+            let finding = report.add(Some(&forgotten[0].0.peek().record.name.clone()), what);
+            finding.repaired = accept_older.then(|| "accepted".to_owned());
+        }
+        self.replace_bad(report, bad, &told, accept_older)?;
+        {
+            let _commit = self.commit.lock();
+            let _epoch = self.epoch.write();
+            self.recount()?;
+            self.drain()?;
+            let mut log = self.log.lock();
+            log.pending.clear(); // the checkpoint tells all of it
+            self.checkpoint(&mut log)?;
+            self.checkpoint(&mut log)?;
+        }
+        for finding in &mut report.findings {
+            let of_metadata = finding.array.is_none();
+            if of_metadata && finding.repaired.is_none() {
+                finding.repaired = Some("written anew".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps other copies in place of damaged pages.
+    fn replace_bad(
+        &self,
+        report: &mut CheckReport,
+        bad: Vec<(Arc<Space>, BadUnit)>,
+        told: &Told,
+        accept_older: bool,
+    ) -> Result<()> {
+        let mut replaced: HashMap<(SpaceId, BlockAt), u64> = HashMap::new();
+        for (space, unit) in bad {
+            let block = (space.id, unit.at.clone());
+            if let Some(seq) = replaced.get(&block) {
+                report.findings[unit.finding].repaired = Some(older_block(*seq));
+                continue;
+            }
+            let old = space.read()?.index().get(&unit.at).and_then(|map| map.page_of(unit.unit));
+            let Some(old) = old else { continue };
+            // Its own record tells which version the page was.
+            let owner = Owner { unit: unit.unit as u16, ..space.owner(&unit.at) };
+            let record = if self.within(old) { self.ftl.oob(old)?.filter(|r| r.owner() == owner) } else { None };
+            let seq = record.map(|r| r.seq());
+            let Some(units) = told.copies.get(&block) else { continue };
+            let others = || units.get(&unit.unit).into_iter().flatten().filter(|c| c.intact && c.ppa != old);
+            if let Some(copy) = others().find(|c| Some(c.seq) == seq) {
+                self.map_instead(&space, &unit.at, unit.unit, copy.ppa)?;
+                report.findings[unit.finding].repaired =
+                    Some(format!("mapped to a copy that reclaim left behind, page {}", copy.ppa.0));
+                continue;
+            }
+            if !accept_older {
+                continue;
+            }
+            if space.coded() {
+                // The pages of a coded block only make sense together.
+                let Some((seq, runs)) = self.whole_block(&space, &unit.at, units, seq.unwrap_or(u64::MAX)) else {
+                    continue;
+                };
+                remap(&mut *space.write()?, &unit.at, &Gone::All, &runs);
+                report.findings[unit.finding].repaired = Some(older_block(seq));
+                replaced.insert(block, seq);
+            } else if let Some(copy) = others().filter(|c| seq.is_none_or(|s| c.seq < s)).max_by_key(|c| c.seq) {
+                self.map_instead(&space, &unit.at, unit.unit, copy.ppa)?;
+                report.findings[unit.finding].repaired =
+                    Some(format!("mapped to OLDER content, of command {}, page {}", copy.seq, copy.ppa.0));
+            }
+        }
+        Ok(())
+    }
+
+    fn map_instead(&self, space: &Space, at: &BlockAt, unit: u32, ppa: Ppa) -> Result<()> {
+        let gone = Gone::Units(vec![unit..unit + 1]);
+        remap(&mut *space.write()?, at, &gone, &[Run { unit, count: 1, ppa }]);
+        Ok(())
+    }
+
+    /// Whether the page lies on the medium.
+    fn within(&self, ppa: Ppa) -> bool {
+        let segments = self.ftl.with_segments(|s| s.len()) as u64;
+        self.geometry().has_run(Run { unit: 0, count: 1, ppa }, segments)
+    }
+
+    /// The pages of every unit of the spaces concerned, by their out-of-band records.
+    fn records_of_spaces(&self, bad: &[(Arc<Space>, BadUnit)], forgotten: &[(Arc<Space>, usize)]) -> Result<Told> {
+        let wanted: HashMap<SpaceId, &Arc<Space>> =
+            bad.iter().map(|(s, _)| (s.id, s)).chain(forgotten.iter().map(|(s, _)| (s.id, s))).collect();
+        let mut told = Told::default();
+        if wanted.is_empty() {
+            return Ok(told);
+        }
+        let geometry = self.geometry();
+        let mut bytes = vec![0; geometry.page_bytes as usize];
+        for segment in 0..self.ftl.with_segments(|s| s.len()) as Segment {
+            if self.ftl.header_of(segment)?.is_some_and(|h| h.kind() != Some(SegmentKind::Data)) {
+                continue;
+            }
+            // What has no live page is obsolete: intact pages may be copies, damaged ones are nobody's newest.
+            let live = self.ftl.with_segments(|s| s.info(segment).live) > 0;
+            if live {
+                told.unreadable += self.ftl.unreadable_records_of(segment)?;
+            }
+            for (page, record) in self.ftl.oob_of_segment(segment)?.into_iter().enumerate() {
+                let Some(record) = record else { continue };
+                let (id, spilled) = owner_space(&record.owner());
+                let Some(space) = wanted.get(&id).filter(|_| !spilled) else { continue };
+                let Some(at) = unpack(&record.owner().key, space.shape.block.len()) else { continue };
+                let (unit, ppa) = (u32::from(record.owner().unit), geometry.ppa(segment, page as u32));
+                self.ftl.media().read_at(geometry.page_offset(ppa), &mut bytes)?;
+                let copy = Copy { seq: record.seq(), ppa, intact: record.matches(&bytes) };
+                if copy.intact || live {
+                    told.copies.entry((id, at)).or_default().entry(unit).or_default().push(copy);
+                }
+            }
+        }
+        Ok(told)
+    }
+
+    /// Maps the newest page of every unit; units that are given up, or get older content, are added to the report.
+    fn rebuild_index(&self, space: &Space, told: &Told, accept_older: bool, report: &mut CheckReport) -> Result<u64> {
+        let name = space.peek().record.name.clone();
+        let mut index = Index::new(space.shape.block.len());
+        for ((_, at), units) in told.copies.iter().filter(|((id, _), _)| *id == space.id) {
+            let mut chosen: Vec<(u32, Copy)> = Vec::new();
+            let mut done: Option<String> = None;
+            let newest = |copies: &[Copy]| copies.iter().max_by_key(|c| (c.seq, c.intact)).copied();
+            if space.coded() {
+                // A coded block's units belong together: only those of its newest command.
+                let last = units.values().flatten().map(|c| c.seq).max().unwrap_or(0);
+                for (&unit, copies) in units {
+                    let of_last: Vec<Copy> = copies.iter().filter(|c| c.seq == last).copied().collect();
+                    chosen.extend(newest(&of_last).map(|c| (unit, c)));
+                }
+                if accept_older && chosen.iter().any(|(_, c)| !c.intact) {
+                    if let Some((seq, runs)) = self.whole_block(space, at, units, last) {
+                        let block = Shape(at);
+                        report
+                            .add(Some(&name), format!("building block {block}: its newest content is damaged"))
+                            .repaired = Some(older_block(seq));
+                        index.set(at, BlockMap::from_runs(runs));
+                        continue;
+                    }
+                }
+            } else {
+                for (&unit, copies) in units {
+                    chosen.extend(newest(copies).map(|c| (unit, c)));
+                }
+            }
+            for (unit, copy) in &mut chosen {
+                if copy.intact {
+                    continue;
+                }
+                let (block, offset) = (Shape(at), self.geometry().page_offset(copy.ppa));
+                let what = format!(
+                    "building block {block}, access unit {unit}, page {}: its newest content is damaged (file offset {offset})",
+                    copy.ppa.0
+                );
+                let older = units[unit].iter().filter(|c| c.intact).max_by_key(|c| c.seq);
+                if let Some(older) = older.filter(|_| accept_older && !space.coded()) {
+                    *copy = *older;
+                    done = Some(format!("mapped to OLDER content, of command {}, page {}", older.seq, older.ppa.0));
+                }
+                report.add(Some(&name), what).repaired = done.take();
+            }
+            let runs = chosen.iter().map(|&(unit, copy)| Run { unit, count: 1, ppa: copy.ppa }).collect();
+            index.set(at, BlockMap::from_runs(runs));
+        }
+        let count = index.blocks();
+        space.peek_mut().index = IndexState::Loaded(index);
+        Ok(count)
+    }
+
+    /// The newest content of a coded block from before a command, all of whose pages are intact and, if the space's key is
+    /// known, which decodes: the number of its command and its pages.
+    fn whole_block(
+        &self,
+        space: &Space,
+        at: &BlockAt,
+        units: &BTreeMap<u32, Vec<Copy>>,
+        before: u64,
+    ) -> Option<(u64, Vec<Run>)> {
+        let seqs: BTreeSet<u64> = units.values().flatten().map(|c| c.seq).filter(|&s| s < before).collect();
+        seqs.into_iter().rev().find_map(|seq| {
+            let mut runs = Vec::new();
+            for (&unit, copies) in units {
+                let mut same = copies.iter().filter(|c| c.seq == seq).peekable();
+                if same.peek().is_none() {
+                    continue;
+                }
+                let copy = same.find(|c| c.intact)?;
+                if unit as usize != runs.len() {
+                    return None;
+                }
+                runs.push(Run { unit, count: 1, ppa: copy.ppa });
+            }
+            let inner = space.peek();
+            let reader = Reader { ftl: &self.ftl, space, inner: &inner };
+            let map = BlockMap::from_runs(runs.clone())?;
+            let mut scratch = vec![0; space.shape.bytes];
+            let whole: Range<usize> = 0..space.shape.bytes;
+            let decodes =
+                space.codec().is_err() || reader.decode(at, &map, std::slice::from_ref(&whole), &mut scratch).is_ok();
+            decodes.then_some((seq, runs))
+        })
+    }
+
+    /// Counts live pages anew from the indexes.
+    fn recount(&self) -> Result<()> {
+        let mut runs = Vec::new();
+        for space in self.spaces() {
+            space.read()?.index().for_each(&mut |_, map| runs.extend(map.runs()));
+        }
+        self.ftl.with_segments(|s| {
+            s.forget_live();
+            for run in runs {
+                if !s.revive(run) {
+                    return Err(Error::corrupt(format!("page {} cannot be live", run.ppa.0)));
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What the report says of a block that has older content now.
+fn older_block(seq: u64) -> String {
+    format!("the whole block was mapped to OLDER content, of command {seq}")
+}

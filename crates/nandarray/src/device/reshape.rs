@@ -1,0 +1,146 @@
+//! Resize and append: commands that change a space's shape.
+//!
+//! Both hold the whole space against other writes. An append stages the new part as it would stage a write to the space as it
+//! will be; then shape and blocks change at once, and one journal record tells both. A resize that cuts stages fill over what
+//! is cut off, so that it reads as fill when it grows back.
+
+use super::Device;
+use super::wire::Op;
+use crate::error::{Error, Result, Shape};
+use crate::sim::count;
+use crate::stl::plan::{Plan, Selection};
+use crate::stl::read::{BufferMut, Reader};
+use crate::stl::space::{Space, SpaceId};
+use crate::stl::work::Work;
+use crate::stl::write::{Source, Staged, Writer};
+
+impl Device {
+    pub(super) fn append(
+        &self,
+        id: SpaceId,
+        axis: usize,
+        counts: &[u64],
+        strides: &[isize],
+        source: Source,
+    ) -> Result<Vec<u64>> {
+        self.sound()?;
+        let space = self.space(id)?;
+        let range = space.ranges.lock(vec![]);
+        let (from, scalar) = {
+            let inner = space.read()?;
+            (inner.record.shape.clone(), inner.record.scalar)
+        };
+        let fits = !scalar
+            && axis < from.len()
+            && [counts.len(), strides.len()] == [from.len(); 2]
+            && (0..from.len()).all(|i| i == axis || counts[i] == from[i]);
+        if !fits {
+            return Err(Error::invalid(format!(
+                "elements of shape {} cannot be appended to shape {} along axis {axis}",
+                Shape(counts),
+                Shape(if scalar { &[] } else { &from })
+            )));
+        }
+        if counts[axis] == 0 {
+            return Ok(from);
+        }
+        let mut to = from.clone();
+        to[axis] = from[axis].checked_add(counts[axis]).ok_or_else(|| {
+            let index = u128::from(from[axis]) + u128::from(counts[axis]) - 1;
+            Error::OutOfRange { axis, index, size: u64::MAX }
+        })?;
+        let item = space.shape.item_bytes as u64;
+        let mut start = vec![0; from.len()];
+        start[axis] = from[axis];
+        let selection = Selection { strides: strides.to_vec(), ..Selection::contiguous(&start, counts, item) };
+        let bytes = selection.elements().saturating_mul(item);
+        let mut grow = |inner: &mut crate::stl::space::Inner| {
+            inner.record.shape.clone_from(&to);
+            vec![Op::Resize(id, to.clone())]
+        };
+        if bytes == 0 {
+            self.apply(&space, vec![], &mut grow)?;
+        } else {
+            let work = Work::plans(vec![Plan::new(&selection, &space.shape.block, item)]);
+            self.write_work(&space, &to, &work, bytes, source, &mut grow)?;
+        }
+        drop(range);
+        count(&self.counters.writes, 1);
+        count(&self.counters.bytes_written, bytes);
+        self.after_write()?;
+        Ok(to)
+    }
+
+    pub(super) fn resize(&self, id: SpaceId, to: &[u64]) -> Result<()> {
+        self.sound()?;
+        let space = self.space(id)?;
+        let _range = space.ranges.lock(vec![]);
+        let from = space.read()?.record.shape.clone();
+        let scalar = space.peek().record.scalar;
+        if scalar && to.is_empty() {
+            return Ok(());
+        }
+        if scalar || to.len() != from.len() {
+            return Err(Error::invalid(format!(
+                "shape {} has {} dimensions; the array has shape {}",
+                Shape(to),
+                to.len(),
+                Shape(space.peek().record.shape())
+            )));
+        }
+        if from == to {
+            return Ok(());
+        }
+        // What is cut off must read as fill when it grows back. Blocks wholly outside lose their pages; of blocks that the
+        // new edge crosses the part outside is overwritten with fill.
+        let mut staged = Vec::new();
+        let crossing = self.stage_cut(&space, &from, to, &mut staged);
+        if let Err(e) = crossing {
+            staged.iter().for_each(|s| self.ftl.abandon(&s.runs));
+            return Err(e);
+        }
+        let to = to.to_vec();
+        self.apply(&space, staged, &mut |inner| {
+            inner.record.shape.clone_from(&to);
+            vec![Op::Resize(id, to.clone())]
+        })?;
+        self.after_write()
+    }
+
+    fn stage_cut(&self, space: &Space, from: &[u64], to: &[u64], staged: &mut Vec<Staged>) -> Result<()> {
+        let block = &space.shape.block;
+        let outside = |at: &[u64]| at.iter().zip(to).zip(block).any(|((&c, &d), &b)| c.saturating_mul(b) >= d);
+        let crosses = |at: &[u64]| {
+            (0..to.len()).any(|i| {
+                to[i] < from[i] && at[i].saturating_mul(block[i]) < to[i] && (to[i] - at[i] * block[i]) < block[i]
+            })
+        };
+        let seq = self.next_seq();
+        let whole = Self::existing(space, &outside)?;
+        staged.extend(whole.into_iter().map(|at| Staged::releasing(at, seq)));
+        let part = Self::existing(space, &|at| !outside(at) && crosses(at))?;
+        for at in part {
+            // Composed anew with the smaller extent: bring what stays, leave fill in the rest.
+            let start: Vec<u64> = at.iter().zip(block).map(|(c, b)| c * b).collect();
+            let valid = space.valid(from, &at);
+            let kept: Vec<u64> = (0..to.len()).map(|i| valid[i].min(to[i] - start[i])).collect();
+            let selection = Selection::contiguous(&start, &kept, space.shape.item_bytes as u64);
+            let bytes = kept.iter().product::<u64>() * space.shape.item_bytes as u64;
+            let mut buffer = vec![0u8; bytes as usize];
+            let work = Work::plans(vec![Plan::new(&selection, block, space.shape.item_bytes as u64)]);
+            {
+                let inner = space.read()?;
+                let reader = Reader { ftl: &self.ftl, space, inner: &inner };
+                // SAFETY: the selection is contiguous in a buffer of its size.
+                unsafe { reader.read(&self.workers, &work, None, bytes, BufferMut::from_raw(buffer.as_mut_ptr()))? };
+            }
+            // With what both shapes have as extent the kept box covers the block, so it is replaced whole.
+            let both: Vec<u64> = from.iter().zip(to).map(|(a, b)| *a.min(b)).collect();
+            let writer = Writer { ftl: &self.ftl, space, seq, extent: &both, bytes };
+            let _pages = self.reserve(writer.pages_needed(&work))?;
+            // SAFETY: as above.
+            staged.extend(unsafe { writer.stage(&self.workers, &work, Source::from_raw(buffer.as_ptr()))? });
+        }
+        Ok(())
+    }
+}

@@ -2,16 +2,18 @@
 
 The caller's array is brought into native order by transposing, reshaping and reversing views of it, so a box or an
 outer selection is one command on the caller's own memory. Only where index arrays of several dimensions meet a
-non-contiguous ``out`` does a temporary appear. Pointwise selections go in batches: points alone through
-``read_points``, points with large boxes behind them as one ``read`` a point.
+non-contiguous ``out`` does a temporary appear. Points alone go through ``read_points``, points with large boxes behind
+them through ``read_boxes``.
 
-A box or an outer write is one command, and with that atomic; a pointwise write is one command a batch.
+Every write is one command, and with that whole or absent. A pointwise one takes memory for its coordinates, about 32
+bytes and 16 a dimension for each point beside the values; small boxes behind many points go as boxes, not as the points
+in them. Points are read in batches of bounded memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,10 +24,12 @@ __all__ = ["BATCH_POINTS", "Commands", "fetch", "put"]
 
 _Array = np.ndarray[Any, Any]
 
-#: Points of one native command. 2**18 of them take 2 MiB a dimension, and are plenty to keep every thread busy.
+#: Points of one command that reads. 2**18 of them take 2 MiB a dimension, and are plenty to keep every thread busy.
 BATCH_POINTS = 1 << 18
-# A box behind a point is worth its own command from here on; below, it is cheaper to expand it into points.
+# A box behind a point goes as a box from here on; below, it is faster to expand it into points ...
 _BOX_ELEMENTS = 256
+# ... but takes more memory than the box, where one command has to take them all.
+_EXPANDED_MOST = 8
 
 
 class Commands(Protocol):
@@ -36,6 +40,12 @@ class Commands(Protocol):
 
     def write_box(self, src: _Array, start: Sequence[int], step: Sequence[int]) -> None:
         """Write ``start + step * [0, src.shape)``."""
+
+    def read_boxes(self, out: _Array, starts: _Array, step: Sequence[int]) -> None:
+        """Read boxes of the shape of ``out[0]``, one a row of ``starts``."""
+
+    def write_boxes(self, src: _Array, starts: _Array, step: Sequence[int]) -> None:
+        """Write boxes of the shape of ``src[0]``, one a row of ``starts``; of equal ones the last."""
 
     def read_outer(self, out: _Array, axes: Sequence[Any]) -> None:
         """Read the product of runs and index arrays."""
@@ -116,10 +126,10 @@ def _fetch_points(commands: Commands, selection: Selection, out: _Array) -> None
     """Read points into ``out``, whose first dimension is the points and whose others are the runs behind each."""
     behind = math.prod(out.shape[1:])
     if behind >= _BOX_ELEMENTS:
-        _each_box(selection, out, commands.read_box)
+        commands.read_boxes(*_boxes(selection, out))
         return
     low = 0
-    for coords in _coordinates(selection, behind):
+    for coords in _coordinates(selection, behind, max(1, BATCH_POINTS // behind)):
         part = out[low : low + len(coords) // behind]
         if part.flags.c_contiguous:
             commands.read_points(part.reshape(-1), coords)
@@ -132,22 +142,25 @@ def _fetch_points(commands: Commands, selection: Selection, out: _Array) -> None
 
 def _put_points(commands: Commands, selection: Selection, source: _Array) -> None:
     behind = math.prod(source.shape[1:])
-    if behind >= _BOX_ELEMENTS:
-        _each_box(selection, source, commands.write_box)
+    if behind >= _BOX_ELEMENTS or (behind > _EXPANDED_MOST and source.size > BATCH_POINTS):
+        commands.write_boxes(*_boxes(selection, source))
         return
-    low = 0
-    for coords in _coordinates(selection, behind):
-        part = source[low : low + len(coords) // behind]
-        commands.write_points(np.ascontiguousarray(part).reshape(-1), coords)
-        low += len(part)
+    for coords in _coordinates(selection, behind, _all_at_once(selection)):
+        commands.write_points(np.ascontiguousarray(source).reshape(-1), coords)
 
 
-def _coordinates(selection: Selection, behind: int) -> Iterator[_Array]:
+def _all_at_once(selection: Selection) -> int:
+    """Give a number of points that makes one batch of a selection."""
+    assert selection.points is not None
+    return max(1, math.prod(selection.points) if selection.mask is None else selection.mask.size)
+
+
+def _coordinates(selection: Selection, behind: int, limit: int) -> Iterator[_Array]:
     """Yield the coordinates of every element in order, some points with all that is behind them at a time."""
     runs = [axis for axis in selection.axes if isinstance(axis, Run)]
     # The offsets behind a point, one row for each run: at most _BOX_ELEMENTS columns.
     grid = np.indices([run.length for run in runs], dtype=np.uint64).reshape(len(runs), behind)
-    for points in selection.batches(max(1, BATCH_POINTS // behind)):
+    for points in selection.batches(limit):
         coords = np.empty((len(points[0]), behind, len(selection.axes)), np.uint64)
         indices, offsets = iter(points), iter(grid)
         for axis, what in enumerate(selection.axes):
@@ -158,16 +171,13 @@ def _coordinates(selection: Selection, behind: int) -> Iterator[_Array]:
         yield coords.reshape(-1, len(selection.axes))
 
 
-def _each_box(
-    selection: Selection, memory: _Array, command: Callable[[_Array, Sequence[int], Sequence[int]], None]
-) -> None:
-    """Issue one box command for each point, in order, so that of repeated points the last one wins."""
+def _boxes(selection: Selection, memory: _Array) -> tuple[_Array, _Array, list[int]]:
+    """Give the memory with the axes of the boxes behind the points, where the boxes start, and their steps."""
     step = [what.step if isinstance(what, Run) else 1 for what in selection.axes]
     within = tuple(slice(None) if isinstance(what, Run) else np.newaxis for what in selection.axes)
-    row = 0
-    for points in selection.batches(BATCH_POINTS):
-        for point in zip(*(index.tolist() for index in points), strict=True):
-            indices = iter(point)
-            start = [what.start if isinstance(what, Run) else next(indices) for what in selection.axes]
-            command(memory[row][within], start, step)
-            row += 1
+    starts = np.empty((len(memory), len(selection.axes)), np.uint64)
+    for points in selection.batches(_all_at_once(selection)):
+        indices = iter(points)
+        for axis, what in enumerate(selection.axes):
+            starts[:, axis] = what.start if isinstance(what, Run) else next(indices)
+    return memory[(slice(None), *within)], starts, step

@@ -328,7 +328,7 @@ class Array(Grid):
             self._space.resize(new)
 
     def append(self, values: ArrayLike, axis: int = 0) -> tuple[int, ...]:
-        """Grow one axis and write values into the new part.
+        """Grow one axis and write values into the new part, by one command: both are there, or neither.
 
         Parameters
         ----------
@@ -360,16 +360,7 @@ class Array(Grid):
                 given != has for i, (given, has) in enumerate(zip(source.shape, old, strict=True)) if i != axis
             ):
                 raise InvalidError(f"values of shape {source.shape} cannot be appended to {old} along axis {axis}")
-            new = (*old[:axis], old[axis] + source.shape[axis], *old[axis + 1 :])
-            if new == old:
-                return new
-            self._space.resize(new)
-            try:
-                self._set((slice(None),) * axis + (slice(old[axis], None),), source)
-            except BaseException:
-                self._space.resize(old)
-                raise
-            return new
+            return self._space.append(source, axis)
 
     # --- For people --------------------------------------------------------------------------------------------------
 
@@ -428,6 +419,12 @@ class _ArrayCommands:
 
     def write_box(self, src: _NdArray, start: Sequence[int], step: Sequence[int]) -> None:
         self._space.write(src, start, step)
+
+    def read_boxes(self, out: _NdArray, starts: _NdArray, step: Sequence[int]) -> None:
+        self._space.read_boxes(out, starts, step)
+
+    def write_boxes(self, src: _NdArray, starts: _NdArray, step: Sequence[int]) -> None:
+        self._space.write_boxes(src, starts, step)
 
     def read_outer(self, out: _NdArray, axes: Sequence[Any]) -> None:
         self._space.read_outer(out, axes)

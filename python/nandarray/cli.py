@@ -458,9 +458,14 @@ def check(
     *,
     store: StorePath,
     repair: Annotated[bool, typer.Option("--repair", help="Put right what the records allow.")] = False,
+    accept_older: Annotated[
+        bool, typer.Option("--accept-older", help="With --repair: older content where the newest is lost.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Verify every checksum, index entry and reverse record; exit code 1 if anything is wrong."""
+    if accept_older and not repair:
+        raise InvalidError("--accept-older goes with --repair")
     try:
         opened = open_store(store, "r+" if repair else "r")
     except CorruptError:
@@ -469,7 +474,7 @@ def check(
         # What cannot be opened as it is may still be opened as far as it can be read.
         opened = nandarray.open(str(store), "r+", salvage=True)
     with opened:
-        result = opened.check(repair=repair)
+        result = opened.check(repair=repair, accept_older=accept_older)
     cli_show.check(result, as_json=as_json)
     if not result["ok"]:
         raise typer.Exit(1)

@@ -219,7 +219,7 @@ def _jsonable(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return jsonable_array(np.asarray(value))
     if isinstance(value, bytes):
-        return value.decode("latin-1")
+        return value.hex()
     if isinstance(value, Iterable):
         return list(value)
     return str(value)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from math import prod
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -18,7 +19,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from nandarray import dtypes
-from nandarray.cli_common import console, count, human, missing, print_json
+from nandarray.cli_common import console, count, human, jsonable_array, missing, print_json
 from nandarray.convert import groups_below, open_array
 
 __all__ = ["attrs_of", "check", "info", "listing", "pick", "progress", "stat", "tree"]
@@ -153,7 +154,9 @@ def info(store: Any, name: str, *, key: bytes | None, as_json: bool) -> None:
             "attrs": dict(group.attrs),
         }
         if not name:
-            known = {"path": store.path, **known, "geometry": dict(store.geometry())}
+            geometry = dict(store.geometry())
+            geometry["uuid"] = str(UUID(bytes=geometry["uuid"]))
+            known = {"path": store.path, **known, "geometry": geometry}
     if as_json:
         print_json(known)
     else:
@@ -179,6 +182,9 @@ def _print_facts(known: Mapping[str, Any]) -> None:
 def _value(key: str, value: Any) -> str:
     if value is None:
         return "none"
+    if isinstance(value, np.void):  # a structure, or plain bytes: as JSON has them, in hexadecimal
+        shown = jsonable_array(np.asarray(value))
+        return shown if isinstance(shown, str) else json.dumps(shown)
     if isinstance(value, np.generic):
         return str(value)
     if isinstance(value, bool):

@@ -5,8 +5,9 @@
 is the budget, whatever the size of the arrays. Attributes keep their types (:mod:`nandarray.convert_attrs`); dimension
 names travel in the attribute ``_ARRAY_DIMENSIONS``.
 
-Whole or absent: an import writes under a temporary name and renames at the end, an export writes beside its destination
-and moves. What a killed import leaves under a temporary name is removed by the next import into that store.
+Whole or absent: an import writes under a temporary name, and one command at the end gives all of it its own names; an
+export writes beside its destination and moves. What a killed import leaves under a temporary name is removed by the
+next import into that store.
 
 It does not convert values: dtypes, byte order and packed data stay as they are, except that variable-length text gets
 a fixed width, and that a format without a dtype gets its usual encoding of it.
@@ -27,14 +28,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from nandarray._attrs import to_json
 from nandarray.convert_sinks import Sink, Spec, open_sink
 from nandarray.convert_slabs import Box, box_shape, boxes, pump, run_shape, slab_shape
 from nandarray.convert_sources import Member, Source, SourceOptions, open_source
 from nandarray.errors import ExistsError, InvalidError
+from nandarray.store import MARKER, Group, make_marker
 
 if TYPE_CHECKING:
     from nandarray.array import Array
-    from nandarray.store import Group, Store
+    from nandarray.store import Store
 
 __all__ = ["FORMATS", "Progress", "export", "groups_below", "import_", "open_array"]
 
@@ -216,37 +219,49 @@ class _Import:
         temporary = f"{_TEMPORARY}{uuid.uuid4().hex[:12]}"
         with _active_lock:
             _active.add(temporary)
-        placed: list[str] = []
-        made: list[str] = []
         try:
             for number, (member, name) in enumerate(plan):
                 self._copy(member, f"{temporary}/{number}", name)
-            self._store.flush()
-            for number, (_, name) in enumerate(plan):
-                self._store.rename(f"{temporary}/{number}", name)
-                placed.append(name)
-            for group, attrs in source.groups.items():
-                self._group(f"{prefix}{group}".strip("/"), attrs, made)
+            with self._store._lock:  # names that are free stay free until they are taken
+                rename, attrs = self._changes(source, plan, prefix, temporary)
+                self._store.flush()
+                self._store._engine.together(rename=rename, attrs=attrs)
             self._store.flush()
         except BaseException:
-            _delete(self._store, [*placed, *reversed(made), temporary])
+            _delete(self._store, [temporary])
             raise
         finally:
             with _active_lock:
                 _active.discard(temporary)
-        _delete(self._store, [temporary])
         return tuple(name for _, name in plan)
 
-    def _group(self, name: str, attrs: dict[str, Any], made: list[str]) -> None:
-        if not name:
-            if attrs:
-                self._store.attrs.update(attrs)
-            return
-        if name not in self._store:
-            made.append(name)
-            self._store.create_group(name)
-        if attrs:
-            self._store[name].attrs.update(attrs)
+    def _changes(
+        self, source: Source, plan: list[tuple[Member, str]], prefix: str, temporary: str
+    ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        """Prepare the groups, and give the names and attributes that make the import visible."""
+        names = [name for _, name in plan]
+        _check_names(self._store, names, names)
+        rename = [(f"{temporary}/{number}", name) for number, name in enumerate(names)]
+        attrs: list[tuple[str, str]] = []
+        inside = {above for name in names for above in _above(name)}
+        for number, (given, values) in enumerate(source.groups.items()):
+            name = f"{prefix}{given}".strip("/")
+            if name and name not in self._store:
+                _check_names(self._store, [name], names)
+            elif name in self._store._engine or name in names:
+                raise ExistsError(f"{name!r} is an array in {self._store.path!r}, so it cannot be a group")
+            group = Group(self._store, name)
+            marker = group._prefix + MARKER
+            text = to_json({**group.attrs, **values})
+            if marker in self._store._engine:
+                if values:
+                    attrs.append((marker, text))
+            elif values or (name not in self._store and name not in inside):
+                hidden = f"{temporary}/group{number}"
+                make_marker(self._store._engine, hidden, text)
+                rename.append((hidden, marker))
+            inside.update(_above(marker))
+        return rename, attrs
 
     def _copy(self, member: Member, temporary: str, name: str) -> None:
         options = {key: value for key, value in self._create.items() if value is not None}
@@ -295,6 +310,22 @@ def _open_target(store: Any, stack: ExitStack) -> Store:
         # "Nothing arrives" includes the store that would have been made for it.
         stack.push(lambda kind, error, trace: path.unlink(missing_ok=True) if kind else None)
     return stack.enter_context(nandarray.open(path, "a"))
+
+
+def _above(name: str) -> Iterator[str]:
+    """Give the names of the groups that a name lies in."""
+    while name := name.rpartition("/")[0]:
+        yield name
+
+
+def _check_names(store: Store, names: Sequence[str], arrays: Sequence[str]) -> None:
+    """Refuse names that are taken, or that lie below an array, be it one of those to come."""
+    coming = set(arrays)
+    for name in names:
+        store._check_free(name)
+        for above in _above(name):
+            if above in coming:
+                raise ExistsError(f"{above!r} is an array, so {name!r} cannot lie in it")
 
 
 def _group_prefix(source: Source, name: str | None) -> str:

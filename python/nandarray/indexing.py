@@ -10,7 +10,7 @@ outer
     runs and index arrays that do not share a result dimension (one list, ``numpy.ix_``, ``oindex``): one native
     ``read_outer`` or ``write_outer``.
 pointwise
-    index arrays that walk together: points, times a box of runs, in batches of bounded memory.
+    index arrays that walk together: points, times a box of runs; read in batches of bounded memory, written as one.
 
 A negative step is a run read forwards into a reversed view of the caller's buffer, so it costs nothing. Sizes are
 Python integers throughout: an axis may have 2**64 elements.

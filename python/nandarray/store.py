@@ -35,12 +35,13 @@ from nandarray.errors import ExistsError, InvalidError, NotFoundError
 if TYPE_CHECKING:
     from nandarray.nvme import Controller
 
-__all__ = ["Group", "Store", "Tree", "open"]
+__all__ = ["MARKER", "Group", "Store", "Tree", "make_marker", "open"]
 
 Mode = Literal["r", "r+", "a", "w", "x"]
 _T = TypeVar("_T")
 
-_MARKER = ".group"
+#: The last part of the name of the hidden array that keeps a group.
+MARKER = ".group"
 _KEY_BYTES = 32
 # Above this many names a spelling suggestion would cost more than the look-up.
 _SUGGEST_MAX = 2000
@@ -262,7 +263,7 @@ class Group:
         list of str
             Names of arrays and groups.
         """
-        return sorted({name.partition("/")[0] for name in self._below()} - {_MARKER})
+        return sorted({name.partition("/")[0] for name in self._below()} - {MARKER})
 
     def values(self) -> Iterator[Any]:
         """Open everything that is directly inside.
@@ -292,7 +293,7 @@ class Group:
         list of str
             Names relative to this group, sorted.
         """
-        return [name for name in self._below() if name.rpartition("/")[2] != _MARKER]
+        return [name for name in self._below() if name.rpartition("/")[2] != MARKER]
 
     def tree(self) -> Tree:
         """Give an overview to print.
@@ -447,11 +448,10 @@ class Group:
             inside = self._native.names(path + "/")
             if not inside:
                 raise self._not_found(path)
-            for one in inside:
-                self._native.delete(one)
+            self._native.together(delete=inside)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename an array, or a group with all that is in it, one array after the other.
+        """Rename an array, or a group with all that is in it, by one command.
 
         Parameters
         ----------
@@ -470,8 +470,7 @@ class Group:
             if target.startswith(source + "/"):
                 raise InvalidError(f"{source!r} cannot move into itself, to {target!r}")
             self.store._check_free(target)
-            for one in inside:
-                self._native.rename(one, target + one[len(source) :])
+            self._native.together(rename=[(one, target + one[len(source) :]) for one in inside])
 
     # --- For people --------------------------------------------------------------------------------------------------
 
@@ -509,7 +508,7 @@ class Group:
             return "" if name.startswith("/") else self._path
         parts = relative.split("/")
         for part in parts:
-            if part in ("", ".", "..", _MARKER) or "\0" in part:
+            if part in ("", ".", "..", MARKER) or "\0" in part:
                 raise InvalidError(f"{name!r} is not a name: {part!r} cannot be a part of one")
         # As in h5py, a leading "/" starts at the root.
         return relative if name.startswith("/") else self._prefix + relative
@@ -528,20 +527,20 @@ class Group:
         message = f"no array or group named {path!r} in {self.store.path!r}"
         names = self._native.names()
         if len(names) <= _SUGGEST_MAX:
-            near = difflib.get_close_matches(path, [n for n in names if not n.endswith(_MARKER)], n=1)
+            near = difflib.get_close_matches(path, [n for n in names if not n.endswith(MARKER)], n=1)
             message += f"; did you mean {near[0]!r}?" if near else ""
         return NotFoundError(message)
 
     def _load_attrs(self) -> str:
-        marker = self._prefix + _MARKER
+        marker = self._prefix + MARKER
         return self._native.open_space(marker).attrs if marker in self._native else "{}"
 
     def _save_attrs(self, text: str) -> None:
-        marker = self._prefix + _MARKER
+        marker = self._prefix + MARKER
         if marker in self._native:
             self._native.open_space(marker).set_attrs(text)
         else:
-            self._native.create(marker, (0,), 1, "|u1", building_block=(1,), attrs=text)
+            make_marker(self._native, marker, text)
 
 
 class Store(Group):
@@ -643,20 +642,23 @@ class Store(Group):
         numbers["arrays"] = self._engine.stat_arrays()
         return numbers
 
-    def check(self, *, repair: bool = False) -> dict[str, Any]:
+    def check(self, *, repair: bool = False, accept_older: bool = False) -> dict[str, Any]:
         """Verify every checksum, index entry and reverse record.
 
         Parameters
         ----------
         repair : bool
             Repair what the records allow.
+        accept_older : bool
+            With ``repair``: where the newest content of an access unit is damaged and no copy of it is left, take the
+            newest intact content before it, and say so in ``repaired``. Otherwise reading it stays an error.
 
         Returns
         -------
         dict
             ``ok``, the ``errors`` found, what was ``repaired``, and counts.
         """
-        return self._engine.check(repair=repair)
+        return self._engine.check(repair=repair, accept_older=accept_older)
 
     def compact(self) -> dict[str, Any]:
         """Reclaim every dead page and shorten the file.
@@ -738,6 +740,21 @@ def _draw(branch: Mapping[str, Any], indent: str, lines: list[str]) -> None:
         lines.append(indent + ("└── " if last else "├── ") + label)
         if isinstance(inside, dict):
             _draw(inside, indent + ("    " if last else "│   "), lines)
+
+
+def make_marker(engine: _nandarray.Store, name: str, attrs: str) -> None:
+    """Make the hidden array that keeps a group, under any name.
+
+    Parameters
+    ----------
+    engine : object
+        The native store.
+    name : str
+        The full name.
+    attrs : str
+        The group's attributes as JSON.
+    """
+    engine.create(name, (0,), 1, "|u1", building_block=(1,), attrs=attrs)
 
 
 def _settle(

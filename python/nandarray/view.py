@@ -234,6 +234,12 @@ class _ViewCommands:
     def write_box(self, src: _Array, start: Sequence[int], step: Sequence[int]) -> None:
         self._space.write(src, start, step, self._shape)
 
+    def read_boxes(self, out: _Array, starts: _Array, step: Sequence[int]) -> None:
+        self._space.read_boxes(out, starts, step, self._shape)
+
+    def write_boxes(self, src: _Array, starts: _Array, step: Sequence[int]) -> None:
+        self._space.write_boxes(src, starts, step, self._shape)
+
     def read_outer(self, out: _Array, axes: Sequence[Any]) -> None:
         raise AssertionError("a view selects by points")
 

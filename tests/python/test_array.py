@@ -173,6 +173,22 @@ def test_append(store: nandarray.Store) -> None:
     assert log.shape == (3, 4)
 
 
+def test_append_is_one_command(store: nandarray.Store) -> None:
+    for options in ({}, {"compression": "lz4"}, {"encryption_key": bytes(32)}):
+        log = store.create("log", (0, 5, 7), ">i4", building_block=(4, 4, 4), fill_value=-1, **options)  # type: ignore[arg-type]
+        expected = np.empty((0, 5, 7), ">i4")
+        for turn, axis in enumerate((0, 0, 1, 2, 0, 2)):
+            shape = [*expected.shape]
+            shape[axis] = turn + 1
+            part = np.asfortranarray(np.random.default_rng(turn).integers(0, 99, shape))[::-1]
+            before = store.stat()["writes"]
+            assert log.append(part, axis) == log.shape
+            assert store.stat()["writes"] == before + 1
+            expected = np.concatenate([expected, part.astype(">i4")], axis)
+            assert (log[...] == expected).all()
+        del store["log"]
+
+
 def test_astype_converts_what_is_read(a: nandarray.Array) -> None:
     real = a.astype("f4")
     assert real.dtype == np.float32

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import h5py
 import numpy as np
@@ -119,12 +120,46 @@ def test_stat_check_compact(filled: np.ndarray[Any, Any]) -> None:
 
 def test_check_fails_with_exit_code_1(filled: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"ok": False, "errors": [{"array": "a", "block": 3}, "page 5"], "repaired": ["index of a"], "pages": 1000}
-    monkeypatch.setattr(nandarray.Store, "check", lambda self, *, repair: found)
+    monkeypatch.setattr(nandarray.Store, "check", lambda self, *, repair, accept_older: found)
     result = CliRunner().invoke(app, ["check", "d.nand"])
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         "error: array a, block 3", "error: page 5", "repaired: index of a", "damaged: 2 errors (pages: 1,000)",
     ]  # fmt: skip
+
+
+def test_info_shows_bytes_in_hexadecimal() -> None:
+    pair = np.dtype([("n", "<u2"), ("raw", "V3"), ("deep", [("x", "f4", 2)])])
+    with nandarray.open("d.nand", "w") as store:
+        store.create("pair", (3,), pair, fill_value=np.array((7, b"\x01\x02\xff", ([0.5, 1.5],)), pair))
+        store.create("plain", (3,), "V4", fill_value=np.void(b"\x00\xab\xcd\xef"))
+        uuid = store.geometry()["uuid"]
+    for name, expected in (("plain", "00abcdef"), ("pair", {"n": 7, "raw": "0102ff", "deep": {"x": [0.5, 1.5]}})):
+        assert loads("info", "d.nand", name)["fill_value"] == expected
+        shown = expected if isinstance(expected, str) else json.dumps(expected)
+        assert shown in call("info", "d.nand", name).replace("\n", " ")
+    geometry = loads("info", "d.nand")["geometry"]
+    assert UUID(geometry["uuid"]).bytes == uuid
+    assert f"uuid: {geometry['uuid']}" in call("info", "d.nand")
+
+
+def test_older_content_is_accepted_only_by_its_option() -> None:
+    with nandarray.open("d.nand", "w") as store:
+        a = store.create("a", (512,), "f8")
+        a[...] = 1
+        store.flush()
+        a[...] = 2
+    raw = bytearray(Path("d.nand").read_bytes())
+    raw[raw.rfind(np.full(512, 2.0).tobytes()) + 9] ^= 1
+    Path("d.nand").write_bytes(raw)
+    assert "--accept-older goes with --repair" in call("check", "d.nand", "--accept-older", code=1)
+    result = CliRunner().invoke(app, ["check", "d.nand", "--repair"])
+    assert result.exit_code == 1
+    assert "repaired" not in result.stdout
+    assert "building block" in call("read", "d.nand", "a", code=1)
+    assert "OLDER content" in call("check", "d.nand", "--repair", "--accept-older")
+    with nandarray.open("d.nand") as store:
+        assert (store["a"][...] == 1).all()
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

@@ -355,6 +355,75 @@ def test_interrupted_import_leaves_nothing(
     assert list(store) == ["before"]
 
 
+class _Watched:
+    """The native store; before and after each of its commands the file is what a kill would leave."""
+
+    def __init__(self, engine: Any, look: Any) -> None:
+        self._engine, self._look = engine, look
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._engine
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._engine, name)
+        if not callable(value):
+            return value
+
+        def command(*args: Any, **options: Any) -> Any:
+            result = value(*args, **options)
+            self._look()
+            return result
+
+        return command
+
+
+def test_a_killed_import_or_rename_is_whole_or_absent(
+    tmp_path: Path, store: nandarray.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name in ("x", "g/y", "g/h/z"):
+            file[name] = numbers(30, 40)
+        file.attrs["title"] = "t"
+        file["g"].attrs["unit"] = "m"
+        file.create_group("empty")
+    store["old/before"] = numbers(3)
+    store["old"].attrs["kept"] = 1
+    states: list[Any] = []
+
+    def look() -> None:
+        copy = tmp_path / "copy.nand"
+        copy.write_bytes((tmp_path / "data.nand").read_bytes())
+        with nandarray.open(copy, "r+") as left:
+            names = [name for name in left.array_names() if not name.startswith("__importing__")]
+            state = (names, sorted(set(left) - {f for f in left if f.startswith("__importing__")}),
+                     [dict(left[g].attrs) for g in ("new", "new/g", "old", "moved") if g in left])  # fmt: skip
+        if state not in states:
+            states.append(state)
+
+    monkeypatch.setattr(store, "_engine", _Watched(store._engine, look))
+    look()
+    nandarray.import_(tmp_path / "a.h5", store, "new")
+    assert len(states) == 2, states
+    assert states[1] == (
+        ["new/g/h/z", "new/g/y", "new/x", "old/before"], ["new", "old"], [{"title": "t"}, {"unit": "m"}, {"kept": 1}],
+    )  # fmt: skip
+    assert "new/empty" in store
+    store.rename("new", "moved")
+    assert len(states) == 3, states
+    assert states[2][1] == ["moved", "old"]
+    # Into a group that is there, whose attributes change with the arrays.
+    with h5py.File(tmp_path / "b.h5", "w") as file:
+        file["one"] = numbers(3)
+        file["two"] = numbers(3)
+        file.attrs["more"] = 2
+    nandarray.import_(tmp_path / "b.h5", store, "old")
+    assert len(states) == 4, states
+    assert states[3][2] == [{"kept": 1, "more": 2}, {"title": "t"}]
+    del store["moved"]
+    assert len(states) == 5, states
+    assert states[4][0] == ["old/before", "old/one", "old/two"]
+
+
 def test_leftovers_of_a_killed_import_are_swept(tmp_path: Path, store: nandarray.Store) -> None:
     store["__importing__0123456789ab/0"] = numbers(3)
     np.save(tmp_path / "a.npy", numbers(4))

@@ -218,6 +218,40 @@ def test_batches_of_points_join_seamlessly(scratch: nandarray.Store, monkeypatch
         same(array[...], model)
 
 
+def test_a_pointwise_write_is_one_command(scratch: nandarray.Store) -> None:
+    rng = np.random.default_rng(5)
+    model = rng.integers(0, 99, (300, 40, 60))
+    array = stored(scratch, model, (32, 16, 16))
+    many, rows, columns = 300_000, rng.integers(0, 300, 20_000), rng.integers(0, 40, 20_000)
+    key: Any
+    for key in (
+        tuple(rng.integers(0, side, many) for side in model.shape),  # many of them twice
+        rng.random(model.shape) < 0.6,
+        rng.random(model.shape[:2]) < 0.5,
+        (rows, columns),  # boxes of 60
+        (rows[:900], slice(None, None, -3), columns[:900]),
+        (rows[:50], columns[:50], slice(5, 50)),
+        ([[3], [3]], slice(None), [[1, 5]]),
+    ):
+        values = rng.integers(100, 10**6, model[key].shape)
+        before = scratch.stat()["writes"]
+        model[key] = values
+        array[key] = values
+        assert scratch.stat()["writes"] == before + 1
+        same(array[...], model)
+    view = array.view((600, 1200))
+    flat = model.reshape(600, 1200)
+    for key in (
+        (rng.integers(0, 600, 700), slice(7, 900, 2)),
+        (rng.integers(0, 600, many), rng.integers(0, 1200, many)),
+    ):
+        flat[key] = -flat[key]
+        before = scratch.stat()["writes"]
+        view[key] = flat[key]
+        assert scratch.stat()["writes"] == before + 1
+        same(array[...], model)
+
+
 def test_large_boxes_behind_points(scratch: nandarray.Store) -> None:
     model = np.arange(4 * 5 * 400).reshape(4, 5, 400)
     array = stored(scratch, model)

@@ -116,6 +116,17 @@ def test_groups_of_their_own(path: pathlib.Path) -> None:
         assert list(store) == ["g", "other"], "a group with attributes outlives its arrays"
 
 
+def test_a_store_that_is_read_is_not_emptied(path: pathlib.Path) -> None:
+    with nandarray.open(path, "w") as store:
+        store["a"] = np.arange(3)
+    with nandarray.open(path) as reader:
+        with pytest.raises(nandarray.LockedError, match="open for reading"):
+            nandarray.open(path, "w")
+        assert reader["a"][2] == 2
+    with nandarray.open(path, "r+"), pytest.raises(nandarray.LockedError, match="open for writing"):
+        nandarray.open(path, "w")
+
+
 def test_rename(store: nandarray.Store) -> None:
     store["a"] = [1, 2]
     a = store["a"]

@@ -233,7 +233,7 @@ impl Device {
         }
         let _watched = self.watched(match command {
             Command::Read { .. } => Moves::Out,
-            Command::Write { .. } => Moves::In,
+            Command::Write { .. } | Command::Append { .. } => Moves::In,
             _ => Moves::Nothing,
         });
         command.run(self)

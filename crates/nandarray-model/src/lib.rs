@@ -15,6 +15,7 @@
 //! | `footprint` | what a command of the store asks of the flash, and where its pages lie |
 //! | `machine` | one device: the parts joined, requests through them |
 //! | `report` | what came out: time, percentiles, energy, utilisation |
+//! | `replay` | a workload on a described device, from settings to a report |
 //! | `timeline` | spans as a trace for Perfetto |
 //! | `store` | the array store under the modelled clock |
 
@@ -25,6 +26,7 @@ pub mod footprint;
 pub mod ftl;
 pub mod host;
 pub mod machine;
+pub mod replay;
 pub mod report;
 pub mod spans;
 pub mod store;

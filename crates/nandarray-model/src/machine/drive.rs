@@ -39,7 +39,7 @@ impl Machine {
         let depth = source.depth();
         let (mut open, mut over, mut failed) = (0u32, false, None);
         let (mut requests, mut bytes) = (0u64, 0u64);
-        let mut next: Option<Request> = None;
+        let (mut next, mut alarm): (Option<Request>, Option<Ps>) = (None, None);
         loop {
             // Closed loop: fill up to the depth. Open loop: whatever has arrived; the next arrival is an event.
             while !over && depth.is_none_or(|depth| open < depth) {
@@ -57,10 +57,14 @@ impl Machine {
                         }
                     },
                 };
+                // In a closed loop too: a request that comes after a pause.
                 let at = request.at.map_or(Ps::ZERO, |at| began + at);
-                if depth.is_none() && at > self.now() {
+                if at > self.now() {
                     next = Some(request);
-                    self.events.push(at, Event::Arrival);
+                    if alarm != Some(at) {
+                        alarm = Some(at);
+                        self.events.push(at, Event::Arrival);
+                    }
                     break;
                 }
                 open += 1;

@@ -1,0 +1,253 @@
+//! A workload on a described device, from settings to a report: what `nandarray.replay` and `nandarray replay` do.
+//!
+//! The device is made, brought into the state it is to be in (empty, full, or as after long use; this takes no modelled time), and
+//! given the requests of a trace or a generator until there are no more. Invariants are checked on every run: every request ends
+//! once, no part is busy for longer than it exists, bytes and energy add up.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::describe::Description;
+use crate::ftl::{FtlError, FtlSetupError};
+use crate::machine::{Machine, Progress, RequestEnded, Status};
+use crate::report::{Latencies, Profile, Report, promise};
+use crate::time::Ps;
+use crate::timeline::{Timeline, TimelineOptions};
+use crate::workload::{Generator, Source, Synthetic, Trace, TraceSettings, WorkloadError};
+
+/// Pages written between two tellings while a device is brought into its steady state.
+const PAGES_A_TELLING: u64 = 1 << 20;
+
+/// What is replayed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Workload {
+    /// Requests made up.
+    Synthetic(Synthetic),
+    /// Requests of a file.
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// How.
+        #[serde(default)]
+        settings: TraceSettings,
+    },
+}
+
+/// In which state the device is when the first request comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Precondition {
+    /// As it leaves the factory: reads find nothing and touch no flash.
+    Empty,
+    /// Every byte was written once, in order.
+    #[default]
+    Full,
+    /// Full, then overwritten at random so many times its capacity.
+    Steady {
+        /// Times its capacity, above 0 and at most 100.
+        overwrites: f64,
+    },
+}
+
+/// A timeline to be written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimelineSettings {
+    /// The file.
+    pub path: PathBuf,
+    /// At most so many spans.
+    #[serde(default = "spans_max")]
+    pub spans_max: u64,
+    /// Nothing that ends before this second.
+    #[serde(default)]
+    pub from_s: f64,
+    /// Nothing that begins at or after it; `None`: to the end.
+    #[serde(default)]
+    pub until_s: Option<f64>,
+}
+
+fn spans_max() -> u64 {
+    TimelineOptions::default().spans_max
+}
+
+/// All of a replay but the device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplaySettings {
+    /// What.
+    pub workload: Workload,
+    /// On a device in which state.
+    #[serde(default)]
+    pub precondition: Precondition,
+    /// Of all chance in the device.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// A timeline beside it.
+    #[serde(default)]
+    pub timeline: Option<TimelineSettings>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// How far a replay is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Phase {
+    /// The device is brought into its state; this share of it is done.
+    Preconditioning(f64),
+    /// Requests are given.
+    Replaying {
+        /// Share of the workload, where it can be told.
+        share: Option<f64>,
+        /// Requests that have ended.
+        requests: u64,
+        /// Bytes that they moved.
+        bytes: u64,
+        /// Modelled time since the first could arrive.
+        now: Ps,
+    },
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The workload is not one, or its trace is malformed.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The description leaves no flash to manage.
+    #[error(transparent)]
+    Setup(#[from] FtlSetupError),
+    /// The device ran out of blocks before the first request.
+    #[error("preconditioning: {0}")]
+    Precondition(FtlError),
+    /// A setting out of range, in a sentence with its value and its range.
+    #[error("{0}")]
+    Setting(String),
+    /// The timeline could not be written.
+    #[error("writing the timeline failed: {0}")]
+    Timeline(std::io::Error),
+    /// Whoever was told how far it is wanted no more.
+    #[error("the replay was interrupted")]
+    Interrupted,
+}
+
+fn timeline(description: &Description, settings: &TimelineSettings) -> Result<Timeline, ReplayError> {
+    let second = |what: &str, s: f64| {
+        // Up to the end of modelled time.
+        if (0.0..=1.8e7).contains(&s) {
+            Ok(Ps::from_seconds(s))
+        } else {
+            Err(ReplayError::Setting(format!("the timeline {what} second {s}; it must be from 0 to 18,000,000")))
+        }
+    };
+    let from = second("begins at", settings.from_s)?;
+    let until = settings.until_s.map_or(Ok(Ps::MAX), |s| second("ends at", s))?;
+    let options = TimelineOptions { spans_max: settings.spans_max, from, until };
+    Timeline::create(&settings.path, &description.name, &description.geometry, options).map_err(ReplayError::Timeline)
+}
+
+/// Brings the device into its state.
+fn precondition(
+    machine: &mut Machine,
+    settings: &ReplaySettings,
+    tell: &mut dyn FnMut(Phase) -> bool,
+) -> Result<(), ReplayError> {
+    let failed = ReplayError::Precondition;
+    match settings.precondition {
+        Precondition::Empty => Ok(()),
+        Precondition::Full => machine.ftl().fill_sequential().map_err(failed),
+        Precondition::Steady { overwrites } => {
+            if !(overwrites > 0.0 && overwrites <= 100.0) {
+                let said = format!("{overwrites} overwrites of the device; it must be above 0 and at most 100");
+                return Err(ReplayError::Setting(said));
+            }
+            machine.ftl().fill_sequential().map_err(failed)?;
+            let capacity = machine.ftl().capacity_pages();
+            let pages = (capacity as f64 * overwrites).ceil() as u64;
+            let mut done = 0;
+            while done < pages {
+                if !tell(Phase::Preconditioning(done as f64 / pages as f64)) {
+                    return Err(ReplayError::Interrupted);
+                }
+                let now = PAGES_A_TELLING.min(pages - done);
+                // Each stretch has a seed of its own, from the run's.
+                let seed = settings.seed ^ (done / PAGES_A_TELLING + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                machine.ftl().steady_state(seed, capacity, now).map_err(failed)?;
+                done += now;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Replays a workload on a device. `tell` hears now and then how far it is and ends the replay by returning `false`.
+///
+/// # Errors
+/// If a setting is out of range, the workload cannot be read or does not fit the device, the timeline cannot be written, or `tell`
+/// wanted an end. Requests that fail are no error: the report counts them.
+///
+/// # Panics
+/// If what came out does not add up, which is a defect of the model.
+pub fn replay(
+    description: &Description,
+    settings: &ReplaySettings,
+    tell: &mut dyn FnMut(Phase) -> bool,
+) -> Result<Report, ReplayError> {
+    let timeline = settings.timeline.as_ref().map(|t| timeline(description, t)).transpose()?;
+    let mut machine = Machine::new(description, settings.seed, timeline.as_ref().map(Timeline::spans));
+    machine.attach_blocks(settings.seed)?;
+    let capacity_bytes = machine.capacity_bytes();
+    let mut source: Box<dyn Source> = match &settings.workload {
+        Workload::Synthetic(synthetic) => Box::new(Generator::new(synthetic.clone(), capacity_bytes)?),
+        Workload::Trace { path, settings } => Box::new(Trace::open(path, *settings, capacity_bytes)?),
+    };
+    precondition(&mut machine, settings, tell)?;
+    let mut latencies = Latencies::default();
+    let mut interrupted = false;
+    let mut progress = |p: Progress| {
+        let phase = Phase::Replaying { share: p.share, requests: p.requests, bytes: p.bytes, now: p.now };
+        interrupted |= !tell(phase);
+        !interrupted
+    };
+    let mut each = |ended: &RequestEnded| {
+        let request = &ended.request;
+        latencies.record(request.op, request.bytes, ended.arrived, ended.done, ended.status == Status::Success);
+    };
+    let driven = machine.drive(source.as_mut(), &mut each, &mut progress);
+    if interrupted {
+        return Err(ReplayError::Interrupted);
+    }
+    driven?;
+    let mut report = machine.report(&latencies);
+    report.check().unwrap_or_else(|e| panic!("the report does not add up: {e}"));
+    if let Workload::Synthetic(synthetic) = &settings.workload {
+        if let Some(spec) = &description.spec {
+            report.promises = promise::promises(spec, Profile::of(synthetic), &report);
+        }
+    }
+    report.notes.push(match settings.precondition {
+        Precondition::Empty => "the device was empty".into(),
+        Precondition::Full => "the device had been filled once, in order".into(),
+        Precondition::Steady { overwrites } => {
+            format!("the device had been filled, and overwritten at random {overwrites} times")
+        }
+    });
+    report.notes.extend(source.notes());
+    if let Some(timeline) = timeline {
+        drop(machine);
+        let end = timeline.finish().map_err(ReplayError::Timeline)?;
+        if end.left_out > 0 {
+            report
+                .notes
+                .push(format!("the timeline has the first {} spans; {} were left out", end.written, end.left_out));
+        }
+    }
+    Ok(report)
+}
+
+#[cfg(test)]
+#[path = "replay_tests.rs"]
+mod tests;

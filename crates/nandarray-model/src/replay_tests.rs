@@ -1,0 +1,151 @@
+//! Whole replays on small devices: what comes out is what the parts promise together, again and again.
+
+use super::*;
+use crate::describe::preset;
+use crate::workload::{Arrival, Pattern, Size};
+use std::io::Write;
+
+fn run(device: &str, workload: Workload, precondition: Precondition) -> Result<Report, ReplayError> {
+    let settings = ReplaySettings { workload, precondition, seed: 1, timeline: None };
+    replay(&preset(device).unwrap(), &settings, &mut |_| true)
+}
+
+fn synthetic(requests: u64, change: impl FnOnce(&mut Synthetic)) -> Workload {
+    let mut synthetic = Synthetic { requests: Some(requests), ..Synthetic::default() };
+    change(&mut synthetic);
+    Workload::Synthetic(synthetic)
+}
+
+#[test]
+fn one_read_at_a_time_takes_what_the_parts_take() {
+    let alone = synthetic(200, |s| s.arrival = Arrival::Closed { depth: 1 });
+    let report = run("mqsim-ideal", alone, Precondition::Full).unwrap();
+    let latency = report.read.latency.as_ref().unwrap();
+    assert_eq!((report.read.requests, report.all.failed), (200, 0));
+    assert!((88.0..90.0).contains(&latency.p50_us), "MQSim: 88.9 us; here {}", latency.p50_us);
+    assert!((report.read.iops * latency.mean_us / 1e6 - 1.0).abs() < 0.01, "one at a time");
+    assert!(report.flash.senses.host == 200 && report.energy.device_j > 0.0);
+}
+
+#[test]
+fn reads_of_an_empty_device_touch_no_flash() {
+    let report = run("tiny", synthetic(100, |_| {}), Precondition::Empty).unwrap();
+    assert_eq!((report.read.requests, report.flash.senses.host), (100, 0));
+    assert!(report.notes.contains(&"the device was empty".to_owned()));
+}
+
+#[test]
+fn steady_writes_are_amplified_and_repeat_bit_for_bit() {
+    let writes = || synthetic(5_000, |s| s.read_share = 0.3);
+    let steady = Precondition::Steady { overwrites: 1.0 };
+    let first = run("tiny", writes(), steady).unwrap();
+    let management = first.management.as_ref().unwrap();
+    assert!(management.write_amplification.unwrap() > 1.05, "{management:?}");
+    assert!(first.flash.erases.gc > 0 && management.wear.max > 0);
+    assert_eq!(first.all.requests + first.all.failed, 5_000);
+    assert_eq!(first, run("tiny", writes(), steady).unwrap());
+    let other = synthetic(5_000, |s| (s.read_share, s.seed) = (0.3, 2));
+    assert_ne!(first.hash, run("tiny", other, steady).unwrap().hash);
+}
+
+#[test]
+fn sequential_streams_and_flushes_and_trims() {
+    let mixed = synthetic(2_000, |s| {
+        s.read_share = 0.4;
+        s.trim_share = 0.1;
+        s.flush_every = 50;
+        s.pattern = Pattern::Sequential;
+        s.sizes = vec![Size { bytes: 16_384, weight: 1.0 }, Size { bytes: 4_096, weight: 1.0 }];
+        s.streams = 3;
+    });
+    let report = run("tiny", mixed, Precondition::Full).unwrap();
+    assert_eq!(report.all.requests, 2_000);
+    assert!(report.flush.requests > 10 && report.trim.requests > 100);
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate_while_it_can() {
+    let slow = synthetic(1_000, |s| s.arrival = Arrival::Poisson { per_s: 1_000.0 });
+    let report = run("mqsim-ideal", slow, Precondition::Full).unwrap();
+    assert!((report.read.iops / 1_000.0 - 1.0).abs() < 0.1, "{}", report.read.iops);
+    assert!(report.read.latency.unwrap().p50_us < 95.0);
+}
+
+#[test]
+fn a_trace_with_pauses_and_a_malformed_one() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "fio version 2 iolog\na add\na open\na read 0 4096\na wait 1000 0\na read 8192 4096\na close")
+        .unwrap();
+    let trace = |file: &tempfile::NamedTempFile| Workload::Trace {
+        path: file.path().to_owned(),
+        settings: TraceSettings::default(),
+    };
+    let report = run("mqsim-ideal", trace(&file), Precondition::Full).unwrap();
+    assert_eq!(report.read.requests, 2);
+    assert!((report.elapsed_s - 0.001_089).abs() < 2e-6, "the second waited until 1 ms: {}", report.elapsed_s);
+    assert!(report.read.latency.unwrap().max_us < 90.0, "and its latency begins there");
+    writeln!(file, "a read 0").unwrap();
+    let error = run("mqsim-ideal", trace(&file), Precondition::Full).unwrap_err().to_string();
+    assert!(error.starts_with("line 8 of an fio iolog: expected a length in bytes"), "{error}");
+}
+
+#[test]
+fn a_replay_can_be_watched_and_ended() {
+    let settings = ReplaySettings {
+        workload: synthetic(100_000, |_| {}),
+        precondition: Precondition::Steady { overwrites: 0.5 },
+        seed: 1,
+        timeline: None,
+    };
+    let mut heard = Vec::new();
+    let error = replay(&preset("tiny").unwrap(), &settings, &mut |phase| {
+        heard.push(phase);
+        heard.len() < 3
+    });
+    assert!(matches!(error, Err(ReplayError::Interrupted)));
+    assert_eq!(heard[0], Phase::Preconditioning(0.0));
+    let Phase::Replaying { share: Some(share), requests, .. } = heard[2] else { panic!("{heard:?}") };
+    assert!(share > 0.0 && share < 1.0 && requests > 0);
+}
+
+#[test]
+fn a_timeline_has_the_request_and_all_that_it_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.pftrace");
+    let timeline = |spans_max| Some(TimelineSettings { path: path.clone(), spans_max, from_s: 0.0, until_s: None });
+    let settings = |spans_max| ReplaySettings {
+        workload: synthetic(10, |s| s.arrival = Arrival::Closed { depth: 1 }),
+        precondition: Precondition::Full,
+        seed: 1,
+        timeline: timeline(spans_max),
+    };
+    let description = preset("mqsim-ideal").unwrap();
+    let report = replay(&description, &settings(1_000), &mut |_| true).unwrap();
+    assert!(!report.notes.iter().any(|n| n.contains("timeline")), "{:?}", report.notes);
+    let bytes = std::fs::read(&path).unwrap();
+    let has = |word: &str| bytes.windows(word.len()).any(|w| w == word.as_bytes());
+    for word in ["mqsim-ideal", "channel ", "bus", "way ", "to the host", "sense"] {
+        assert!(has(word), "{word} is not in the timeline");
+    }
+    let report = replay(&description, &settings(5), &mut |_| true).unwrap();
+    assert!(report.notes.iter().any(|n| n.contains("first 5 spans")), "{:?}", report.notes);
+    let nowhere = ReplaySettings {
+        timeline: Some(TimelineSettings { path: folder.path().join("no/such"), ..timeline(1).unwrap() }),
+        ..settings(1)
+    };
+    assert!(matches!(replay(&description, &nowhere, &mut |_| true), Err(ReplayError::Timeline(_))));
+}
+
+#[test]
+fn settings_are_json_and_out_of_range_is_refused() {
+    let text =
+        r#"{"workload": {"synthetic": {"requests": 5}}, "precondition": {"kind": "steady", "overwrites": 1000}}"#;
+    let settings: ReplaySettings = serde_json::from_str(text).unwrap();
+    let error = replay(&preset("tiny").unwrap(), &settings, &mut |_| true).unwrap_err().to_string();
+    assert!(error.contains("1000 overwrites of the device; it must be above 0 and at most 100"), "{error}");
+    let text =
+        r#"{"workload": {"trace": {"path": "x", "settings": {"depth": 4}}}, "timeline": {"path": "y", "from_s": -1}}"#;
+    let settings: ReplaySettings = serde_json::from_str(text).unwrap();
+    let error = replay(&preset("tiny").unwrap(), &settings, &mut |_| true).unwrap_err().to_string();
+    assert!(error.contains("begins at second -1"), "{error}");
+}

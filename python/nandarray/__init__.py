@@ -41,6 +41,7 @@ from nandarray.view import View
 
 if TYPE_CHECKING:
     from nandarray._dask import from_dask, to_dask
+    from nandarray._replay import Replay, Synthetic, Trace, replay
     from nandarray._xarray import from_xarray, to_xarray
     from nandarray.convert import export, import_
     from nandarray.device import Description, devices
@@ -62,10 +63,13 @@ __all__ = [
     "NotAStoreError",
     "NotFoundError",
     "ReadOnlyError",
+    "Replay",
     "Store",
     "StoreExistsError",
     "StoreFullError",
     "StoreMissingError",
+    "Synthetic",
+    "Trace",
     "UnsupportedVersionError",
     "View",
     "VolumeMismatchError",
@@ -77,6 +81,7 @@ __all__ = [
     "from_xarray",
     "import_",
     "open",
+    "replay",
     "to_dask",
     "to_xarray",
 ]
@@ -89,6 +94,10 @@ _LAZY = {
     "export": "nandarray.convert",
     "Description": "nandarray.device",
     "devices": "nandarray.device",
+    "Replay": "nandarray._replay",
+    "Synthetic": "nandarray._replay",
+    "Trace": "nandarray._replay",
+    "replay": "nandarray._replay",
     "to_xarray": "nandarray._xarray",
     "from_xarray": "nandarray._xarray",
 }

@@ -4,7 +4,7 @@ Every call releases the GIL while it works and may be made from many threads. Co
 one of :mod:`nandarray.errors`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = [
     "device_toml",
     "error_kinds",
     "nvme_statuses",
+    "replay",
 ]
 
 __version__: str
@@ -196,3 +197,9 @@ def device_keys() -> str: ...  # JSON: [{"key", "meaning", "allowed", "bound", "
 def device_json(toml: str, overrides: str) -> str: ...  # name, summary, bases, values, resolved, effective
 def device_toml(toml: str, overrides: str) -> str: ...  # all of it as one text that needs no other
 def device_import_mqsim(xml: str, name: str) -> str: ...  # JSON: {"toml", "notes": [{"key", "value", "what"}]}
+
+# A workload on a described device; settings and the report are JSON, as on the page docs/reference/replay-report.md.
+# progress(phase, share, requests, bytes, modelled seconds): phase is "preconditioning" or "replaying".
+def replay(
+    toml: str, settings: str, progress: Callable[[str, float | None, int, int, float], object] | None = None
+) -> str: ...

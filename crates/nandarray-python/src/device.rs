@@ -80,7 +80,7 @@ fn value_of(json: &Json) -> Option<Value> {
 }
 
 /// The exception: its text, and the problems as JSON.
-fn to_py(py: Python<'_>, invalid: &Invalid) -> PyErr {
+pub(crate) fn to_py(py: Python<'_>, invalid: &Invalid) -> PyErr {
     let class = py.import("nandarray.errors").and_then(|m| m.getattr("DescriptionError"));
     let problems: Vec<Json> = invalid
         .problems

@@ -10,12 +10,14 @@
 //! | `device` | descriptions of devices, as texts |
 //! | `errors` | engine errors as the exceptions of `nandarray.errors` |
 //! | `nvme` | NVMe entries, in and out |
+//! | `replay` | workloads on described devices |
 //! | `store` | the two classes |
 
 mod buffers;
 mod device;
 mod errors;
 mod nvme;
+mod replay;
 mod store;
 
 use pyo3::prelude::*;
@@ -35,5 +37,6 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(device::device_json, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_toml, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_import_mqsim, m)?)?;
+    m.add_function(wrap_pyfunction!(replay::replay, m)?)?;
     Ok(())
 }

@@ -1,0 +1,66 @@
+//! Replays for Python: a description's text and settings as JSON in, a report as JSON out. Nothing is held here.
+//!
+//! The GIL is released. Now and then it is taken to tell how far the replay is and to see whether the user pressed Ctrl-C.
+
+use nandarray_model::describe::Sheet;
+use nandarray_model::replay::{Phase, ReplayError, ReplaySettings, replay as run};
+use nandarray_model::workload::WorkloadError;
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+
+/// Replays a workload on a device. `progress(phase, share, requests, bytes, seconds)` is told how far it is: "preconditioning" or
+/// "replaying", the share done (None where it cannot be told), and what has ended until now.
+#[pyfunction]
+#[pyo3(signature = (toml, settings, progress=None))]
+pub(crate) fn replay(py: Python<'_>, toml: &str, settings: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+    let description = Sheet::parse(toml).and_then(|sheet| sheet.description());
+    let description = description.map_err(|e| super::device::to_py(py, &e))?;
+    let settings: ReplaySettings = serde_json::from_str(settings).map_err(|e| invalid(py, &e.to_string()))?;
+    let mut raised = None;
+    let report = py.detach(|| {
+        run(&description, &settings, &mut |phase| match Python::attach(|py| tell(py, progress.as_ref(), phase)) {
+            Ok(()) => true,
+            Err(error) => {
+                raised = Some(error);
+                false
+            }
+        })
+    });
+    match (report, raised) {
+        (_, Some(error)) => Err(error),
+        (Ok(report), None) => Ok(report.to_json()),
+        (Err(error), None) => Err(to_py(py, &error)),
+    }
+}
+
+fn tell(py: Python<'_>, progress: Option<&Py<PyAny>>, phase: Phase) -> PyResult<()> {
+    py.check_signals()?;
+    let Some(progress) = progress else { return Ok(()) };
+    match phase {
+        Phase::Preconditioning(share) => progress.call1(py, ("preconditioning", Some(share), 0, 0, 0.0))?,
+        Phase::Replaying { share, requests, bytes, now } => {
+            progress.call1(py, ("replaying", share, requests, bytes, now.seconds()))?
+        }
+    };
+    Ok(())
+}
+
+/// What the system said is an `OSError`; everything else is about what was asked for.
+fn to_py(py: Python<'_>, error: &ReplayError) -> PyErr {
+    let system = match error {
+        ReplayError::Workload(WorkloadError::Io { error, .. }) | ReplayError::Timeline(error) => error.raw_os_error(),
+        _ => None,
+    };
+    match system {
+        Some(code) => PyOSError::new_err((code, error.to_string())),
+        None => invalid(py, &error.to_string()),
+    }
+}
+
+fn invalid(py: Python<'_>, text: &str) -> PyErr {
+    let class = py.import("nandarray.errors").and_then(|m| m.getattr("InvalidError"));
+    match class.and_then(|c| c.call1((text,))) {
+        Ok(error) => PyErr::from_value(error),
+        Err(_) => PyValueError::new_err(text.to_owned()),
+    }
+}

@@ -271,3 +271,16 @@ fn every_key_has_a_meaning_and_a_range_in_words() {
     }
     assert!(matches!(KEYS[0].kind, Kind::Count(1, _)));
 }
+
+/// What is described can be modelled: every preset becomes a device with its flash management.
+#[test]
+fn every_preset_becomes_a_device() {
+    for name in presets() {
+        let description = describe::preset(name).unwrap();
+        let mut machine = nandarray_model::machine::Machine::new(&description, 1, None);
+        machine.attach_blocks(1).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let said = description.summarise().user_bytes as f64;
+        let given = machine.capacity_bytes() as f64;
+        assert!((given / said - 1.0).abs() < 0.01, "{name}: {given} B of {said}");
+    }
+}

@@ -6,9 +6,10 @@ use super::problem::Problem;
 use super::sheet::Sheet;
 use super::value::show_size;
 
-/// The most bytes and pages of a device: sums of them stay far from 64 bits.
+/// The most bytes of a device: sums of them stay far from 64 bits.
 const BYTES_MAX: u64 = 1 << 56;
-const PAGES_MAX: u64 = 1 << 40;
+/// The most pages: flash management numbers them in 32 bits, and needs a few numbers for itself.
+const PAGES_MAX: u64 = (1 << 32) - 3;
 /// The most dies: each has its own queue.
 const DIES_MAX: u64 = 1 << 16;
 /// Dies that share a bus: the back end keeps those that wait for it in 128 bits.

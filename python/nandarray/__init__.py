@@ -36,6 +36,7 @@ from nandarray.errors import (
     VolumeMismatchError,
     WrongKeyError,
 )
+from nandarray.report import Report
 from nandarray.store import Group, Store, open
 from nandarray.view import View
 
@@ -64,6 +65,7 @@ __all__ = [
     "NotFoundError",
     "ReadOnlyError",
     "Replay",
+    "Report",
     "Store",
     "StoreExistsError",
     "StoreFullError",

@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 __all__ = [
+    "Clock",
     "Nvme",
     "Space",
     "Store",
@@ -50,6 +51,23 @@ class Store:
         seed: int = 0,
         salvage: bool = False,  # open a damaged store as far as it can be read
     ) -> Store: ...
+    @staticmethod
+    def open_modelled(
+        path: str,
+        mode: str,
+        device: str,  # TOML
+        overrides: str,  # a JSON object: values by dotted keys
+        *,
+        bytes: str = "file",  # "file" | "memory" | "nowhere"
+        placement: str | None = None,
+        gc_policy: str | None = None,
+        verify: str = "once",
+        write_buffer: int | None = None,
+        seed: int = 0,
+        trace: str | None = None,  # a .pftrace to write
+    ) -> Store: ...
+    @property
+    def clock(self) -> Clock | None: ...
     @property
     def path(self) -> str: ...
     @property
@@ -163,6 +181,21 @@ class Space:
     def stat(self) -> dict[str, Any]: ...  # blocks, blocks_allocated, pages_live, bytes_stored, ...
 
 def error_kinds() -> list[str]: ...
+
+# The modelled clock of a store; times in modelled seconds.
+@final
+class Clock:
+    @property
+    def now_s(self) -> float: ...
+    @property
+    def mount_s(self) -> float: ...
+    def think(self, seconds: float) -> None: ...
+    def batch(self) -> None: ...  # commands from now on are timed together
+    def end_batch(
+        self, depth: int
+    ) -> list[tuple[str, int, float, float, bool]]: ...  # kind, bytes, submitted, done, failed
+    def settle(self) -> None: ...
+    def report(self) -> tuple[str, str]: ...  # JSON, table
 
 # A status is the 15 bits of a completion entry's status field: SC, SCT from bit 8, DNR in bit 14.
 @final

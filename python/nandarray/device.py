@@ -179,6 +179,16 @@ class Description:
                 flat[dotted] = list(value) if isinstance(value, tuple) else value
         return Description(self._text, {**self._overrides, **flat})
 
+    def texts(self) -> tuple[str, str]:
+        """Give its text, and what was changed of it as JSON: what the native module takes.
+
+        Returns
+        -------
+        tuple of str
+            TOML, and a JSON object.
+        """
+        return self._text, json.dumps(self._overrides)
+
     def to_toml(self) -> str:
         """Write all of it, with every source, as one text that needs no other.
 

@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -33,7 +34,10 @@ from nandarray.array import Array
 from nandarray.errors import ExistsError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
+    from nandarray.clock import Clock
+    from nandarray.device import Description
     from nandarray.nvme import Controller
+    from nandarray.report import Report
 
 __all__ = ["MARKER", "Group", "Store", "Tree", "make_marker", "open"]
 
@@ -48,9 +52,12 @@ _SUGGEST_MAX = 2000
 
 
 def open(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | None = None,
     mode: Mode = "r",
     *,
+    device: str | os.PathLike[str] | Description | None = None,
+    bytes_in: Literal["file", "memory", "nowhere"] | None = None,
+    trace: str | os.PathLike[str] | None = None,
     capacity: int | None = None,
     preset: str | None = None,
     geometry: Mapping[str, int] | None = None,
@@ -68,9 +75,18 @@ def open(
     Parameters
     ----------
     path : path_like
-        The file.
+        The file. Without one, a store on a modelled device keeps its bytes in memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
+    device : str, path_like or Description, optional
+        A described device (:func:`nandarray.devices`, or a TOML file): every command is also timed and priced on it;
+        see :attr:`Store.clock` and :meth:`Store.report`. Geometry, capacity and threads are the device's then.
+    bytes_in : {"file", "memory", "nowhere"}, optional
+        Where a modelled device keeps its bytes: in the file (if a path is given), in memory (else; zeroes take none),
+        or nowhere: then reads give zeroes, and only the times are real.
+    trace : path_like, optional
+        A file for a timeline of a modelled device (``.pftrace``), which Perfetto opens; complete when the store is
+        closed.
     capacity : int, optional
         Bytes that a new store may take; without it, the file grows as it needs.
     preset : str, optional
@@ -118,10 +134,32 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
-    try:
-        name = os.fsdecode(path)
-    except TypeError as error:
-        raise InvalidError(f"path must be a path, not {type(path).__name__}") from error
+    if device is not None:
+        of_device: dict[str, Any] = {"capacity": capacity, "preset": preset, "geometry": geometry, "threads": threads}
+        if wrong := [key for key, value in of_device.items() if value is not None]:
+            raise InvalidError(f"{' and '.join(wrong)} cannot be given with device: the device has its own")
+        if salvage:
+            raise InvalidError("salvage cannot be given with device: repair the file without one, then open it again")
+        native = _modelled(
+            path,
+            mode,
+            device,
+            bytes_in,
+            None if trace is None else _path(trace),
+            placement=placement,
+            gc_policy=gc_policy,
+            verify=verify,
+            write_buffer=write_buffer,
+            seed=seed,
+        )
+        return Store(native, mode)
+    if bytes_in not in (None, "file") or trace is not None:
+        raise InvalidError(
+            f"{'trace' if trace is not None else 'bytes_in'} is for a modelled device: give device=, too"
+        )
+    if path is None:
+        raise InvalidError("a path is needed; only a store on a modelled device (device=) does without")
+    name = _path(path)
     native = _nandarray.Store.open(
         name,
         mode,
@@ -138,6 +176,37 @@ def open(
         salvage=salvage,
     )
     return Store(native, mode)
+
+
+def _path(path: str | os.PathLike[str]) -> str:
+    try:
+        return os.fsdecode(path)
+    except TypeError as error:
+        raise InvalidError(f"path must be a path, not {type(path).__name__}") from error
+
+
+def _modelled(
+    path: str | os.PathLike[str] | None,
+    mode: Mode,
+    device: str | os.PathLike[str] | Description,
+    bytes_in: str | None,
+    trace: str | None,
+    **options: Any,
+) -> _nandarray.Store:
+    from nandarray import device as devices
+
+    where = bytes_in or ("memory" if path is None else "file")
+    if where == "file" and path is None:
+        raise InvalidError("bytes_in='file' needs a path")
+    if where != "file" and path is not None:
+        raise InvalidError(f"bytes_in={where!r} and a path: the bytes are either in a file or not")
+    if where != "file" and mode == "r":
+        raise InvalidError("a device without a file is new: there is nothing to read, use mode='w'")
+    described = devices.load(Path(device) if isinstance(device, os.PathLike) else device)
+    text, overrides = described.texts()
+    name = f"<{described.name}>" if path is None else _path(path)
+    mode = "a" if where != "file" else mode
+    return _nandarray.Store.open_modelled(name, mode, text, overrides, bytes=where, trace=trace, **options)
 
 
 class Group:
@@ -588,6 +657,37 @@ class Store(Group):
     def closed(self) -> bool:
         """Whether the store is closed."""
         return self._engine.closed
+
+    @property
+    def clock(self) -> Clock:
+        """The modelled clock of a store that was opened with ``device=``.
+
+        Raises
+        ------
+        InvalidError
+            The store has none: it runs under the wall clock.
+        """
+        from nandarray.clock import Clock
+
+        engine = self._engine.clock
+        if engine is None:
+            raise InvalidError("the store has no modelled clock; open it with device=, for example 'samsung-970-pro'")
+        return Clock(engine)
+
+    def report(self) -> Report:
+        """Tell what the commands since opening took on the modelled device.
+
+        Returns
+        -------
+        nandarray.Report
+            Time, throughput, latency percentiles, energy by part, write amplification, utilisation, wear.
+
+        Raises
+        ------
+        InvalidError
+            The store was opened without ``device=``.
+        """
+        return self.clock.report()
 
     def nvme(self) -> Controller:
         """Give an NVMe controller on this store: typed commands, namespaces, N-D commands.

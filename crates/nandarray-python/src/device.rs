@@ -1,7 +1,7 @@
 //! Device descriptions for Python: texts in, texts out. A description is its TOML and what was changed of it; nothing is held
 //! here. Errors are `nandarray.errors.DescriptionError`, all problems at once.
 
-use nandarray_model::describe::{self, Invalid, Sheet, Value, mqsim};
+use nandarray_model::describe::{self, Description, Invalid, Sheet, Value, mqsim};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Value as Json, json};
@@ -47,7 +47,12 @@ pub(crate) fn device_import_mqsim(py: Python<'_>, xml: &str, name: &str) -> PyRe
     Ok(json!({"toml": imported.sheet.to_toml(), "notes": imported.notes}).to_string())
 }
 
-/// The description of a text, with what is to be changed: a JSON object from dotted keys to values. A text among the values is
+/// The description of a text, with what is to be changed, in the simulation's own units.
+pub(crate) fn description(py: Python<'_>, toml: &str, overrides: &str) -> PyResult<Description> {
+    sheet(py, toml, overrides)?.description().map_err(|e| to_py(py, &e))
+}
+
+/// The sheet of a text, with what is to be changed: a JSON object from dotted keys to values. A text among the values is
 /// read as TOML reads it, or bare: `"8"` is a number.
 fn sheet(py: Python<'_>, toml: &str, overrides: &str) -> PyResult<Sheet> {
     let sheet = Sheet::parse(toml).map_err(|e| to_py(py, &e))?;

@@ -7,6 +7,7 @@
 //! | file | one idea |
 //! | --- | --- |
 //! | `buffers` | NumPy arrays as addresses and strides |
+//! | `clock` | the modelled clock of a store |
 //! | `device` | descriptions of devices, as texts |
 //! | `errors` | engine errors as the exceptions of `nandarray.errors` |
 //! | `nvme` | NVMe entries, in and out |
@@ -14,6 +15,7 @@
 //! | `store` | the two classes |
 
 mod buffers;
+mod clock;
 mod device;
 mod errors;
 mod nvme;
@@ -29,6 +31,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<store::Store>()?;
     m.add_class::<store::Space>()?;
     m.add_class::<nvme::Nvme>()?;
+    m.add_class::<clock::Clock>()?;
     m.add_function(wrap_pyfunction!(errors::error_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(nvme::nvme_statuses, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_presets, m)?)?;

@@ -10,12 +10,15 @@ use nandarray::stl::read::BufferMut;
 use nandarray::stl::space as engine;
 use nandarray::stl::write::Source;
 use nandarray::{Error, Result};
+use nandarray_model::describe::Description;
+use nandarray_model::store::Bytes;
 use numpy::{PyArray2, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::buffers::{Lent, axis, lend};
+use crate::clock::{self, Clock};
 use crate::errors::to_py;
 use crate::nvme::Nvme;
 
@@ -33,6 +36,14 @@ fn fail<T>(py: Python<'_>, done: Result<T>) -> PyResult<T> {
 struct Opening {
     path: PathBuf,
     options: Options,
+    model: Option<Model>,
+}
+
+/// The device that a store is modelled on.
+#[derive(Clone)]
+struct Model {
+    description: Description,
+    bytes: Bytes,
 }
 
 /// The device of a store object; none once it is closed, so that the file is let go of while arrays still refer to it.
@@ -47,6 +58,7 @@ pub(crate) struct Store {
     device: Shared,
     opening: Opening,
     read_only: bool,
+    clock: Mutex<Option<Py<Clock>>>,
 }
 
 /// Sizes along dimensions; Python's integers have no end, ours do.
@@ -161,7 +173,56 @@ impl Store {
         let device = opened.map_err(|e| to_py(py, &e, Some(&path.display().to_string())))?;
         let read_only = device.read_only();
         let device = Arc::new(RwLock::new(Some(Arc::new(device))));
-        Ok(Self { device, opening: Opening { path, options }, read_only })
+        Ok(Self { device, opening: Opening { path, options, model: None }, read_only, clock: Mutex::new(None) })
+    }
+
+    /// A store on a described device, under the modelled clock. `device` is TOML, `overrides` a JSON object.
+    #[staticmethod]
+    #[pyo3(signature = (path, mode, device, overrides, *, bytes="file", placement=None, gc_policy=None, verify="once",
+        write_buffer=None, seed=0, trace=None))]
+    #[expect(clippy::too_many_arguments, reason = "keyword-only options, one for one with the stub")]
+    fn open_modelled(
+        py: Python<'_>,
+        path: PathBuf,
+        mode: &str,
+        device: &str,
+        overrides: &str,
+        bytes: &str,
+        placement: Option<String>,
+        gc_policy: Option<String>,
+        verify: &str,
+        write_buffer: Option<usize>,
+        seed: u64,
+        trace: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let description = crate::device::description(py, device, overrides)?;
+        let bytes = match bytes {
+            "file" => Bytes::File(path.clone()),
+            "memory" => Bytes::Memory,
+            "nowhere" => Bytes::Nowhere,
+            _ => {
+                let what = format!("unknown bytes {bytes:?}; there are \"file\", \"memory\" and \"nowhere\"");
+                return Err(to_py(py, &Error::Invalid(what), None));
+            }
+        };
+        let mode = fail(py, Mode::parse(mode))?;
+        let policies = (placement, gc_policy);
+        let options =
+            options_of(Geometry::FILE, None, policies, (verify, "read"), Some(1), write_buffer, (seed, false));
+        let options = fail(py, options)?;
+        let opened = py.detach(|| clock::open(&bytes, mode, options.clone(), &description, trace));
+        let (device, clock, timeline) = opened.map_err(|e| to_py(py, &e, Some(&path.display().to_string())))?;
+        let read_only = device.read_only();
+        let device: Shared = Arc::new(RwLock::new(Some(Arc::new(device))));
+        let clock = Py::new(py, Clock::new(clock, device.clone(), timeline))?;
+        let opening = Opening { path, options, model: Some(Model { description, bytes }) };
+        Ok(Self { device, opening, read_only, clock: Mutex::new(Some(clock)) })
+    }
+
+    /// The modelled clock, if the store has one.
+    #[getter]
+    fn clock(&self, py: Python<'_>) -> Option<Py<Clock>> {
+        self.clock.lock().as_ref().map(|clock| clock.clone_ref(py))
     }
 
     #[getter]
@@ -185,7 +246,10 @@ impl Store {
         run(py, move || device.close())?;
         let gone = self.device.write().take();
         py.detach(|| drop(gone));
-        Ok(())
+        match &*self.clock.lock() {
+            Some(clock) => fail(py, clock.get().close()),
+            None => Ok(()),
+        }
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
@@ -197,7 +261,14 @@ impl Store {
         if !self.read_only {
             return Ok(());
         }
-        let Opening { path, options } = self.opening.clone();
+        let Opening { path, options, model } = self.opening.clone();
+        if let Some(Model { description, bytes }) = model {
+            // Another opening, on a clock of its own.
+            let (new, clock, _) = run(py, move || clock::open(&bytes, Mode::Read, options, &description, None))?;
+            *self.device.write() = Some(Arc::new(new));
+            *self.clock.lock() = Some(Py::new(py, Clock::new(clock, self.device.clone(), None))?);
+            return Ok(());
+        }
         // The new one is open before the old one is let go of: the readers' lock is never free in between.
         let new = run(py, move || Device::open_file(&path, Mode::Read, &options))?;
         *self.device.write() = Some(Arc::new(new));

@@ -158,6 +158,8 @@ pub(super) struct Part {
     ready: Ps,
     /// The io knows already that it is done (early completion).
     told: bool,
+    /// It is the log, which the host writes (software NDS).
+    log: bool,
     failed: bool,
 }
 
@@ -493,7 +495,7 @@ impl Machine {
         let job = p.job;
         let j = &mut self.jobs[job as usize];
         j.failed |= p.failed;
-        if j.phase == Phase::Logging {
+        if p.log {
             return self.logged(now, job);
         }
         j.open -= 1;
@@ -535,7 +537,7 @@ impl Machine {
             let from = j.steps.len();
             j.steps.extend(log);
             let (way, steps) = (Way::Write, Steps::Extents { from, to: j.steps.len() });
-            let whole = self.parts.insert(Part { way, steps, ..Part::new(job) }) as u32;
+            let whole = self.parts.insert(Part { way, steps, log: true, ..Part::new(job) }) as u32;
             return self.host_piece(now, whole);
         }
         let (reads, programs): (Vec<_>, Vec<_>) = log.into_iter().partition(|s| s.op == Op::Read);
@@ -758,6 +760,7 @@ impl Part {
             left: 0,
             ready: Ps::ZERO,
             told: false,
+            log: false,
             failed: false,
         }
     }

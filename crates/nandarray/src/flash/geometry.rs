@@ -120,12 +120,12 @@ impl Geometry {
             return Err(Error::invalid(format!("geometry: page_bytes is {}, not a power of two", self.page_bytes)));
         }
         let pages = u64::from(self.lanes()) * u64::from(self.pages_per_block);
-        if !(4..=1 << 20).contains(&pages) {
-            return Err(Error::invalid(format!("geometry: a segment has {pages} pages, not within 4..=1048576")));
+        if !(4..=1 << 23).contains(&pages) {
+            return Err(Error::invalid(format!("geometry: a segment has {pages} pages, not within 4..=8388608")));
         }
         let bytes = pages * u64::from(self.page_bytes);
-        if !(4096..=1 << 36).contains(&bytes) {
-            return Err(Error::invalid(format!("geometry: a segment has {bytes} bytes, not within 4 KiB..=64 GiB")));
+        if !(4096..=1 << 38).contains(&bytes) {
+            return Err(Error::invalid(format!("geometry: a segment has {bytes} bytes, not within 4 KiB..=256 GiB")));
         }
         Ok(())
     }

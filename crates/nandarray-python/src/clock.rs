@@ -1,0 +1,130 @@
+//! The modelled clock of a store: opened beside it, asked for times and reports.
+//!
+//! The store itself is a store like any other; its device has the clock as its probe. Reports are JSON, as
+//! docs/reference/replay-report.md has it, and the text of the table.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use nandarray::device::{Command, Device, Mode, Options, Reply};
+use nandarray::{Error, Result};
+use nandarray_model::Ps;
+use nandarray_model::describe::Description;
+use nandarray_model::machine::JobKind;
+use nandarray_model::store::{self, Bytes};
+use nandarray_model::timeline::{Timeline, TimelineOptions};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+
+use crate::errors::to_py;
+use crate::store::{Shared, device_of};
+
+/// What of a modelled store is not the store.
+#[pyclass(module = "nandarray._nandarray", frozen)]
+pub(crate) struct Clock {
+    clock: Arc<store::Clock>,
+    device: Shared,
+    timeline: Mutex<Option<(Timeline, PathBuf)>>,
+}
+
+/// A modelled store's device, its clock, and the timeline that is written.
+pub(crate) type Opened = (Device, Arc<store::Clock>, Option<(Timeline, PathBuf)>);
+
+/// Opens a store on a described device.
+pub(crate) fn open(
+    bytes: &Bytes,
+    mode: Mode,
+    options: Options,
+    description: &Description,
+    trace: Option<PathBuf>,
+) -> Result<Opened> {
+    // What a crash left behind in a file must never be taken for new; a device that is new needs no chance but its seed.
+    let fresh = match bytes {
+        Bytes::File(path) => !path.exists(),
+        Bytes::Memory | Bytes::Nowhere => true,
+    };
+    let options = Options { entropy: if fresh { 0 } else { options.entropy }, ..options };
+    let timeline = match trace {
+        None => None,
+        Some(path) => {
+            let made = Timeline::create(&path, &description.name, &description.geometry, TimelineOptions::default());
+            Some((made.map_err(|source| media(&path, source))?, path))
+        }
+    };
+    let spans = timeline.as_ref().map(|(timeline, _)| timeline.spans());
+    let (device, clock) = store::open(bytes, mode, &options, description, spans)?;
+    Ok((device, clock, timeline))
+}
+
+fn media(path: &std::path::Path, source: std::io::Error) -> Error {
+    Error::Invalid(format!("the timeline {} cannot be written: {source}", path.display()))
+}
+
+impl Clock {
+    pub(crate) fn new(clock: Arc<store::Clock>, device: Shared, timeline: Option<(Timeline, PathBuf)>) -> Self {
+        Self { clock, device, timeline: Mutex::new(timeline) }
+    }
+
+    /// The store was closed: what goes on in the background ends, and the timeline with it.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.clock.settle();
+        match self.timeline.lock().take() {
+            None => Ok(()),
+            Some((timeline, path)) => timeline.finish().map(drop).map_err(|source| media(&path, source)),
+        }
+    }
+}
+
+#[pymethods]
+impl Clock {
+    #[getter]
+    fn now_s(&self) -> f64 {
+        self.clock.now().seconds()
+    }
+
+    #[getter]
+    fn mount_s(&self) -> f64 {
+        self.clock.mount_time().seconds()
+    }
+
+    fn think(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        if !(0.0..=1e7).contains(&seconds) {
+            let e = Error::Invalid(format!("{seconds} s is no time to let pass; it is from 0 to 10,000,000 s"));
+            return Err(to_py(py, &e, None));
+        }
+        self.clock.think(Ps::from_seconds(seconds));
+        Ok(())
+    }
+
+    fn batch(&self) {
+        self.clock.batch();
+    }
+
+    /// (kind, bytes, submitted, done, failed) of each command, in order of their ends; times in seconds.
+    fn end_batch(&self, py: Python<'_>, depth: usize) -> Vec<(&'static str, u64, f64, f64, bool)> {
+        let done = py.detach(|| self.clock.end_batch(depth));
+        let kind = |kind| match kind {
+            JobKind::Read => "read",
+            JobKind::Write => "write",
+            JobKind::Other => "command",
+        };
+        done.iter().map(|d| (kind(d.kind), d.bytes, d.submitted.seconds(), d.done.seconds(), d.failed)).collect()
+    }
+
+    /// Lets everything end that goes on in the background.
+    fn settle(&self, py: Python<'_>) {
+        py.detach(|| self.clock.settle());
+    }
+
+    /// JSON, and the table as text.
+    fn report(&self, py: Python<'_>) -> PyResult<(String, String)> {
+        let numbers = match device_of(&self.device).and_then(|device| device.execute(Command::Stat)) {
+            Ok(Reply::Numbers(numbers)) => numbers,
+            // A store that is closed has no numbers of its own any more.
+            Ok(_) | Err(Error::Closed(_)) => vec![],
+            Err(e) => return Err(to_py(py, &e, None)),
+        };
+        let report = self.clock.report(&numbers);
+        Ok((report.to_json(), report.to_string()))
+    }
+}

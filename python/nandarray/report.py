@@ -1,0 +1,121 @@
+"""Reports of the modelled clock: what a run or a store's commands took on a described device.
+
+A :class:`Report` is the numbers that the simulation gave, with the manners of a Python object: keys, the table as text,
+HTML for notebooks. The fields are on the page ``docs/reference/replay-report.md``. Nothing is computed here but what is
+drawn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
+
+__all__ = ["Report"]
+
+_OPS = ("read", "write", "trim", "flush")
+_BAR_PX = 120
+
+
+class Report(Mapping[str, Any]):
+    """What came out of a run: time, throughput, percentiles, energy by part, write amplification, utilisation, wear.
+
+    A mapping of dotted keys to numbers: ``report["read.latency.p99_us"]``. ``str(report)`` is a table.
+
+    Parameters
+    ----------
+    text : str
+        The report as JSON.
+    table : str
+        The same as a table to print.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> with nandarray.open(device="mqsim-ideal", mode="w") as store:
+    ...     store["x"] = np.arange(2048, dtype="u4")
+    ...     _ = store["x"][:]
+    ...     report = store.report()
+    >>> report["read.requests"], round(report["read.latency.p50_us"])
+    (1, 102)
+    """
+
+    def __init__(self, text: str, table: str) -> None:
+        self._data: dict[str, Any] = json.loads(text)
+        self._table = table
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """All of it, as plain dictionaries and lists."""
+        return self._data
+
+    @property
+    def elapsed_s(self) -> float:
+        """Modelled seconds from the first command to the last answer."""
+        return float(self._data["elapsed_s"])
+
+    @property
+    def energy_j(self) -> dict[str, float]:
+        """Joules of the device by part; they add up to ``report["energy.device_j"]``. The host's are beside it."""
+        not_parts = ("device_j", "host_cores_j")
+        parts = {k: v for k, v in self._data["energy"].items() if k.endswith("_j") and k not in not_parts}
+        return {key.removesuffix("_j"): float(value) for key, value in parts.items()}
+
+    def __getitem__(self, key: str) -> Any:
+        found: Any = self._data
+        for part in key.split("."):
+            if not isinstance(found, dict) or part not in found:
+                raise KeyError(key)
+            found = found[part]
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __str__(self) -> str:
+        return self._table
+
+    def __repr__(self) -> str:
+        done = self._data["all"]
+        return (
+            f"<Report of {self._data['device']!r}: {done['requests']:,} commands in {self.elapsed_s:.6g} modelled s, "
+            f"{self._data['energy']['device_j']:.4g} J>"
+        )
+
+    def _repr_html_(self) -> str:
+        head = "<tr>" + "".join(f"<th>{t}</th>" for t in ("", "requests", "MB/s", "mean us", "p50", "p99", "p99.99"))
+        rows = [head + "</tr>"]
+        for op in _OPS:
+            of = self._data[op]
+            if not of["requests"]:
+                continue
+            took = of["latency"]
+            cells = [f"{of['requests']:,}", f"{of['bytes_per_s'] / 1e6:,.1f}"]
+            cells += [f"{took[key]:,.1f}" for key in ("mean_us", "p50_us", "p99_us", "p99_99_us")]
+            rows.append(f"<tr><th>{op}</th>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+        used = self._data["utilisation"]
+        busy = [(key, used[key]) for key in ("channels", "dies", "cores", "host_cores")]
+        shares = [(key.replace("_", " "), sum(all_) / len(all_)) for key, all_ in busy if all_]
+        shares += [("link up", used["link_up"]), ("link down", used["link_down"]), ("DRAM", used["dram"])]
+        total = self._data["energy"]["device_j"] or 1.0
+        parts = sorted(self.energy_j.items(), key=lambda part: -part[1])
+        energy = [(f"{key.replace('_', ' ')}", value / total) for key, value in parts if value > 0]
+        return (
+            f"<div><strong>{escape(str(self._data['device']))}</strong>: {self.elapsed_s:.6g} s modelled, "
+            f"{self._data['energy']['device_j']:.4g} J"
+            f"<table>{''.join(rows)}</table>"
+            f"<table><tr><th>busy</th><th></th></tr>{_bars(shares)}</table>"
+            f"<table><tr><th>energy</th><th></th></tr>{_bars(energy)}</table></div>"
+        )
+
+
+def _bars(shares: list[tuple[str, float]]) -> str:
+    row = (
+        "<tr><td>{name}</td><td><span style='display:inline-block;background:#4a7ebb;height:0.7em;width:{px:.0f}px'>"
+        "</span> {share:.1%}</td></tr>"
+    )
+    return "".join(row.format(name=escape(name), px=share * _BAR_PX, share=share) for name, share in shares)

@@ -69,7 +69,8 @@ fn mqsim_rows_come_out() {
         let (iops, mean_us) = run(row, "mqsim-compat");
         let off = (iops / row.iops - 1.0).abs().max((mean_us / row.mean_us - 1.0).abs());
         if off > row.within {
-            wrong.push(format!("{}: {iops:.0} IOPS, {mean_us:.1} us; MQSim {} and {}", row.name, row.iops, row.mean_us));
+            wrong
+                .push(format!("{}: {iops:.0} IOPS, {mean_us:.1} us; MQSim {} and {}", row.name, row.iops, row.mean_us));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

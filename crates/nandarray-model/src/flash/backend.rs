@@ -450,7 +450,8 @@ impl Backend {
         let operation =
             Operation { op: slot.op, cause: slot.cause, place: slot.place, bytes: slot.bytes, token: slot.token };
         self.counts.ended(&operation, outcome);
-        ended.push(Ended { token: operation.token, outcome });
+        let Operation { op, place, token, .. } = operation;
+        ended.push(Ended { token, op, place, outcome });
         self.slab.give_back(i);
     }
 

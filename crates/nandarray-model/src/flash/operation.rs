@@ -77,6 +77,10 @@ pub enum Outcome {
 pub struct Ended {
     /// As asked for.
     pub token: u64,
+    /// What was done.
+    pub op: Op,
+    /// Where.
+    pub place: Place,
     /// How.
     pub outcome: Outcome,
 }

@@ -28,6 +28,7 @@ mod reclaim;
 mod space;
 mod stages;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -35,7 +36,7 @@ use slab::Slab;
 
 use crate::describe::Description;
 use crate::events::Events;
-use crate::flash::{Backend, Cause, Ended, FlashEvent, Op, Operation, Outcome};
+use crate::flash::{Backend, Cause, Ended, FlashEvent, Op, Operation, Outcome, Place};
 use crate::host::{Direction, HostCpu, HostLink, Port, Queues, Sent};
 use crate::spans::{Span, Spans};
 use crate::time::Ps;
@@ -227,6 +228,23 @@ impl Spans for Shared {
     }
 }
 
+/// What was in the flash when the power failed.
+#[derive(Clone, Debug, Default)]
+pub struct Programmed {
+    /// Programs of each page that had ended.
+    pub ended: BTreeMap<Place, u32>,
+    /// Modelled time.
+    pub at: Ps,
+}
+
+/// Waits for a moment to fail at.
+#[derive(Debug, Default)]
+struct Power {
+    events_left: u64,
+    now: Programmed,
+    failed: Option<Programmed>,
+}
+
 /// A device and its host under the modelled clock.
 pub struct Machine {
     description: Description,
@@ -246,6 +264,7 @@ pub struct Machine {
     block: Option<Box<block::BlockState>>,
     space: space::SpaceState,
     spans: Option<Shared>,
+    power: Option<Power>,
     seed: u64,
     hash: u64,
     totals: Totals,
@@ -257,6 +276,18 @@ impl std::fmt::Debug for Machine {
             .field("name", &self.description.name)
             .field("now", &self.now())
             .finish_non_exhaustive()
+    }
+}
+
+impl Power {
+    fn tick(&mut self, now: Ps) {
+        if self.failed.is_none() {
+            if self.events_left == 0 {
+                self.failed = Some(Programmed { at: now, ..self.now.clone() });
+            } else {
+                self.events_left -= 1;
+            }
+        }
     }
 }
 
@@ -284,6 +315,7 @@ impl Machine {
             block: None,
             space: space::SpaceState::default(),
             spans,
+            power: None,
             seed,
             hash: 0x6e61_6e64_6172_7261,
             totals: Totals::default(),
@@ -301,14 +333,33 @@ impl Machine {
         self.events.now()
     }
 
+    /// Events that have happened or wait.
+    pub fn events(&self) -> u64 {
+        self.events.pushed()
+    }
+
     /// Two runs with the same hash did the same things at the same times.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
+    /// Lets the power fail when so many more events have happened. Time goes on, for whoever wants to know what would have
+    /// been; [`Machine::power_failed`] tells what was in the flash then.
+    pub fn fail_power_after(&mut self, events: u64) {
+        self.power = Some(Power { events_left: events, ..Power::default() });
+    }
+
+    /// What was in the flash when the power failed; `None` if it has not.
+    pub fn power_failed(&self) -> Option<&Programmed> {
+        self.power.as_ref()?.failed.as_ref()
+    }
+
     /// Lets the next thing happen; `false` if nothing waits.
     pub(crate) fn step(&mut self) -> bool {
         let Some((now, event)) = self.events.pop() else { return false };
+        if let Some(power) = &mut self.power {
+            power.tick(now);
+        }
         self.hash =
             (self.hash ^ now.0 ^ event.code().rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         match event {
@@ -365,6 +416,9 @@ impl Machine {
     }
 
     fn operation_ended(&mut self, now: Ps, ended: Ended) {
+        if let (Some(power), Op::Program) = (&mut self.power, ended.op) {
+            *power.now.ended.entry(ended.place).or_default() += 1;
+        }
         let (waiting, bytes) = Waiting::of(ended.token);
         match ended.outcome {
             Outcome::Done => {}

@@ -295,10 +295,9 @@ impl Machine {
             j.open += 1;
             j.open_bytes += piece.bytes;
             j.waiting += 1;
-            let (way, at) = match j.kind {
-                JobKind::Write => (Way::Write, At::Down),
-                JobKind::Read | JobKind::Other => (Way::Read, At::Translated),
-            };
+            let way = j.way(from, piece.steps_end);
+            // What a flush writes is in the device already.
+            let at = if j.kind == JobKind::Write { At::Down } else { At::Translated };
             let io = j.io;
             let steps = Steps::Of { from, to: piece.steps_end };
             self.start_part(now, Part { io, way, steps, runs: piece.runs, bytes: piece.bytes, at, ..Part::new(job) });
@@ -673,7 +672,7 @@ impl Machine {
         j.open += 1;
         j.open_bytes += piece.bytes;
         j.waiting += 1;
-        let way = if j.kind == JobKind::Write { Way::Write } else { Way::Read };
+        let way = j.way(from, piece.steps_end);
         let steps = Steps::Extents { from, to: piece.steps_end };
         let part = Part { way, steps, runs: piece.runs, bytes: piece.bytes, ..Part::new(job) };
         let part = self.parts.insert(part) as u32;
@@ -767,6 +766,12 @@ impl Part {
 }
 
 impl Job {
+    /// Which way some of its steps go.
+    fn way(&self, from: usize, to: usize) -> Way {
+        let programs = self.steps[from..to].iter().any(|s| s.op == Op::Program);
+        if self.kind == JobKind::Write || programs { Way::Write } else { Way::Read }
+    }
+
     /// Sorts what a command asked for: blocks, what reclaim moved, the log.
     fn new(id: JobId, kind: JobKind, queue: u32, now: Ps, footprint: Footprint) -> Self {
         let (mut steps, mut pieces, mut log) = (Vec::new(), Vec::new(), Vec::new());

@@ -12,13 +12,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nandarray::Result;
-use nandarray::flash::geometry::{HEAD_BYTES, SEGMENT_HEADER_BYTES};
+use nandarray::flash::geometry::{HEAD_BYTES, OOB_BYTES, SEGMENT_HEADER_BYTES};
 use nandarray::flash::{Segment, SegmentHeader, SegmentKind};
 use nandarray::media::Media;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
+use super::power::{WriteLog, Written};
 use crate::flash::Op;
-use crate::footprint::Recorder;
+use crate::footprint::{Places, Recorder};
 
 /// A medium under the modelled clock.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct ModelMedia {
     /// Whether segments belong to the journal or to a checkpoint; of those that were not asked for yet, the header knows.
     log: RwLock<BTreeMap<Segment, bool>>,
     keeps_data: bool,
+    /// Every write, with what it takes to know where its pages are: for losing power.
+    writes: Option<(Arc<Mutex<WriteLog>>, Places)>,
 }
 
 /// Which part of a segment a place lies in.
@@ -45,7 +48,34 @@ enum Area {
 impl ModelMedia {
     /// Over a medium, of a store that works for this recorder.
     pub fn new(below: Arc<dyn Media>, recorder: Arc<Recorder>, keeps_data: bool) -> Self {
-        Self { below, recorder, log: RwLock::default(), keeps_data }
+        Self { below, recorder, log: RwLock::default(), keeps_data, writes: None }
+    }
+
+    /// Keeps every write from now on.
+    pub fn logged(self, writes: Arc<Mutex<WriteLog>>, places: Places) -> Self {
+        Self { writes: Some((writes, places)), ..self }
+    }
+
+    fn note(&self, offset: u64, bytes: &[u8]) {
+        let Some((log, places)) = &self.writes else { return };
+        let geometry = self.recorder.geometry();
+        let page = u64::from(geometry.page_bytes);
+        let place = |segment, n: u64| places.place(geometry.ppa(segment, n as u32));
+        let bytes = bytes.to_vec();
+        let written = match self.area(offset) {
+            Area::Head => Written::Head(offset, bytes),
+            Area::Header(_) => Written::Own(offset, bytes),
+            Area::Pages(segment, at) => {
+                let places = (at / page..(at + bytes.len() as u64).div_ceil(page)).map(|n| place(segment, n)).collect();
+                Written::Pages { offset, within: (at % page) as usize, bytes, places }
+            }
+            Area::Records(segment) => {
+                let first = (offset - geometry.oob_offset(geometry.ppa(segment, 0))) / OOB_BYTES;
+                let places = (first..first + bytes.len() as u64 / OOB_BYTES).map(|n| place(segment, n)).collect();
+                Written::Records(offset, bytes, places)
+            }
+        };
+        log.lock().writes.push(written);
     }
 
     fn area(&self, offset: u64) -> Area {
@@ -79,6 +109,9 @@ impl Media for ModelMedia {
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
+        if let Some((log, _)) = &self.writes {
+            log.lock().writes.push(Written::Length(bytes));
+        }
         self.below.set_len(bytes)
     }
 
@@ -89,7 +122,7 @@ impl Media for ModelMedia {
                 self.recorder.pages(Op::Read, self.is_log(segment), segment, at, out.len() as u64);
             }
             Area::Records(segment) => {
-                let all = u64::from(geometry.pages_per_segment()) * nandarray::flash::geometry::OOB_BYTES;
+                let all = u64::from(geometry.pages_per_segment()) * OOB_BYTES;
                 // Fewer come with their pages, which are read anyhow.
                 if out.len() as u64 == all {
                     self.recorder.pages(Op::Read, true, segment, 0, all.min(geometry.segment_data_bytes()));
@@ -101,6 +134,7 @@ impl Media for ModelMedia {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.note(offset, bytes);
         match self.area(offset) {
             Area::Pages(segment, at) => {
                 let log = self.is_log(segment);

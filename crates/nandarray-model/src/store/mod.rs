@@ -7,6 +7,7 @@
 //! ([`Clock::batch`]): so many commands in flight, as a host with that queue depth would have them.
 
 pub mod media;
+pub mod power;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::spans::Spans;
 use crate::time::Ps;
 use crate::workload::RequestOp;
 use media::ModelMedia;
+use power::WriteLog;
 
 /// Where the bytes of a modelled device are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +113,21 @@ pub fn open(
     description: &Description,
     spans: Option<Box<dyn Spans>>,
 ) -> Result<(Device, Arc<Clock>)> {
+    open_logged(bytes, mode, options, description, spans, None)
+}
+
+/// The same, with every write kept: what [`power::WriteLog::survives`] needs.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_logged(
+    bytes: &Bytes,
+    mode: Mode,
+    options: &Options,
+    description: &Description,
+    spans: Option<Box<dyn Spans>>,
+    writes: Option<Arc<Mutex<WriteLog>>>,
+) -> Result<(Device, Arc<Clock>)> {
     let places = Places::new(description.geometry)?;
     let recorder = Recorder::new(places.store());
     let clock = Arc::new(Clock {
@@ -130,7 +147,11 @@ pub fn open(
         ..options.clone()
     };
     let wrap = |below: Arc<dyn Media>| -> Arc<dyn Media> {
-        Arc::new(ModelMedia::new(below, recorder.clone(), *bytes != Bytes::Nowhere))
+        let media = ModelMedia::new(below, recorder.clone(), *bytes != Bytes::Nowhere);
+        match writes {
+            Some(writes) => Arc::new(media.logged(writes, places)),
+            None => Arc::new(media),
+        }
     };
     let device = match bytes {
         Bytes::File(path) => Device::open_file_through(path, mode, &options, wrap)?,

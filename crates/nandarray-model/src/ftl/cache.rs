@@ -45,6 +45,8 @@ pub struct Drain {
     pub lpa: u64,
     /// Whether all its sectors are there; otherwise what the flash has is to be read first.
     pub whole: bool,
+    /// Bytes of the sectors that are there.
+    pub bytes: u32,
 }
 
 /// What was there at the time of a flush.
@@ -236,7 +238,13 @@ impl WriteCache {
     fn drain_page(&mut self, lpa: u64) -> Drain {
         let held = self.dirty.remove(lpa).expect("a dirty page");
         self.draining.insert(lpa, held);
-        Drain { lpa, whole: held.sectors == self.whole }
+        let bytes = (held.sectors.count_ones() * self.sector_bytes).min(self.page_bytes);
+        Drain { lpa, whole: held.sectors == self.whole, bytes }
+    }
+
+    /// Whether a page is being drained and was not trimmed since: only then it is to be written.
+    pub fn is_wanted(&self, lpa: u64) -> bool {
+        self.draining.get(&lpa).is_some_and(|held| held.since != 0)
     }
 
     /// A page is in flash. It stays as a clean one, or is dirty if it was written again meanwhile.
@@ -345,9 +353,9 @@ mod tests {
         assert_eq!(cache.read(2, 0, PAGE), Hit::Part);
         assert_eq!(cache.read(9, 0, PAGE), Hit::None);
         let flush = cache.flush();
-        assert_eq!(cache.drain(), Some(Drain { lpa: 1, whole: true }));
-        assert_eq!(cache.drain(), Some(Drain { lpa: 3, whole: true }));
-        assert_eq!(cache.drain(), Some(Drain { lpa: 2, whole: false }));
+        assert_eq!(cache.drain(), Some(Drain { lpa: 1, whole: true, bytes: PAGE }));
+        assert_eq!(cache.drain(), Some(Drain { lpa: 3, whole: true, bytes: PAGE }));
+        assert_eq!(cache.drain(), Some(Drain { lpa: 2, whole: false, bytes: 512 }));
         assert_eq!(cache.drain(), None);
         cache.drained(1);
         cache.drained(2);

@@ -94,6 +94,9 @@ impl Machine {
         assert!(self.ios.is_empty() && self.events.is_empty(), "a machine is checked at rest");
         let Totals { submitted, completed, .. } = self.totals;
         assert_eq!(submitted, completed, "commands given and commands answered");
+        if let Some(block) = &self.block {
+            block.check_at_rest();
+        }
         if let Err(imbalance) = self.flash.check(self.now()) {
             panic!("the flash does not add up: {imbalance}");
         }

@@ -2,19 +2,26 @@
 //!
 //! ```text
 //! read    translate -> map pages, if the map is cached -> page read -> DRAM -> link up
-//! write   link down -> DRAM -> (told, if it fits the write buffer) -> translate, allocate -> old page read, if only a part is
-//!         written -> program
-//! trim    forgets whole pages; flush: waits for every program
+//! write   link down -> DRAM -> translate, allocate -> old page read, if only a part is written -> program
+//!         with a write cache: link down -> DRAM -> cache (`cached`), from which pages take that way later
+//! trim    forgets whole pages; flush: `flush`
 //! ```
 //!
 //! A page that is written is in the controller's memory until its program has ended, and read from there. A write that finds no
-//! free page waits for reclaim of its plane; one for which there will never be a page fails, and changes nothing.
+//! free page waits for reclaim of its plane; one for which there will never be a page fails, and changes nothing, unless a
+//! program of it had begun. A part of a page that is written over what cannot be read fails too: the rest would be made up.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::cached::Cached;
+use super::flush::Flushes;
 use super::io::{For, Io, Way};
+use super::program::Program;
 use super::{Event, Machine, Stage, Waiting};
-use crate::flash::{Cause, Op, Operation, Outcome, Place};
+use crate::flash::{Cause, Op, Outcome, Place};
+use crate::ftl::cache::Hit;
 use crate::ftl::{FtlError, FtlSetupError, MapOp, PageMapped, Urgency};
 use crate::host::Direction;
 use crate::time::Ps;
@@ -55,13 +62,15 @@ pub(super) struct Asked {
 
 /// What a page waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+pub(super) enum At {
     /// The translator, then for what the map needs.
     Translating,
     /// What a cached map needs for it.
     Mapping,
     /// A page of flash, to be read for the host.
     Reading,
+    /// Room in the write cache, or, without early completion, its way from there into flash.
+    Caching,
     /// Its old content, of which a part stays.
     Merging,
     /// A free page.
@@ -72,43 +81,52 @@ enum At {
 
 /// Who is told when a page is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PageOf {
+pub(super) enum PageOf {
     /// An io whose host waits.
     Io(u32),
-    /// A write that its host was told of when it was in the buffer.
-    Buffered(u32),
+    /// The write cache, which writes it to flash.
+    Cache,
 }
 
-/// A write in the buffer.
-#[derive(Clone, Copy, Debug)]
-struct Buffered {
-    pages_left: u32,
-    bytes: u64,
-}
-
-/// A program under way.
-#[derive(Clone, Copy, Debug)]
-struct Program {
-    place: Place,
-    cause: Cause,
-    waiting: Waiting,
-}
-
-/// A logical page's share of a request.
+/// A logical page's share of a request, or a page on its way from the cache.
 #[derive(Debug)]
 pub(super) struct Page {
-    of: PageOf,
-    lpa: u64,
-    bytes: u32,
-    ahead: u32,
-    write: bool,
-    whole: bool,
-    at: At,
+    pub(super) of: PageOf,
+    pub(super) lpa: u64,
+    /// First byte within the page.
+    pub(super) from: u32,
+    pub(super) bytes: u32,
+    pub(super) ahead: u32,
+    pub(super) write: bool,
+    pub(super) whole: bool,
+    pub(super) at: At,
+    /// How its way from the cache ended.
+    pub(super) status: Status,
     /// Operations under way.
     left: u32,
+    /// Where it is read; of a write, where what it is merged with lay.
     place: Option<Place>,
     /// Map operations still to be done first, last one first.
     map_ops: Vec<MapOp>,
+}
+
+impl Page {
+    pub(super) fn new(of: PageOf, lpa: u64, from: u32, bytes: u32) -> Self {
+        Self {
+            of,
+            lpa,
+            from,
+            bytes,
+            ahead: 0,
+            write: false,
+            whole: false,
+            at: At::Translating,
+            status: Status::Success,
+            left: 0,
+            place: None,
+            map_ops: Vec::new(),
+        }
+    }
 }
 
 /// What conventional requests share.
@@ -116,53 +134,74 @@ pub(super) struct Page {
 pub(super) struct BlockState {
     pub(super) ftl: PageMapped,
     asked: slab::Slab<Asked>,
-    pages: slab::Slab<Page>,
-    buffered: slab::Slab<Buffered>,
-    under_way: slab::Slab<Program>,
+    pub(super) pages: slab::Slab<Page>,
+    pub(super) under_way: slab::Slab<Program>,
     pub(super) moves: slab::Slab<super::reclaim::UnderWay>,
     /// Pages whose data is in the controller until their programs end; how many programs each waits for.
-    pub(super) writing: HashMap<Place, u32>,
+    pub(super) writing: FxHashMap<Place, u32>,
+    /// Programs that failed and for which there was no other place: their data stays in the controller.
+    pub(super) homeless: Vec<(Place, Cause)>,
+    /// Logical pages whose content was lost when it was moved or merged; they cannot be read until they are written whole.
+    pub(super) lost: FxHashSet<u64>,
     stalled: VecDeque<u32>,
-    flushing: Vec<u32>,
-    pub(super) programs: u64,
-    buffered_bytes: u64,
-    /// Pages of buffered writes for which there was no place: lost, as the host was told otherwise.
-    pub(super) lost: u64,
+    pub(super) flushes: Flushes,
+    pub(super) cached: Option<Cached>,
     pub(super) moving: Vec<u16>,
     pub(super) erasing: Vec<Option<Place>>,
     /// Planes whose reclaim gave way, and whether each is among them.
     pub(super) postponed: Vec<u32>,
     pub(super) is_postponed: Vec<bool>,
-    map_ops: Vec<MapOp>,
+    /// Whether a plane's reclaim is urgent, as the flash was told.
+    pub(super) is_urgent: Vec<bool>,
+    pub(super) map_ops: Vec<MapOp>,
     ended: VecDeque<Ended>,
 }
 
 impl BlockState {
-    /// An empty device.
-    ///
-    /// # Errors
-    /// If the description leaves nothing to manage.
-    pub(super) fn new(ftl: PageMapped) -> Self {
+    fn new(ftl: PageMapped, cached: Option<Cached>) -> Self {
         let planes = ftl.planes() as usize;
         Self {
             ftl,
             asked: slab::Slab::new(),
             pages: slab::Slab::new(),
-            buffered: slab::Slab::new(),
             under_way: slab::Slab::new(),
             moves: slab::Slab::new(),
-            writing: HashMap::new(),
+            writing: FxHashMap::default(),
+            homeless: Vec::new(),
+            lost: FxHashSet::default(),
             stalled: VecDeque::new(),
-            flushing: Vec::new(),
-            programs: 0,
-            buffered_bytes: 0,
-            lost: 0,
+            flushes: Flushes::default(),
+            cached,
             moving: vec![0; planes],
             erasing: vec![None; planes],
             postponed: Vec::new(),
             is_postponed: vec![false; planes],
+            is_urgent: vec![false; planes],
             map_ops: Vec::new(),
             ended: VecDeque::new(),
+        }
+    }
+
+    /// What waits, and for what: for who finds that it never ends.
+    pub(super) fn waiting(&self) -> String {
+        let pages: Vec<_> = self.pages.iter().map(|(_, p)| (p.lpa, p.at, p.of)).collect();
+        let moving: Vec<_> = self.moving.iter().enumerate().filter(|m| *m.1 > 0).collect();
+        let (stalled, postponed, flushes) = (&self.stalled, &self.postponed, &self.flushes);
+        format!("pages {pages:?}, stalled {stalled:?}, postponed {postponed:?}, moving {moving:?}, {flushes:?}")
+    }
+
+    /// That nothing is on its way.
+    ///
+    /// # Panics
+    /// If something is.
+    pub(super) fn check_at_rest(&self) {
+        assert!(self.asked.is_empty() && self.pages.is_empty(), "a request was left on its way");
+        assert!(self.stalled.is_empty() && self.postponed.is_empty(), "something still waits for reclaim");
+        assert!(self.under_way.is_empty() && self.moves.is_empty(), "a program or a move was left on its way");
+        assert_eq!(self.writing.len(), self.homeless.len(), "pages in memory and programs that found no place");
+        self.flushes.check_at_rest();
+        if let Some(cached) = &self.cached {
+            cached.check_at_rest();
         }
     }
 }
@@ -175,7 +214,8 @@ impl Machine {
     pub fn attach_blocks(&mut self, seed: u64) -> Result<(), FtlSetupError> {
         let bad = |die, plane: u16, block| self.flash.is_factory_bad(die, u32::from(plane), block);
         let ftl = PageMapped::new(&self.description, seed, &bad)?;
-        self.block = Some(Box::new(BlockState::new(ftl)));
+        let cached = Cached::new(&self.description);
+        self.block = Some(Box::new(BlockState::new(ftl, cached)));
         self.space.backlog.resize(self.description.host.queues as usize, VecDeque::new());
         Ok(())
     }
@@ -232,20 +272,34 @@ impl Machine {
                 let page = u64::from(self.description.geometry.page_bytes);
                 let (first, end) = (request.offset_bytes.div_ceil(page), (request.offset_bytes + request.bytes) / page);
                 if first < end {
-                    let mut map_ops = std::mem::take(&mut self.blocks().map_ops);
-                    let trimmed = self.blocks().ftl.trim(first, end - first, &mut map_ops);
-                    debug_assert!(trimmed.is_ok(), "the range was looked at");
-                    self.in_background(now, &map_ops);
-                    map_ops.clear();
-                    self.blocks().map_ops = map_ops;
+                    self.trim_pages(now, first, end);
                 }
                 let t_translate = self.description.controller.t_translate;
                 let at = self.stages.run(Stage::Translate, now, t_translate, Cause::Host, &mut self.spans);
-                self.events.push(at, Event::Progress(io));
+                if at == now { self.io_progress(now, io) } else { self.events.push(at, Event::Progress(io)) }
             }
-            RequestOp::Flush if self.blocks().programs == 0 => self.io_progress(now, io),
-            RequestOp::Flush => self.blocks().flushing.push(io),
+            RequestOp::Flush => self.flush(now, io),
         }
+    }
+
+    fn trim_pages(&mut self, now: Ps, first: u64, end: u64) {
+        self.trim_cached(now, first, end);
+        let mut map_ops = std::mem::take(&mut self.blocks().map_ops);
+        let blocks = self.blocks();
+        let trimmed = blocks.ftl.trim(first, end - first, &mut map_ops);
+        debug_assert!(trimmed.is_ok(), "the range was looked at");
+        if !blocks.lost.is_empty() {
+            for lpa in first..end {
+                blocks.lost.remove(&lpa);
+            }
+        }
+        for &op in &map_ops {
+            self.issue_map(now, op, Waiting::Nobody);
+        }
+        map_ops.clear();
+        self.blocks().map_ops = map_ops;
+        // There may be room now for what found none.
+        self.retry_stalled(now);
     }
 
     /// All data of a write is with the device.
@@ -266,72 +320,91 @@ impl Machine {
     fn cut(&mut self, now: Ps, io: u32, request: &Request) {
         let page = u64::from(self.description.geometry.page_bytes);
         let (start, end) = (request.offset_bytes, request.offset_bytes + request.bytes);
-        let (first, last) = (start / page, end.div_ceil(page));
+        let (first, last) = (start / page, if request.bytes == 0 { start / page } else { end.div_ceil(page) });
         let write = request.op == RequestOp::Write;
-        // A write that fits the buffer is complete for the host; its pages go on without it.
-        let of = if write && self.early(request.bytes) {
-            let blocks = self.blocks();
-            blocks.buffered_bytes += request.bytes;
-            let pages_left = (last - first) as u32;
-            PageOf::Buffered(blocks.buffered.insert(Buffered { pages_left, bytes: request.bytes }) as u32)
-        } else {
-            self.ios[io as usize].parts_left += (last - first) as u32;
-            PageOf::Io(io)
-        };
-        let t_translate = self.description.controller.t_translate;
+        self.ios[io as usize].parts_left += (last - first) as u32;
+        let cached = self.blocks().cached.is_some();
         for lpa in first..last {
-            let bytes = (end.min((lpa + 1) * page) - start.max(lpa * page)) as u32;
-            let part = Page {
-                of,
-                lpa,
-                bytes,
-                ahead: (last - lpa - 1) as u32,
-                write,
-                whole: u64::from(bytes) == page,
-                at: At::Translating,
-                left: 0,
-                place: None,
-                map_ops: Vec::new(),
-            };
+            let from = start.max(lpa * page) - lpa * page;
+            let bytes = end.min((lpa + 1) * page) - lpa * page - from;
+            let ahead = (last - lpa - 1) as u32;
+            let of = Page::new(PageOf::Io(io), lpa, from as u32, bytes as u32);
+            let part = Page { ahead, write, whole: bytes == page, ..of };
             let part = self.blocks().pages.insert(part) as u32;
-            let mut at = self.stages.run(Stage::Translate, now, t_translate, Cause::Host, &mut self.spans);
-            if write {
-                let t_allocate = self.description.controller.t_allocate;
-                at = self.stages.run(Stage::Allocate, at, t_allocate, Cause::Host, &mut self.spans);
+            if !cached {
+                self.translate(now, part, now);
+            } else if write {
+                self.offer(now, part);
+            } else if self.look_in_cache(part) == Hit::All {
+                self.page_up(now, part, 1);
+            } else {
+                self.translate(now, part, now);
             }
-            if at == now { self.page_translated(now, part) } else { self.events.push(at, Event::Page(part)) }
         }
         self.io_progress(now, io);
+        if cached && write {
+            self.go_on_draining(now);
+        }
     }
 
-    fn early(&mut self, bytes: u64) -> bool {
-        let (early, most) = (self.description.ftl.early_completion, self.description.ftl.write_cache_bytes);
-        early && self.blocks().buffered_bytes + bytes <= most
+    /// A page comes to the translator, and one that is written to the allocator; it goes on when they and what else it waits
+    /// for are done.
+    pub(super) fn translate(&mut self, now: Ps, part: u32, ready: Ps) {
+        let write = self.blocks().pages[part as usize].write;
+        let c = &self.description.controller;
+        let (t_translate, t_allocate) = (c.t_translate, c.t_allocate);
+        let mut at = self.stages.run(Stage::Translate, now, t_translate, Cause::Host, &mut self.spans);
+        if write {
+            at = self.stages.run(Stage::Allocate, at, t_allocate, Cause::Host, &mut self.spans);
+        }
+        let at = at.max(ready);
+        if at == now { self.page_translated(now, part) } else { self.events.push(at, Event::Page(part)) }
     }
 
     pub(super) fn page_translated(&mut self, now: Ps, part: u32) {
         let p = &self.blocks().pages[part as usize];
-        let (lpa, ahead, write, whole) = (p.lpa, p.ahead, p.write, p.whole);
-        if !write {
-            let mut map_ops = std::mem::take(&mut self.blocks().map_ops);
-            let place = self.blocks().ftl.read(lpa, ahead, &mut map_ops).expect("the range was looked at");
-            let p = &mut self.blocks().pages[part as usize];
-            (p.place, p.at) = (place, At::Mapping);
-            if !map_ops.is_empty() {
-                p.map_ops.extend(map_ops.drain(..).rev());
-            }
-            self.blocks().map_ops = map_ops;
-            return self.read_next(now, part);
+        let (lpa, ahead) = (p.lpa, p.ahead);
+        if p.write {
+            return self.merge(now, part);
         }
-        let old = if whole { None } else { self.blocks().ftl.place_of(lpa).expect("the range was looked at") };
-        match old.filter(|place| !self.blocks().writing.contains_key(place)) {
-            Some(place) => {
-                let p = &mut self.blocks().pages[part as usize];
+        let mut map_ops = std::mem::take(&mut self.blocks().map_ops);
+        let place = self.blocks().ftl.read(lpa, ahead, &mut map_ops).expect("the range was looked at");
+        let p = &mut self.blocks().pages[part as usize];
+        (p.place, p.at) = (place, At::Mapping);
+        p.map_ops.extend(map_ops.iter().rev().filter(|op| matches!(op, MapOp::Read(_))));
+        // Pages of a block are programmed in the order in which they were given out: at once.
+        for op in map_ops.drain(..).filter(|op| matches!(op, MapOp::Program(_))) {
+            self.blocks().pages[part as usize].left += 1;
+            self.issue_map(now, op, Waiting::Page(part));
+        }
+        self.blocks().map_ops = map_ops;
+        if self.blocks().pages[part as usize].left == 0 {
+            self.read_next(now, part);
+        }
+    }
+
+    /// A page that is written comes to what it has to be merged with.
+    fn merge(&mut self, now: Ps, part: u32) {
+        let blocks = self.blocks();
+        let p = &blocks.pages[part as usize];
+        if p.whole {
+            return self.write_page(now, part);
+        }
+        let (lpa, of) = (p.lpa, p.of);
+        if !blocks.lost.is_empty() && blocks.lost.contains(&lpa) && of != PageOf::Cache {
+            self.fail(part, Status::Unreadable);
+            return self.page_done(now, part);
+        }
+        let old = blocks.ftl.place_of(lpa).expect("the range was looked at");
+        let p = &mut blocks.pages[part as usize];
+        p.place = old;
+        match old {
+            Some(place) if !blocks.writing.contains_key(&place) => {
                 (p.at, p.left) = (At::Merging, 1);
                 let bytes = self.description.geometry.page_bytes;
                 self.issue_page(now, Op::Read, Cause::Host, place, bytes, Waiting::Page(part));
             }
-            None => self.write_page(now, part),
+            _ => self.write_page(now, part),
         }
     }
 
@@ -342,7 +415,10 @@ impl Machine {
             p.left = 1;
             return self.issue_map(now, op, Waiting::Page(part));
         }
-        let (place, bytes) = (p.place.take(), p.bytes);
+        let (place, bytes, lpa) = (p.place.take(), p.bytes, p.lpa);
+        if !self.blocks().lost.is_empty() && self.blocks().lost.contains(&lpa) {
+            self.fail(part, Status::Unreadable);
+        }
         match place {
             Some(place) if !self.blocks().writing.contains_key(&place) => {
                 let p = &mut self.blocks().pages[part as usize];
@@ -350,11 +426,11 @@ impl Machine {
                 self.issue_page(now, Op::Read, Cause::Host, place, bytes, Waiting::Page(part));
             }
             // Never written, or still in the controller's memory.
-            _ => self.page_up(now, part),
+            _ => self.page_up(now, part, 1),
         }
     }
 
-    fn issue_map(&mut self, now: Ps, op: MapOp, waiting: Waiting) {
+    pub(super) fn issue_map(&mut self, now: Ps, op: MapOp, waiting: Waiting) {
         let bytes = self.description.geometry.page_bytes;
         match op {
             MapOp::Read(place) => self.issue_page(now, Op::Read, Cause::Map, place, bytes, waiting),
@@ -362,67 +438,23 @@ impl Machine {
         }
     }
 
-    /// Does something for the map that nothing waits for.
-    fn in_background(&mut self, now: Ps, ops: &[MapOp]) {
-        for &op in ops {
-            self.issue_map(now, op, Waiting::Nobody);
-        }
-    }
-
-    /// Reads or programs a page; who waits is told when that has ended, programs that failed having been done elsewhere.
-    pub(super) fn issue_page(&mut self, now: Ps, op: Op, cause: Cause, place: Place, bytes: u32, waiting: Waiting) {
-        let mut waiting = waiting;
-        if op == Op::Program {
-            let blocks = self.blocks();
-            blocks.programs += 1;
-            *blocks.writing.entry(place).or_default() += 1;
-            waiting = Waiting::Program(blocks.under_way.insert(Program { place, cause, waiting }) as u32);
-        }
-        self.issue(now, Operation { op, cause, place, bytes, token: waiting.token(bytes) });
-    }
-
-    pub(super) fn program_over(&mut self, now: Ps, program: u32, outcome: Outcome) {
-        let blocks = self.blocks();
-        let Program { place, cause, waiting } = blocks.under_way.remove(program as usize);
-        let left = blocks.writing.get_mut(&place).expect("a program under way is being written");
-        *left -= 1;
-        if *left == 0 {
-            blocks.writing.remove(&place);
-        }
-        let renewed = match outcome {
-            Outcome::Failed => blocks.ftl.program_failed(place, cause),
-            _ => Ok(None),
-        };
-        match renewed {
-            Ok(None) => {}
-            Ok(Some(renewed)) => {
-                let bytes = self.description.geometry.page_bytes;
-                self.issue_page(now, Op::Program, cause, renewed.place, bytes, waiting);
-                self.blocks().programs -= 1;
-                return;
-            }
-            Err(_) => blocks.lost += 1,
-        }
-        let blocks = self.blocks();
-        blocks.programs -= 1;
-        if blocks.programs == 0 {
-            for io in std::mem::take(&mut blocks.flushing) {
-                self.io_progress(now, io);
-            }
-        }
-        match waiting {
-            Waiting::Page(part) => self.page_operation_ended(now, part, Outcome::Done),
-            Waiting::MoveTo(plane) => self.move_written(now, plane),
-            _ => {}
-        }
-    }
-
     /// Finds a page for what is written.
     fn write_page(&mut self, now: Ps, part: u32) {
-        let p = &self.blocks().pages[part as usize];
-        let (lpa, ahead) = (p.lpa, p.ahead);
-        let mut map_ops = std::mem::take(&mut self.blocks().map_ops);
         let blocks = self.block.as_mut().expect("blocks are attached");
+        let p = &blocks.pages[part as usize];
+        let (lpa, ahead, whole) = (p.lpa, p.ahead, p.whole);
+        if p.of == PageOf::Cache && blocks.cached.as_ref().is_some_and(|c| !c.is_wanted(lpa)) {
+            // Trimmed on its way.
+            return self.page_done(now, part);
+        }
+        if !whole {
+            let old = blocks.ftl.place_of(lpa).expect("the range was looked at");
+            if old != p.place && old.is_some_and(|place| !blocks.writing.contains_key(&place)) {
+                // Another write to the page, or reclaim, was faster: what it left has to be merged.
+                return self.merge(now, part);
+            }
+        }
+        let mut map_ops = std::mem::take(&mut blocks.map_ops);
         let flash = &self.flash;
         let written = blocks.ftl.write(lpa, true, ahead, |die| u64::from(flash.queued(die)), &mut map_ops);
         let p = &mut blocks.pages[part as usize];
@@ -430,7 +462,9 @@ impl Machine {
             Ok(written) => {
                 p.at = At::Programming;
                 p.left = 1 + map_ops.len() as u32;
-                p.place = Some(written.place);
+                if whole && !blocks.lost.is_empty() {
+                    blocks.lost.remove(&lpa);
+                }
                 let bytes = self.description.geometry.page_bytes;
                 for &op in &map_ops {
                     self.issue_map(now, op, Waiting::Page(part));
@@ -446,9 +480,8 @@ impl Machine {
                 self.reclaim(now, plane);
             }
             Err(e) => {
-                let of = p.of;
                 debug_assert!(matches!(e, FtlError::NoSpace { .. }), "the range was looked at: {e}");
-                self.fail(of, Status::NoSpace);
+                self.fail(part, Status::NoSpace);
                 self.page_done(now, part);
             }
         }
@@ -458,51 +491,70 @@ impl Machine {
 
     /// Tries again what found no free page.
     pub(super) fn retry_stalled(&mut self, now: Ps) {
+        self.retry_homeless(now);
+        if let Some(cached) = &mut self.blocks().cached {
+            cached.there_may_be_room();
+        }
         for _ in 0..self.blocks().stalled.len() {
-            let Some(part) = self.blocks().stalled.pop_front() else { return };
+            let Some(part) = self.blocks().stalled.pop_front() else { break };
             self.write_page(now, part);
+        }
+        self.go_on_draining(now);
+    }
+
+    pub(super) fn fail(&mut self, part: u32, status: Status) {
+        let p = &mut self.blocks().pages[part as usize];
+        p.status = status;
+        if let PageOf::Io(io) = p.of {
+            self.fail_io(io, status);
         }
     }
 
-    fn fail(&mut self, of: PageOf, status: Status) {
-        match of {
-            PageOf::Io(io) => {
-                let For::Request(asked) = self.ios[io as usize].asked_by else { unreachable!("a request's page") };
-                self.blocks().asked[asked as usize].status = status;
-            }
-            PageOf::Buffered(_) => self.blocks().lost += 1,
-        }
+    pub(super) fn fail_io(&mut self, io: u32, status: Status) {
+        let For::Request(asked) = self.ios[io as usize].asked_by else { unreachable!("a request's page") };
+        self.blocks().asked[asked as usize].status = status;
     }
 
     pub(super) fn page_operation_ended(&mut self, now: Ps, part: u32, outcome: Outcome) {
-        let p = &mut self.blocks().pages[part as usize];
+        let blocks = self.blocks();
+        let p = &mut blocks.pages[part as usize];
         p.left -= 1;
-        let (at, of, left) = (p.at, p.of, p.left);
-        if outcome == Outcome::Uncorrectable && matches!(at, At::Reading | At::Merging) {
-            self.fail(of, Status::Unreadable);
+        let (at, of, left, lpa) = (p.at, p.of, p.left, p.lpa);
+        let unreadable = outcome == Outcome::Uncorrectable && matches!(at, At::Mapping | At::Reading | At::Merging);
+        if unreadable {
+            if at == At::Merging && of == PageOf::Cache {
+                // Its host may know already that it is written: what there is of it is kept.
+                blocks.lost.insert(lpa);
+            }
+            self.fail(part, Status::Unreadable);
         }
         if left > 0 {
             return;
         }
         match at {
             At::Mapping => self.read_next(now, part),
-            At::Reading => self.page_up(now, part),
-            At::Merging => self.write_page(now, part),
+            At::Reading => self.page_up(now, part, 2),
+            At::Merging if unreadable && of != PageOf::Cache => self.page_done(now, part),
+            At::Merging => {
+                let bytes = u64::from(self.description.geometry.page_bytes);
+                self.through_dram(now, bytes, "old page", Cause::Host);
+                self.write_page(now, part);
+            }
             At::Programming => self.page_done(now, part),
-            At::Translating | At::Stalled => unreachable!("nothing is under way for a page that waits for a stage"),
+            At::Translating | At::Caching | At::Stalled => unreachable!("nothing is under way for such a page"),
         }
     }
 
-    /// A page's bytes go to the host.
-    fn page_up(&mut self, now: Ps, part: u32) {
+    /// A page's bytes go to the host, `copies` times through DRAM: in from the flash, out to the link.
+    fn page_up(&mut self, now: Ps, part: u32, copies: u64) {
         let bytes = u64::from(self.blocks().pages[part as usize].bytes);
-        let there = self.through_dram(now, bytes * 2, "page", Cause::Host);
+        let there = self.through_dram(now, bytes * copies, "page", Cause::Host);
         if there == now { self.page_leaves(now, part) } else { self.events.push(there, Event::PageUp(part)) }
     }
 
     pub(super) fn page_leaves(&mut self, now: Ps, part: u32) {
         let p = &self.blocks().pages[part as usize];
-        let (PageOf::Io(io), bytes) = (p.of, u64::from(p.bytes)) else { unreachable!("a read is not buffered") };
+        let (PageOf::Io(io), bytes) = (p.of, u64::from(p.bytes)) else { unreachable!("what is read is for the host") };
         let sent = self.send(now, Direction::Up, bytes, "data");
         if self.ios[io as usize].parts_left == 1 && self.description.controller.t_complete == Ps::ZERO {
             // The last one: the completion goes right behind it.
@@ -514,17 +566,10 @@ impl Machine {
     }
 
     pub(super) fn page_done(&mut self, now: Ps, part: u32) {
-        let blocks = self.blocks();
-        match blocks.pages.remove(part as usize).of {
+        let page = self.blocks().pages.remove(part as usize);
+        match page.of {
             PageOf::Io(io) => self.io_progress(now, io),
-            PageOf::Buffered(slot) => {
-                let buffered = &mut blocks.buffered[slot as usize];
-                buffered.pages_left -= 1;
-                if buffered.pages_left == 0 {
-                    blocks.buffered_bytes -= buffered.bytes;
-                    blocks.buffered.remove(slot as usize);
-                }
-            }
+            PageOf::Cache => self.drained(now, page.lpa, page.status),
         }
     }
 

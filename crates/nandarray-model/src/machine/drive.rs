@@ -81,10 +81,10 @@ impl Machine {
                     over |= !tell(Progress { requests, bytes, now, share: source.progress(now) });
                 }
             }
+            assert!(more || open == 0, "{open} requests never end: {}", self.blocks().waiting());
             if !more && over {
                 break;
             }
-            assert!(more || open == 0, "nothing waits, and {open} requests have not ended");
         }
         assert_eq!(open, 0, "every request that was given has ended");
         self.check();

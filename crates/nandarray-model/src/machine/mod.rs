@@ -10,7 +10,10 @@
 //! | file | one idea |
 //! | --- | --- |
 //! | `io` | the life of a command on the link |
-//! | `block` | conventional requests: logical pages, flash management, cache |
+//! | `block` | conventional requests: logical pages, flash management |
+//! | `cached` | the write cache in front of them |
+//! | `program` | programs of pages: done, failed, done elsewhere |
+//! | `flush` | what a flush waits for |
 //! | `reclaim` | moving pages in the background of conventional requests |
 //! | `space` | commands of the store: building blocks, in the device or on the host |
 //! | `stages` | firmware stages and cores |
@@ -22,11 +25,16 @@
 
 mod account;
 mod block;
+mod cached;
 mod drive;
+mod flush;
 mod io;
+mod program;
 mod reclaim;
 mod space;
 mod stages;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +44,7 @@ use slab::Slab;
 
 use crate::describe::Description;
 use crate::events::Events;
-use crate::flash::{Backend, Cause, Ended, FlashEvent, Op, Operation, Outcome, Place};
+use crate::flash::{Backend, Cause, Cells, Ended, FlashEvent, NandCells, Op, Operation, Outcome, Place};
 use crate::host::{Direction, HostCpu, HostLink, Port, Queues, Sent};
 use crate::spans::{Span, Spans};
 use crate::time::Ps;
@@ -296,11 +304,21 @@ impl Machine {
     ///
     /// Busy times are told to `spans`.
     pub fn new(description: &Description, seed: u64, spans: Option<Box<dyn Spans>>) -> Self {
+        Self::with_cells(description, seed, spans, Box::new(NandCells::new(description, seed)))
+    }
+
+    /// The same over other cells: faults ([`crate::flash::fault`]) around those of the description.
+    pub fn with_cells(
+        description: &Description,
+        seed: u64,
+        spans: Option<Box<dyn Spans>>,
+        cells: Box<dyn Cells>,
+    ) -> Self {
         let d = description;
         let spans = spans.map(Shared::new);
         Self {
             events: Events::default(),
-            flash: Backend::new(d, seed, spans.clone().map(|s| Box::new(s) as Box<dyn Spans>)),
+            flash: Backend::with_cells(d, cells, spans.clone().map(|s| Box::new(s) as Box<dyn Spans>)),
             ended: Vec::new(),
             cpu: HostCpu::new(&d.host, &d.energy),
             link: HostLink::new(&d.link, &d.energy),
@@ -433,7 +451,7 @@ impl Machine {
             Waiting::Erase(segment) => self.erase_ended(now, segment),
             Waiting::Page(page) => self.page_operation_ended(now, page, ended.outcome),
             Waiting::Program(program) => self.program_over(now, program, ended.outcome),
-            Waiting::Move(moved) => self.move_read(now, moved),
+            Waiting::Move(moved) => self.move_read(now, moved, ended.outcome),
             Waiting::Block(plane) => self.block_erased(now, plane, ended.outcome),
             Waiting::MoveTo(_) | Waiting::Nobody => {}
         }

@@ -6,7 +6,7 @@
 
 use super::{Machine, Waiting};
 use crate::flash::{Op, Operation, Outcome};
-use crate::ftl::{Move, Moved, Step, Urgency};
+use crate::ftl::{Move, Moved, Owner, Step, Urgency};
 use crate::time::Ps;
 
 /// Moves of a plane under way at once: one page is read while others are programmed.
@@ -22,6 +22,24 @@ pub(super) struct UnderWay {
 impl Machine {
     /// Lets reclaim of a plane go on as far as it may.
     pub(super) fn reclaim(&mut self, now: Ps, plane: u32) {
+        self.tell_urgency(plane);
+        self.reclaim_steps(now, plane);
+        self.tell_urgency(plane);
+    }
+
+    /// Tells the flash whether a die's background work goes before or behind the host's.
+    fn tell_urgency(&mut self, plane: u32) {
+        let planes = self.description.geometry.planes;
+        let blocks = self.block.as_mut().expect("blocks are attached");
+        let urgent = blocks.ftl.urgency(plane) == Urgency::Urgent;
+        if std::mem::replace(&mut blocks.is_urgent[plane as usize], urgent) != urgent {
+            let die = plane / planes;
+            let of_die = (die * planes) as usize..((die + 1) * planes) as usize;
+            self.flash.set_urgent(die, blocks.is_urgent[of_die].contains(&true));
+        }
+    }
+
+    fn reclaim_steps(&mut self, now: Ps, plane: u32) {
         loop {
             let planes = self.description.geometry.planes;
             let preemptible = self.description.ftl.gc_preemptible;
@@ -44,7 +62,7 @@ impl Machine {
                     let in_memory = blocks.writing.contains_key(&moved.from);
                     let slot = blocks.moves.insert(UnderWay { plane, moved }) as u32;
                     if in_memory {
-                        self.move_read(now, slot);
+                        self.move_read(now, slot, Outcome::Done);
                     } else {
                         let bytes = self.description.geometry.page_bytes;
                         self.issue_page(now, Op::Read, moved.cause, moved.from, bytes, Waiting::Move(slot));
@@ -77,11 +95,17 @@ impl Machine {
     }
 
     /// A page of a victim was read: it goes where there is room.
-    pub(super) fn move_read(&mut self, now: Ps, slot: u32) {
+    ///
+    /// One that could not be read goes too, for its block is erased; it is remembered as lost. A page of the map that is lost is
+    /// made anew from what pages say of themselves.
+    pub(super) fn move_read(&mut self, now: Ps, slot: u32, outcome: Outcome) {
         let blocks = self.blocks();
         let UnderWay { plane, moved } = blocks.moves.remove(slot as usize);
         match blocks.ftl.relocate(&moved) {
             Ok(Moved::To(place)) => {
+                if let (Outcome::Uncorrectable, Owner::Page(lpa)) = (outcome, moved.owner) {
+                    blocks.lost.insert(lpa);
+                }
                 let bytes = self.description.geometry.page_bytes;
                 self.through_dram(now, 2 * u64::from(bytes), "moved page", moved.cause);
                 self.issue_page(now, Op::Program, moved.cause, place, bytes, Waiting::MoveTo(plane));
@@ -106,6 +130,7 @@ impl Machine {
             Outcome::Failed => blocks.ftl.erase_failed(place),
             _ => blocks.ftl.erased(place),
         }
+        self.tell_urgency(plane);
         self.retry_stalled(now);
         if self.blocks().ftl.urgency(plane) != Urgency::None {
             self.reclaim(now, plane);

@@ -1,0 +1,330 @@
+//! Conventional requests through the whole machine: whatever is asked for, each request ends once, the newest write is what is
+//! kept, and the machine at rest adds up; faults reach those who asked.
+
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use proptest::prelude::*;
+
+use super::{Machine, RequestEnded, Status};
+use crate::describe::{self, Description};
+use crate::flash::fault::{BitErrors, DeadDie, SlowDie};
+use crate::flash::{Cells, NandCells, Place, Verdict};
+use crate::time::Ps;
+use crate::workload::{Listed, Request, RequestOp};
+
+const PAGE: u64 = 4096;
+
+fn tiny(overrides: &[(&str, &str)]) -> Description {
+    describe::preset_with("tiny", overrides).unwrap()
+}
+
+fn request(op: RequestOp, offset_bytes: u64, bytes: u64) -> Request {
+    Request { at: None, op, stream: 0, offset_bytes, bytes }
+}
+
+fn with_blocks(mut machine: Machine) -> Machine {
+    machine.attach_blocks(3).unwrap();
+    machine
+}
+
+fn run(machine: &mut Machine, requests: impl IntoIterator<Item = Request>, depth: Option<u32>) -> Vec<RequestEnded> {
+    let mut ended = Vec::new();
+    machine.drive(&mut Listed::new(requests, depth), &mut |e| ended.push(*e), &mut |_| true).unwrap();
+    machine.ftl().audit();
+    ended
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    overrides: Vec<(&'static str, String)>,
+    requests: Vec<Request>,
+    depth: Option<u32>,
+    filled: bool,
+}
+
+impl Case {
+    fn description(&self) -> Description {
+        let overrides: Vec<(&str, &str)> = self.overrides.iter().map(|(k, v)| (*k, v.as_str())).collect();
+        let mut description = tiny(&overrides);
+        // A page of the map would hold the whole of so small a device's: keep a part of one.
+        description.ftl.map_cache_bytes = description.ftl.map_cache_bytes.map(|bytes| bytes / 32);
+        description
+    }
+}
+
+/// A device of 8 planes with 12 blocks of 8 pages, everything about its flash management by chance, and requests to it.
+fn case() -> impl Strategy<Value = Case> {
+    let words = |of: &'static [&'static str]| prop::sample::select(of).prop_map(str::to_owned);
+    let settings = (
+        words(&["greedy", "d-choices", "cost-benefit", "round-robin"]),
+        words(&["ideal", "4 KiB", "32 KiB"]),
+        words(&["none", "4 KiB", "32 KiB", "512 KiB"]),
+        words(&["static CWDP", "static PDWC", "dynamic CWDP"]),
+        words(&["normal", "fifo", "mqsim-compat"]),
+        words(&["true", "false"]),
+        words(&["true", "false"]),
+        words(&["none", "2"]),
+        words(&["45 %", "60 %"]),
+        words(&["0", "0", "2000", "30000"]),
+    );
+    let op = prop_oneof![
+        5 => Just(RequestOp::Write), 3 => Just(RequestOp::Read), 1 => Just(RequestOp::Trim), 1 => Just(RequestOp::Flush)
+    ];
+    let one =
+        (op, 0u64..1_000_000, prop_oneof![Just(0u64), 1u64..600, Just(PAGE), 1u64..5 * PAGE], any::<bool>(), 0u32..6);
+    let requests = prop::collection::vec(one, 1..700);
+    let depth = prop_oneof![Just(None), (1u32..70).prop_map(Some)];
+    (settings, requests, depth, any::<bool>(), any::<bool>()).prop_map(|(s, asked, depth, filled, beyond)| {
+        let early = if s.2 == "none" { "false".to_owned() } else { s.6 };
+        let overrides = vec![
+            ("ftl.gc", s.0),
+            ("ftl.map_cache", s.1),
+            ("ftl.write_cache", s.2),
+            ("ftl.striping", s.3),
+            ("controller.scheduling", s.4),
+            ("ftl.gc_preemptible", s.5),
+            ("ftl.early_completion", early),
+            ("ftl.wear_static_threshold", s.7),
+            ("ftl.over_provisioning", s.8),
+            ("reliability.grown_bad_ppm", s.9),
+            ("ftl.gc_urgent_blocks", "2".to_owned()),
+            ("ftl.hot_cold", "true".to_owned()),
+            ("geometry.channels", "2".to_owned()),
+            ("geometry.blocks", "12".to_owned()),
+            ("geometry.pages", "8".to_owned()),
+        ];
+        let mut case = Case { overrides, requests: Vec::new(), depth, filled };
+        let mut machine = with_blocks(Machine::new(&case.description(), 1, None));
+        let capacity = machine.capacity_bytes();
+        let mut at = Ps::ZERO;
+        for (op, place, bytes, aligned, stream) in asked {
+            at += Ps::from_us(place % 90);
+            let bytes = if op == RequestOp::Flush { 0 } else { bytes };
+            let last = if beyond { capacity + 1 } else { capacity - bytes + 1 };
+            let offset = (place * 7919) % last;
+            let offset_bytes = if aligned { offset / PAGE * PAGE } else { offset };
+            case.requests.push(Request { at: depth.is_none().then_some(at), op, stream, offset_bytes, bytes });
+        }
+        case
+    })
+}
+
+/// Runs a case; the statuses and times of its requests by number, and the hash.
+fn outcome(case: &Case) -> (Vec<(Status, Ps, Ps)>, u64) {
+    let mut machine = with_blocks(Machine::new(&case.description(), 1, None));
+    if case.filled {
+        machine.ftl().fill_sequential().unwrap();
+    }
+    let (open, most) = (Rc::new(Cell::new(0u32)), Rc::new(Cell::new(0u32)));
+    // Requests that are the same are told apart by how often they were given.
+    let mut numbers: HashMap<(u8, u64, u64, u32), VecDeque<usize>> = HashMap::new();
+    let key = |r: &Request| (r.op as u8, r.offset_bytes, r.bytes, r.stream);
+    for (i, r) in case.requests.iter().enumerate() {
+        numbers.entry(key(r)).or_default().push_back(i);
+    }
+    let mut all = vec![None; case.requests.len()];
+    let (given, seen) = (open.clone(), most.clone());
+    machine
+        .drive(
+            &mut Listed::new(case.requests.iter().copied(), case.depth),
+            &mut |e| {
+                let i = numbers
+                    .get_mut(&key(&e.request))
+                    .and_then(VecDeque::pop_front)
+                    .expect("ended more often than given");
+                assert!(all[i].replace((e.status, e.arrived, e.done)).is_none());
+                given.set(given.get() + 1);
+                seen.set(seen.get().max(given.get()));
+            },
+            &mut |_| true,
+        )
+        .unwrap();
+    machine.check();
+    machine.ftl().audit();
+    (all.into_iter().map(|one| one.expect("every request ends")).collect(), machine.hash())
+}
+
+proptest! {
+
+    /// Every request ends exactly once, with a status that it can have; the machine adds up; the same run has the same hash;
+    /// no more requests are on their way than the loop keeps.
+    #[test]
+    fn every_request_ends_once(case in case()) {
+        let (all, hash) = outcome(&case);
+        let faults = case.overrides.iter().any(|(k, v)| *k == "reliability.grown_bad_ppm" && v != "0");
+        let capacity = with_blocks(Machine::new(&case.description(), 1, None)).capacity_bytes();
+        for (r, &(status, arrived, done)) in case.requests.iter().zip(&all) {
+            prop_assert!(done >= arrived);
+            let beyond = r.offset_bytes + r.bytes > capacity;
+            prop_assert_eq!(status == Status::OutOfRange, beyond, "{:?}", r);
+            prop_assert!(faults || beyond || status == Status::Success, "{:?}: {:?}", r, status);
+            prop_assert!(status != Status::Unreadable && (status != Status::NoSpace || r.op != RequestOp::Read));
+        }
+        if let Some(depth) = case.depth {
+            let mut moments: Vec<(Ps, i32)> = all.iter().flat_map(|&(_, a, d)| [(a, 1), (d, -1)]).collect();
+            moments.sort_unstable();
+            let mut open = 0;
+            for (_, change) in moments {
+                open += change;
+                prop_assert!(open <= depth as i32, "{} on their way of {}", open, depth);
+            }
+        }
+        prop_assert_eq!(outcome(&case).1, hash);
+    }
+}
+
+#[test]
+fn a_write_is_told_when_the_cache_has_it_and_read_from_there() {
+    let base = [("ftl.write_cache", "1 MiB"), ("ftl.early_completion", "true")];
+    let mut machine = with_blocks(Machine::new(&tiny(&base), 1, None));
+    let writes = (0..16).map(|i| request(RequestOp::Write, i * 512, 512));
+    let reads = [request(RequestOp::Read, 0, 2 * PAGE)];
+    let ended = run(&mut machine, writes.chain(reads), Some(1));
+    assert!(ended.iter().all(|e| e.done - e.arrived < Ps::from_us(20)), "{ended:?}");
+    assert_eq!(machine.flash().counts.programs.iter().sum::<u64>(), 0, "nothing had to drain");
+    let ended = run(&mut machine, [request(RequestOp::Flush, 0, 0)], Some(1));
+    assert!(ended[0].done - ended[0].arrived > Ps::from_us(100));
+    let report = machine.ftl().report();
+    assert_eq!((report.programs[0], report.reads[0]), (2, 0), "two gathered pages, read from nowhere");
+    // Without early completion the host waits for the program.
+    let base = [("ftl.write_cache", "1 MiB"), ("ftl.early_completion", "false")];
+    let mut machine = with_blocks(Machine::new(&tiny(&base), 1, None));
+    let ended = run(&mut machine, [request(RequestOp::Write, 0, PAGE)], Some(1));
+    assert!(ended[0].done - ended[0].arrived > Ps::from_us(100));
+}
+
+#[test]
+fn rewrites_gather_in_the_cache_and_a_full_one_writes_at_the_pace_of_flash() {
+    let d = tiny(&[("ftl.write_cache", "64 KiB"), ("ftl.early_completion", "true")]);
+    let mut machine = with_blocks(Machine::new(&d, 1, None));
+    run(&mut machine, (0..2_000).map(|i| request(RequestOp::Write, i % 4 * PAGE, PAGE)), Some(8));
+    assert_eq!(machine.ftl().report().programs[0], 0);
+    run(&mut machine, (0..2_000).map(|i| request(RequestOp::Write, i * PAGE, PAGE)), Some(8));
+    let report = machine.ftl().report();
+    assert!(report.programs[0] >= 2_000 - 16, "{report:?}");
+}
+
+fn dying(d: &Description, die: u32, from: Ps) -> Machine {
+    let cells: Box<dyn Cells> = Box::new(NandCells::new(d, 1));
+    with_blocks(Machine::with_cells(d, 1, None, Box::new(DeadDie::new(cells, die, from))))
+}
+
+#[test]
+fn a_dead_die_fails_its_reads_and_holds_up_nobody() {
+    for cache in ["none", "256 KiB"] {
+        let d = tiny(&[("ftl.write_cache", cache), ("ftl.over_provisioning", "40 %")]);
+        let mut machine = dying(&d, 2, Ps::ZERO);
+        machine.ftl().fill_sequential().unwrap();
+        let pages = machine.capacity_bytes() / PAGE;
+        let ended = run(&mut machine, (0..pages).map(|i| request(RequestOp::Read, i * PAGE, PAGE)), Some(32));
+        let lost = ended.iter().filter(|e| e.status == Status::Unreadable).count() as u64;
+        assert!(lost.abs_diff(pages / 8) <= 2, "{lost} of {pages}: one die of eight");
+        // Writes move elsewhere, as long as there is room; then they are told so.
+        let writes = (0..3 * pages).map(|i| request(RequestOp::Write, i * 7 % pages * PAGE, PAGE));
+        let ended = run(&mut machine, writes, Some(32));
+        let refused = ended.iter().filter(|e| e.status != Status::Success).count() as u64;
+        assert!(refused < 3 * pages / 4, "{refused} of {}", 3 * pages);
+        let reads = (0..pages).map(|i| request(RequestOp::Read, i * PAGE, PAGE));
+        let ended = run(&mut machine, reads, Some(32));
+        let lost_now = ended.iter().filter(|e| e.status == Status::Unreadable).count() as u64;
+        assert!(lost_now <= refused, "{lost_now} unreadable after all was written anew, {refused} writes refused");
+    }
+}
+
+#[test]
+fn retries_and_a_slow_die_take_what_they_should() {
+    let d = tiny(&[
+        ("reliability.ecc_codeword_size", "1 KiB"),
+        ("reliability.ecc_correctable_bits", "40"),
+        ("reliability.t_ecc_decode", "2 us"),
+        ("reliability.t_read_retry", "5 us"),
+        ("reliability.read_retries_max", "5"),
+    ]);
+    let read = |wrap: &dyn Fn(Box<dyn Cells>, Place) -> Box<dyn Cells>| {
+        let place = {
+            let mut machine = with_blocks(Machine::new(&d, 1, None));
+            machine.ftl().fill_sequential().unwrap();
+            machine.ftl().place_of(0).unwrap().unwrap()
+        };
+        let cells = wrap(Box::new(NandCells::new(&d, 1)), place);
+        let mut machine = with_blocks(Machine::with_cells(&d, 1, None, cells));
+        machine.ftl().fill_sequential().unwrap();
+        let ended = run(&mut machine, [request(RequestOp::Read, 0, PAGE)], Some(1));
+        (ended[0].done - ended[0].arrived, ended[0].status)
+    };
+    let (plain, _) = read(&|cells, _| cells);
+    let verdict = |retries, lost| Verdict { retries, lost };
+    let (retried, status) = read(&|cells, place| Box::new(BitErrors::new(cells, place, verdict(3, false))));
+    // A round: read command 290 ns, sensing 20 us (an LSB page) + 5 us, ready 20 ns, data-out command 30 ns, 4 KiB at 1 GB/s
+    // 4.096 us, decoding what the transfer leaves: code words of 1.024 us behind each other at 2 us each, and one more.
+    let round = Ps::from_ns(290 + 25_000 + 20 + 30) + Ps(4_096_000);
+    let (least, most) = (round * 3, (round + Ps::from_us(9)) * 3);
+    assert!(status == Status::Success && retried - plain > least && retried - plain < most, "{plain} {retried}");
+    let (_, status) = read(&|cells, place| Box::new(BitErrors::new(cells, place, verdict(5, true))));
+    assert_eq!(status, Status::Unreadable);
+    let (slow, _) = read(&|cells, place| Box::new(SlowDie::new(cells, place.die, Ps::ZERO, 400)));
+    assert_eq!(slow - plain, Ps::from_us(60), "sensing of 20 us takes 80");
+}
+
+#[test]
+fn flushes_end_while_writes_go_on() {
+    for (cache, early) in [("none", "false"), ("128 KiB", "true")] {
+        let d = tiny(&[("ftl.write_cache", cache), ("ftl.early_completion", early), ("ftl.map_cache", "4 KiB")]);
+        let mut machine = with_blocks(Machine::new(&d, 1, None));
+        machine.ftl().fill_sequential().unwrap();
+        let pages = machine.capacity_bytes() / PAGE;
+        let asked = (0..20_000u64).map(|i| {
+            if i % 100 == 99 {
+                request(RequestOp::Flush, 0, 0)
+            } else {
+                request(RequestOp::Write, i * 7919 % pages * PAGE, 512)
+            }
+        });
+        let ended = run(&mut machine, asked, Some(16));
+        let worst =
+            ended.iter().filter(|e| e.request.op == RequestOp::Flush).map(|e| e.done - e.arrived).max().unwrap();
+        assert!(worst < Ps::from_ms(200), "a flush took {worst}");
+        assert!(ended.iter().all(|e| e.status == Status::Success));
+    }
+}
+
+#[test]
+fn urgent_reclaim_goes_before_reads_and_ends() {
+    let d = tiny(&[("ftl.gc_urgent_blocks", "6"), ("ftl.over_provisioning", "40 %")]);
+    let mut machine = with_blocks(Machine::new(&d, 1, None));
+    machine.ftl().fill_sequential().unwrap();
+    let pages = machine.capacity_bytes() / PAGE;
+    let asked = (0..30_000u64).map(|i| {
+        let op = if i % 3 == 0 { RequestOp::Read } else { RequestOp::Write };
+        request(op, i * 7919 % pages * PAGE, PAGE)
+    });
+    run(&mut machine, asked, Some(32));
+    let urgent = &machine.block.as_ref().unwrap().is_urgent;
+    let now: Vec<bool> = (0..machine.block.as_ref().unwrap().ftl.planes())
+        .map(|p| machine.block.as_ref().unwrap().ftl.urgency(p) == crate::ftl::Urgency::Urgent)
+        .collect();
+    assert_eq!(urgent, &now, "what the flash was told last is what holds");
+}
+
+/// Ten million requests of steady reclaim on a small device: run with `--ignored`.
+#[test]
+#[ignore = "minutes"]
+fn steady_reclaim_for_ten_million_requests() {
+    let d = tiny(&[("ftl.write_cache", "256 KiB"), ("ftl.early_completion", "true")]);
+    let mut machine = with_blocks(Machine::new(&d, 1, None));
+    machine.ftl().fill_sequential().unwrap();
+    let pages = machine.capacity_bytes() / PAGE;
+    let mut chance = fastrand::Rng::with_seed(5);
+    for _ in 0..100 {
+        let asked: Vec<Request> = (0..100_000)
+            .map(|_| {
+                let op = if chance.u8(..) < 128 { RequestOp::Read } else { RequestOp::Write };
+                request(op, chance.u64(0..pages) * PAGE, PAGE)
+            })
+            .collect();
+        let ended = run(&mut machine, asked, Some(64));
+        assert!(ended.len() == 100_000 && ended.iter().all(|e| e.status == Status::Success));
+    }
+}

@@ -79,7 +79,7 @@ fn layer(module: &str) -> usize {
 #[test]
 fn arrows_only_point_down() {
     let mut wrong = Vec::new();
-    for (file, text) in model() {
+    for (file, text) in model().into_iter().filter(|m| !is_test(&m.0)) {
         let module = file.split(['/', '.']).next().unwrap().to_owned();
         let own = layer(&module);
         for (number, line) in code(&text) {
@@ -166,8 +166,12 @@ fn nothing_depends_on_the_order_of_a_hash() {
             let Some(at) = line.find("HashMap<").or(line.find("HashSet<")).or(line.find("HashMap::new")) else {
                 continue;
             };
-            let before =
-                line[..at].trim_end().trim_end_matches(['&', '=', ':', ' ']).trim_end_matches("&mut").trim_end();
+            let before = line[..at]
+                .trim_end_matches("Fx")
+                .trim_end()
+                .trim_end_matches(['&', '=', ':', ' '])
+                .trim_end_matches("&mut")
+                .trim_end();
             let name: String = before
                 .trim_end_matches([':', ' '])
                 .chars()

@@ -37,8 +37,8 @@ class Report(Mapping[str, Any]):
     ...     store["x"] = np.arange(2048, dtype="u4")
     ...     _ = store["x"][:]
     ...     report = store.report()
-    >>> report["read.requests"], round(report["read.latency.p50_us"])
-    (1, 102)
+    >>> report["read.requests"], 100 < report["read.latency.p50_us"] < 105
+    (1, True)
     """
 
     def __init__(self, text: str, table: str) -> None:

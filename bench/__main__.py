@@ -70,6 +70,7 @@ def _labels(wanted: list[str] | None, *, quick: bool) -> tuple[str, ...]:
     if wanted == ["all"]:
         return systems.LABELS
     labels = [label for label in systems.LABELS if label in wanted or label.split("/")[0] in wanted]
+    labels += [name for name in wanted if name not in labels and systems.is_label(name)]
     unknown = [name for name in wanted if not any(name in (label, label.split("/")[0]) for label in labels)]
     if unknown:
         raise SystemExit(f"unknown system {', '.join(unknown)}; known: {', '.join(systems.LABELS)}")

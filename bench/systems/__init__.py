@@ -9,8 +9,9 @@ from pathlib import Path
 from bench.data import ArraySpec
 
 from .base import System
+from .nandarray_store import is_building_block
 
-__all__ = ["DEFAULT", "LABELS", "QUICK", "SystemInfo", "info", "make", "missing"]
+__all__ = ["DEFAULT", "LABELS", "QUICK", "SystemInfo", "info", "is_label", "make", "missing"]
 
 #: Label -> module of the adapter; the order is the order of the columns.
 _MODULES: dict[str, str] = {
@@ -76,6 +77,12 @@ class SystemInfo:
     survives_kill: bool
     compressions: tuple[str | None, ...]
     package: str
+
+
+def is_label(name: str) -> bool:
+    """Whether there is such a system: one of :data:`LABELS`, or nandarray with a building block of its own."""
+    peer, _, config = name.partition("/")
+    return name in _MODULES or (peer == "nandarray" and is_building_block(config))
 
 
 def _adapter(label: str) -> type[System]:

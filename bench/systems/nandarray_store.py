@@ -2,11 +2,13 @@
 
 The geometry sweep asks for other configurations, ``nandarray/PAGE:BLOCK``: access unit and building block in bytes. The
 number of channels follows from them (equation 1 of the NDS paper), and a segment stays at 4 MiB or one row of blocks.
+``nandarray/1x64x64x64`` gives the array this building block; that is how a default is compared with what it might be.
 """
 
 # ruff: noqa: D102 - what the methods do is said once, in base.py
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -25,10 +27,20 @@ _SEGMENT = 4 << 20
 
 def geometry_of(config: str) -> dict[str, int] | None:
     """Return the geometry of a configuration ``PAGE:BLOCK``, None for the default one."""
-    if config == "default":
+    if ":" not in config:
         return None
     page, block = map(int, config.split(":"))
     return {"page_bytes": page, "channels": block // page, "banks": 1, "pages_per_block": max(1, _SEGMENT // block)}
+
+
+def building_block_of(config: str) -> tuple[int, ...] | None:
+    """Return the building block of a configuration ``1x64x64x64``, None for the default one."""
+    return tuple(map(int, config.split("x"))) if is_building_block(config) else None
+
+
+def is_building_block(config: str) -> bool:
+    """Whether a configuration names a building block."""
+    return re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", config) is not None
 
 
 class Adapter(System):
@@ -48,7 +60,11 @@ class Adapter(System):
 
         self._store = nandarray.open(str(self.path), "w", geometry=geometry_of(self.config))
         self._array = self._store.create(
-            "a", self.spec.shape, "float32", compression=_COMPRESSION[self.spec.compression]
+            "a",
+            self.spec.shape,
+            "float32",
+            compression=_COMPRESSION[self.spec.compression],
+            building_block=building_block_of(self.config),
         )
 
     def open(self, *, writable: bool = False) -> None:

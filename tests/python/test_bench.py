@@ -277,6 +277,17 @@ def test_geometry_ranks_against_the_preset() -> None:
     assert systems.info("nandarray/4096:65536").peer == "nandarray"
 
 
+def test_a_building_block_is_a_configuration(tmp_path: Path) -> None:
+    label = "nandarray/1x8x8x8"
+    assert systems.is_label(label)
+    assert not any(map(systems.is_label, ("nandarray/0x8", "nandarray/", "h5py/1x8", "1x8")))
+    spec = ArraySpec((4, 9, 9, 9))
+    system = systems.make(label, tmp_path, spec)
+    system.create()
+    assert system.facts() == {"building block": [1, 8, 8, 8]}
+    system.close()
+
+
 def test_memory_beside_the_buffer_is_counted(tmp_path: Path) -> None:
     found = memory.measure(tmp_path, ("memmap/row-major",), "tiny")
     assert [one.system for one in found] == ["memmap/row-major"]

@@ -26,7 +26,7 @@ pub struct NewSpace<'a> {
     pub item_bytes: u32,
     /// The door's name of the element type.
     pub dtype: &'a str,
-    /// Shape of a building block; `None` takes the paper's equations.
+    /// Shape of a building block; `None` takes the default (`stl::block_size`).
     pub block: Option<&'a [u64]>,
     /// Compression, e.g. `zstd:3+shuffle`.
     pub compression: Option<&'a str>,

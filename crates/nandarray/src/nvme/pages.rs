@@ -106,7 +106,7 @@ pub struct SpacePage {
     pub item_bytes: U32,
     /// Dimensions in `dims`. To open with 0 is to open the space in its own dimensionality.
     pub ndim: u8,
-    /// Dimensions in `block`; 0 leaves the building block to the paper's equations.
+    /// Dimensions in `block`; 0 takes the default (`stl::block_size`).
     pub bdim: u8,
     /// Bytes of the name.
     pub name_bytes: U16,

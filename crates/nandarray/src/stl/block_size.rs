@@ -1,10 +1,14 @@
 //! How large a building block is: equations 1 to 4 of the NDS paper (section 4.1), and what they leave open.
 //!
 //! The equations give equal power-of-two sides over one, two or three dimensions so that a block covers every channel
-//! (and, in three dimensions, every bank). They leave open what happens in a space that is narrower than a side; here a side
-//! never exceeds the next power of two of its dimension, and the volume that frees goes to the narrowest other side, at last
-//! to the slowest-varying one, along which arrays grow. The paper's "first" dimension is the fastest-varying one, the last in
-//! NumPy's order; blocks span the last dimensions and have size 1 in all before them.
+//! (and, in three dimensions, every bank). They leave open two things.
+//!
+//! * A space that is narrower than a side: here a side never exceeds the next power of two of its dimension, and the volume
+//!   that frees goes to the narrowest other side, at last to the slowest-varying one, along which arrays grow.
+//! * Four and more dimensions: the equations' volume is split among all of them, so that no axis has sides of 1 while others
+//!   are long ([`balanced`]; docs/design/004-building-blocks-of-many-dimensions.md).
+//!
+//! The paper's "first" dimension is the fastest-varying one, the last in NumPy's order.
 //!
 //! This file does arithmetic only; who overrides the result is decided where spaces are made.
 
@@ -18,23 +22,29 @@ pub const BLOCK_BYTES_MAX: u64 = 256 << 20;
 /// The most dimensions of a space (NDS paper, section 5.3.1).
 pub const DIMENSIONS_MAX: usize = 32;
 
+/// What the last side has at the least in four and more dimensions, in bytes, if its dimension and the block are as long: a
+/// line of the processor's caches. What is shorter costs as much to fetch and more to copy.
+const RUN_BYTES_MIN: u64 = 64;
+
 /// The shape of the building block for a space of this shape and element size (bytes).
 pub fn building_block(geometry: &Geometry, shape: &[u64], item_bytes: u64) -> Vec<u64> {
     assert!(!shape.is_empty() && item_bytes > 0);
-    let k = shape.len().min(3);
+    let k = shape.len();
     let min_bytes = match k {
-        3 => geometry.building_block_min_bytes() * u64::from(geometry.banks),
-        _ => geometry.building_block_min_bytes(),
+        1 | 2 => geometry.building_block_min_bytes(),
+        _ => geometry.building_block_min_bytes() * u64::from(geometry.banks),
     };
-    let elements = (min_bytes / item_bytes).max(1);
-    // Equations 2 and 4: side = 2^ceil(log2(elements) / k), in integers.
-    let log2 = elements.next_power_of_two().trailing_zeros();
-    let side = 1u64 << log2.div_ceil(k as u32);
-    let volume = (0..k).fold(1u64, |v, _| v.saturating_mul(side));
-
-    let outer = shape.len() - k;
+    let elements = (min_bytes / item_bytes).max(1).next_power_of_two();
     let cap = |d: u64| if d == 0 { u64::MAX } else { d.checked_next_power_of_two().unwrap_or(u64::MAX) };
-    let caps: Vec<u64> = shape[outer..].iter().map(|&d| cap(d)).collect();
+    let caps: Vec<u64> = shape.iter().map(|&d| cap(d)).collect();
+    if k > 3 { balanced(elements, &caps, item_bytes) } else { equal(elements, &caps) }
+}
+
+/// Equations 2 and 4: equal sides of 2^ceil(log2(elements) / k), within the caps.
+fn equal(elements: u64, caps: &[u64]) -> Vec<u64> {
+    let k = caps.len();
+    let side = 1u64 << elements.trailing_zeros().div_ceil(k as u32);
+    let volume = (0..k).fold(1u64, |v, _| v.saturating_mul(side));
     let mut sides: Vec<u64> = caps.iter().map(|&c| side.min(c)).collect();
     while sides.iter().product::<u64>() < volume {
         // The narrowest side that may still grow; among equals the slowest-varying.
@@ -43,9 +53,24 @@ pub fn building_block(geometry: &Geometry, shape: &[u64], item_bytes: u64) -> Ve
             None => sides[0] *= 2,
         }
     }
-    let mut block = vec![1; outer];
-    block.extend(sides);
-    block
+    sides
+}
+
+/// Equation 4 for any number of dimensions, without its rounding up of every side, which makes blocks of five dimensions
+/// sixteen times as large as they need be: sides whose product is `elements`, as equal as powers of two within the caps can
+/// be, the fastest-varying ones longer where they cannot be equal, the last one at least [`RUN_BYTES_MIN`].
+fn balanced(elements: u64, caps: &[u64], item_bytes: u64) -> Vec<u64> {
+    let mut sides = vec![1; caps.len()];
+    let (last, last_cap) = (sides.len() - 1, caps[caps.len() - 1]);
+    sides[last] = RUN_BYTES_MIN.div_ceil(item_bytes).next_power_of_two().min(last_cap).min(elements);
+    while sides.iter().product::<u64>() < elements {
+        // The narrowest side that may still grow; among equals the fastest-varying.
+        match (0..sides.len()).rev().filter(|&i| sides[i] < caps[i]).min_by_key(|&i| sides[i]) {
+            Some(i) => sides[i] *= 2,
+            None => sides[0] *= 2,
+        }
+    }
+    sides
 }
 
 /// Checks a block shape given by the user.
@@ -93,8 +118,52 @@ mod tests {
         assert_eq!(building_block(&Geometry::FILE, &[16384, 16384], 4), [256, 256]);
         assert_eq!(building_block(&Geometry::FILE, &[1 << 40], 1), [1 << 18]);
         assert_eq!(building_block(&Geometry::FILE, &[640, 640, 640], 4), [64, 64, 64]);
-        assert_eq!(building_block(&Geometry::FILE, &[64, 64, 256, 256], 4), [1, 64, 64, 64]);
         assert_eq!(building_block(&Geometry::FILE, &[1000, 1000], 12), [256, 256]);
+    }
+
+    #[test]
+    fn four_and_more_dimensions_share_the_volume() {
+        let block = |shape: &[u64], item_bytes| building_block(&Geometry::FILE, shape, item_bytes);
+        assert_eq!(block(&[128; 4], 4), [16; 4]);
+        assert_eq!(block(&[128; 4], 1), [16, 16, 16, 64]);
+        assert_eq!(block(&[128; 4], 8), [8, 16, 16, 16]);
+        assert_eq!(block(&[128; 5], 4), [8, 8, 8, 8, 16]);
+        // Six: 2^16 elements would give a last side of 8, half a cache line.
+        assert_eq!(block(&[128; 6], 4), [4, 4, 4, 8, 8, 16]);
+        // Time, colour, height, width; three colours leave their volume to the others.
+        assert_eq!(block(&[1000, 3, 512, 512], 4), [16, 4, 32, 32]);
+        // A last dimension that is short cannot be a cache line; an array that begins empty may grow anywhere.
+        assert_eq!(block(&[500, 500, 500, 2], 4), [32, 32, 32, 2]);
+        assert_eq!(block(&[0, 64, 64, 64], 4), [16; 4]);
+        assert_eq!(block(&[1, 1, 1, 1], 4), [1 << 16, 1, 1, 1]);
+        assert_eq!(block(&[128; 4], 1 << 20), [1; 4]);
+    }
+
+    #[test]
+    fn blocks_of_many_dimensions_keep_their_promises() {
+        for geometry in [PAPER, Geometry::FILE, Geometry::TINY] {
+            for (k, item_bytes, dim) in (4..=DIMENSIONS_MAX)
+                .flat_map(|k| [1u64, 2, 4, 8, 12, 16, 100].map(|item| (k, item)))
+                .flat_map(|(k, item)| [2, 3, 17, 128, 1 << 40, u64::MAX].map(|dim| (k, item, dim)))
+            {
+                let b = building_block(&geometry, &vec![dim; k], item_bytes);
+                let min_bytes = geometry.building_block_min_bytes() * u64::from(geometry.banks);
+                let elements: u64 = b.iter().product();
+                assert_eq!(
+                    elements,
+                    (min_bytes / item_bytes).next_power_of_two(),
+                    "{b:?} of {dim}, {item_bytes} bytes"
+                );
+                assert!(
+                    b[k - 1] * item_bytes >= RUN_BYTES_MIN.min(item_bytes.saturating_mul(dim)),
+                    "{b:?} of {dim}, {item_bytes} bytes"
+                );
+                // All sides but the last, where it is lengthened, are within a factor of two.
+                let (low, high) = (b[..k - 1].iter().min().unwrap(), b[..k - 1].iter().max().unwrap());
+                assert!(dim < 128 || high <= &(2 * low), "{b:?} of {dim}, {item_bytes} bytes");
+                assert!(b.is_sorted() || dim < 128, "{b:?} of {dim}, {item_bytes} bytes");
+            }
+        }
     }
 
     #[test]

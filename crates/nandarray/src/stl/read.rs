@@ -503,7 +503,10 @@ impl Group {
     /// `from` must be readable and `to` writable along the task's loops until the group is copied.
     unsafe fn add(&mut self, task: &Task<'_>, item_bytes: usize, from: *const u8, to: *mut u8) {
         let item = item_bytes as isize;
+        // Single elements that become rows along another axis: gathered by one loop, not streamed one at a time.
+        let gathers = |outer: &[Loop<'_>]| matches!(outer.last(), Some(&Loop::Affine { n: 2.., to, .. }) if to == item);
         let rows = match task.loops.split_last() {
+            Some((&Loop::Affine { n: 1, .. }, outer)) if gathers(outer) => None,
             Some((&Loop::Affine { n, from, to }, outer)) if (n == 1 || (from, to) == (item, item)) => {
                 let affine = |l: &Loop<'_>| match *l {
                     Loop::Affine { n, from, to } => Some(Affine { n, from, to }),

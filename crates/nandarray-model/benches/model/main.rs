@@ -1,0 +1,63 @@
+//! The model beside what we did not write, and what it costs: `python -m bench model`, or
+//! `cargo bench -p nandarray-model --bench model -- [--json] [--short] [SECTION...]`.
+//!
+//! | section | what |
+//! | --- | --- |
+//! | `rows` | MQSim's measured rows beside ours, with its scheduling and with ours |
+//! | `sheets` | presets beside their data sheets |
+//! | `speed` | simulated requests a CPU second, by depth, channels and capacity; time and memory of a large device |
+//! | `steady` | ten million writes on a device that reclaims all the time |
+//!
+//! Times are CPU time of this process: who else is on the machine changes them little. `--short` is a tenth of everything.
+#![allow(missing_docs, unreachable_pub, clippy::print_stdout, clippy::print_stderr, reason = "a program of its own")]
+
+mod cases;
+mod rows;
+mod sheets;
+mod speed;
+mod steady;
+mod table;
+
+/// How much, and how it is printed.
+#[derive(Clone, Copy)]
+pub struct Options {
+    json: bool,
+    short: bool,
+}
+
+impl Options {
+    /// So many, or a tenth.
+    fn many(self, full: u64) -> u64 {
+        if self.short { full / 10 } else { full }
+    }
+}
+
+const SECTIONS: [(&str, fn(Options)); 4] =
+    [("rows", rows::run), ("sheets", sheets::run), ("speed", speed::run), ("steady", steady::run)];
+
+fn main() {
+    let mut options = Options { json: false, short: false };
+    let mut wanted = Vec::new();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--json" => options.json = true,
+            "--short" => options.short = true,
+            // Cargo says so to every benchmark.
+            "--bench" => {}
+            // This program as its own child, to measure its memory.
+            "--set-up" => return speed::set_up(&arguments.collect::<Vec<_>>()),
+            name if SECTIONS.iter().any(|(known, _)| *known == name) => wanted.push(name.to_owned()),
+            other => {
+                let known: Vec<_> = SECTIONS.iter().map(|(name, _)| *name).collect();
+                eprintln!("unknown section {other}; known: {}", known.join(", "));
+                std::process::exit(2);
+            }
+        }
+    }
+    for (name, run) in SECTIONS {
+        if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+            run(options);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Promise: what can be worked out by hand comes out of the whole machine, to 1 %.
+//!
+//! MQSim's "ideal" device: 8 channels of 333 MT/s x8 (3 ns a byte), 4 chips, 2 dies, 2 planes, pages of 8 KiB; tR 75 us, tPROG
+//! 750 us; a link of 4 B/ns in packets of 128 B and 28 B of overhead. Its ready line adds 20 ns, its commands take 290 ns (read),
+//! 361 ns (program), 650 ns and 816 ns for a further plane, 30 ns to ask for data.
+
+use nandarray_model::Ps;
+use nandarray_model::describe::{self, Description};
+use nandarray_model::machine::{Machine, Status};
+use nandarray_model::workload::{Listed, Request, RequestOp};
+
+const US_A_BYTE: f64 = 0.003;
+const PAGE: u64 = 8_192;
+
+/// A message over the link, in microseconds.
+fn link(bytes: u64) -> f64 {
+    (bytes + bytes.div_ceil(128) * 28) as f64 / 4_000.0
+}
+
+/// What the command and its completion take on the link.
+fn entries() -> f64 {
+    link(64) + link(16)
+}
+
+fn device(overrides: &[(&str, &str)]) -> Description {
+    describe::preset_with("mqsim-ideal", overrides).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Runs so many requests of a size, one behind the other in address, from 0; modelled microseconds, and mean latency.
+fn run(d: &Description, op: RequestOp, bytes: u64, depth: u32, n: u64) -> (f64, f64) {
+    let mut machine = Machine::new(d, 1, None);
+    machine.attach_blocks(1).unwrap();
+    if op == RequestOp::Read {
+        machine.ftl().fill_sequential().unwrap();
+    }
+    let requests = (0..n).map(|i| Request { at: None, op, stream: 0, offset_bytes: i * bytes, bytes });
+    let mut took = Ps::ZERO;
+    let each = &mut |e: &nandarray_model::machine::RequestEnded| {
+        assert_eq!(e.status, Status::Success);
+        took += e.done - e.arrived;
+    };
+    machine.drive(&mut Listed::new(requests, Some(depth)), each, &mut |_| true).unwrap();
+    (machine.now().us(), took.us() / n as f64)
+}
+
+fn within(what: &str, got: f64, want: f64) {
+    assert!((got / want - 1.0).abs() < 0.01, "{what}: {got} instead of {want}");
+}
+
+#[test]
+fn one_read_at_a_time() {
+    for scheduling in ["normal", "fifo", "mqsim-compat"] {
+        let d = device(&[("controller.scheduling", scheduling)]);
+        for bytes in [4_096, 8_192] {
+            let want = entries() + 0.290 + 75.020 + 0.030 + bytes as f64 * US_A_BYTE + link(bytes);
+            let (_, mean) = run(&d, RequestOp::Read, bytes, 1, 200);
+            within(&format!("{bytes} B read, {scheduling}"), mean, want);
+        }
+        // MQSim gives 88.9 and 102.4 us.
+        within("4 KiB", run(&d, RequestOp::Read, 4_096, 1, 200).1, 88.9);
+        within("8 KiB", run(&d, RequestOp::Read, 8_192, 1, 200).1, 102.4);
+    }
+}
+
+#[test]
+fn one_write_at_a_time() {
+    for scheduling in ["normal", "fifo", "mqsim-compat"] {
+        let d = device(&[("controller.scheduling", scheduling)]);
+        // The second of two pages goes to another channel: only the link sees it.
+        for (pages, mqsim) in [(1, 777.5), (2, 780.0)] {
+            let bytes = pages * PAGE;
+            let want = entries() + link(bytes) + 0.361 + PAGE as f64 * US_A_BYTE + 750.020;
+            let (_, mean) = run(&d, RequestOp::Write, bytes, 1, 100);
+            within(&format!("{bytes} B written, {scheduling}"), mean, want);
+            within(&format!("{bytes} B written, beside MQSim"), mean, mqsim);
+        }
+    }
+}
+
+/// Reads every page of every plane of one channel in turn, so many at once, for long; microseconds a page.
+fn channel_page_us(overrides: &[(&str, &str)]) -> f64 {
+    let one = [("geometry.channels", "1"), ("ftl.striping", "static PWDC")];
+    let all: Vec<_> = one.into_iter().chain(overrides.iter().copied()).collect();
+    let n = 4_000;
+    run(&device(&all), RequestOp::Read, PAGE, 256, n).0 / n as f64
+}
+
+#[test]
+fn a_saturated_channel_is_bound_by_its_bus() {
+    // A pair of pages: one command for two planes, two transfers.
+    let want = PAGE as f64 * US_A_BYTE + 0.030 + (0.290 + 0.650) / 2.0;
+    within("a page of 75 us", channel_page_us(&[]), want);
+    // Eight dies sense 16 pages while 12 are transferred: still the bus.
+    within("a page of 200 us", channel_page_us(&[("nand.t_read", "200 us")]), want);
+}
+
+#[test]
+fn dies_that_are_slower_than_the_bus_bound_the_channel() {
+    // A round of a die: command, sensing, its two pages, while seven others work.
+    let t_read = 1_000.0;
+    let round = 0.940 + t_read + 0.020 + 2.0 * (PAGE as f64 * US_A_BYTE + 0.030);
+    within("a page of 1 ms", channel_page_us(&[("nand.t_read", "1 ms")]), round / 16.0);
+}
+
+#[test]
+fn mqsims_channel_senses_and_transfers_in_turn() {
+    let compat = ("controller.scheduling", "mqsim-compat");
+    let page = PAGE as f64 * US_A_BYTE + 0.030;
+    let round = |pages: f64, t_read: f64| (t_read + 0.020 + 0.940 + pages * page) / pages;
+    // A chip works for one command at a time, whatever its dies: 4 chips of 2 planes, then 8 of one die.
+    within("8 pages a round", channel_page_us(&[compat]), round(8.0, 75.0));
+    let eight = [compat, ("geometry.ways", "8"), ("geometry.dies", "1")];
+    within("16 pages a round", channel_page_us(&eight), round(16.0, 75.0));
+    within("8 pages of 300 us", channel_page_us(&[compat, ("nand.t_read", "300 us")]), round(8.0, 300.0));
+}
+
+#[test]
+fn sequential_writes_are_bound_by_programming() {
+    // All 128 planes at once, or those of one die of each of 32 chips: MQSim gives 655 MB/s.
+    let bus = 2.0 * PAGE as f64 * US_A_BYTE + 0.361 + 0.816;
+    for (scheduling, dies) in [("normal", 64.0), ("mqsim-compat", 32.0)] {
+        let d = device(&[("controller.scheduling", scheduling)]);
+        let n = 12_800;
+        let (us, _) = run(&d, RequestOp::Write, 128 << 10, 64, n);
+        let rate = (n * (128 << 10)) as f64 / us;
+        let want = dies * 2.0 * PAGE as f64 / (750.020 + bus);
+        within(&format!("MB/s written, {scheduling}"), rate, want);
+    }
+}
+
+#[test]
+fn a_link_slower_than_the_flash_bounds_reads() {
+    let d = device(&[("link.rate", "1 GB/s")]);
+    let n = 2_000;
+    let bytes = 128 << 10;
+    let (us, _) = run(&d, RequestOp::Read, bytes, 32, n);
+    // Pages cross one by one; each request's completion goes with them.
+    let each = 4.0 * (16.0 * link(PAGE) + link(16));
+    within("128 KiB over 1 GB/s", us / n as f64, each);
+}
+
+#[test]
+fn requests_in_flight_are_rate_times_latency() {
+    // Little's law: a closed loop keeps its depth.
+    for depth in [4, 32, 256] {
+        let n = 40_000;
+        let (us, mean) = run(&device(&[]), RequestOp::Read, 4_096, depth, n);
+        within(&format!("depth {depth}"), mean * n as f64 / us, f64::from(depth));
+    }
+}

@@ -54,6 +54,10 @@ bench: $(STAMPS)/bench $(STAMPS)/native ## compare with every peer, all patterns
 bench-quick: $(STAMPS)/bench $(STAMPS)/native ## the same on small arrays, one configuration a peer (4 minutes)
 	$(BIN)/python -m bench run --quick $(BENCH)
 
+.PHONY: bench-model
+bench-model: $(STAMPS)/bench ## the modelled clock beside MQSim and data sheets, and how fast it simulates (20 minutes)
+	$(BIN)/python -m bench model $(BENCH)
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZ_SECONDS (needs a nightly toolchain and cargo-fuzz)
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || \

@@ -27,6 +27,11 @@ def _side_commands(commands: Any) -> None:
     opening.add_argument("--systems", nargs="+", choices=("nandarray", "h5py", "zarr"))
     memory = commands.add_parser("memory", help="memory beside the buffer while a whole array is read")
     _output(memory)
+    model = commands.add_parser("model", help="the modelled clock beside MQSim and data sheets, and its speed")
+    _output(model)
+    model.add_argument("--section", action="append", default=[], choices=("rows", "sheets", "speed", "steady"))
+    model.add_argument("--only", default="", metavar="PRESET", help="data sheets of presets whose name contains this")
+    model.add_argument("--short", action="store_true", help="a tenth of the requests")
     sweep = commands.add_parser("geometry", help="access unit against building block: what the file preset rests on")
     _output(sweep)
     sweep.add_argument("--pages", nargs="+", type=int, metavar="BYTES")
@@ -202,6 +207,21 @@ def _memory(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
+def _model(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import model
+
+    found = model.measure(arguments.section, short=arguments.short, only=arguments.only)
+    print("\n\n".join(table.text() for table in found))
+    if arguments.json:
+        arguments.json.write_text(json.dumps([vars(table) for table in found], indent=1))
+    if arguments.markdown:
+        pieces = [f"Made by `{command}`.", *(table.markdown() for table in found)]
+        arguments.markdown.write_text("\n\n".join(pieces) + "\n")
+    return 0
+
+
 def _show(arguments: argparse.Namespace, command: str) -> int:
     from . import report
 
@@ -219,6 +239,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     command = "python -m bench " + shlex.join(sys.argv[1:] if argv is None else argv)
     act = {"run": _run, "open": _open, "memory": _memory, "geometry": _geometry, "write": _write, "report": _show}
+    act["model"] = _model
     return act[arguments.command](arguments, command)
 
 

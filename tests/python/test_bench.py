@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench import __main__ as cli  # noqa: E402
-from bench import geometry, memory, opening, report, systems  # noqa: E402
+from bench import geometry, memory, model, opening, report, systems  # noqa: E402
 from bench.data import ArraySpec, make_truth, map_truth  # noqa: E402
 from bench.judge import OURS, Table, best_configurations, judge  # noqa: E402
 from bench.patterns import BY_NAME, COMPRESSED, PATTERNS, Box, Points  # noqa: E402
@@ -321,3 +321,13 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_compressed_sections_walk_known_patterns() -> None:
     assert all(pattern.name in BY_NAME for pattern in COMPRESSED)
+
+
+# The model's benchmark -----------------------------------------------------------------------------------------------
+
+
+def test_tables_of_the_model_are_read_and_drawn() -> None:
+    one = {"section": "rows", "title": "A title", "header": ["what", "n"], "rows": [["a", "1,000"]], "notes": ["why"]}
+    (table,) = model.tables("progress\n" + json.dumps(one) + "\n")
+    assert table.text() == "A title\n  what  n\n  a     1,000\n  why"
+    assert table.markdown().splitlines() == ["### A title", "", "| what | n |", "| --- | --- |", "| a | 1,000 |", "", "why"]

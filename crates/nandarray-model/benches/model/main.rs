@@ -1,5 +1,5 @@
 //! The model beside what we did not write, and what it costs: `python -m bench model`, or
-//! `cargo bench -p nandarray-model --bench model -- [--json] [--short] [SECTION...]`.
+//! `cargo bench -p nandarray-model --bench model -- [--json] [--short] [--only PRESET] [SECTION...]`.
 //!
 //! | section | what |
 //! | --- | --- |
@@ -23,6 +23,8 @@ mod table;
 pub struct Options {
     json: bool,
     short: bool,
+    /// Data sheets: only presets whose names contain this.
+    only: &'static str,
 }
 
 impl Options {
@@ -36,13 +38,14 @@ const SECTIONS: [(&str, fn(Options)); 4] =
     [("rows", rows::run), ("sheets", sheets::run), ("speed", speed::run), ("steady", steady::run)];
 
 fn main() {
-    let mut options = Options { json: false, short: false };
+    let mut options = Options { json: false, short: false, only: "" };
     let mut wanted = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--json" => options.json = true,
             "--short" => options.short = true,
+            "--only" => options.only = arguments.next().unwrap_or_default().leak(),
             // Cargo says so to every benchmark.
             "--bench" => {}
             // This program as its own child, to measure its memory.

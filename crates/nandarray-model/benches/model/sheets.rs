@@ -41,10 +41,10 @@ fn amount(unit: &str, number: f64) -> String {
 pub fn run(options: Options) {
     let header = ["preset", "workload", "what", "data sheet", "ours", "ratio", "claimed", "write amplification"];
     let mut table = Table::new("sheets", "Presets beside their data sheets", &header);
-    for &name in describe::presets() {
+    for &name in describe::presets().iter().filter(|name| name.contains(options.only)) {
         let full = describe::preset(name).expect("a preset");
         let Some(spec) = full.spec.clone() else { continue };
-        for case in sheet(&full, &spec, options.many(400_000), if options.short { 1 } else { 2 }) {
+        for case in sheet(&full, &spec, options.many(400_000), 1) {
             let used = matches!(case.before, crate::cases::Before::Used(_));
             let d = if used { cut(name) } else { full.clone() };
             let (report, counted) = case.run(&mut case.machine(&d));

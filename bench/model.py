@@ -1,7 +1,7 @@
 """The model beside what we did not write, and what simulating costs: ``python -m bench model``.
 
-The measuring is done by a Rust program (``crates/nandarray-model/benches/model``), which is built and run here; it tells
-every table as one line of JSON. Its times are CPU time of its own process.
+The measuring is done by a Rust program (``crates/nandarray-model/benches/model``), which is built and run here; it
+tells every table as one line of JSON. Its times are CPU time of its own process.
 """
 
 from __future__ import annotations

@@ -330,4 +330,12 @@ def test_tables_of_the_model_are_read_and_drawn() -> None:
     one = {"section": "rows", "title": "A title", "header": ["what", "n"], "rows": [["a", "1,000"]], "notes": ["why"]}
     (table,) = model.tables("progress\n" + json.dumps(one) + "\n")
     assert table.text() == "A title\n  what  n\n  a     1,000\n  why"
-    assert table.markdown().splitlines() == ["### A title", "", "| what | n |", "| --- | --- |", "| a | 1,000 |", "", "why"]
+    assert table.markdown().splitlines() == [
+        "### A title",
+        "",
+        "| what | n |",
+        "| --- | --- |",
+        "| a | 1,000 |",
+        "",
+        "why",
+    ]

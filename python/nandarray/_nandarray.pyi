@@ -98,9 +98,9 @@ class Store:
     def together(
         self,
         *,
-        delete: Sequence[str] = (),
-        rename: Sequence[tuple[str, str]] = (),
-        attrs: Sequence[tuple[str, str]] = (),
+        delete: Sequence[str] = ...,
+        rename: Sequence[tuple[str, str]] = ...,
+        attrs: Sequence[tuple[str, str]] = ...,
     ) -> None: ...
     def __contains__(self, name: str, /) -> bool: ...
     def names(self, prefix: str = "") -> list[str]: ...  # sorted, of arrays only

@@ -80,6 +80,9 @@ pub(super) struct Plane {
     pub(super) live_max: u32,
     /// Open block of each stream, [`NOWHERE`] if there is none.
     pub(super) open: [u32; STREAMS],
+    /// Pages given to each stream, counted on to the next block where one was left early: modulo the pages of a block, where
+    /// the stream writes next.
+    given: [u64; STREAMS],
     /// Blocks that wait to be emptied for good.
     pub(super) retiring: VecDeque<u32>,
     /// Whether erase counts have drifted apart.
@@ -144,6 +147,7 @@ impl Blocks {
                     floor: 0,
                     live_max: 0,
                     open: [NOWHERE; STREAMS],
+                    given: [0; STREAMS],
                     retiring: VecDeque::new(),
                     wear_due: false,
                     unused: 0,
@@ -195,6 +199,11 @@ impl Blocks {
         p.open[stream as usize] != NOWHERE || p.free >= if stream == Stream::Moved { 1 } else { p.floor }
     }
 
+    /// How far a stream is in a plane, in pages.
+    pub(super) fn given(&self, plane: u32, stream: Stream) -> u64 {
+        self.planes[plane as usize].given[stream as usize]
+    }
+
     /// Pages of a plane that could be given to [`Stream::Moved`].
     pub(super) fn room(&self, plane: u32) -> u64 {
         let p = &self.planes[plane as usize];
@@ -214,9 +223,12 @@ impl Blocks {
         let mut block = self.planes[plane as usize].open[stream as usize];
         if block == NOWHERE {
             block = self.open(plane);
-            self.planes[plane as usize].open[stream as usize] = block;
+            let p = &mut self.planes[plane as usize];
+            p.open[stream as usize] = block;
+            p.given[stream as usize] = p.given[stream as usize].next_multiple_of(u64::from(self.pages));
         }
         let p = &mut self.planes[plane as usize];
+        p.given[stream as usize] += 1;
         let b = &mut self.blocks[block as usize];
         let page = u32::from(b.next);
         self.rows[b.row as usize][page as usize] = owner;
@@ -400,7 +412,9 @@ impl Blocks {
         p.unused = if full == 0 { 0 } else { fill.nth_good(plane, full - 1) + 1 };
         if rest > 0 {
             let block = self.open(plane);
-            self.planes[plane as usize].open[Stream::Host as usize] = block;
+            let p = &mut self.planes[plane as usize];
+            p.open[Stream::Host as usize] = block;
+            p.given[Stream::Host as usize] = u64::from(rest);
             let b = &mut self.blocks[block as usize];
             (b.live, b.next) = (rest as u16, rest as u16);
             for page in 0..rest {

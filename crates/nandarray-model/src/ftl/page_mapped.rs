@@ -45,6 +45,9 @@ pub struct PageMapped {
     streams: u32,
     /// Where dynamic striping, and the map's, looks first.
     cursor: u32,
+    /// The die whose planes are being filled together, and how many of them are to come.
+    die: u32,
+    die_left: u32,
     map_cursor: u32,
     pub(super) factory_bad: u64,
     endurance_cycles: u32,
@@ -113,6 +116,8 @@ impl PageMapped {
             urgent_blocks: s.gc_urgent_blocks,
             streams: 2 + u32::from(s.hot_cold) + u32::from(s.map_cache_bytes.is_some()),
             cursor: 0,
+            die: 0,
+            die_left: 0,
             map_cursor: 0,
             factory_bad: u64::from(shape.0) * u64::from(g.blocks) - good,
             endurance_cycles: description.nand.endurance_cycles,
@@ -355,6 +360,11 @@ impl PageMapped {
     fn plane_for(&mut self, owner: u32, old: u32, stream: Stream, load: impl Fn(u32) -> u64) -> Result<u32, FtlError> {
         let planes = self.order.planes();
         if self.order.dynamic {
+            if self.order.die_at_once {
+                if let Some(plane) = self.next_of_die(old, stream, &load) {
+                    return Ok(plane);
+                }
+            }
             let mut best: Option<(u64, u32)> = None;
             for n in 0..planes {
                 let position = (self.cursor + n) % planes;
@@ -386,6 +396,37 @@ impl PageMapped {
             }
         }
         self.any_plane(owner, old, stream)
+    }
+
+    /// The next plane of the die that is being filled, or of the least busy one when that has had a page for each of its
+    /// planes: the plane that is furthest behind, so that the planes of a die stay at one page and are programmed together.
+    fn next_of_die(&mut self, old: u32, stream: Stream, load: &impl Fn(u32) -> u64) -> Option<u32> {
+        let (planes, group) = (self.order.planes(), self.geometry.planes);
+        if self.die_left == 0 {
+            let first = self.cursor - self.cursor % group;
+            let mut best: Option<(u64, u32)> = None;
+            for n in (0..planes).step_by(group as usize) {
+                let position = (first + n) % planes;
+                let die = self.order.plane_at[position as usize] / group;
+                let busy = load(die);
+                if best.is_none_or(|(least, _)| busy < least) {
+                    best = Some((busy, position));
+                }
+                if busy == 0 {
+                    break;
+                }
+            }
+            let (_, position) = best?;
+            self.cursor = (position + group) % planes;
+            self.die = self.order.plane_at[position as usize] / group;
+            self.die_left = group;
+        }
+        let (blocks, fits) = (&self.blocks, |plane| self.fits(plane, old));
+        let plane = (self.die * group..(self.die + 1) * group)
+            .filter(|&plane| blocks.has_page(plane, stream) && fits(plane))
+            .min_by_key(|&plane| (blocks.given(plane, stream), plane));
+        self.die_left = if plane.is_some() { self.die_left - 1 } else { 0 };
+        plane
     }
 
     /// A plane for a page whose own has no room for more live pages: the one with the most.

@@ -1,7 +1,8 @@
 //! Which plane a logical page goes to: positions in an order of channels, ways, dies and planes.
 //!
 //! Statically, page n goes to position n modulo their number; dynamically, to the position that is least busy, looked for from
-//! the one after the last. Both need the order as a table, which is made here.
+//! the one after the last. Where an order begins with the planes, a dynamic one chooses the least busy die and fills its planes
+//! together, so that one command programs them. Both need the order as a table, which is made here.
 
 use super::FtlSetupError;
 use super::divide::Divisor;
@@ -16,6 +17,8 @@ pub(super) struct Order {
     pub(super) position_of: Vec<u32>,
     /// Whether the least busy plane is taken, not the page's own.
     pub(super) dynamic: bool,
+    /// Whether the planes of a die come first in the order: then a die is filled as a whole.
+    pub(super) die_at_once: bool,
     by_planes: Divisor,
 }
 
@@ -52,7 +55,8 @@ impl Order {
             plane_at.push(plane);
             position_of[plane as usize] = position;
         }
-        Ok(Self { plane_at, position_of, dynamic, by_planes: Divisor::new(count) })
+        let die_at_once = levels[0] == StripeLevel::Plane && g.planes > 1;
+        Ok(Self { plane_at, position_of, dynamic, die_at_once, by_planes: Divisor::new(count) })
     }
 
     /// The plane that an owner has by its number.

@@ -108,6 +108,7 @@ fn run(description: &Description, seed: u64, fail_after: u64) -> Run {
 fn power_lost_at_any_event_leaves_a_prefix() {
     for early in ["false", "true"] {
         let d = device(early);
+        let (mut looked, mut between) = (0, 0);
         for seed in 0..3 {
             let total = run(&d, seed, u64::MAX).events;
             assert!(total > 1_000, "{total} events");
@@ -131,7 +132,11 @@ fn power_lost_at_any_event_leaves_a_prefix() {
                 let which = lost.states.iter().rposition(|s| *s == found);
                 assert!(which.is_some_and(|i| i >= flushed), "{at}: state {which:?}, flushed was {flushed}");
                 again.close().unwrap();
+                looked += 1;
+                between += u32::from(which < Some(lost.states.len() - 1));
             }
         }
+        // Moments were looked at, and at some of them something was lost: else nothing was tested.
+        assert!(looked >= 100 && between >= 10, "{looked} moments, something lost at {between}");
     }
 }

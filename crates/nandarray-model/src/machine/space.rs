@@ -206,11 +206,6 @@ impl Machine {
         self.space.jobs += 1;
         let id = JobId(self.space.jobs);
         let job = Job::new(id, kind, queue % self.description.host.queues, now, footprint);
-        match kind {
-            JobKind::Read => self.totals.read_bytes += job.bytes,
-            JobKind::Write => self.totals.written_bytes += job.bytes,
-            JobKind::Other => {}
-        }
         let job = self.jobs.insert(job) as u32;
         self.events.push(now, Event::Given(job));
         id

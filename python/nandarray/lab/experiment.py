@@ -1,0 +1,277 @@
+"""What an experiment is, and what it gives.
+
+An experiment is a small Python module that defines ``EXPERIMENT``, an :class:`Experiment`: a question, the ids of the
+claims that it answers, its parameters with their meanings, the range that each answer is expected in, and a function
+that measures. The function gets a :class:`Context` (resolved parameters, seed, progress) and returns a
+:class:`Result`: tables, figures that say which columns they show, answers to claims, reports of modelled devices,
+assumptions. It draws nothing and writes nothing: the run writes (:mod:`nandarray.lab.run`), the report draws
+(:mod:`nandarray.lab.report`).
+
+Everything here is plain data, so that a result can be written as JSON and Parquet and read again, the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = ["Answer", "Context", "Experiment", "Figure", "Parameter", "PaperPoint", "Result"]
+
+Row = Mapping[str, Any]
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Something of an experiment that may be set.
+
+    Parameters
+    ----------
+    default : any
+        Its value at the paper's size. A JSON value: number, text, truth value, None, or a list or mapping of these.
+    meaning : str
+        One phrase, with the unit.
+    small : any, optional
+        Its value in the small profile that the tests run, in seconds.
+    """
+
+    default: Any
+    meaning: str
+    small: Any = None
+
+    def value(self, profile: str) -> Any:
+        """Give its value in a profile.
+
+        Parameters
+        ----------
+        profile : {"full", "small"}
+            Which.
+
+        Returns
+        -------
+        any
+            The default, or the small value if there is one.
+        """
+        return self.small if profile == "small" and self.small is not None else self.default
+
+
+@dataclass(frozen=True)
+class PaperPoint:
+    """A point that the text of a paper states, for a figure.
+
+    Parameters
+    ----------
+    series : str
+        Which series of the figure it belongs to.
+    x, y : float or str
+        Where it is; ``y`` may be a bound (``bound``).
+    where : str
+        Section or figure.
+    bound : {"", "at most", "at least", "about"}
+        What the text says of it.
+    """
+
+    series: str
+    x: float | str
+    y: float
+    where: str
+    bound: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: a table, and which of its columns are shown how.
+
+    Parameters
+    ----------
+    id : str
+        Within the experiment, such as ``"fig9a"``.
+    title : str
+        What it shows.
+    kind : {"line", "bar", "scatter", "heatmap"}
+        How.
+    table : str
+        Name of the result's table.
+    x, y : str
+        Columns. In a heat map ``y`` is the second axis.
+    series : str, optional
+        Column that tells the series apart.
+    value : str, optional
+        Of a heat map: the column that is the colour.
+    x_label, y_label : str
+        With units.
+    x_log, y_log : bool
+        Logarithmic axes.
+    points : sequence of PaperPoint
+        What the paper states.
+    caption : str
+        What to see in it.
+    """
+
+    id: str
+    title: str
+    kind: Literal["line", "bar", "scatter", "heatmap"]
+    table: str
+    x: str
+    y: str
+    series: str = ""
+    value: str = ""
+    x_label: str = ""
+    y_label: str = ""
+    x_log: bool = False
+    y_log: bool = False
+    points: Sequence[PaperPoint] = ()
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came out for a claim of a paper.
+
+    Parameters
+    ----------
+    claim : str
+        Its id in ``claims.toml``; a part of a claim has a name behind a ``#``, such as ``"nds.fig2.subblock#ssd"``.
+    measured : float or bool
+        The figure, in the claim's unit; for an ordering or a trend, whether it holds.
+    paper : float, optional
+        The paper's figure, if this part's is not the claim's own.
+    calibrated : bool
+        Whether a parameter of the model was fitted to this figure (then it proves nothing).
+    note : str
+        What to know of it: why it does not fit, what was assumed.
+    """
+
+    claim: str
+    measured: float | bool
+    paper: float | None = None
+    calibrated: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an experiment found.
+
+    Parameters
+    ----------
+    tables : mapping
+        Tidy tables by name: sequences of rows with the same columns. Units stand at the end of names.
+    answers : sequence of Answer
+        To claims.
+    figures : sequence of Figure
+        What to draw.
+    reports : mapping
+        Reports of modelled devices (``Report.data``) by a label: utilisation, energy and latency come from them.
+    assumptions : sequence of str
+        What had to be assumed, a sentence each, with its source.
+    misfits : sequence of str
+        What does not come out as in the paper, and why.
+    """
+
+    tables: Mapping[str, Sequence[Row]]
+    answers: Sequence[Answer] = ()
+    figures: Sequence[Figure] = ()
+    reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    assumptions: Sequence[str] = ()
+    misfits: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a running experiment gets.
+
+    Parameters
+    ----------
+    parameters : mapping
+        Every parameter, resolved.
+    seed : int
+        Of all chance.
+    profile : {"full", "small"}
+        Which sizes.
+    jobs : int
+        Processes that it may use (``map``).
+    progress : callable
+        Told what is being done, how many steps are done, and of how many.
+    executor : concurrent.futures.Executor, optional
+        Where ``map`` runs; in this process if left out.
+    """
+
+    parameters: Mapping[str, Any]
+    seed: int = 0
+    profile: str = "full"
+    jobs: int = 1
+    progress: Progress = lambda _what, _done, _of: None
+    executor: Any = None
+
+    def __getitem__(self, name: str) -> Any:
+        """Give a parameter."""
+        return self.parameters[name]
+
+    def map(self, function: Callable[..., Any], cases: Sequence[tuple[Any, ...]], what: str = "cases") -> list[Any]:
+        """Call a function for each case, in parallel where the run has an executor; results in order of the cases.
+
+        Parameters
+        ----------
+        function : callable
+            Of a module (it is pickled by name).
+        cases : sequence of tuple
+            Arguments of each call.
+        what : str
+            For the progress.
+
+        Returns
+        -------
+        list
+            One result a case.
+        """
+        self.progress(what, 0, len(cases))
+        found: list[Any] = []
+        if self.executor is None:
+            for case in cases:
+                found.append(function(*case))
+                self.progress(what, len(found), len(cases))
+            return found
+        futures = [self.executor.submit(function, *case) for case in cases]
+        for future in futures:
+            found.append(future.result())
+            self.progress(what, len(found), len(cases))
+        return found
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment.
+
+    Parameters
+    ----------
+    id : str
+        Dotted and short: ``"nds.fig9"``.
+    title : str
+        A phrase.
+    question : str
+        What it asks, in one sentence.
+    claims : sequence of str
+        Ids of the claims that it answers.
+    parameters : mapping
+        What may be set.
+    expected : mapping
+        For a claim id, the range (low, high) of measured / paper that counts as within; 0.85 to 1.15 if left out.
+    run : callable
+        Takes a Context, returns a Result. The same context gives the same result.
+    deterministic : bool
+        False if it measures this machine (a wall clock): then only its inputs are reproducible.
+    minutes : float
+        About how long it takes at full size on two cores.
+    """
+
+    id: str
+    title: str
+    question: str
+    run: Callable[[Context], Result]
+    claims: Sequence[str] = ()
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    expected: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    deterministic: bool = True
+    minutes: float = 1.0

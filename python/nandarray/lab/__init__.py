@@ -1,10 +1,32 @@
 """The lab: experiments on described devices, their runs, sweeps, comparisons and reports.
 
 :class:`Experiment` says what one is; those that come along are the modules of :mod:`nandarray.lab.experiments`.
+:func:`run` runs one and gives a :class:`Run`, a folder; :func:`load` reads it again. Tables need the extra ``lab``,
+which brings pandas and pyarrow; importing this package does not import them. What :mod:`nandarray.lab.report` draws is
+one HTML page.
 """
 
 from __future__ import annotations
 
+from nandarray.lab._run import run
+from nandarray.lab._runs import Run, load, runs
+from nandarray.lab.claims import Claim, claims
 from nandarray.lab.experiment import Answer, Context, Experiment, Figure, PaperPoint, Parameter, Result
+from nandarray.lab.registry import experiments
 
-__all__ = ["Answer", "Context", "Experiment", "Figure", "PaperPoint", "Parameter", "Result"]
+__all__ = [
+    "Answer",
+    "Claim",
+    "Context",
+    "Experiment",
+    "Figure",
+    "PaperPoint",
+    "Parameter",
+    "Result",
+    "Run",
+    "claims",
+    "experiments",
+    "load",
+    "run",
+    "runs",
+]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 __all__ = ["Answer", "Context", "Experiment", "Figure", "Parameter", "PaperPoint", "Result"]
@@ -196,6 +197,8 @@ class Context:
         Told what is being done, how many steps are done, and of how many.
     executor : concurrent.futures.Executor, optional
         Where ``map`` runs; in this process if left out.
+    timeline : path, optional
+        Where to write a timeline, if one is asked for; an experiment that has nothing to show there writes none.
     """
 
     parameters: Mapping[str, Any]
@@ -204,6 +207,7 @@ class Context:
     jobs: int = 1
     progress: Progress = lambda _what, _done, _of: None
     executor: Any = None
+    timeline: Path | None = None
 
     def __getitem__(self, name: str) -> Any:
         """Give a parameter."""

@@ -1,0 +1,345 @@
+"""Running an experiment: from an id to a whole folder.
+
+The folder is made under a name that ends in ``.part`` and gets its own name when everything is in it, so a folder with
+a run's name is whole. What was left by a run that was killed is removed by the next one. The name has a hash of all
+that the result follows from: experiment, its source, parameters, profile, seed, version. Running the same again
+measures again and puts the new folder in the old one's place; ``environment.json`` says in which files they differ.
+
+This module makes no choice about what is measured, and draws nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import filecmp
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import nandarray
+from nandarray.errors import InvalidError, LockedError
+from nandarray.lab import registry
+from nandarray.lab._files import digest, environment, plain, write_json, write_table
+from nandarray.lab._runs import PART, SCHEMA, Run, folder_of_runs
+from nandarray.lab.claims import base_of, claims, judge
+from nandarray.lab.experiment import Context, Experiment, Progress, Result
+
+__all__ = ["Pool", "command_of", "part_folder", "put_in_place", "run", "run_id"]
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. +@-]*")
+
+
+class Pool:
+    """Processes that start when the first call comes; calls of experiments in files load the file there first.
+
+    Parameters
+    ----------
+    jobs : int
+        How many processes.
+    executor : concurrent.futures.Executor, optional
+        Use this one instead, and leave it open.
+    """
+
+    def __init__(self, jobs: int, executor: Executor | None = None) -> None:
+        self.jobs = jobs
+        self.given = executor is not None
+        self._executor = executor
+
+    def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]:
+        """Call a function of a module somewhere else."""
+        if self._executor is None:
+            # Not a fork: this process has threads, of progress bars if of nothing else.
+            self._executor = ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"))
+        file = registry.file_of(function.__module__)
+        if file is None:
+            return self._executor.submit(function, *args)
+        return self._executor.submit(_from_file, file, function.__qualname__, *args)
+
+    def close(self, *, broken: bool = False) -> None:
+        """End the processes, if they are ours."""
+        if self._executor is not None and not self.given:
+            self._executor.shutdown(wait=not broken, cancel_futures=True)
+            self._executor = None
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _from_file(file: str, name: str, *args: Any) -> Any:
+    found: Any = registry.load_file(file)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found(*args)
+
+
+def run_id(experiment: Experiment, parameters: Mapping[str, Any], profile: str, seed: int) -> str:
+    """Give the name of a run's folder.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        What is run.
+    parameters : mapping
+        All of them, resolved.
+    profile, seed
+        As in :func:`run`.
+
+    Returns
+    -------
+    str
+        ``ID@HASH``.
+    """
+    of = {
+        "experiment": experiment.id,
+        "parameters": parameters,
+        "profile": profile,
+        "seed": seed,
+        "version": nandarray.__version__,
+        "source": registry.source_hash(experiment),
+    }
+    return f"{experiment.id}@{digest(of)}"
+
+
+def run(
+    what: str | os.PathLike[str] | Experiment,
+    *,
+    profile: str = "full",
+    seed: int = 0,
+    parameters: Mapping[str, Any] | None = None,
+    runs: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
+    jobs: int | None = None,
+    trace: bool = False,
+    reuse: bool = False,
+    progress: Progress | None = None,
+) -> Run:
+    """Run an experiment.
+
+    Parameters
+    ----------
+    what : str, path or Experiment
+        Its id, a Python file, or the experiment itself.
+    profile : {"full", "small"}
+        The paper's sizes, or sizes for tests.
+    seed : int
+        Of all chance.
+    parameters : mapping, optional
+        Values to use instead of the profile's.
+    runs : path, optional
+        Folder for the run's folder; ``$NANDARRAY_RUNS`` or ``lab-runs`` if left out.
+    executor : concurrent.futures.Executor, optional
+        Where the experiment's cases run; processes of this machine if left out.
+    jobs : int, optional
+        How many processes; one in the small profile, else as many as there are cores.
+    trace : bool
+        Ask for a timeline, too. Experiments that model no single device write none.
+    reuse : bool
+        Take the run that is there, if there is one.
+    progress : callable, optional
+        Told what is being done, how many steps are done, and of how many.
+
+    Returns
+    -------
+    Run
+        Its folder, read.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such experiment.
+    InvalidError
+        If a parameter is not there or of a wrong kind, or the experiment gives what cannot be written.
+    LockedError
+        If another process is running the same.
+
+    Examples
+    --------
+    >>> from nandarray import lab
+    >>> done = lab.run("model.queue-depth", profile="small", parameters={"device": "tiny"})
+    >>> done.experiment, done.tables["depths"][:2]
+    ('model.queue-depth', ['depth', 'bytes_per_s'])
+    """
+    experiment = registry.find(what)
+    resolved = plain(registry.resolve(experiment, profile, dict(parameters or {})))
+    final = folder_of_runs(runs) / run_id(experiment, resolved, profile, seed)
+    if reuse and (final / "run.json").is_file():
+        return Run(final)
+    jobs = jobs or (1 if profile == "small" else os.cpu_count() or 1)
+    with part_folder(final) as part, Pool(jobs, executor) as pool:
+        context = Context(
+            parameters=resolved,
+            seed=seed,
+            profile=profile,
+            jobs=jobs,
+            progress=progress or (lambda _what, _done, _of: None),
+            executor=pool if executor is not None or jobs > 1 else None,
+            timeline=part / "timeline.pftrace" if trace else None,
+        )
+        start = time.perf_counter()
+        result = experiment.run(context)
+        seconds = time.perf_counter() - start
+        _write(part, experiment, context, result)
+        about = environment(seconds) | {"jobs": jobs, "before": _differences(part, final)}
+        write_json(part / "environment.json", about)
+        put_in_place(part, final)
+    return Run(final)
+
+
+@contextmanager
+def part_folder(final: Path, *, keep: bool = False) -> Generator[Path]:
+    """Hold the folder in which something is being made, alone.
+
+    Parameters
+    ----------
+    final : path
+        What it will be called.
+    keep : bool
+        Leave in it what is there, to go on from.
+
+    Yields
+    ------
+    path
+        The folder. What is still there at the end stays if ``keep``, and goes otherwise.
+
+    Raises
+    ------
+    LockedError
+        If another process holds it.
+    """
+    final.parent.mkdir(parents=True, exist_ok=True)
+    part = final.with_name(final.name + PART)
+    part.mkdir(exist_ok=True)
+    descriptor = os.open(part, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LockedError(f"{final.name} is being run by another process") from None
+        if not keep:
+            _empty(part)
+        try:
+            yield part
+        except BaseException:
+            if not keep:
+                shutil.rmtree(part, ignore_errors=True)
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _empty(folder: Path) -> None:
+    for inside in folder.iterdir():
+        shutil.rmtree(inside) if inside.is_dir() else inside.unlink()
+
+
+def put_in_place(part: Path, final: Path) -> None:
+    """Give a whole folder its name, in place of one of the same name."""
+    if final.exists():
+        old = final.with_name(final.name + ".old" + PART)
+        shutil.rmtree(old, ignore_errors=True)
+        final.rename(old)
+        part.rename(final)
+        shutil.rmtree(old)
+    else:
+        part.rename(final)
+
+
+def _differences(part: Path, final: Path) -> list[str] | None:
+    """Name the files that are not as the same run wrote them before; None if there was none."""
+    if not final.is_dir():
+        return None
+    here, there = ({str(f.relative_to(top)) for f in top.rglob("*") if f.is_file()} for top in (part, final))
+    there.discard("environment.json")
+    other = {name for name in here & there if not filecmp.cmp(part / name, final / name, shallow=False)}
+    return sorted(other | (here ^ there))
+
+
+def command_of(experiment: Experiment, what: str, context: Context) -> str:
+    """Write the command line that runs the same again."""
+    words = ["nandarray", "lab", "run", what]
+    if context.profile != "full":
+        words += ["--profile", context.profile]
+    if context.seed:
+        words += ["--seed", str(context.seed)]
+    usual = plain(registry.resolve(experiment, context.profile))
+    for name, value in context.parameters.items():
+        if value != usual[name]:
+            words += ["--set", f"{name}={value if isinstance(value, str) else json.dumps(value, sort_keys=True)}"]
+    if context.timeline is not None:
+        words.append("--trace")
+    return shlex.join(words)
+
+
+def _checked(names: Sequence[str] | Mapping[str, Any], what: str) -> None:
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise InvalidError(f"{what} {name!r} cannot be a file's name: letters, digits, and . _ + @ - are taken")
+
+
+def _write(part: Path, experiment: Experiment, context: Context, result: Result) -> None:
+    """Write everything but the environment."""
+    _checked(result.tables, "table")
+    _checked(result.reports, "report")
+    (part / "tables").mkdir()
+    tables = {name: write_table(part / "tables", name, rows) for name, rows in result.tables.items()}
+    for figure in result.figures:
+        _figure_has_columns(experiment.id, figure, tables)
+    if result.reports:
+        (part / "reports").mkdir()
+    for label, report in result.reports.items():
+        write_json(part / "reports" / f"{label}.json", report)
+    file = getattr(sys.modules.get(experiment.run.__module__), "__file__", None)
+    known = claims(Path(file).parent if file else None)
+    answers = [judge(answer, experiment, known) for answer in result.answers]
+    for answer in answers:
+        if base_of(answer["claim"]) not in experiment.claims:
+            raise InvalidError(f"{experiment.id} answers {answer['claim']!r}, which is not among its claims")
+    path = registry.file_of(experiment.run.__module__)
+    head = {
+        "schema": SCHEMA,
+        "experiment": experiment.id,
+        "title": experiment.title,
+        "question": experiment.question,
+        "claims": list(experiment.claims),
+        "unanswered": sorted(set(experiment.claims) - {base_of(answer["claim"]) for answer in answers}),
+        "profile": context.profile,
+        "seed": context.seed,
+        "parameters": context.parameters,
+        "meanings": {name: parameter.meaning for name, parameter in experiment.parameters.items()},
+        "version": nandarray.__version__,
+        "source": registry.source_hash(experiment),
+        "command": command_of(experiment, Path(path).name if path else experiment.id, context),
+        "deterministic": experiment.deterministic,
+        "answers": answers,
+        "figures": [dataclasses.asdict(figure) for figure in result.figures],
+        "tables": tables,
+        "reports": sorted(result.reports),
+        "assumptions": list(result.assumptions),
+        "misfits": list(result.misfits),
+    }
+    write_json(part / "run.json", head)
+
+
+def _figure_has_columns(owner: str, figure: Any, tables: Mapping[str, Mapping[str, Any]]) -> None:
+    if figure.table not in tables:
+        raise InvalidError(f"{owner}: figure {figure.id!r} shows the table {figure.table!r}, which is not there")
+    columns = tables[figure.table]["columns"]
+    for column in (figure.x, figure.y, figure.series, figure.value):
+        if column and column not in columns and tables[figure.table]["rows"]:
+            raise InvalidError(
+                f"{owner}: figure {figure.id!r} shows the column {column!r} of {figure.table!r}: not there"
+            )

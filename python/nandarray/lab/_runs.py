@@ -1,0 +1,313 @@
+"""Runs as they lie on disk: read again, listed, found by name.
+
+A :class:`Run` reads its folder when it is asked for something, and changes nothing in it. How a folder comes to be is
+in :mod:`nandarray.lab._run`; what is in it is on the page ``docs/reference/lab.md``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nandarray.errors import CorruptError, InvalidError, NotFoundError, UnsupportedVersionError
+from nandarray.lab._files import needs_lab, read_json, read_parquet
+from nandarray.lab.claims import near
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+__all__ = ["SCHEMA", "VARIABLE", "Run", "find_run", "folder_of_runs", "load", "runs"]
+
+#: Of ``run.json`` and ``sweep.json``: grows when a field goes or changes its meaning.
+SCHEMA = 1
+VARIABLE = "NANDARRAY_RUNS"
+PART = ".part"
+
+
+def folder_of_runs(folder: str | os.PathLike[str] | None = None) -> Path:
+    """Give the folder in which runs lie: the one given, ``$NANDARRAY_RUNS``, or ``lab-runs`` here."""
+    return Path(folder or os.environ.get(VARIABLE) or "lab-runs")
+
+
+def read_head(folder: Path, name: str) -> dict[str, Any]:
+    """Read ``run.json`` or ``sweep.json``; complain if it is of a newer program."""
+    head = read_json(folder / name)
+    if not isinstance(head, dict) or not isinstance(head.get("schema"), int):
+        raise CorruptError(f"{folder / name} is damaged: it states no schema")
+    if head["schema"] > SCHEMA:
+        raise UnsupportedVersionError(
+            f"{folder} has schema {head['schema']}; this version knows those up to {SCHEMA}: update nandarray"
+        )
+    return head
+
+
+class Folder:
+    """What runs and sweeps have in common: a head, tables, an environment.
+
+    Parameters
+    ----------
+    folder : path
+        Where it lies.
+    head : str
+        The file that says what it is.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], head: str) -> None:
+        self.path = Path(folder)
+        if not (self.path / head).is_file():
+            what = head.removesuffix(".json")
+            why = "there is no such folder" if not self.path.exists() else f"it has no {head}"
+            if self.path.name.endswith(PART) and self.path.exists():
+                why = "it was broken off; run it again"
+            raise NotFoundError(f"{self.path} is no {what}: {why}")
+        self.data: dict[str, Any] = read_head(self.path, head)
+
+    @property
+    def id(self) -> str:
+        """What its folder is called."""
+        return self.path.name
+
+    @property
+    def version(self) -> str:
+        """Of the nandarray that made it."""
+        return str(self.data["version"])
+
+    @property
+    def tables(self) -> dict[str, list[str]]:
+        """Columns of each table, by its name."""
+        return {name: list(about["columns"]) for name, about in self.data["tables"].items()}
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """When and where it was made."""
+        return dict(read_json(self.path / "environment.json"))
+
+    def _named(self, name: str) -> str:
+        if name not in self.data["tables"]:
+            raise NotFoundError(f"{self.id} has no table {name!r}{near(name, self.data['tables'])}")
+        return name
+
+    def table(self, name: str) -> pandas.DataFrame:
+        """Give a table.
+
+        Parameters
+        ----------
+        name : str
+            Which.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Its rows, columns in the experiment's order.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such table; names those that there are.
+        """
+        return read_parquet(self.path / "tables" / f"{self._named(name)}.parquet")
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """Give a table without pandas: a dictionary a row, NaN as None."""
+        return list(read_json(self.path / "tables" / f"{self._named(name)}.json"))
+
+    def _dataset(self, name: str, index: Sequence[str]) -> xarray.Dataset:
+        """Give a table as arrays over some of its columns."""
+        frame = self.table(name)
+        for column in index:
+            if column not in frame.columns:
+                raise InvalidError(f"table {name!r} has no column {column!r}{near(column, frame.columns)}")
+        try:
+            import xarray
+        except ImportError as error:
+            raise needs_lab(error) from error
+        if frame.duplicated(list(index)).any():
+            raise InvalidError(f"table {name!r} has rows with the same {', '.join(index)}: name more columns")
+        found = xarray.Dataset.from_dataframe(frame.set_index(list(index)))
+        return found.assign_attrs(run=self.id, version=self.version)
+
+
+class Run(Folder):
+    """A run of an experiment, as its folder has it.
+
+    Made by :func:`nandarray.lab.run` and :func:`nandarray.lab.load`.
+
+    Parameters
+    ----------
+    folder : path
+        Its folder.
+
+    Attributes
+    ----------
+    data : dict
+        All of ``run.json``.
+    path : path
+        The folder.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        super().__init__(folder, "run.json")
+
+    @property
+    def experiment(self) -> str:
+        """The experiment's id."""
+        return str(self.data["experiment"])
+
+    @property
+    def title(self) -> str:
+        """The experiment's title."""
+        return str(self.data["title"])
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All of them, as they were."""
+        return dict(self.data["parameters"])
+
+    @property
+    def profile(self) -> str:
+        """Which sizes: "full" or "small"."""
+        return str(self.data["profile"])
+
+    @property
+    def seed(self) -> int:
+        """Of all chance."""
+        return int(self.data["seed"])
+
+    @property
+    def answers(self) -> list[dict[str, Any]]:
+        """To claims, each beside the paper's figure."""
+        return list(self.data["answers"])
+
+    @property
+    def figures(self) -> list[dict[str, Any]]:
+        """What to draw."""
+        return list(self.data["figures"])
+
+    @cached_property
+    def reports(self) -> dict[str, dict[str, Any]]:
+        """Of modelled devices, by label."""
+        labels = self.data["reports"]
+        return {label: read_json(self.path / "reports" / f"{label}.json") for label in labels}
+
+    @property
+    def timeline(self) -> Path | None:
+        """The timeline, if one was written."""
+        file = self.path / "timeline.pftrace"
+        return file if file.exists() else None
+
+    def to_xarray(self, name: str, index: Sequence[str]) -> xarray.Dataset:
+        """Give a table as arrays over some of its columns.
+
+        Parameters
+        ----------
+        name : str
+            Of the table.
+        index : sequence of str
+            Columns that become dimensions; together they tell the rows apart.
+
+        Returns
+        -------
+        xarray.Dataset
+            A variable for each other column; what no row has is NaN.
+
+        Raises
+        ------
+        InvalidError
+            If a column is not there, or two rows have the same place.
+        """
+        return self._dataset(name, index)
+
+    def __repr__(self) -> str:
+        good = sum(1 for answer in self.answers if answer["within"])
+        claims = f", {good} of {len(self.answers)} answers within" if self.answers else ""
+        return f"<nandarray.lab.Run {self.id}: {self.title}{claims}>"
+
+    def _repr_html_(self) -> str:
+        from nandarray.lab._html import run_html
+
+        return run_html(self)
+
+
+def load(folder: str | os.PathLike[str]) -> Run:
+    """Read a run's folder.
+
+    Parameters
+    ----------
+    folder : path
+        Such as ``lab-runs/nds.fig9@0123456789ab``.
+
+    Returns
+    -------
+    Run
+        The run.
+
+    Raises
+    ------
+    NotFoundError
+        If it is no run's folder.
+    UnsupportedVersionError
+        If a newer program wrote it.
+    CorruptError
+        If it is damaged.
+    """
+    return Run(folder)
+
+
+def runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:
+    """List the runs of a folder.
+
+    Parameters
+    ----------
+    folder : path, optional
+        ``$NANDARRAY_RUNS`` or ``lab-runs`` if left out.
+
+    Returns
+    -------
+    list of Run
+        By experiment, then by name. What is no run, or is not whole, is not among them.
+    """
+    parent = folder_of_runs(folder)
+    if not parent.is_dir():
+        return []
+    whole = (path for path in sorted(parent.iterdir()) if not path.name.endswith(PART))
+    return [Run(path) for path in whole if (path / "run.json").is_file()]
+
+
+def find_run(what: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Path:
+    """Find the folder of a run or a sweep.
+
+    Parameters
+    ----------
+    what : str or path
+        A folder; or the beginning of a name in the folder of runs.
+    folder : path, optional
+        The folder of runs.
+
+    Returns
+    -------
+    path
+        The folder.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none, or several: names them.
+    """
+    text = os.fspath(what)
+    if text and Path(text).is_dir():
+        return Path(text)
+    parent = folder_of_runs(folder)
+    names = [path.name for path in sorted(parent.iterdir()) if path.is_dir()] if parent.is_dir() else []
+    names = [name for name in names if not name.endswith(PART)]
+    fitting = [name for name in names if name == text or name.partition("@")[0] == text] or [
+        name for name in names if text and name.startswith(text)
+    ]
+    if len(fitting) == 1:
+        return parent / fitting[0]
+    if fitting:
+        raise NotFoundError(f"{text!r} may be {', '.join(fitting)}: write more of it")
+    raise NotFoundError(f"no run {text!r} in {parent}{near(text, names) or ', which has none'}")

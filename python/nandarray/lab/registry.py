@@ -1,0 +1,287 @@
+"""Which experiments there are, and where their code is.
+
+Three places have experiments: the modules of :mod:`nandarray.lab.experiments`, those that installed packages name under
+the entry point ``nandarray.experiments``, and Python files given by their path. Each module defines ``EXPERIMENT``, or
+``EXPERIMENTS`` with several. A module that cannot be imported hides no other: :func:`broken` says why.
+
+This module runs nothing. It also tells of an experiment which source it was made of, for the name of its runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import os
+import pkgutil
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from nandarray.errors import InvalidError, NotFoundError
+from nandarray.lab.claims import near
+from nandarray.lab.experiment import Experiment
+
+__all__ = ["broken", "experiments", "file_of", "find", "load_file", "resolve", "source_hash"]
+
+ENTRY_POINTS = "nandarray.experiments"
+_FILE_MODULE = "nandarray_lab_file_"
+_ID = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_FAILED: dict[str, str] = {}
+
+# Now, not when first asked: importing it sets the name ``experiments`` of the package, which is to be the function's.
+_PACKAGE = importlib.import_module("nandarray.lab.experiments")
+
+
+def experiments(paths: Sequence[str | os.PathLike[str]] = ()) -> dict[str, Experiment]:
+    """Give all experiments.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        Python files whose experiments are to be among them.
+
+    Returns
+    -------
+    dict
+        Experiments by id, sorted.
+
+    Examples
+    --------
+    >>> from nandarray import lab
+    >>> "model.queue-depth" in lab.experiments()
+    True
+    """
+    found: dict[str, Experiment] = {}
+    _FAILED.clear()
+    for entry in pkgutil.iter_modules(_PACKAGE.__path__):
+        _add(found, f"{_PACKAGE.__name__}.{entry.name}", importlib.import_module)
+    for point in metadata.entry_points(group=ENTRY_POINTS):
+        _add(found, point.value, lambda _name, point=point: point.load())
+    for path in paths:
+        for one in _of(load_file(path)):
+            found[one.id] = one
+    return dict(sorted(found.items()))
+
+
+def _add(found: dict[str, Experiment], name: str, load: Any) -> None:
+    try:
+        made = list(_of(load(name)))
+    except Exception as error:  # whatever it is, the other experiments stay usable
+        _FAILED[name] = f"{type(error).__name__}: {error}"
+        return
+    for one in made:
+        if one.id in found:
+            _FAILED[name] = f"the id {one.id!r} is taken"
+        else:
+            found[one.id] = one
+
+
+def broken() -> dict[str, str]:
+    """Give the modules that :func:`experiments` could not use when it was last called, with the reason."""
+    return dict(_FAILED)
+
+
+def _of(module: Any) -> Iterable[Experiment]:
+    """Give the experiments of a module, of one, or of several."""
+    made = getattr(module, "EXPERIMENTS", None) or getattr(module, "EXPERIMENT", None) or module
+    for one in [made] if isinstance(made, Experiment) else made if isinstance(made, list | tuple) else []:
+        if not isinstance(one, Experiment):
+            raise InvalidError(f"{one!r} is no Experiment")
+        if not _ID.fullmatch(one.id):
+            raise InvalidError(f"{one.id!r} is no id of an experiment: small letters, digits, dots, dashes")
+        yield one
+
+
+def load_file(path: str | os.PathLike[str]) -> ModuleType:
+    """Import a Python file under a name of its own, once.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+
+    Returns
+    -------
+    module
+        What it defines.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    InvalidError
+        If it raises, or defines no experiment.
+    """
+    file = Path(path).resolve()
+    text = file.read_bytes()
+    name = _FILE_MODULE + hashlib.sha256(str(file).encode() + b"\0" + text).hexdigest()[:16]
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+        if not list(_of(module)):
+            raise InvalidError("it defines no EXPERIMENT")
+    except Exception as error:
+        del sys.modules[name]
+        raise InvalidError(f"{path} holds no experiment: {type(error).__name__}: {error}") from error
+    return module
+
+
+def file_of(module_name: str) -> str | None:
+    """Give the file of a module that :func:`load_file` made: other processes have to load it, too."""
+    if not module_name.startswith(_FILE_MODULE):
+        return None
+    return str(sys.modules[module_name].__file__)
+
+
+def find(what: str | os.PathLike[str] | Experiment) -> Experiment:
+    """Find an experiment.
+
+    Parameters
+    ----------
+    what : str, path or Experiment
+        An id; or a Python file with one experiment, or ``FILE.py:ID`` for one of several.
+
+    Returns
+    -------
+    Experiment
+        The experiment.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none; names the nearest.
+    InvalidError
+        If the file is no experiment, or has several.
+    """
+    if isinstance(what, Experiment):
+        return what
+    text = os.fspath(what)
+    file, _, inside = text.partition(".py:")
+    if inside or text.endswith(".py"):
+        made = {one.id: one for one in _of(load_file(f"{file}.py" if inside else text))}
+        if not inside and len(made) > 1:
+            raise InvalidError(f"{text} has several experiments: write {text}:ID with one of {', '.join(made)}")
+        wanted = inside or next(iter(made))
+        if wanted not in made:
+            raise NotFoundError(f"no experiment {wanted!r} in {file}.py{near(wanted, made)}")
+        return made[wanted]
+    known = experiments()
+    if text not in known:
+        hidden = "".join(f"; {name} could not be loaded: {why}" for name, why in broken().items())
+        raise NotFoundError(f"no experiment {text!r}{near(text, known)}{hidden}")
+    return known[text]
+
+
+def resolve(experiment: Experiment, profile: str, given: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Give all parameters of an experiment their values.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Whose.
+    profile : {"full", "small"}
+        Which values count where none is given.
+    given : mapping, optional
+        Values to use.
+
+    Returns
+    -------
+    dict
+        Every parameter, in the experiment's order.
+
+    Raises
+    ------
+    InvalidError
+        If there is no such parameter or profile, or a number is no number.
+    """
+    if profile not in {"full", "small"}:
+        raise InvalidError(f"a profile is 'full' or 'small', not {profile!r}")
+    given = dict(given or {})
+    for name in given:
+        if name not in experiment.parameters:
+            hint = near(name, experiment.parameters) or "; it has none"
+            raise InvalidError(f"{experiment.id} has no parameter {name!r}{hint}")
+    found: dict[str, Any] = {}
+    for name, parameter in experiment.parameters.items():
+        value = given.get(name, parameter.value(profile)) if name in given else parameter.value(profile)
+        _same_kind(experiment.id, name, value, parameter.default)
+        found[name] = value
+    return found
+
+
+def _same_kind(owner: str, name: str, value: Any, default: Any) -> None:
+    """Refuse a text where a number is wanted, a number for a list, and the like."""
+    kinds: tuple[tuple[Any, str], ...] = (
+        (bool, "true or false"),
+        ((int, float), "a number"),
+        (str, "a text"),
+        ((list, tuple), "a list"),
+        (dict, "a table"),
+    )
+    for kind, words in kinds:
+        if isinstance(default, kind):
+            wrong = not isinstance(value, kind) or (kind is not bool and isinstance(value, bool))
+            if wrong and value is not None:
+                raise InvalidError(f"parameter {name!r} of {owner} is {words}, like {default!r}; {value!r} is not")
+            return
+
+
+def source_hash(experiment: Experiment) -> str:
+    """Hash the source that an experiment is made of: its module, and the modules of the lab that this imports.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Which.
+
+    Returns
+    -------
+    str
+        Hexadecimal; the same on every machine with the same source.
+    """
+    digest = hashlib.sha256()
+    module = sys.modules.get(experiment.run.__module__)
+    file = getattr(module, "__file__", None)
+    seen: dict[str, bytes] = {}
+    if file is not None and Path(file).is_file():
+        _follow(experiment.run.__module__ if file_of(experiment.run.__module__) is None else "file", Path(file), seen)
+    for name, text in sorted(seen.items()):
+        digest.update(f"{name}\0{len(text)}\0".encode() + text)
+    return digest.hexdigest()
+
+
+def _follow(name: str, file: Path, seen: dict[str, bytes]) -> None:
+    if name in seen:
+        return
+    text = seen[name] = file.read_bytes()
+    for node in ast.walk(ast.parse(text)):
+        wanted: list[str] = []
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            wanted = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            wanted = [alias.name for alias in node.names]
+        for other in wanted:
+            if other.startswith("nandarray.lab."):
+                spec = _spec(other)
+                if spec is not None:
+                    _follow(other, Path(spec), seen)
+
+
+def _spec(name: str) -> str | None:
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):  # a name inside a module, not a module
+        return None
+    return None if spec is None or not spec.origin or not spec.origin.endswith(".py") else spec.origin

@@ -1,0 +1,394 @@
+"""Runs of experiments: what the folder has, that the same run gives the same bytes, and what goes wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nandarray import lab
+from nandarray.errors import CorruptError, InvalidError, LockedError, NotFoundError, UnsupportedVersionError
+from nandarray.lab import _files, _run, registry
+from nandarray.lab.claims import judge
+
+CLAIM = "nds.fig9d.write.sw_loss"
+SHAPE = "nds.fig9c.submatrix.order"
+ROWS = [{"x": n, "name": "ab"[n % 2], "much": n / 3, "list": [n, 2.5]} for n in range(4)]
+
+
+def small(context: lab.Context) -> lab.Result:
+    """An experiment that measures nothing."""
+    return lab.Result(
+        tables={"rows": ROWS, "none": []},
+        answers=[lab.Answer(CLAIM, context["measured"]), lab.Answer(f"{SHAPE}#first", measured=True, note="why")],
+        figures=[lab.Figure("f", "A figure", "line", "rows", "x", "much", series="name")],
+        reports={"one": {"device": "none", "elapsed_s": 1.5}},
+        assumptions=["Nothing."],
+    )
+
+
+SMALL = lab.Experiment(
+    id="test.small",
+    title="Small",
+    question="Does it run?",
+    run=small,
+    claims=[CLAIM, SHAPE, "nds.fig10.hw_vs_sw"],
+    parameters={"measured": lab.Parameter(0.7, "a share", small=0.6), "words": lab.Parameter("a b", "text")},
+    expected={CLAIM: (0.8, 1.2)},
+)
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
+
+
+def replaced(**fields: object) -> lab.Experiment:
+    return dataclasses.replace(SMALL, **fields)
+
+
+def gives(**fields: object) -> lab.Experiment:
+    made = dataclasses.replace(small({"measured": 0.7}), **fields)  # type: ignore[arg-type]
+    return replaced(run=lambda _context: made)
+
+
+# --- what a run has ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_read_as_it_was_written() -> None:
+    done = lab.run(SMALL, seed=3)
+    again = lab.load(done.path)
+    assert [done.path.name] == os.listdir("lab-runs")
+    assert done.id.startswith("test.small@")
+    assert again.data == done.data
+    assert again.parameters == {"measured": 0.7, "words": "a b"}
+    assert (again.seed, again.profile, again.experiment, again.title) == (3, "full", "test.small", "Small")
+    assert again.rows("rows") == ROWS
+    frame = again.table("rows")
+    assert list(frame.columns) == ["x", "name", "much", "list"] == again.tables["rows"]
+    assert frame["x"].dtype == np.int64
+    assert frame["much"].tolist() == [row["much"] for row in ROWS]
+    assert again.table("none").empty
+    assert again.reports["one"]["elapsed_s"] == 1.5
+    assert again.figures[0]["series"] == "name"
+    assert again.data["unanswered"] == ["nds.fig10.hw_vs_sw"]
+    assert again.data["command"] == "nandarray lab run test.small --seed 3"
+    assert again.timeline is None
+    assert [run.id for run in lab.runs()] == [done.id]
+    assert again.environment["packages"]["numpy"] == np.__version__
+
+
+def test_answers_are_judged_by_the_range_that_is_expected() -> None:
+    good, shape = lab.run(SMALL).answers
+    assert (good["paper"], good["ratio"], good["within"], good["low"], good["high"]) == (0.7, 1.0, True, 0.8, 1.2)
+    assert (shape["kind"], shape["within"], shape["ratio"], shape["note"]) == ("shape", True, None, "why")
+    bad = lab.run(SMALL, parameters={"measured": 0.55}).answers[0]
+    assert not bad["within"]
+    assert bad["ratio"] == pytest.approx(0.55 / 0.7)
+
+
+@pytest.mark.parametrize(
+    ("answer", "ratio", "within", "kind"),
+    [
+        (lab.Answer(f"{CLAIM}#bfs", 1.9, paper=2.0), 0.95, True, "ratio"),
+        (lab.Answer(CLAIM, math.nan), None, False, "ratio"),
+        (lab.Answer(CLAIM, math.inf), None, False, "ratio"),
+        (lab.Answer(CLAIM, measured=False), None, False, "shape"),
+        (lab.Answer(f"{SHAPE}#much", np.float64(3.0), paper=3), 1.0, True, "ratio"),
+        (lab.Answer("nds.fig9a.row.sw_GBps", 3.0), 3.0 / 3.8, False, "abs"),
+        (lab.Answer(CLAIM, 0.1, paper=0.0), None, False, "ratio"),
+    ],
+)
+def test_every_kind_of_answer_is_judged(answer: lab.Answer, ratio: float | None, within: bool, kind: str) -> None:
+    found = judge(answer, SMALL, lab.claims())
+    assert (found["within"], found["kind"]) == (within, kind)
+    assert found["ratio"] == (ratio if ratio is None else pytest.approx(ratio))
+
+
+def test_the_same_run_gives_the_same_bytes_but_for_the_environment() -> None:
+    first = lab.run("model.channels", profile="small")
+    bytes_before = everything(first.path)
+    assert first.environment["before"] is None
+    second = lab.run("model.channels", profile="small")
+    assert second.path == first.path
+    assert second.environment["before"] == []
+    bytes_after = everything(second.path)
+    assert bytes_before.pop("environment.json") != bytes_after.pop("environment.json")
+    assert bytes_before == bytes_after
+    assert {"run.json", "tables/channels.json", "tables/channels.parquet"} < set(bytes_after)
+
+
+def test_two_processes_give_the_same_bytes() -> None:
+    code = "from nandarray import lab; print(lab.run('model.queue-depth', profile='small', runs='{}').path)"
+    found = []
+    for folder, hash_seed in (("one", "1"), ("two", "2")):
+        command = [sys.executable, "-c", code.format(folder)]
+        ran = subprocess.run(
+            command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONHASHSEED": hash_seed}
+        )
+        found.append(everything(Path(ran.stdout.strip())))
+        del found[-1]["environment.json"]
+    assert found[0] == found[1]
+
+
+def test_processes_of_its_own_change_nothing() -> None:
+    alone = everything(lab.run("model.queue-depth", profile="small", runs="alone").path)
+    two = everything(lab.run("model.queue-depth", profile="small", runs="two", jobs=2).path)
+    for found in (alone, two):
+        del found["environment.json"]
+    assert alone == two
+
+
+def test_another_parameter_profile_or_seed_is_another_run() -> None:
+    ids = {
+        lab.run(SMALL, profile=profile, seed=seed, parameters=parameters).id
+        for profile in ("full", "small")
+        for seed in (0, 1)
+        for parameters in ({}, {"words": "c"})
+    }
+    assert len(ids) == 8
+
+
+def test_reuse_takes_what_is_there() -> None:
+    first = lab.run(SMALL)
+    assert lab.run(SMALL, reuse=True).environment == first.environment
+    assert lab.run(SMALL).environment["before"] == []
+
+
+def test_a_run_that_gives_other_bytes_than_before_says_which() -> None:
+    first = lab.run(SMALL)
+    (first.path / "tables" / "rows.json").write_text("other")
+    (first.path / "tables" / "more.json").write_text("more")
+    assert lab.run(SMALL).environment["before"] == ["tables/more.json", "tables/rows.json"]
+
+
+def test_a_timeline_is_kept_where_the_experiment_writes_one() -> None:
+    def traced(context: lab.Context) -> lab.Result:
+        assert context.timeline is not None
+        context.timeline.write_bytes(b"spans")
+        return lab.Result(tables={})
+
+    done = lab.run(replaced(run=traced), trace=True)
+    assert done.timeline is not None
+    assert done.timeline.read_bytes() == b"spans"
+    assert done.data["command"].endswith(" --trace")
+
+
+def test_what_a_killed_run_left_is_removed() -> None:
+    final = Path("lab-runs") / _run.run_id(SMALL, registry.resolve(SMALL, "full"), "full", 0)
+    left = Path(f"{final}.part")
+    left.mkdir(parents=True)
+    (left / "rubbish").write_text("")
+    assert lab.runs() == []
+    with pytest.raises(NotFoundError, match="broken off"):
+        lab.load(left)
+    assert sorted(os.listdir(lab.run(SMALL).path)) == ["environment.json", "reports", "run.json", "tables"]
+    assert len(os.listdir("lab-runs")) == 1
+
+
+def test_an_experiment_that_raises_leaves_nothing() -> None:
+    def wrong(_context: lab.Context) -> lab.Result:
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        lab.run(replaced(run=wrong))
+    assert os.listdir("lab-runs") == []
+
+
+def test_a_run_is_made_by_one_process_at_a_time() -> None:
+    def twice(_context: lab.Context) -> lab.Result:
+        lab.run(experiment)
+        raise AssertionError
+
+    experiment = replaced(run=twice)
+    with pytest.raises(LockedError, match="another process"):
+        lab.run(experiment)
+
+
+def test_the_folder_of_runs_is_given_or_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NANDARRAY_RUNS", "elsewhere")
+    assert lab.run(SMALL).path.parent == Path("elsewhere")
+    assert lab.run(SMALL, runs="here").path.parent == Path("here")
+    assert len(lab.runs()) == len(lab.runs("here")) == 1
+    assert lab.runs("nowhere") == []
+
+
+# --- pandas, xarray, notebooks ----------------------------------------------------------------------------------------
+
+
+def test_a_table_becomes_arrays() -> None:
+    done = lab.run("model.channels", profile="small")
+    found = done.to_xarray("channels", ["channels", "pattern"])
+    assert dict(found.sizes) == {"channels": 3, "pattern": 2}
+    assert float(found["speedup"].sel(channels=1, pattern="small")) == 1.0
+    assert found.attrs["run"] == done.id
+    with pytest.raises(InvalidError, match="same pattern: name more"):
+        done.to_xarray("channels", ["pattern"])
+    with pytest.raises(InvalidError, match="no column 'channel'; did you mean 'channels'"):
+        done.to_xarray("channels", ["channel"])
+
+
+def test_a_run_shows_itself() -> None:
+    done = lab.run(gives(misfits=["It is <small>."]))
+    html = done._repr_html_()
+    assert "not within" not in html
+    for text in ("test.small@", "nds.fig9d.write.sw_loss", "within", "&lt;small&gt;", "table rows: 4 rows"):
+        assert text in html
+    assert "script" not in html
+    assert "2 of 2 answers within" in repr(done)
+
+
+def test_importing_the_lab_imports_no_big_package() -> None:
+    code = "import sys, nandarray.lab, nandarray.cli; print([m for m in ('pandas','pyarrow','scipy','jinja2','xarray',"
+    code += "'numba','nandarray.lab') if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "['nandarray.lab']"
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"tables": {"rows": [{"a": 1}, {"b": 1}]}}, "row 1 differs from the first in a, b"),
+        ({"tables": {"rows": [{"a": 1}, {"a": "x"}]}}, "column 'a' mixes kinds"),
+        ({"tables": {"a/b": []}}, "table 'a/b' cannot be a file's name"),
+        ({"reports": {"../x": {}}}, "report '../x' cannot be a file's name"),
+        ({"tables": {"other": ROWS}}, "shows the table 'rows', which is not there"),
+        ({"figures": [lab.Figure("f", "F", "line", "rows", "x", "y")]}, "shows the column 'y' of 'rows'"),
+        ({"answers": [lab.Answer("nds.fig9", 1.0)]}, "which nobody made; did you mean"),
+        ({"answers": [lab.Answer("nds.fig10.sw_speedup", 1.0)]}, "which is not among its claims"),
+        ({"answers": [lab.Answer(SHAPE, 1.0)]}, "it holds or not"),
+        ({"reports": {"x": {"y": object()}}}, "cannot be written as JSON"),
+    ],
+)
+def test_a_result_that_cannot_be_written_is_an_error(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidError, match=message):
+        lab.run(gives(**fields))
+    assert os.listdir("lab-runs") == []
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"mesured": 1}, "test.small has no parameter 'mesured'; did you mean 'measured'"),
+        ({"zzz": 1}, "no parameter 'zzz'; there are measured, words"),
+        ({"measured": "much"}, "'measured' of test.small is a number, like 0.7; 'much' is not"),
+        ({"measured": True}, "is a number"),
+        ({"words": 3}, "is a text"),
+    ],
+)
+def test_a_wrong_parameter_is_named_with_the_right_ones(given: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidError, match=message):
+        lab.run(SMALL, parameters=given)
+    assert not Path("lab-runs").exists()
+
+
+def test_unknown_experiments_profiles_and_tables_are_named() -> None:
+    with pytest.raises(NotFoundError, match=r"no experiment 'model.channel'; did you mean 'model.channels'"):
+        lab.run("model.channel")
+    with pytest.raises(InvalidError, match="'full' or 'small', not 'tiny'"):
+        lab.run(SMALL, profile="tiny")
+    with pytest.raises(NotFoundError, match="no table 'row'; did you mean 'rows'"):
+        lab.run(SMALL).table("row")
+
+
+def test_a_folder_that_is_no_run_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="there is no such folder"):
+        lab.load("nowhere")
+    with pytest.raises(NotFoundError, match=r"it has no run\.json"):
+        lab.load(tmp_path)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(CorruptError, match="damaged"):
+        lab.load(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(CorruptError, match="states no schema"):
+        lab.load(tmp_path)
+    (tmp_path / "run.json").write_text('{"schema": 99}')
+    with pytest.raises(UnsupportedVersionError, match="schema 99; this version knows those up to 1"):
+        lab.load(tmp_path)
+
+
+def test_a_damaged_table_is_an_error() -> None:
+    done = lab.run(SMALL)
+    (done.path / "tables" / "rows.parquet").write_bytes(b"PAR1")
+    with pytest.raises(CorruptError, match=r"rows\.parquet is damaged"):
+        done.table("rows")
+    (done.path / "tables" / "rows.parquet").unlink()
+    with pytest.raises(FileNotFoundError):
+        done.table("rows")
+
+
+# --- experiments of one's own -----------------------------------------------------------------------------------------
+
+FILE = """
+from nandarray import lab
+def double(x): return {"x": x, "y": 2 * x}
+def run(context):
+    rows = context.map(double, [(n,) for n in range(context["n"])])
+    return lab.Result(tables={"t": rows}, answers=[lab.Answer("mine.double", rows[-1]["y"] / rows[-1]["x"])])
+PARAMETERS = {"n": lab.Parameter(4, "")}
+EXPERIMENT = lab.Experiment("mine.own", "Mine", "?", run, claims=["mine.double"], parameters=PARAMETERS)
+"""
+
+
+def test_an_experiment_in_a_file_with_claims_of_its_own() -> None:
+    Path("mine.py").write_text(FILE)
+    Path("claims.toml").write_text('[[claim]]\nid = "mine.double"\nwhere = ""\nwhat = "two"\nkind = "abs"\nvalue = 2\n')
+    alone = lab.run("mine.py", jobs=1)
+    assert alone.answers[0]["ratio"] == 1.0
+    assert alone.data["command"] == "nandarray lab run mine.py"
+    assert lab.run("mine.py", jobs=2).environment["before"] == []
+    assert "mine.own" in lab.experiments(["mine.py"])
+    Path("mine.py").write_text(FILE.replace("2 * x", "x + x"))
+    assert lab.run("mine.py").id != alone.id
+
+
+def test_files_without_an_experiment_say_so() -> None:
+    Path("none.py").write_text("x = 1")
+    with pytest.raises(InvalidError, match=r"none\.py holds no experiment: .*defines no EXPERIMENT"):
+        lab.run("none.py")
+    Path("bad.py").write_text("import nothing_like_it")
+    with pytest.raises(InvalidError, match="ModuleNotFoundError"):
+        lab.run("bad.py")
+    with pytest.raises(FileNotFoundError):
+        lab.run("missing.py")
+    Path("two.py").write_text(
+        FILE + "import dataclasses\nEXPERIMENTS = [EXPERIMENT, dataclasses.replace(EXPERIMENT, id='b')]\n"
+    )
+    with pytest.raises(InvalidError, match=r"several experiments: write two.py:ID with one of mine.own, b"):
+        lab.run("two.py")
+    assert registry.find("two.py:b").id == "b"
+
+
+def test_a_broken_module_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_PACKAGE", type(sys)("other"))
+    registry._PACKAGE.__path__ = [os.getcwd()]  # type: ignore[attr-defined]
+    monkeypatch.syspath_prepend(os.getcwd())
+    Path("breaks.py").write_text("1 / 0")
+    assert lab.experiments() == {}
+    assert list(registry.broken()) == ["other.breaks"]
+    with pytest.raises(NotFoundError, match="could not be loaded"):
+        registry.find("anything")
+
+
+def test_a_module_of_the_lab_that_changes_changes_the_hash() -> None:
+    seen: dict[str, bytes] = {}
+    file = sys.modules["nandarray.lab.experiments.model_channels"].__file__
+    assert file is not None
+    registry._follow("top", Path(file), seen)
+    assert set(seen) == {"top", "nandarray.lab.experiment"}
+
+
+def test_json_is_the_same_whatever_the_order() -> None:
+    one = {"b": np.float32(0.5), "a": (np.int64(1), math.nan, {2, 1}), "c": np.arange(2)}
+    assert _files.dumps(one) == '{"a":[1,null,[1,2]],"b":0.5,"c":[0,1]}' == _files.dumps(dict(reversed(one.items())))
+    assert json.loads(_files.dumps([{"a": 1}], lines=True)) == [{"a": 1}]
+    assert _files.digest(one) == _files.digest(dict(reversed(one.items())))

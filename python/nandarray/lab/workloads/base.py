@@ -172,6 +172,10 @@ class Workload(ABC):
         What the paper leaves open, and what is taken here.
     operands : int
         Arrays of the data's shape that it reads.
+    square : bool
+        Whether data must have one length along all dimensions.
+    spans : tuple of int
+        Dimensions that a sub-block spans whole, since the kernel needs that.
     rtol : float
         How far a floating-point result may be from the reference, relative to the largest of its array.
     """
@@ -184,6 +188,8 @@ class Workload(ABC):
     passes_because: ClassVar[str]
     assumptions: ClassVar[tuple[str, ...]] = ()
     operands: ClassVar[int] = 1
+    square: ClassVar[bool] = False
+    spans: ClassVar[tuple[int, ...]] = ()
     rtol: ClassVar[float] = 1e-10
     paper_dataset: ClassVar[Dataset]
     paper_kernel: ClassVar[tuple[int, ...]]
@@ -195,11 +201,17 @@ class Workload(ABC):
         shape = paper.shape if shape is None else tuple(int(n) for n in shape)
         if len(shape) != len(paper.shape) or min(shape) < 1:
             raise ValueError(f"{self.name} takes {len(paper.shape)} dimensions of at least 1, not {shape}")
+        if self.square and len(set(shape)) > 1:
+            raise ValueError(f"{self.name} takes square data, not {shape}")
         if kernel_shape is None:
             kernel_shape = [-(-k * n // p) for k, n, p in zip(self.paper_kernel, shape, paper.shape, strict=True)]
             kernel_shape = [1 if k == 1 else m for k, m in zip(self.paper_kernel, kernel_shape, strict=True)]
         if len(kernel_shape) != len(shape) or min(kernel_shape) < 1:
             raise ValueError(f"the kernel of {self.name} takes {len(shape)} dimensions, not {tuple(kernel_shape)}")
+        if any(kernel_shape[axis] < shape[axis] for axis in self.spans):
+            raise ValueError(
+                f"blocks of {self.name} span dimensions {self.spans} of {shape}, not {tuple(kernel_shape)}"
+            )
         self.dataset = Dataset(paper.name, shape, paper.dtype)
         self.kernel_shape = tuple(min(int(k), n) for k, n in zip(kernel_shape, shape, strict=True))
         self.seed = seed

@@ -37,6 +37,8 @@ class Bfs(Workload):
         "BFS: the paper's published code (doi:10.5281/zenodo.5495743) fetches bands of 4096 rows of 8-byte integers, "
         "and only those with a vertex of the frontier",
     )
+    square = True
+    spans = (1,)
     paper_dataset = Dataset("graph", (65536, 65536), "int64")
     paper_kernel = (4096, 65536)
 

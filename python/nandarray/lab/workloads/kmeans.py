@@ -42,6 +42,7 @@ class KMeans(Workload):
         "are fetched in bands of 1024, 4 clusters, as in the paper's published code",
     )
     rtol = 1e-9
+    spans = (0,)
     paper_dataset = Dataset("points", (65536, 65536))
     paper_kernel = (65536, 1024)
 

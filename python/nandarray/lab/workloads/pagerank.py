@@ -38,6 +38,8 @@ class PageRank(Workload):
         "PageRank: Table 1 gives 4096x65536, a band of rows; the paper's published code fetches for every 4096 "
         "vertices the band of rows (out-edges) and the band of columns (in-edges), and so do we",
     )
+    square = True
+    spans = (1,)
     paper_dataset = Dataset("links", (65536, 65536), "int64")
     paper_kernel = (4096, 65536)
 

@@ -35,6 +35,8 @@ class Sssp(Workload):
         "SSSP: 65536x4096 is a band of columns (edges into 4096 vertices), of 8-byte integers, as in the paper's "
         "published code",
     )
+    square = True
+    spans = (0,)
     paper_dataset = Dataset("graph", (65536, 65536), "int64")
     paper_kernel = (65536, 4096)
 

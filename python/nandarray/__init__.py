@@ -4,8 +4,8 @@ Start with :func:`open`; it gives a :class:`Store`, a mapping of names to :class
 :class:`View`. Everything that goes wrong is a :class:`NandarrayError`. This file is the whole public surface; what it
 does not name may change.
 
-``to_dask``, ``from_dask``, ``to_xarray``, ``from_xarray``, ``import_`` and ``export`` are loaded when first used, since
-they need other packages.
+``to_dask``, ``from_dask``, ``to_xarray``, ``from_xarray``, ``import_``, ``export`` and ``Program`` are loaded when
+first used, since they need other packages.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from nandarray.errors import (
     BadIndexError,
     ChecksumError,
     ClosedError,
+    CompileError,
     CorruptError,
     DescriptionError,
     ExistsError,
@@ -28,6 +29,7 @@ from nandarray.errors import (
     NandarrayError,
     NotAStoreError,
     NotFoundError,
+    ProgramError,
     ReadOnlyError,
     StoreExistsError,
     StoreFullError,
@@ -42,6 +44,7 @@ from nandarray.view import View
 
 if TYPE_CHECKING:
     from nandarray._dask import from_dask, to_dask
+    from nandarray._program.program import Program
     from nandarray._replay import Replay, Synthetic, Trace, replay
     from nandarray._xarray import from_xarray, to_xarray
     from nandarray.convert import export, import_
@@ -52,6 +55,7 @@ __all__ = [
     "BadIndexError",
     "ChecksumError",
     "ClosedError",
+    "CompileError",
     "CorruptError",
     "Description",
     "DescriptionError",
@@ -63,6 +67,8 @@ __all__ = [
     "NandarrayError",
     "NotAStoreError",
     "NotFoundError",
+    "Program",
+    "ProgramError",
     "ReadOnlyError",
     "Replay",
     "Report",
@@ -95,6 +101,7 @@ _LAZY = {
     "import_": "nandarray.convert",
     "export": "nandarray.convert",
     "Description": "nandarray.device",
+    "Program": "nandarray._program.program",
     "devices": "nandarray.device",
     "Replay": "nandarray._replay",
     "Synthetic": "nandarray._replay",

@@ -19,6 +19,7 @@ __all__ = [
     "BadIndexError",
     "ChecksumError",
     "ClosedError",
+    "CompileError",
     "CorruptError",
     "DescriptionError",
     "ExistsError",
@@ -28,6 +29,7 @@ __all__ = [
     "NandarrayError",
     "NotAStoreError",
     "NotFoundError",
+    "ProgramError",
     "ReadOnlyError",
     "StoreExistsError",
     "StoreFullError",
@@ -179,6 +181,27 @@ class ClosedError(NandarrayError, ValueError):
     """The store, or the array's store, is closed; or the array was deleted."""
 
     kind = "closed"
+
+
+class ProgramError(InvalidError):
+    """A near-data program cannot be used: no RISC-V ELF, another version of the interface, wrong metadata."""
+
+    kind = "program"
+
+
+class CompileError(InvalidError):
+    """A near-data program does not compile; ``diagnostics`` says what is wrong where, ``output`` has it as text."""
+
+    kind = "compile"
+
+    #: For each its ``file``, ``line``, ``column`` (0 if not known), ``severity`` and ``text``.
+    diagnostics: list[dict[str, Any]]
+    output: str
+
+    def __init__(self, message: str, *, diagnostics: list[dict[str, Any]] | None = None, output: str = "") -> None:
+        super().__init__(message)
+        self.diagnostics = diagnostics or []
+        self.output = output
 
 
 def _tree(cls: type[NandarrayError]) -> dict[str, type[NandarrayError]]:

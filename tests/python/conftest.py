@@ -27,6 +27,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile(os.environ.get("NANDARRAY_HYPOTHESIS", "suite"))
 
+# Compiled programs are kept from run to run, and apart from the user's.
+os.environ.setdefault("NANDARRAY_CACHE", str(Path(__file__).resolve().parents[2] / "target" / "program-cache"))
+
 
 @pytest.fixture(autouse=True)
 def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

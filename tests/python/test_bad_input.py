@@ -164,8 +164,9 @@ def test_a_writer_keeps_others_out_until_it_closes(path: pathlib.Path) -> None:
 
 def test_native_and_python_know_the_same_kinds() -> None:
     assert set(_nandarray.error_kinds()) <= set(errors.BY_KIND)
-    # Descriptions of devices are read beside the engine.
-    assert set(errors.BY_KIND) - set(_nandarray.error_kinds()) <= {"error", "description"}
+    # Descriptions of devices are read beside the engine, programs compiled.
+    beside = {"error", "description", "program", "compile"}
+    assert set(errors.BY_KIND) - set(_nandarray.error_kinds()) <= beside
 
 
 def test_every_error_is_exported_and_has_its_builtin() -> None:

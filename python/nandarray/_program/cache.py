@@ -1,0 +1,167 @@
+"""Compiled programs on disk, so that a second call costs no compiler.
+
+One file an entry: a line of JSON (checksum of the rest, the files that the compiler read), then the ELF. An entry is
+written to a file of its own name and renamed, so writers never meet; one whose checksum is wrong, or whose files
+changed, counts as absent and is written anew. The folder is ``$NANDARRAY_CACHE``, or ``nandarray`` in the user's cache
+folder (``$XDG_CACHE_HOME``, ``~/.cache``). What was used longest ago goes when there are too many. Where nothing can be
+written, nothing is kept, and programs are compiled every time.
+
+This module knows bytes and keys, not compilers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Cache", "digest", "folder"]
+
+_ENTRIES_MAX = 2000
+_SUFFIX = ".program"
+
+
+def folder() -> Path:
+    """Give the folder where compiled programs are kept; it need not exist."""
+    if own := os.environ.get("NANDARRAY_CACHE"):
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # The standard says that a relative path there is to be ignored.
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "nandarray"
+
+
+def digest(parts: Iterable[object]) -> str:
+    """Give the SHA-256 of some values, each set off from the next.
+
+    Parameters
+    ----------
+    parts : iterable
+        Bytes as they are, anything else as its text.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+    """
+    total = hashlib.sha256()
+    for part in parts:
+        raw = part if isinstance(part, bytes) else str(part).encode()
+        total.update(len(raw).to_bytes(8, "little") + raw)
+    return total.hexdigest()
+
+
+class Cache:
+    """A folder of compiled programs.
+
+    Parameters
+    ----------
+    where : pathlib.Path, optional
+        The folder; :func:`folder` if left out.
+    """
+
+    def __init__(self, where: Path | None = None) -> None:
+        self.where = (where or folder()) / "programs"
+
+    def get(self, key: str) -> tuple[bytes, dict[str, Any]] | None:
+        """Find an entry that is whole and whose files are as they were.
+
+        Parameters
+        ----------
+        key : str
+            Digest of everything the program follows from, but for the files it includes.
+
+        Returns
+        -------
+        (bytes, dict) or None
+            The ELF, and what was noted with it.
+        """
+        path = self._path(key)
+        try:
+            head, _, body = path.read_bytes().partition(b"\n")
+            facts = json.loads(head)
+            good = facts["sha256"] == hashlib.sha256(body).hexdigest()
+            if not good or any(_digest_file(name) != was for name, was in facts["files"].items()):
+                return None
+            note = facts["note"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return (body, note) if isinstance(note, dict) else None
+
+    def put(self, key: str, elf: bytes, *, files: Iterable[str] = (), note: Mapping[str, Any] | None = None) -> None:
+        """Keep an ELF; what cannot be written is not kept.
+
+        Parameters
+        ----------
+        key : str
+            As in :meth:`get`.
+        elf : bytes
+            The program.
+        files : iterable of str
+            Paths that the compiler read; the entry is good while they stay as they are.
+        note : mapping, optional
+            Anything JSON has, given back by :meth:`get`.
+        """
+        facts = {
+            "sha256": hashlib.sha256(elf).hexdigest(),
+            "files": {name: _digest_file(name) for name in files},
+            "note": dict(note or {}),
+        }
+        with contextlib.suppress(OSError):
+            write_whole(self._path(key), json.dumps(facts).encode() + b"\n" + elf)
+            self._prune()
+
+    def _path(self, key: str) -> Path:
+        return self.where / (key + _SUFFIX)
+
+    def _prune(self) -> None:
+        names = [entry for entry in os.scandir(self.where) if entry.name.endswith(_SUFFIX)]
+        if len(names) <= _ENTRIES_MAX:
+            return
+        aged = []
+        for entry in names:
+            with contextlib.suppress(OSError):
+                aged.append((entry.stat().st_mtime, entry.path))
+        for _, path in sorted(aged)[: len(aged) - _ENTRIES_MAX * 3 // 4]:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that others see all of it or nothing.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        Where; its folder is made.
+    data : bytes
+        What.
+
+    Raises
+    ------
+    OSError
+        It could not be written; nothing is left behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _digest_file(name: str) -> str:
+    try:
+        return hashlib.sha256(Path(name).read_bytes()).hexdigest()
+    except OSError:
+        return ""

@@ -1,0 +1,336 @@
+"""The class :class:`Program`: a RISC-V ELF, what it takes and gives, and where it came from.
+
+A program is a value: it never changes, compares by its bytes, pickles, and does nothing by itself. Compiling is done in
+:mod:`nandarray._program.zig` and :mod:`nandarray._program.functions`, reading in :mod:`nandarray._program.elf`;
+running is the business of arrays. Lists and dictionaries that properties give are the caller's own.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, Self
+
+from nandarray._program import abi, zig
+from nandarray._program.cache import Cache, digest, write_whole
+from nandarray._program.elf import Image, Location, Section, Symbol, read
+from nandarray.errors import InvalidError, ProgramError
+
+__all__ = ["Program"]
+
+
+class Program:
+    """A program that runs beside the data.
+
+    Made by :meth:`from_c`, :meth:`from_python` (or the decorator :func:`nandarray.program`) and :meth:`from_elf`.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> program = nandarray.Program.from_c('''
+    ... #include <nandarray.h>
+    ... ND_PROGRAM("name": "double", "kind": "block",
+    ...            "inputs": [{"name": "x", "dtype": "int32"}], "outputs": [{"name": "y", "dtype": "int32"}])
+    ... int64_t nd_block(nd_args *args) {
+    ...     const int32_t *x = ND_INPUT(args, 0, int32_t);
+    ...     int32_t *y = ND_OUTPUT(args, 0, int32_t);
+    ...     size_t n = ND_INPUT_COUNT(args, 0, int32_t);
+    ...     for (size_t i = 0; i < n; i++) y[i] = 2 * x[i];
+    ...     ND_SET_USED(args, 0, n, int32_t);
+    ...     return 0;
+    ... }
+    ... ''')
+    >>> program
+    <nandarray.Program 'double' block rv64: x int32 -> y int32>
+    """
+
+    __slots__ = ("_elf", "_function", "_image", "_metadata", "_source", "_warnings")
+
+    _elf: bytes
+    _function: Callable[..., Any] | None
+    _image: Image
+    _metadata: dict[str, Any]
+    _source: str | None
+    _warnings: str
+
+    def __init__(self) -> None:
+        raise TypeError("a Program is made by Program.from_c, Program.from_python or Program.from_elf")
+
+    @classmethod
+    def _make(
+        cls, raw: bytes, *, source: str | None = None, function: Callable[..., Any] | None = None, warnings: str = ""
+    ) -> Self:
+        image = read(raw)
+        if not image.metadata:
+            raise ProgramError(f"the ELF file has no section {abi.SECTION}, which says what a program takes and gives")
+        defined = {one.name for one in image.symbols} & set(abi.ENTRIES)
+        self: Self = object.__new__(cls)
+        self._elf = raw
+        self._image = image
+        self._metadata = abi.parse(image.metadata, entries=defined)
+        self._source = source
+        self._function = function
+        self._warnings = warnings
+        _fits(image, self._metadata)
+        return self
+
+    @classmethod
+    def from_c(
+        cls,
+        source: str | os.PathLike[str],
+        *,
+        target: str = "rv64",
+        flags: Sequence[str] = (),
+        name: str | None = None,
+    ) -> Self:
+        """Compile a C file, or C text.
+
+        Parameters
+        ----------
+        source : path or str
+            A path, or text: a str with a line break or a brace in it is text.
+        target : {"rv64", "rv32"}
+            RV64IMAFDC or RV32IMAFDC, both with Zba, Zbb and Zbs.
+        flags : sequence of str
+            Further options of Clang, like ``-DROWS=4``. They come behind ours, which are ``-O3 -ffp-contract=off
+            -fno-math-errno``.
+        name : str, optional
+            What to call the file in messages, if ``source`` is text.
+
+        Returns
+        -------
+        Program
+            From the cache, if this was compiled before and no file it includes has changed.
+
+        Raises
+        ------
+        CompileError
+            It does not compile or link; ``diagnostics`` has file, line and text.
+        ProgramError
+            It compiles and is no program: metadata is missing or wrong, or an entry point.
+        FileNotFoundError
+            There is no such file.
+        """
+        made_for = _target(target)
+        words = [str(flag) for flag in flags]
+        inline = isinstance(source, str) and re.search(r"[\n{]", source) is not None
+        if inline:
+            return cls._from_c(str(source), Path(Path(name or "program.c").name), made_for, words, inline=True)
+        path = Path(source)
+        return cls._from_c(path.read_text(), path, made_for, words, inline=False)
+
+    @classmethod
+    def _from_c(cls, text: str, path: Path, target: zig.Target, flags: list[str], *, inline: bool) -> Self:
+        cache = Cache()
+        where = "" if inline else path.resolve().parent
+        ours = [file.read_bytes() for file in sorted(zig.INCLUDE.iterdir())]
+        key = digest(["c", zig.version(), abi.ABI, target, *ours, zig.OPTIONS, text, path.name, where, *flags])
+        found = cache.get(key)
+        if found is not None:
+            return cls._make(found[0], source=text, warnings=str(found[1].get("warnings", "")))
+        scratch = Path(tempfile.mkdtemp(prefix="nandarray-"))
+        try:
+            file = path
+            if inline:
+                file = scratch / path.name
+                file.write_text(text)
+            given = [f"-ffile-prefix-map={file.parent}/=", *flags]
+            shown = (str(file), str(path)) if inline else None
+            warnings, files = zig.compile_c(file, scratch / "program.o", target, flags=given, shown=shown)
+            zig.link([scratch / "program.o"], scratch / "program.elf", target)
+            raw = (scratch / "program.elf").read_bytes()
+            mine = str(file.resolve())
+            others = [name for name in files if name != mine and not name.startswith(str(zig.INCLUDE))]
+            made = cls._make(raw, source=text, warnings=warnings)
+            cache.put(key, raw, files=others, note={"warnings": warnings})
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        return made
+
+    @classmethod
+    def from_elf(cls, source: bytes | str | os.PathLike[str]) -> Self:
+        """Take a program that was compiled elsewhere.
+
+        Parameters
+        ----------
+        source : bytes or path
+            The ELF, or where it is.
+
+        Returns
+        -------
+        Program
+            With ``source`` None.
+
+        Raises
+        ------
+        ProgramError
+            It is no ELF for RISC-V, needs an extension that no core here has, is made for another version of the
+            interface, or its metadata is missing or wrong.
+        """
+        raw = bytes(source) if isinstance(source, bytes | bytearray | memoryview) else Path(source).read_bytes()
+        return cls._make(raw)
+
+    # --- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def elf(self) -> bytes:
+        """The ELF file."""
+        return self._elf
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the ELF, as 64 hexadecimal digits."""
+        return hashlib.sha256(self._elf).hexdigest()
+
+    @property
+    def target(self) -> str:
+        """``"rv64"`` or ``"rv32"``."""
+        return f"rv{self._image.bits}"
+
+    @property
+    def isa(self) -> str:
+        """The architecture with its extensions, as the compiler noted it."""
+        return self._image.isa
+
+    @property
+    def name(self) -> str:
+        """What the program calls itself."""
+        return str(self._metadata["name"])
+
+    @property
+    def kind(self) -> str:
+        """``"block"`` (whole blocks in memory) or ``"stream"`` (elements as they come)."""
+        return str(self._metadata["kind"])
+
+    @property
+    def inputs(self) -> tuple[Mapping[str, Any], ...]:
+        """For each input its ``name``, ``dtype``, ``record_bytes``."""
+        return tuple(copy.deepcopy(self._metadata["inputs"]))
+
+    @property
+    def outputs(self) -> tuple[Mapping[str, Any], ...]:
+        """For each output its ``name``, ``dtype``, ``record_bytes``, ``phase`` and ``bound``."""
+        return tuple(copy.deepcopy(self._metadata["outputs"]))
+
+    @property
+    def scalars(self) -> tuple[Mapping[str, Any], ...]:
+        """For each scalar its ``name``, ``dtype``, and ``default`` if it has one."""
+        return tuple(copy.deepcopy(self._metadata["scalars"]))
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """All of the metadata, checked, with defaults filled in: ``docs/reference/program-abi.md``."""
+        return copy.deepcopy(self._metadata)
+
+    @property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """Functions and objects, by address."""
+        return self._image.symbols
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """The file's sections."""
+        return self._image.sections
+
+    @property
+    def source(self) -> str | None:
+        """The text it was compiled from, if it was compiled here."""
+        return self._source
+
+    @property
+    def function(self) -> Callable[..., Any] | None:
+        """The Python function it was compiled from, if it was."""
+        return self._function
+
+    @property
+    def warnings(self) -> str:
+        """What the compiler remarked."""
+        return self._warnings
+
+    def locate(self, address: int) -> Location:
+        """Say which function and source line an address belongs to.
+
+        Parameters
+        ----------
+        address : int
+            A program counter.
+
+        Returns
+        -------
+        Location
+            As far as it is known.
+        """
+        return self._image.locate(address)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the ELF to a file.
+
+        Parameters
+        ----------
+        path : path
+            Where; a file there is replaced.
+        """
+        write_whole(Path(path).absolute(), self._elf)
+
+    # --- manners ------------------------------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        return self._elf == other._elf if isinstance(other, Program) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._elf)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (self._elf, self._source, self._warnings)
+
+    def __setattr__(self, key: str, value: object) -> None:
+        if hasattr(self, "_warnings"):
+            raise AttributeError(f"a Program does not change: {key} cannot be set")
+        object.__setattr__(self, key, value)
+
+    def __repr__(self) -> str:
+        scalars = "".join(f", {one['name']}" for one in self._metadata["scalars"])
+        into = ", ".join(_port(one) for one in self._metadata["inputs"])
+        out = ", ".join(_port(one) for one in self._metadata["outputs"]) or "nothing"
+        return f"<nandarray.Program {self.name!r} {self.kind} {self.target}: {into}{scalars} -> {out}>"
+
+    def _repr_html_(self) -> str:
+        left = 'style="text-align:left"'
+        facts = [("kind", self.kind), ("target", f"{self.target}, {self.isa}"), ("ELF", f"{len(self._elf):,} bytes")]
+        facts += [("input", _port(one)) for one in self._metadata["inputs"]]
+        facts += [("output", _port(one)) for one in self._metadata["outputs"]]
+        facts += [("scalar", _port(one)) for one in self._metadata["scalars"]]
+        facts += [("entry points", ", ".join(self._metadata["entries"])), ("SHA-256", self.hash)]
+        rows = "".join(f"<tr><th {left}>{escape(a)}</th><td {left}>{escape(b)}</td></tr>" for a, b in facts)
+        code = f"<details><summary>source</summary><pre>{escape(self._source)}</pre></details>" if self._source else ""
+        title = f"<strong>{escape(self.name)}</strong> {escape(self._metadata['summary'])}"
+        return f"<div>{title}<table>{rows}</table>{code}</div>"
+
+
+def _unpickle(raw: bytes, source: str | None, warnings: str) -> Program:
+    return Program._make(raw, source=source, warnings=warnings)
+
+
+def _port(one: Mapping[str, Any]) -> str:
+    return f"{one['name']} {one['dtype'] if isinstance(one['dtype'], str) else 'record'}"
+
+
+def _target(name: str) -> zig.Target:
+    if name not in zig.TARGETS:
+        raise InvalidError(f"target {name!r} is not known; there is {', '.join(zig.TARGETS)}")
+    return zig.TARGETS[name]
+
+
+def _fits(image: Image, metadata: Mapping[str, Any]) -> None:
+    end = max(address + size for address, size, _, _ in image.segments)
+    room = abi.IMAGE_ADDRESS + metadata["memory_bytes"]
+    if end > room:
+        needs = end - abi.IMAGE_ADDRESS
+        raise ProgramError(f"the program takes {needs} bytes, and its memory_bytes is {metadata['memory_bytes']}")

@@ -1,0 +1,316 @@
+"""The compiler and linker that the ``ziglang`` wheel carries: Clang, LLD and the sources of a C library's mathematics.
+
+Clang and LLD are called directly (``zig clang``, ``zig ld.lld``), so nothing but the object and the ELF is made; only
+the support libraries (:func:`support`) are built by Zig itself, once a target, when a program first calls a function
+that it does not define. Nothing of the system is read: no headers, no libraries.
+
+This module runs tools and reads what they say. It knows no programs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from nandarray._program.cache import digest, folder
+from nandarray.errors import CompileError
+
+__all__ = ["INCLUDE", "OPTIONS", "TARGETS", "Target", "compile_c", "compile_ir", "link", "support", "version"]
+
+INCLUDE = Path(__file__).parent / "include"
+
+_DIAGNOSTIC = re.compile(r"^(.+?):(\d+):(\d+): (?:fatal )?(error|warning): (.*)$", re.MULTILINE)
+_UNDEFINED = re.compile(r"undefined symbol: (\S+)")
+_WHERE = re.compile(r">>> referenced by (\S+?):(\d+)")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A processor to compile for."""
+
+    name: str
+    bits: int
+    isa: str
+    abi: str
+    zig_cpu: str
+
+    @property
+    def triple(self) -> str:
+        """What LLVM calls it."""
+        return f"riscv{self.bits}-unknown-elf"
+
+    @property
+    def features(self) -> str:
+        """LLVM's list of features."""
+        return "+m,+a,+f,+d,+c,+zicsr,+zba,+zbb,+zbs" + (",+64bit" if self.bits == 64 else "")  # noqa: PLR2004
+
+
+TARGETS = {
+    "rv64": Target("rv64", 64, "rv64imafdc_zba_zbb_zbs", "lp64d", "generic_rv64+m+a+f+d+c+zba+zbb+zbs"),
+    "rv32": Target("rv32", 32, "rv32imafdc_zba_zbb_zbs", "ilp32d", "generic_rv32+m+a+f+d+c+zba+zbb+zbs"),
+}
+
+# Contraction to fused multiply-add is off, so that results are those of NumPy; without errno, sqrt is an instruction.
+_CODE = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-ffunction-sections", "-fdata-sections", "-mcmodel=medany")
+_PLAIN = ("-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-fno-ident", "-fno-pic")
+
+_NOTES = ("-std=gnu11", "-gline-tables-only", "-fdebug-compilation-dir=.", "-Wall", "-fno-color-diagnostics")
+#: What every program is compiled with; part of what it follows from.
+OPTIONS = (*_CODE, *_PLAIN, *_NOTES)
+
+
+@cache
+def _home() -> Path:
+    found = importlib.util.find_spec("ziglang")
+    if found is None or not found.submodule_search_locations:
+        raise ImportError("this needs ziglang, which is not installed: pip install 'nandarray[programs]'")
+    return Path(found.submodule_search_locations[0])
+
+
+def version() -> str:
+    """Give the compiler's version; part of what a compiled program follows from.
+
+    Raises
+    ------
+    ImportError
+        The package ``ziglang`` is not installed.
+    """
+    _home()
+    return importlib.metadata.version("ziglang")
+
+
+def _run(words: Sequence[str | Path], *, cwd: Path | None = None, scratch: Path | None = None) -> tuple[int, str]:
+    environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"}
+    if scratch is not None:
+        environment |= {"ZIG_GLOBAL_CACHE_DIR": str(scratch), "ZIG_LOCAL_CACHE_DIR": str(scratch), "HOME": str(scratch)}
+    ran = subprocess.run(
+        [str(_home() / "zig"), *map(str, words)],
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    return ran.returncode, ran.stdout.decode("utf-8", "replace")
+
+
+def _system(target: Target) -> list[str | Path]:
+    headers = _home() / "lib" / "libc" / "include"
+    found: list[str | Path] = ["-nostdinc"]
+    for path in (_home() / "lib" / "include", headers / f"riscv{target.bits}-linux-musl", headers / "generic-musl"):
+        found += ["-isystem", path]
+    return found
+
+
+def compile_c(
+    source: Path, output: Path, target: Target, *, flags: Sequence[str] = (), shown: tuple[str, str] | None = None
+) -> tuple[str, list[str]]:
+    """Compile a C file to an object.
+
+    Parameters
+    ----------
+    source : pathlib.Path
+        The file.
+    output : pathlib.Path
+        The object.
+    target : Target
+        The processor.
+    flags : sequence of str
+        Further options of Clang; they come last.
+    shown : (str, str), optional
+        What to replace in messages, and by what: a path that the user knows.
+
+    Returns
+    -------
+    (str, list of str)
+        Warnings, and the paths of all files that were read but for the system's.
+
+    Raises
+    ------
+    CompileError
+        It is not C, or uses what is not there.
+    """
+    depends = output.with_suffix(".d")
+    words: list[str | Path] = ["clang", "-target", target.triple, f"-march={target.isa}", f"-mabi={target.abi}"]
+    words += [*OPTIONS, "-MMD", "-MF", depends, "-I", INCLUDE, *_system(target), *flags]
+    status, said = _run([*words, "-c", source, "-o", output])
+    name = str(source)
+    if shown is not None:
+        said, name = said.replace(*shown), shown[1]
+    if status != 0:
+        raise CompileError(_summary(f"{name} does not compile", said), diagnostics=_diagnostics(said), output=said)
+    return said, _files(depends.read_text())
+
+
+def compile_ir(source: Path, output: Path, target: Target) -> None:
+    """Compile a file of LLVM's intermediate representation (``.ll``) to an object.
+
+    Raises
+    ------
+    CompileError
+        Clang refuses it.
+    """
+    words: list[str | Path] = ["clang", "-target", target.triple, f"-march={target.isa}", f"-mabi={target.abi}"]
+    status, said = _run([*words, *_CODE, *_PLAIN, "-Wno-override-module", "-c", source, "-o", output])
+    if status != 0:
+        raise CompileError(_summary("the typed function does not compile", said), output=said)
+
+
+def link(objects: Sequence[Path], output: Path, target: Target) -> None:
+    """Link objects to a program; what they call and do not define comes from the support libraries.
+
+    Raises
+    ------
+    CompileError
+        Something is called that nothing defines, or is defined twice.
+    """
+    script = INCLUDE / "program.ld"
+    words: list[str | Path] = ["ld.lld", "-T", script, "--gc-sections", "--color-diagnostics=never", "-e", "0x10000"]
+    words += ["-z", "max-page-size=4096", "-m", f"elf{target.bits}lriscv", "-o", output]
+    status, said = _run([*words, *objects])
+    if status != 0 and _UNDEFINED.search(said):
+        status, said = _run([*words, *objects, "--start-group", *support(target), "--end-group"])
+    if status != 0:
+        raise CompileError(_link_summary(said), diagnostics=_undefined(said), output=said)
+
+
+# --- support libraries ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold off other processes that would do the same."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@cache
+def support(target: Target) -> list[Path]:
+    """Give the libraries for what programs call and do not define: ``<math.h>``, and the compiler's own arithmetic.
+
+    They are built from the sources in the wheel (musl's, Zig's) at first use, in about 6 seconds, and kept beside the
+    compiled programs.
+
+    Raises
+    ------
+    CompileError
+        They do not build.
+    OSError
+        There is no place to keep them.
+    """
+    where = folder() / "support" / f"{target.name}-{digest([version(), target, _CODE])[:16]}"
+    wanted = [where / "libmath.a", where / "libcompiler.a"]
+    if all(path.exists() for path in wanted):
+        return wanted
+    with _alone(where.with_suffix(".lock")):
+        if not all(path.exists() for path in wanted):
+            where.parent.mkdir(parents=True, exist_ok=True)
+            scratch = Path(tempfile.mkdtemp(dir=where.parent, prefix=".build-"))
+            try:
+                _build_support(target, scratch)
+                made = scratch / "made"
+                shutil.rmtree(where, ignore_errors=True)
+                os.replace(made, where)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+    return wanted
+
+
+def _build_support(target: Target, scratch: Path) -> None:
+    home, musl = _home() / "lib", _home() / "lib" / "libc" / "musl"
+    objects, made = scratch / "objects", scratch / "made"
+    objects.mkdir()
+    made.mkdir()
+    words: list[str | Path] = ["clang", "-target", f"riscv{target.bits}-unknown-linux-musl", f"-march={target.isa}"]
+    words += [f"-mabi={target.abi}", "-std=c99", "-w", "-D_XOPEN_SOURCE=700", *_CODE, *_PLAIN, "-nostdinc"]
+    inside = (f"arch/riscv{target.bits}", "arch/generic", "src/include", "src/internal", "include")
+    words += [f"-I{musl / part}" for part in inside]
+    words += _system(target)[1:]
+    own = musl / "src" / "math"
+    special = own / f"riscv{target.bits}"
+    sources = {path.stem: path for path in own.glob("*.c")}
+    sources |= {path.stem: path for path in special.glob("*.c")}
+    # long double is not supported: it would be software, and NumPy's differs between machines.
+    doubles = [path for name, path in sources.items() if not (name.endswith("l") and name[:-1] in sources)]
+    _checked(_run([*words, "-c", *doubles], cwd=objects), "musl's mathematics")
+    # Newer wheels have part of these functions in Zig instead.
+    general: list[str | Path] = [
+        "-mcpu=" + target.zig_cpu,
+        "-OReleaseFast",
+        "-ffunction-sections",
+        "-fdata-sections",
+        "-fstrip",
+    ]
+    if (home / "c.zig").exists():
+        hosted = ["-lc", "-target", f"riscv{target.bits}-linux-musl", "-fno-stack-check", "--name", "zigc"]
+        _checked(
+            _run(["build-obj", home / "c.zig", *hosted, *general], cwd=objects, scratch=scratch), "Zig's C library"
+        )
+    _checked(_run(["ar", "rcs", made / "libmath.a", *sorted(objects.glob("*.o"))]), "the mathematics' archive")
+    bare = ["-target", f"riscv{target.bits}-freestanding-none", "--name", "compiler"]
+    _checked(
+        _run(["build-lib", home / "compiler_rt.zig", *bare, *general], cwd=made, scratch=scratch),
+        "the compiler's library",
+    )
+
+
+def _checked(ran: tuple[int, str], what: str) -> None:
+    status, said = ran
+    if status != 0:
+        raise CompileError(_summary(f"{what} does not build with ziglang {version()}", said), output=said)
+
+
+# --- what the tools say -----------------------------------------------------------------------------------------------
+
+
+def _diagnostics(said: str) -> list[dict[str, object]]:
+    return [
+        {"file": file, "line": int(line), "column": int(column), "severity": severity, "text": text}
+        for file, line, column, severity, text in _DIAGNOSTIC.findall(said)
+    ]
+
+
+def _undefined(said: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    for part in said.split("ld.lld: error: ")[1:]:
+        name, where = _UNDEFINED.search(part), _WHERE.search(part)
+        if name and where:
+            text = f"{name.group(1)} is called and nothing defines it"
+            line = int(where.group(2))
+            found.append({"file": where.group(1), "line": line, "column": 0, "severity": "error", "text": text})
+    return found
+
+
+def _summary(what: str, said: str) -> str:
+    lines = said.strip().splitlines()
+    return "\n".join([f"{what}:", *lines[:30], *(["..."] if len(lines) > 30 else [])])  # noqa: PLR2004
+
+
+def _link_summary(said: str) -> str:
+    names = list(dict.fromkeys(_UNDEFINED.findall(said)))
+    if not names:
+        return _summary("the program does not link", said)
+    where = {str(one["text"]).split()[0]: f" ({one['file']}:{one['line']})" for one in _undefined(said)}
+    listed = ", ".join(name + where.get(name, "") for name in names)
+    return f"the program calls what it does not define: {listed}; there is <math.h>, and no other C library"
+
+
+def _files(makefile: str) -> list[str]:
+    """Read the prerequisites of a rule that Clang wrote."""
+    _, _, listed = makefile.replace("\\\n", " ").partition(": ")
+    names = [name.replace("\\ ", " ").replace("$$", "$") for name in re.split(r"(?<!\\)\s+", listed.strip()) if name]
+    return [os.path.abspath(name) for name in names]

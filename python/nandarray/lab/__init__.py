@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from nandarray.lab._run import run
 from nandarray.lab._runs import Run, load, runs
+from nandarray.lab._sweep import sweep
+from nandarray.lab._sweeps import Sweep, load_sweep, sweeps
 from nandarray.lab.claims import Claim, claims
 from nandarray.lab.experiment import Answer, Context, Experiment, Figure, PaperPoint, Parameter, Result
 from nandarray.lab.registry import experiments
@@ -24,9 +26,13 @@ __all__ = [
     "Parameter",
     "Result",
     "Run",
+    "Sweep",
     "claims",
     "experiments",
     "load",
+    "load_sweep",
     "run",
     "runs",
+    "sweep",
+    "sweeps",
 ]

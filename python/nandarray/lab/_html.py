@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nandarray.lab._runs import Run
+    from nandarray.lab._sweeps import Sweep
 
-__all__ = ["answer_cells", "number", "run_html", "table_html"]
+__all__ = ["answer_cells", "number", "run_html", "sweep_html", "table_html"]
 
 _LEFT = 'style="text-align:left"'
+_ROWS = 50
 _GOOD, _BAD = "#2e7d32", "#b3541e"
 
 
@@ -109,3 +111,43 @@ def run_html(run: Run) -> str:
         if sentences:
             parts.append(folded(title, sentences_html(sentences)))
     return f"<div>{''.join(parts)}</div>"
+
+
+def sweep_html(sweep: Sweep) -> str:
+    """Describe a sweep: its axes, the Pareto front, what failed.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        The sweep.
+
+    Returns
+    -------
+    str
+        An HTML fragment.
+    """
+    failed = sweep.data["failed"]
+    head = f"<strong>{escape(sweep.id)}</strong>: {len(sweep):,} points"
+    parts = [head + (f", {escape(sweep.data['title'])}" if sweep.data["title"] else "")]
+    axes = [(axis["key"], ", ".join(number(value) for value in axis["values"])) for axis in sweep.axes]
+    parts.append(table_html(("axis", "values"), axes))
+    columns = shown_columns(sweep)
+    rows = sweep.rows()
+    best = [row for row in rows if row["pareto"]]
+    over = ", ".join(f"{name} {way}" for name, way in sweep.objectives.items())
+    for title, some, opened in ((f"Pareto front over {over}", best, True), ("points", rows, False)):
+        cells = [[number(row[column]) for column in columns] for row in some[:_ROWS]]
+        count = f"{len(some):,}" + (f", the first {_ROWS}" if len(some) > _ROWS else "")
+        parts.append(folded(f"{title}: {count}", table_html(columns, cells), opened=opened))
+    if failed:
+        names = sweep.tables["failures"]
+        cells = [[number(row[column]) for column in names] for row in sweep.failures[:_ROWS]]
+        parts.append(folded(f"failed: {failed:,}", table_html(names, cells), opened=True))
+    return f"<div>{'<br>'.join(parts[:1])}{''.join(parts[1:])}</div>"
+
+
+def shown_columns(sweep: Sweep) -> list[str]:
+    """Give the columns of a sweep that fit on a page: the axes, and what the front is over."""
+    axes = [axis["column"] for axis in sweep.axes]
+    wanted = list(sweep.objectives) or list(sweep.data["measures"])[:6]
+    return [column for column in (*axes, *wanted) if column in sweep.columns]

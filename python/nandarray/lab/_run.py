@@ -19,11 +19,12 @@ import re
 import shlex
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from nandarray.lab._runs import PART, SCHEMA, Run, folder_of_runs
 from nandarray.lab.claims import base_of, claims, judge
 from nandarray.lab.experiment import Context, Experiment, Progress, Result
 
-__all__ = ["Pool", "command_of", "part_folder", "put_in_place", "run", "run_id"]
+__all__ = ["Pool", "command_of", "differences", "part_folder", "put_in_place", "run", "run_id"]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. +@-]*")
 
@@ -60,7 +61,8 @@ class Pool:
         """Call a function of a module somewhere else."""
         if self._executor is None:
             # Not a fork: this process has threads, of progress bars if of nothing else.
-            self._executor = ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"))
+            spawn = get_context("spawn")
+            self._executor = ProcessPoolExecutor(self.jobs, mp_context=spawn, initializer=_end_with_parent)
         file = registry.file_of(function.__module__)
         if file is None:
             return self._executor.submit(function, *args)
@@ -77,6 +79,18 @@ class Pool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it does, even if that was killed."""
+    parent = parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _from_file(file: str, name: str, *args: Any) -> Any:
@@ -193,7 +207,7 @@ def run(
         result = experiment.run(context)
         seconds = time.perf_counter() - start
         _write(part, experiment, context, result)
-        about = environment(seconds) | {"jobs": jobs, "before": _differences(part, final)}
+        about = environment(seconds) | {"jobs": jobs, "before": differences(part, final)}
         write_json(part / "environment.json", about)
         put_in_place(part, final)
     return Run(final)
@@ -258,7 +272,7 @@ def put_in_place(part: Path, final: Path) -> None:
         part.rename(final)
 
 
-def _differences(part: Path, final: Path) -> list[str] | None:
+def differences(part: Path, final: Path) -> list[str] | None:
     """Name the files that are not as the same run wrote them before; None if there was none."""
     if not final.is_dir():
         return None

@@ -1,0 +1,173 @@
+"""Sweeps as they lie on disk: the table of points, those that failed, the Pareto front.
+
+How a sweep's folder comes to be is in :mod:`nandarray.lab._sweep`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nandarray.errors import InvalidError
+from nandarray.lab._runs import PART, Folder, folder_of_runs
+from nandarray.lab.claims import near
+from nandarray.lab.pareto import front
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+__all__ = ["Sweep", "load_sweep", "sweeps"]
+
+
+class Sweep(Folder):
+    """A finished sweep.
+
+    Made by :func:`nandarray.lab.sweep` and :func:`nandarray.lab.load_sweep`.
+
+    Parameters
+    ----------
+    folder : path
+        Its folder.
+
+    Attributes
+    ----------
+    data : dict
+        All of ``sweep.json``.
+    path : path
+        The folder.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        super().__init__(folder, "sweep.json")
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return str(self.data["name"])
+
+    @property
+    def axes(self) -> list[dict[str, Any]]:
+        """What differs from point to point: ``key``, ``column`` of the table, ``values`` as written."""
+        return list(self.data["axes"])
+
+    @property
+    def objectives(self) -> dict[str, str]:
+        """What the Pareto front is over: column -> "max" or "min"."""
+        return dict(self.data["objectives"])
+
+    @property
+    def columns(self) -> list[str]:
+        """Of the table of points."""
+        return self.tables["points"]
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """Points that failed: their values by column, ``kind`` of the error and its message, ``error``."""
+        return self.rows("failures")
+
+    def __len__(self) -> int:
+        """How many points there are, failed ones included."""
+        return int(self.data["points"])
+
+    def table(self, name: str = "points") -> pandas.DataFrame:
+        """Give the table of points, or that of ``failures``."""
+        return super().table(name)
+
+    def rows(self, name: str = "points") -> list[dict[str, Any]]:
+        """Give the same without pandas."""
+        return super().rows(name)
+
+    def pareto(self, objectives: Mapping[str, str] | None = None) -> pandas.DataFrame:
+        """Give the points that no other beats in every respect.
+
+        Parameters
+        ----------
+        objectives : mapping, optional
+            Column -> "max" or "min"; the sweep's own if left out.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Rows of the table.
+        """
+        frame = self.table()
+        if objectives is None:
+            return frame[frame["pareto"]] if len(frame) else frame
+        for name in objectives:
+            if name not in frame.columns:
+                raise InvalidError(f"no column {name!r} in the sweep{near(name, frame.columns)}")
+        return frame[front({name: list(frame[name]) for name in objectives}, objectives)]
+
+    def to_xarray(self, index: Sequence[str] | None = None) -> xarray.Dataset:
+        """Give the points as arrays over the axes.
+
+        Parameters
+        ----------
+        index : sequence of str, optional
+            Columns that become dimensions; the first axis of each group that goes together if left out.
+
+        Returns
+        -------
+        xarray.Dataset
+            NaN where a point failed.
+        """
+        columns = [axis["column"] for axis in self.axes]
+        return self._dataset("points", index or [columns[group[0]] for group in self.data["spec"]["groups"]])
+
+    def __repr__(self) -> str:
+        failed = f", {self.data['failed']:,} failed" if self.data["failed"] else ""
+        over = " x ".join(f"{len(axis['values'])} {axis['key']}" for axis in self.axes)
+        return f"<nandarray.lab.Sweep {self.id}: {len(self):,} points over {over}{failed}>"
+
+    def _repr_html_(self) -> str:
+        from nandarray.lab._html import sweep_html
+
+        return sweep_html(self)
+
+
+def load_sweep(folder: str | os.PathLike[str]) -> Sweep:
+    """Read a sweep's folder.
+
+    Parameters
+    ----------
+    folder : path
+        Such as ``lab-runs/depths@0123456789ab``.
+
+    Returns
+    -------
+    Sweep
+        The sweep.
+
+    Raises
+    ------
+    NotFoundError
+        If it is no sweep's folder.
+    UnsupportedVersionError
+        If a newer program wrote it.
+    CorruptError
+        If it is damaged.
+    """
+    return Sweep(folder)
+
+
+def sweeps(folder: str | os.PathLike[str] | None = None) -> list[Sweep]:
+    """List the sweeps of a folder.
+
+    Parameters
+    ----------
+    folder : path, optional
+        ``$NANDARRAY_RUNS`` or ``lab-runs`` if left out.
+
+    Returns
+    -------
+    list of Sweep
+        By name. What is no sweep, or is not whole, is not among them.
+    """
+    parent: Path = folder_of_runs(folder)
+    if not parent.is_dir():
+        return []
+    whole = (path for path in sorted(parent.iterdir()) if not path.name.endswith(PART))
+    return [Sweep(path) for path in whole if (path / "sweep.json").is_file()]

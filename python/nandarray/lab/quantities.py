@@ -1,0 +1,188 @@
+"""Quantities as descriptions write them: a number, a unit, and the ranges between two of them.
+
+Only what sweeps need: the end points of a range, and numbers for the axes of tables. Whether a device takes a value is
+the description's business; rates such as ``"PCIe 4 x4"`` and currents at a voltage are words here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NamedTuple
+
+from nandarray.errors import InvalidError
+
+__all__ = ["Quantity", "bytes_of", "parse", "span"]
+
+_SIZES = {f"{prefix}B": 1000.0**n for n, prefix in enumerate(("", "k", "M", "G", "T"))}
+_SIZES |= {f"{prefix}iB": 1024.0**n for n, prefix in enumerate(("K", "M", "G", "T"), 1)}
+_BITS = {f"{prefix}b": 1000.0**n / 8 for n, prefix in enumerate(("", "k", "M", "G", "T"))}
+
+#: Suffix of a column -> units, each as so many of what the column counts.
+_FAMILIES: dict[str, dict[str, float]] = {
+    "_us": {"ps": 1e-6, "ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6},
+    "_bytes": _SIZES,
+    "_bytes_per_s": {f"{unit}/s": factor for unit, factor in (_SIZES | _BITS).items()},
+    "_uj": {"fJ": 1e-9, "pJ": 1e-6, "nJ": 1e-3, "uJ": 1.0, "mJ": 1e3, "J": 1e6},
+    "_pj_per_byte": {"fJ/B": 1e-3, "pJ/B": 1.0, "nJ/B": 1e3, "pJ/bit": 8.0, "nJ/bit": 8e3},
+    "_mw": {"nW": 1e-6, "uW": 1e-3, "mW": 1.0, "W": 1e3, "kW": 1e6},
+    "": {"%": 0.01, "": 1.0},
+}
+_TEXT = re.compile(r"\s*([-+]?(?:\d[\d_]*)?\.?\d*(?:[eE][-+]?\d+)?)\s*([A-Za-z%/]*)\s*")
+_POINTS_MAX = 100_000
+
+
+class Quantity(NamedTuple):
+    """A number with a unit.
+
+    Parameters
+    ----------
+    number : float
+        As written.
+    unit : str
+        As written; empty for a plain number.
+    suffix : str
+        What a column's name of such quantities ends in.
+    scaled : float
+        In the unit of the suffix.
+    """
+
+    number: float
+    unit: str
+    suffix: str
+    scaled: float
+
+
+def parse(value: Any) -> Quantity | None:
+    """Read a quantity.
+
+    Parameters
+    ----------
+    value : any
+        Such as ``"20 us"`` or ``8``.
+
+    Returns
+    -------
+    Quantity or None
+        None if it is none: a word, a list, a truth value.
+
+    Examples
+    --------
+    >>> from nandarray.lab.quantities import parse
+    >>> parse("20 us"), parse("PCIe 4 x4")
+    (Quantity(number=20.0, unit='us', suffix='_us', scaled=20.0), None)
+    >>> parse("4 KiB").scaled, parse("7 %").scaled
+    (4096.0, 0.07)
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return Quantity(float(value), "", "", float(value))
+    found = _TEXT.fullmatch(value) if isinstance(value, str) else None
+    if found is None or not any(digit.isdigit() for digit in found[1]):
+        return None
+    number, unit = float(found[1].replace("_", "")), found[2]
+    for suffix, units in _FAMILIES.items():
+        if unit in units:
+            # Divided where that is exact: 7 / 100, not 7 x 0.01.
+            factor = units[unit]
+            return Quantity(number, unit, suffix, number * factor if factor >= 1 else number / round(1 / factor))
+    return None
+
+
+def bytes_of(value: Any, what: str) -> int:
+    """Read a size in bytes: ``4096`` or ``"4 KiB"``; ``what`` names it in the error."""
+    found = parse(value)
+    if found is None or (found.unit and found.suffix != "_bytes") or found.scaled != int(found.scaled):
+        raise InvalidError(f"{what}: {value!r} is not a size, such as 4096 or '4 KiB'")
+    return int(found.scaled)
+
+
+def span(about: dict[str, Any], what: str) -> list[Any]:
+    """Give the values of a range.
+
+    Parameters
+    ----------
+    about : dict
+        ``from``, ``to``, and either ``steps`` (how many values) with ``scale`` ("linear" or "log"), or ``step`` (the
+        distance). Numbers, or texts with a unit of the same kind. Whole ends without a unit give whole numbers.
+    what : str
+        Names the range in errors.
+
+    Returns
+    -------
+    list
+        Numbers, or texts in the unit of ``from``; both ends among them (the last only if steps lead there).
+
+    Raises
+    ------
+    InvalidError
+        If the range is none.
+
+    Examples
+    --------
+    >>> from nandarray.lab.quantities import span
+    >>> span({"from": "20 us", "to": "80 us", "steps": 3}, "t_read")
+    ['20 us', '50 us', '80 us']
+    >>> span({"from": 1, "to": 64, "steps": 4, "scale": "log"}, "channels")
+    [1, 4, 16, 64]
+    """
+    for key in about:
+        if key not in {"from", "to", "steps", "step", "scale"}:
+            raise InvalidError(f"{what}: a range has from, to, steps or step, and scale, not {key!r}")
+    if "from" not in about or "to" not in about:
+        raise InvalidError(f"{what}: a range needs from and to")
+    low, high = (_end(about[key], what) for key in ("from", "to"))
+    if low.suffix != high.suffix or (not low.unit) != (not high.unit):
+        raise InvalidError(f"{what}: {about['from']!r} and {about['to']!r} are of different kinds")
+    scale = about.get("scale", "linear")
+    if scale not in {"linear", "log"}:
+        raise InvalidError(f"{what}: a scale is 'linear' or 'log', not {scale!r}")
+    if ("step" in about) == ("steps" in about):
+        raise InvalidError(f"{what}: a range needs either steps, how many values, or step, the distance")
+    first, last = low.number, high.scaled / (low.scaled / low.number) if low.number else _in_unit(high, low.unit)
+    if "step" in about:
+        numbers = _by_step(first, last, _end(about["step"], what), low, scale, what)
+    else:
+        numbers = _by_steps(first, last, about["steps"], scale, what)
+    whole = not low.unit and all(isinstance(about[key], int) for key in ("from", "to"))
+    if whole:
+        return list(dict.fromkeys(round(number) for number in numbers))
+    exact = [float(f"{number:.12g}") for number in numbers]
+    return [f"{number:.12g} {low.unit}" for number in exact] if low.unit else exact
+
+
+def _in_unit(quantity: Quantity, unit: str) -> float:
+    one = parse(f"1 {unit}")
+    assert one is not None
+    return quantity.scaled / one.scaled
+
+
+def _end(value: Any, what: str) -> Quantity:
+    found = parse(value)
+    if found is None or not math.isfinite(found.number):
+        raise InvalidError(f"{what}: {value!r} is not a number, nor a number with a unit")
+    return found
+
+
+def _by_steps(first: float, last: float, steps: Any, scale: str, what: str) -> list[float]:
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 2 <= steps <= _POINTS_MAX:
+        raise InvalidError(f"{what}: steps is how many values, from 2 to {_POINTS_MAX}, not {steps!r}")
+    if scale == "log":
+        if first <= 0 or last <= 0:
+            raise InvalidError(f"{what}: a logarithmic range has both ends above 0")
+        ratio = last / first
+        return [first * ratio ** (n / (steps - 1)) for n in range(steps - 1)] + [last]
+    return [first + (last - first) * n / (steps - 1) for n in range(steps - 1)] + [last]
+
+
+def _by_step(first: float, last: float, step: Quantity, low: Quantity, scale: str, what: str) -> list[float]:  # noqa: PLR0917
+    if scale == "log":
+        raise InvalidError(f"{what}: a logarithmic range has steps, not a step")
+    if step.suffix != low.suffix or (not step.unit) != (not low.unit):
+        raise InvalidError(f"{what}: the step is of another kind than the ends")
+    size = _in_unit(step, low.unit)
+    count = (last - first) / size if size else -1.0
+    if not 0 <= count <= _POINTS_MAX:
+        raise InvalidError(f"{what}: steps of {size:g} do not lead from {first:g} to {last:g}")
+    return [first + size * n for n in range(math.floor(count * (1 + 1e-12) + 1e-12) + 1)]

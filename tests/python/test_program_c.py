@@ -292,6 +292,9 @@ def test_warnings_are_kept() -> None:
         ('"kind": "block", "inputs": [{"dtype": "f4"}], "memory_bytes": 1', "memory_bytes is 1"),
         ('"kind": "block", "inputs": [' + ", ".join(['{"dtype": "f4"}'] * 9) + "]", "at most 8"),
         ('"kind": "block" "inputs": 1', "no JSON"),
+        ('"kind": "block", "inputs": [{"dtype": "f4", "whole": true}]', "false for input 0"),
+        ('"kind": "block", "inputs": [{"dtype": "u1", "records": "words"}]', "'words'"),
+        ('"kind": "block", "inputs": [{"dtype": "f4", "records": "lines"}]', "of bytes"),
     ],
 )
 def test_wrong_metadata_is_refused(metadata: str, says: str) -> None:
@@ -306,7 +309,7 @@ def test_metadata_is_given_with_its_defaults() -> None:
         "name": "scale",
         "summary": "",
         "kind": "block",
-        "inputs": [{"name": "x", "dtype": "float32", "record_bytes": 4}],
+        "inputs": [{"name": "x", "dtype": "float32", "record_bytes": 4, "whole": False, "records": "fixed"}],
         "outputs": [
             {
                 "name": "y",

@@ -21,6 +21,7 @@ SECTION = ".nandarray.program"
 ENTRIES = ("nd_begin", "nd_block", "nd_stream", "nd_merge", "nd_end")
 KINDS = ("block", "stream")
 PHASES = ("task", "end")
+RECORDS = ("fixed", "lines", "prefixed")
 
 INPUTS_MAX = 8
 OUTPUTS_MAX = 8
@@ -83,7 +84,7 @@ def parse(text: bytes, *, entries: set[str]) -> dict[str, Any]:
         raise ProgramError(
             f"a {kind} program defines nd_{kind}; this one defines {', '.join(sorted(entries)) or 'none'}"
         )
-    inputs = [_port(one, "input", number) for number, one in enumerate(_listed(said, "inputs", INPUTS_MAX))]
+    inputs = [_input(one, number) for number, one in enumerate(_listed(said, "inputs", INPUTS_MAX))]
     if not inputs:
         raise ProgramError("the program has no inputs; it needs one at least")
     listed = _listed(said, "outputs", OUTPUTS_MAX)
@@ -146,12 +147,25 @@ def _port(one: Any, what: str, number: int) -> dict[str, Any]:
     where = f"{what} {number}"
     if not isinstance(one, dict) or "dtype" not in one:
         raise ProgramError(f"{where} is {one!r}; it is written {{'name': ..., 'dtype': ...}}")
-    _known(one, _PORT | ({"bound", "phase"} if what == "output" else set()), where)
+    _known(one, _PORT | ({"bound", "phase"} if what == "output" else {"whole", "records"}), where)
     dtype = record(one["dtype"], where)
     size = _size(one, "record_bytes", dtype.itemsize, WINDOW_BYTES)
     if size == 0 or size % dtype.itemsize:
         raise ProgramError(f"{where}: a record of {size} bytes does not hold whole elements of {dtype.itemsize} bytes")
     return {"name": _text(one, "name", where.replace(" ", "")), "dtype": one["dtype"], "record_bytes": size}
+
+
+def _input(one: Any, number: int) -> dict[str, Any]:
+    port = _port(one, "input", number)
+    where = f"input {number}"
+    whole, records = one.get("whole", False), one.get("records", "fixed")
+    if not isinstance(whole, bool) or (whole and number == 0):
+        raise ProgramError(f"{where}: whole is {whole!r}; it is true or false, and false for input 0, which tasks are cut by")
+    if records not in RECORDS:
+        raise ProgramError(f"{where}: records is {records!r}; there is {', '.join(RECORDS)}")
+    if records != "fixed" and (whole or number > 0 or port["record_bytes"] != 1):
+        raise ProgramError(f"{where}: records of kind {records!r} are input 0's, of bytes")
+    return port | {"whole": whole, "records": records}
 
 
 def _output(one: Any, number: int, first: dict[str, Any]) -> dict[str, Any]:

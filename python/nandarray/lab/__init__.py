@@ -8,6 +8,7 @@ one HTML page.
 
 from __future__ import annotations
 
+from nandarray.lab._compare import Comparison, compare
 from nandarray.lab._run import run
 from nandarray.lab._runs import Run, load, runs
 from nandarray.lab._sweep import sweep
@@ -19,6 +20,7 @@ from nandarray.lab.registry import experiments
 __all__ = [
     "Answer",
     "Claim",
+    "Comparison",
     "Context",
     "Experiment",
     "Figure",
@@ -28,6 +30,7 @@ __all__ = [
     "Run",
     "Sweep",
     "claims",
+    "compare",
     "experiments",
     "load",
     "load_sweep",

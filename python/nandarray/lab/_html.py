@@ -11,10 +11,11 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nandarray.lab._compare import Comparison
     from nandarray.lab._runs import Run
     from nandarray.lab._sweeps import Sweep
 
-__all__ = ["answer_cells", "number", "run_html", "sweep_html", "table_html"]
+__all__ = ["answer_cells", "comparison_html", "number", "run_html", "sweep_html", "table_html"]
 
 _LEFT = 'style="text-align:left"'
 _ROWS = 50
@@ -151,3 +152,29 @@ def shown_columns(sweep: Sweep) -> list[str]:
     axes = [axis["column"] for axis in sweep.axes]
     wanted = list(sweep.objectives) or list(sweep.data["measures"])[:6]
     return [column for column in (*axes, *wanted) if column in sweep.columns]
+
+
+def comparison_html(both: Comparison) -> str:
+    """Describe two runs beside each other.
+
+    Parameters
+    ----------
+    both : Comparison
+        The runs.
+
+    Returns
+    -------
+    str
+        An HTML fragment.
+    """
+    parts = [f"a: <strong>{escape(both.a.id)}</strong><br>b: <strong>{escape(both.b.id)}</strong>"]
+    for title, rows in (("set differently", both.parameters), ("answers", both.answers)):
+        if rows:
+            cells = [[number(value) for value in row.values()] for row in rows]
+            parts.append(folded(f"{title}: {len(rows)}", table_html(list(rows[0]), cells), opened=True))
+    for name in both.tables:
+        rows = both.rows(name)
+        if rows:
+            cells = [[number(value) for value in row.values()] for row in rows[:_ROWS]]
+            parts.append(folded(f"table {name}: {len(rows)} rows", table_html(list(rows[0]), cells)))
+    return f"<div>{''.join(parts)}</div>"

@@ -160,7 +160,7 @@ def _input(one: Any, number: int) -> dict[str, Any]:
     where = f"input {number}"
     whole, records = one.get("whole", False), one.get("records", "fixed")
     if not isinstance(whole, bool) or (whole and number == 0):
-        raise ProgramError(f"{where}: whole is {whole!r}; it is true or false, and false for input 0, which tasks are cut by")
+        raise ProgramError(f"{where}: whole is {whole!r}; it is true or false, false for input 0")
     if records not in RECORDS:
         raise ProgramError(f"{where}: records is {records!r}; there is {', '.join(RECORDS)}")
     if records != "fixed" and (whole or number > 0 or port["record_bytes"] != 1):

@@ -37,6 +37,7 @@ test: setup-test ## run every test: Rust, Python, examples, documentation, lints
 
 .PHONY: setup-test
 setup-test: $(STAMPS)/test $(STAMPS)/native ## set up what `make test` needs, run nothing
+	@-tools/system-packages.sh chromium qemu-user
 
 .PHONY: test-deep
 test-deep: export NANDARRAY_DEEP = 1

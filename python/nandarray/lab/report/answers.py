@@ -1,0 +1,162 @@
+"""The table "paper / ours / ratio / within?" over the answers of all runs.
+
+A run says itself whether an answer is within; here it is only put in words, counted and drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nandarray.lab.report.source import Source
+from nandarray.lab.report.text import number, show
+
+__all__ = ["STATUS", "Line", "counts", "lines", "unanswered"]
+
+#: What may become of an answer, the sign it gets, and its words.
+STATUS = {
+    "within": ("✓", "within"),
+    "not": ("✗", "not within"),
+    "holds": ("✓", "holds"),
+    "fails": ("✗", "does not hold"),
+    "calibrated": ("○", "calibrated, proves nothing"),
+    "open": ("–", "no ratio"),
+}
+_STRIP = (0.5, 2.0)  # ratios at the ends of the small drawing
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table, as texts.
+
+    Parameters
+    ----------
+    run : int
+        Which of the runs answered.
+    claim, where, what, note : str
+        As the run says.
+    paper, ours, ratio : str
+        Figures; empty where there is none.
+    status : str
+        A key of ``STATUS``.
+    expected : str
+        The range that counts as within.
+    sort : tuple
+        What the columns paper, ours and ratio sort by.
+    strip : tuple or None
+        Where, of 100, the drawing has the range's ends and the ratio.
+    """
+
+    run: int
+    claim: str
+    where: str
+    what: str
+    note: str
+    paper: str
+    ours: str
+    ratio: str
+    status: str
+    expected: str
+    sort: tuple[float | None, float | None, float | None]
+    strip: tuple[float, float, float] | None
+
+
+def lines(runs: Sequence[Source]) -> list[Line]:
+    """Give the lines of all runs.
+
+    Parameters
+    ----------
+    runs : sequence of Source
+        The runs.
+
+    Returns
+    -------
+    list of Line
+        In order of the claims' ids.
+    """
+    found = [_line(n, answer) for n, run in enumerate(runs) for answer in run.facts.get("answers", ())]
+    return sorted(found, key=lambda line: (line.claim, line.run))
+
+
+def counts(found: Sequence[Line]) -> dict[str, int]:
+    """Count what became of the answers.
+
+    Parameters
+    ----------
+    found : sequence of Line
+        The table.
+
+    Returns
+    -------
+    mapping
+        ``answered``, ``within`` (what holds, too), ``not``, ``calibrated``, ``open``.
+    """
+    by = Counter(line.status for line in found)
+    return {
+        "answered": len(found),
+        "within": by["within"] + by["holds"],
+        "not": by["not"] + by["fails"],
+        "calibrated": by["calibrated"],
+        "open": by["open"],
+    }
+
+
+def unanswered(runs: Sequence[Source]) -> list[str]:
+    """Give the claims that the runs' experiments name and no run answers.
+
+    Parameters
+    ----------
+    runs : sequence of Source
+        The runs.
+
+    Returns
+    -------
+    list of str
+        Ids.
+    """
+    answered = {str(answer["claim"]).partition("#")[0] for run in runs for answer in run.facts.get("answers", ())}
+    named = {str(claim).partition("#")[0] for run in runs for claim in run.facts.get("claims", ())}
+    return sorted(named - answered)
+
+
+def _line(run: int, answer: Any) -> Line:
+    measured, paper, ratio = answer["measured"], answer.get("paper"), answer.get("ratio")
+    low, high = answer.get("low"), answer.get("high")
+    truth = isinstance(measured, bool)
+    ours = ("holds" if measured else "does not hold") if truth else show(measured)
+    return Line(
+        run=run,
+        claim=str(answer["claim"]),
+        where=str(answer.get("where") or ""),
+        what=str(answer.get("what") or ""),
+        note=str(answer.get("note") or ""),
+        paper="states it" if truth and paper is None else show(paper),
+        ours=ours,
+        ratio="" if ratio is None else number(ratio),
+        status=_status(answer),
+        expected=f"{number(low)} to {number(high)}"
+        if ratio is not None and low is not None and high is not None
+        else "",
+        sort=tuple(None if isinstance(v, bool) else v for v in (paper, measured, ratio)),  # type: ignore[arg-type]
+        strip=None if ratio is None or low is None or high is None else (_spot(low), _spot(high), _spot(ratio)),
+    )
+
+
+def _status(answer: Any) -> str:
+    if answer.get("calibrated"):
+        return "calibrated"
+    if isinstance(answer["measured"], bool):
+        return "holds" if answer["measured"] else "fails"
+    if answer.get("within") is None:
+        return "open"
+    return "within" if answer["within"] else "not"
+
+
+def _spot(ratio: float) -> float:
+    """Where of 100 a ratio lies, on a logarithmic scale that ends at the drawing's ends."""
+    ends = [math.log(end) for end in _STRIP]
+    at = math.log(min(max(ratio, _STRIP[0]), _STRIP[1])) if ratio > 0 else ends[0]
+    return round(100 * (at - ends[0]) / (ends[1] - ends[0]), 1)

@@ -1,0 +1,40 @@
+"""Colours of the page, light and dark: one place for style sheet and charts.
+
+The series' colours keep apart for the common kinds of colour blindness and have a contrast of 3:1 and more with the
+page; symbols and dashes tell the series apart without colour. Sequential scales are of even lightness steps (cividis).
+"""
+
+from __future__ import annotations
+
+__all__ = ["PALETTES"]
+
+_CIVIDIS = ["#00224e", "#2a3f6d", "#575c6d", "#7d7c78", "#a59c74", "#d2c060", "#fee838"]
+
+PALETTES: dict[str, dict[str, str | list[str]]] = {
+    "light": {
+        "page": "#ffffff",
+        "panel": "#f5f6f8",
+        "text": "#1b1f24",
+        "muted": "#565e68",
+        "line": "#d3d8de",
+        "accent": "#0b5cad",
+        "good": "#17703a",
+        "bad": "#b3261e",
+        "note": "#7a5200",
+        "series": ["#0072b2", "#d55e00", "#00795b", "#b2457e", "#8a6a00", "#3f93c4", "#6a51a3", "#5b6770"],
+        "scale": _CIVIDIS[::-1],
+    },
+    "dark": {
+        "page": "#15181c",
+        "panel": "#1d2126",
+        "text": "#e4e7eb",
+        "muted": "#9ba5b0",
+        "line": "#3a424b",
+        "accent": "#78b7ff",
+        "good": "#55c98a",
+        "bad": "#ff9084",
+        "note": "#e6b450",
+        "series": ["#56b4e9", "#f0893a", "#2fbf94", "#e38fbd", "#d9b93b", "#4a8fd6", "#a692e0", "#a3adb7"],
+        "scale": _CIVIDIS,
+    },
+}

@@ -1,0 +1,106 @@
+"""What the page is made of: finished runs, read from their folders.
+
+The page takes all of a run as plain data: ``run.json``, the tables, the reports of devices, the environment. Nothing is
+checked or computed here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nandarray.lab._runs import Folder, Run
+
+__all__ = ["Source", "read", "rows_of"]
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A finished run, as plain data.
+
+    Parameters
+    ----------
+    key : str
+        Name of its folder: the experiment's id and a hash of all that it depends on.
+    facts : mapping
+        ``run.json``.
+    environment : mapping
+        ``environment.json``; empty if there is none.
+    tables : mapping
+        Rows by a table's name.
+    reports : mapping
+        Reports of modelled devices by label.
+    """
+
+    key: str
+    facts: Mapping[str, Any]
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def experiment(self) -> str:
+        """Id of the experiment."""
+        return str(self.facts.get("experiment", self.key))
+
+    @property
+    def title(self) -> str:
+        """Its title, or its id."""
+        return str(self.facts.get("title") or self.experiment)
+
+
+def read(run: Source | Run | str | os.PathLike[str]) -> Source:
+    """Read a run.
+
+    Parameters
+    ----------
+    run : Source, Run or path
+        Which; a path is its folder.
+
+    Returns
+    -------
+    Source
+        All of it.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no run.
+    UnsupportedVersionError
+        If a newer program wrote it.
+    CorruptError
+        If it is damaged.
+    """
+    if isinstance(run, Source):
+        return run
+    found = run if isinstance(run, Run) else Run(run)
+    return Source(
+        key=found.id,
+        facts=found.data,
+        environment=found.environment,
+        tables={name: rows_of(found, name) for name in found.tables},
+        reports=found.reports,
+    )
+
+
+def rows_of(folder: Folder, name: str) -> list[Row]:
+    """Give a table of a run or a sweep, its columns in order.
+
+    Parameters
+    ----------
+    folder : Run or Sweep
+        Whose.
+    name : str
+        Which.
+
+    Returns
+    -------
+    list of mapping
+        Its rows.
+    """
+    columns = folder.tables[name]
+    return [{column: row.get(column) for column in columns} for row in folder.rows(name)]

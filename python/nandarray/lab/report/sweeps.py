@@ -1,0 +1,118 @@
+"""Sweeps as a table and a scatter plot whose axes may be chosen, with the Pareto front drawn.
+
+The front is of the two axes that are shown, and only where it is known of both whether less or more is better. Points
+that failed are listed beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nandarray.lab._runs import Folder
+from nandarray.lab.report.source import rows_of
+from nandarray.lab.report.text import columns_of, show
+
+__all__ = ["SweepData", "pareto_chart", "sweep_data"]
+
+
+@dataclass(frozen=True)
+class SweepData:
+    """A sweep, as plain data.
+
+    Parameters
+    ----------
+    title : str
+        What was swept.
+    rows : sequence of mapping
+        A row a point that ran.
+    objectives : mapping
+        ``"min"`` or ``"max"`` for each column of which it is known what is better.
+    axes : sequence of str
+        Columns that differ from point to point; all that are no objectives if left out.
+    failures : sequence of mapping
+        A row a point that failed.
+    note : str
+        What to know of it.
+    """
+
+    title: str
+    rows: Sequence[Mapping[str, Any]]
+    objectives: Mapping[str, str] = field(default_factory=dict)
+    axes: Sequence[str] = ()
+    failures: Sequence[Mapping[str, Any]] = ()
+    note: str = ""
+
+
+def sweep_data(sweep: SweepData | Folder | str | os.PathLike[str]) -> SweepData:
+    """Take a sweep as plain data.
+
+    Parameters
+    ----------
+    sweep : SweepData, Sweep or path
+        Which; a path is its folder.
+
+    Returns
+    -------
+    SweepData
+        All of it.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no sweep.
+    """
+    if isinstance(sweep, SweepData):
+        return sweep
+    found = sweep if isinstance(sweep, Folder) else Folder(sweep, "sweep.json")
+    head = found.data
+    return SweepData(
+        title=str(head.get("title") or head["name"]),
+        rows=rows_of(found, "points"),
+        objectives=head["objectives"],
+        axes=[axis["column"] for axis in head["axes"]],
+        failures=rows_of(found, "failures"),
+        note=f"{head['points']:,} points, {head['failed']:,} of them failed.",
+    )
+
+
+def pareto_chart(sweep: SweepData) -> dict[str, Any] | None:
+    """Give the scatter plot of a sweep.
+
+    Parameters
+    ----------
+    sweep : SweepData
+        The sweep.
+
+    Returns
+    -------
+    mapping or None
+        The chart: columns of numbers, what a point is called, which axes are shown at first; None if fewer than two
+        columns are numbers.
+    """
+    columns = {}
+    for name in columns_of(sweep.rows):
+        values = [row.get(name) for row in sweep.rows]
+        if any(map(_is_number, values)) and all(value is None or _is_number(value) for value in values):
+            columns[name] = values
+    if len(columns) < 2:
+        return None
+    known = [name for name in sweep.objectives if name in columns]
+    x, y = (known + [name for name in columns if name not in known])[:2]
+    inputs = sweep.axes or [name for name in columns_of(sweep.rows) if name not in sweep.objectives]
+    return {
+        "kind": "pareto",
+        "title": sweep.title,
+        "summary": f"Scatter plot of {len(sweep.rows)} points; at first {y} over {x}.",
+        "columns": columns,
+        "objectives": {name: sweep.objectives[name] for name in known},
+        "x": {"label": x, "type": "value"},
+        "y": {"label": y, "type": "value"},
+        "points": [", ".join(f"{name} = {show(row.get(name))}" for name in inputs) for row in sweep.rows],
+    }
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,186 @@
+"""Numbers, tables and data as the page shows them: for people, as CSV, as JSON in a script element.
+
+Whatever comes from a run is text to be shown, never markup and never script: templates escape it, and
+:func:`script_json` writes JSON that no browser takes for the end of the element it stands in.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+__all__ = ["as_data", "columns_of", "csv_url", "number", "script_json", "show", "slug"]
+
+_DIGITS = 4
+_FIXED = (1e-4, 1e15)  # magnitudes that are written without an exponent
+
+
+def number(value: float) -> str:
+    """Write a number to four digits, integers in full.
+
+    Parameters
+    ----------
+    value : float or int
+        Any number, infinite or none at all, too.
+
+    Returns
+    -------
+    str
+        Such as ``"1,234"``, ``"0.03142"``, ``"6.022e+23"``.
+
+    Examples
+    --------
+    >>> from nandarray.lab.report.text import number
+    >>> number(1234567), number(0.0314159), number(2.0), number(123456.7), number(6.02214e23)
+    ('1,234,567', '0.03142', '2', '123,457', '6.022e+23')
+    """
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not math.isfinite(value):
+        return "no number" if math.isnan(value) else ("infinite" if value > 0 else "-infinite")
+    if value == 0:
+        return "0"
+    if not _FIXED[0] <= abs(value) < _FIXED[1]:
+        return f"{value:.{_DIGITS - 1}e}"
+    digits = max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def show(value: Any) -> str:
+    """Write any JSON value for a table's cell.
+
+    Parameters
+    ----------
+    value : any
+        What to show.
+
+    Returns
+    -------
+    str
+        Plain text, to be escaped.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return number(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {show(inner)}" for name, inner in value.items())
+    if isinstance(value, Iterable):
+        return ", ".join(map(show, value))
+    return str(value)
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Give the columns of a table, in order of appearance.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        The table.
+
+    Returns
+    -------
+    list of str
+        Every key of every row once.
+    """
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def csv_url(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Write a table as a link that holds it: CSV (RFC 4180) in a data URL, full precision.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        The table.
+
+    Returns
+    -------
+    str
+        ``data:text/csv;...``
+    """
+    out = io.StringIO()
+    columns = columns_of(rows)
+    writer = csv.writer(out)
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_cell(row.get(column)) for column in columns])
+    return "data:text/csv;charset=utf-8," + quote(out.getvalue(), safe=" ,.:;/()[]+*=!@$'")
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, (list, dict, bool)) else value
+
+
+def as_data(value: Any) -> Any:
+    """Make a value fit for a chart: numbers to six digits, what is no finite number gone.
+
+    Parameters
+    ----------
+    value : any
+        Nested lists and mappings of JSON values.
+
+    Returns
+    -------
+    any
+        The same, with None for what is not finite.
+    """
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): as_data(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_data(inner) for inner in value]
+    return value
+
+
+def script_json(data: Any) -> str:
+    r"""Write JSON that may stand in a script element, whatever texts are in it.
+
+    Parameters
+    ----------
+    data : any
+        JSON values.
+
+    Returns
+    -------
+    str
+        JSON without ``<``, ``>``, ``&`` and line separators, all of which are escaped.
+
+    Examples
+    --------
+    >>> from nandarray.lab.report.text import script_json
+    >>> script_json("</script><!--")
+    '"\\u003c/script\\u003e\\u003c!--"'
+    """
+    text = json.dumps(as_data(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for mark in "<>&\u2028\u2029":
+        text = text.replace(mark, f"\\u{ord(mark):04x}")
+    return text
+
+
+def slug(*parts: str) -> str:
+    """Make an element's id from texts.
+
+    Parameters
+    ----------
+    *parts : str
+        What it is called.
+
+    Returns
+    -------
+    str
+        Letters, digits and hyphens.
+    """
+    return "-".join(re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts if part) or "part"

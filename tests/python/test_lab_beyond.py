@@ -105,6 +105,7 @@ def test_ratios_by_hand() -> None:
         ("B", 1.0, 4.0),
         ("geometric mean", pytest.approx(2.0), pytest.approx(2.0)),
     ]
+    assert ratios(rows[1:2]) == [], "without the store there is nothing to divide by"
 
 
 def test_equations_of_the_paper() -> None:

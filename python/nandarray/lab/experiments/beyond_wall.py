@@ -32,7 +32,7 @@ __all__ = ["EXPERIMENT", "measure", "ratios"]
 Row = dict[str, Any]
 
 #: Passes that the kernel runs for (GEMM: row panels); BFS until it is done, since its first level is a single band.
-_ROUNDS: Mapping[str, int | None] = {"BFS": None, "PageRank": 2}
+_ROUNDS: Mapping[str, int | None] = {"BFS": None, "SSSP": 4, "PageRank": 2}
 #: Below this many elements, the result is compared with the oracle, too.
 _ORACLE_MAX = 1 << 19
 
@@ -223,6 +223,8 @@ def ratios(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
     out: list[Row] = []
     for peer in dict.fromkeys(row["place"] for row in rows if row["place"] != "nandarray"):
         theirs = [row for row in rows if row["place"] == peer and row["workload"] in ours]
+        if not theirs:
+            continue
         mine = [
             {
                 "workload": row["workload"],

@@ -1,0 +1,78 @@
+//! A block: instructions that are executed one after the other, decoded once.
+//!
+//! It is what the interpreter executes, what a translator translates and what a timing model sums up: it ends at the first
+//! instruction that may go elsewhere, after [`OPS_MAX`] instructions, or where no more can be fetched.
+
+use std::any::Any;
+use std::sync::OnceLock;
+
+use crate::isa::{Extensions, Format, Op, decode};
+
+/// The most instructions of a block.
+pub const OPS_MAX: usize = 64;
+
+/// Instructions that are executed one after the other.
+#[derive(Debug)]
+pub struct Block {
+    /// Address of the first.
+    pub pc: u64,
+    /// The instructions; at least one.
+    pub ops: Vec<Op>,
+    /// What a model of a processor worked out about the block, once: its timing summary, its vector operations.
+    pub summary: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+impl Block {
+    /// Decode at most `ops_max` instructions from `pc` on for a hart of `bits` (32 or 64) bits.
+    ///
+    /// `fetch` gives the two or four bytes of the instruction at an address. None if there is none at `pc`.
+    pub fn decode(
+        pc: u64,
+        bits: u32,
+        extensions: Extensions,
+        ops_max: usize,
+        mut fetch: impl FnMut(u64) -> Option<u32>,
+    ) -> Option<Self> {
+        let mut ops = Vec::new();
+        let mut at = pc;
+        while ops.len() < ops_max.min(OPS_MAX) {
+            let Some(word) = fetch(at) else { break };
+            let op = decode(word, bits, extensions);
+            ops.push(op);
+            if op.ends_block() {
+                break;
+            }
+            at = wrap(at.wrapping_add(u64::from(op.len)), bits);
+        }
+        ops.shrink_to_fit();
+        (!ops.is_empty()).then(|| Self { pc, ops, summary: OnceLock::new() })
+    }
+
+    /// Bytes from the first instruction to behind the last.
+    pub fn bytes(&self) -> u64 {
+        self.ops.iter().map(|op| u64::from(op.len)).sum()
+    }
+
+    /// Address of instruction `index`; of what is behind the block if it has no such instruction.
+    pub fn address(&self, index: usize) -> u64 {
+        self.pc.wrapping_add(self.ops.iter().take(index).map(|op| u64::from(op.len)).sum())
+    }
+
+    /// Where the branch or the direct jump at its end goes, if there is one.
+    pub fn taken(&self, bits: u32) -> Option<u64> {
+        let last = self.ops.last()?;
+        let direct = matches!(last.row().format, Format::Branch | Format::Jump);
+        let from = self.address(self.ops.len() - 1);
+        direct.then(|| wrap(from.wrapping_add(last.imm as u64), bits))
+    }
+
+    /// The address behind it.
+    pub fn next(&self, bits: u32) -> u64 {
+        wrap(self.address(self.ops.len()), bits)
+    }
+}
+
+/// An address of a hart of `bits` bits.
+fn wrap(address: u64, bits: u32) -> u64 {
+    if bits == 32 { address & 0xffff_ffff } else { address }
+}

@@ -1,0 +1,51 @@
+//! The blocks that were decoded, by address, with the links between them.
+
+use std::collections::HashMap;
+
+use crate::block::Block;
+use crate::exec::{Steps, steps};
+use crate::xlen::Xlen;
+
+/// Blocks kept at most; then all are dropped, so that a program that makes code does not fill the host's memory.
+const BLOCKS_MAX: usize = 1 << 18;
+
+/// Blocks by address.
+#[derive(Debug)]
+pub(crate) struct Cache<X: Xlen> {
+    /// What executing each takes.
+    pub(crate) steps: Vec<Steps<X>>,
+    pub(crate) blocks: Vec<Block>,
+    by_pc: HashMap<u64, u32>,
+}
+
+impl<X: Xlen> Cache<X> {
+    pub(crate) fn new() -> Self {
+        Self { steps: Vec::new(), blocks: Vec::new(), by_pc: HashMap::new() }
+    }
+
+    /// Drop all blocks. Nobody may hold a pointer to their steps.
+    pub(crate) fn clear(&mut self) {
+        self.steps.clear();
+        self.blocks.clear();
+        self.by_pc.clear();
+    }
+
+    /// Whether there is no room for another one.
+    pub(crate) fn full(&self) -> bool {
+        self.blocks.len() >= BLOCKS_MAX
+    }
+
+    /// The block at `pc`, if it was decoded.
+    pub(crate) fn find(&self, pc: u64) -> Option<usize> {
+        self.by_pc.get(&pc).map(|unit| *unit as usize)
+    }
+
+    /// Keep a block.
+    pub(crate) fn insert(&mut self, block: Block, float_off: bool) -> usize {
+        let unit = self.blocks.len();
+        self.by_pc.insert(block.pc, unit as u32);
+        self.steps.push(steps::<X>(&block, unit as u32, float_off));
+        self.blocks.push(block);
+        unit
+    }
+}

@@ -1,0 +1,129 @@
+//! Atomic memory operations. One hart, so each is a load and a store; `aq` and `rl` order nothing.
+//!
+//! A reservation is an address and what was there: `sc` succeeds if nothing else is there now. Addresses must be aligned.
+
+use super::{Env, Exit, Flow, Slot, State, handlers, next, operands};
+use crate::trap::Cause;
+use crate::xlen::Xlen;
+
+/// The value of `N` bytes at `address`, sign-extended; or how the step ends.
+fn load<X: Xlen, const N: usize>(
+    step: *const Slot<X>,
+    s: &mut State<X>,
+    e: &mut Env<'_, '_>,
+    address: u64,
+    loads: bool,
+) -> Result<u64, Flow> {
+    if !address.is_multiple_of(N as u64) {
+        return Err(s.trap(step, if loads { Cause::LoadMisaligned } else { Cause::StoreMisaligned }, address));
+    }
+    let Ok(bytes) = e.spans.load::<N>(address) else {
+        return Err(s.trap(step, if loads { Cause::LoadAccess } else { Cause::StoreAccess }, address));
+    };
+    let mut all = [0; 8];
+    all[..N].copy_from_slice(&bytes);
+    let value = u64::from_le_bytes(all);
+    Ok(if N == 4 { value as i32 as u64 } else { value })
+}
+
+/// Store the low `N` bytes of `value`; or how the step ends.
+fn store<X: Xlen, const N: usize>(
+    step: *const Slot<X>,
+    s: &mut State<X>,
+    e: &mut Env<'_, '_>,
+    address: u64,
+    value: u64,
+) -> Result<(), Flow> {
+    let bytes = value.to_le_bytes();
+    let low: [u8; N] = std::array::from_fn(|i| bytes[i]);
+    e.spans.store(address, low).map_err(|_| s.trap(step, Cause::StoreAccess, address))
+}
+
+macro_rules! amos {
+    ($($name:ident ($n:literal) ($old:ident, $by:ident) $new:expr;)*) => { handlers! {$(
+        #[inline(never)]
+        fn $name(step, s, e) {
+            let o = operands!(step);
+            let address = X::unsigned(s.x[o.rs1 as usize]);
+            let $by = X::unsigned(s.x[o.rs2 as usize]);
+            let $old = match load::<X, $n>(step, s, e, address, false) {
+                Ok(value) => value,
+                Err(flow) => return flow,
+            };
+            if let Err(flow) = store::<X, $n>(step, s, e, address, $new) {
+                return flow;
+            }
+            s.x[o.rd as usize] = X::word($old);
+            if e.spans.code_written || e.spans.watch_hit {
+                return s.leave(step, Exit::Stored);
+            }
+            next!(step, s, e)
+        }
+    )*}};
+}
+
+amos! {
+    amoswap_w(4) (old, by) by;
+    amoadd_w(4) (old, by) old.wrapping_add(by);
+    amoxor_w(4) (old, by) old ^ by;
+    amoand_w(4) (old, by) old & by;
+    amoor_w(4) (old, by) old | by;
+    amomin_w(4) (old, by) (old as i32).min(by as i32) as u64;
+    amomax_w(4) (old, by) (old as i32).max(by as i32) as u64;
+    amominu_w(4) (old, by) u64::from((old as u32).min(by as u32));
+    amomaxu_w(4) (old, by) u64::from((old as u32).max(by as u32));
+    amoswap_d(8) (old, by) by;
+    amoadd_d(8) (old, by) old.wrapping_add(by);
+    amoxor_d(8) (old, by) old ^ by;
+    amoand_d(8) (old, by) old & by;
+    amoor_d(8) (old, by) old | by;
+    amomin_d(8) (old, by) (old as i64).min(by as i64) as u64;
+    amomax_d(8) (old, by) (old as i64).max(by as i64) as u64;
+    amominu_d(8) (old, by) old.min(by);
+    amomaxu_d(8) (old, by) old.max(by);
+}
+
+macro_rules! reservations {
+    ($($lr:ident $sc:ident $n:literal;)*) => { handlers! {$(
+        #[inline(never)]
+        fn $lr(step, s, e) {
+            let o = operands!(step);
+            let address = X::unsigned(s.x[o.rs1 as usize]);
+            match load::<X, $n>(step, s, e, address, true) {
+                Ok(value) => {
+                    s.reserved = Some((address, value));
+                    s.x[o.rd as usize] = X::word(value);
+                }
+                Err(flow) => return flow,
+            }
+            next!(step, s, e)
+        }
+        #[inline(never)]
+        fn $sc(step, s, e) {
+            let o = operands!(step);
+            let address = X::unsigned(s.x[o.rs1 as usize]);
+            let reserved = s.reserved.take();
+            let now = match load::<X, $n>(step, s, e, address, false) {
+                Ok(value) => value,
+                Err(flow) => return flow,
+            };
+            let holds = reserved == Some((address, now));
+            if holds {
+                let value = X::unsigned(s.x[o.rs2 as usize]);
+                if let Err(flow) = store::<X, $n>(step, s, e, address, value) {
+                    return flow;
+                }
+            }
+            s.x[o.rd as usize] = X::word(u64::from(!holds));
+            if e.spans.code_written || e.spans.watch_hit {
+                return s.leave(step, Exit::Stored);
+            }
+            next!(step, s, e)
+        }
+    )*}};
+}
+
+reservations! {
+    lr_w sc_w 4;
+    lr_d sc_d 8;
+}

@@ -1,0 +1,75 @@
+//! Jumps, branches, and what a block ends with.
+
+use super::{Exit, JUMP, NEXT, RECENT, TAKEN, enter, follow, handlers, operands};
+use crate::trap::Cause;
+use crate::xlen::Xlen;
+
+/// Branches: taken if the comparison holds.
+macro_rules! branches {
+    ($($name:ident ($a:ident, $b:ident) $holds:expr;)*) => { handlers! {$(
+        fn $name(step, s, e) {
+            let o = operands!(step);
+            let ($a, $b) = (s.x[o.rs1 as usize], s.x[o.rs2 as usize]);
+            if $holds { follow!(TAKEN, step, s, e) } else { follow!(NEXT, step, s, e) }
+        }
+    )*}};
+}
+
+/// Go on at an address, if a block there was jumped to lately.
+macro_rules! indirect {
+    ($target:expr, $step:expr, $s:expr, $e:expr) => {{
+        let target = $target;
+        $s.target = target;
+        let first = $s.recent[(target >> 1) as usize % RECENT];
+        // SAFETY: recent blocks exist, or stand for unknown ones; either has a header.
+        if unsafe { super::header(first) }.pc != target {
+            return $s.end($step, JUMP);
+        }
+        enter!(first, JUMP, $step, $s, $e)
+    }};
+}
+
+branches! {
+    beq(a, b) a == b;
+    bne(a, b) a != b;
+    blt(a, b) X::signed(a) < X::signed(b);
+    bge(a, b) X::signed(a) >= X::signed(b);
+    bltu(a, b) X::unsigned(a) < X::unsigned(b);
+    bgeu(a, b) X::unsigned(a) >= X::unsigned(b);
+}
+
+handlers! {
+    // Behind the last instruction of a block that ends without a jump.
+    fn end(step, s, e) {
+        follow!(NEXT, step, s, e)
+    }
+    // The immediate of both jumps-and-links that write a register is the offset of the next instruction in the block; the
+    // target of `jal` is the block's.
+    fn jal(step, s, e) {
+        let o = operands!(step);
+        s.x[o.rd as usize] = X::word(s.pc().wrapping_add(o.imm as u64));
+        follow!(TAKEN, step, s, e)
+    }
+    fn jump(step, s, e) {
+        follow!(TAKEN, step, s, e)
+    }
+    fn jalr(step, s, e) {
+        let o = operands!(step);
+        let target = X::unsigned(s.x[o.rs1 as usize]).wrapping_add(o.imm as u64) & !1;
+        let link = u64::from(u16::from_le_bytes([o.rs2, o.rs3]));
+        s.x[o.rd as usize] = X::word(s.pc().wrapping_add(link));
+        indirect!(X::unsigned(X::word(target)), step, s, e)
+    }
+    fn jump_register(step, s, e) {
+        let o = operands!(step);
+        let target = X::unsigned(X::word(X::unsigned(s.x[o.rs1 as usize]).wrapping_add(o.imm as u64))) & !1;
+        indirect!(target, step, s, e)
+    }
+    fn system(step, s, e) {
+        s.leave(step, Exit::System)
+    }
+    fn illegal(step, s, e) {
+        let o = operands!(step);
+        s.trap(step, Cause::IllegalInstruction, u64::from(o.imm as u32))
+    }
+}

@@ -1,0 +1,101 @@
+//! Loads and stores of both register files.
+//!
+//! Each has a function for the memory region that is used most, and a cold one that finds any other, or faults.
+
+use super::{Exit, handlers, next, operands, otherwise};
+use crate::trap::Cause;
+use crate::xlen::Xlen;
+
+/// Ones in the upper half of a floating-point register that holds single precision.
+const BOX: u64 = 0xffff_ffff_0000_0000;
+
+/// Loads of `$n` bytes: how they become a register's value, and which register.
+macro_rules! loads {
+    ($($name:ident $slow:ident $n:literal $file:ident ($o:ident, $bytes:ident) $value:expr;)*) => { handlers! {$(
+        fn $name(step, s, e) {
+            let $o = operands!(step);
+            let address = X::unsigned(X::word(X::unsigned(s.x[$o.rs1 as usize]).wrapping_add($o.imm as u64)));
+            let Some($bytes) = e.spans.load_fast::<$n>(address) else { otherwise!($slow, step, s, e) };
+            s.$file[register!($file, $o.rd)] = $value;
+            next!(step, s, e)
+        }
+        #[inline(never)]
+        fn $slow(step, s, e) {
+            let $o = operands!(step);
+            let address = X::unsigned(X::word(X::unsigned(s.x[$o.rs1 as usize]).wrapping_add($o.imm as u64)));
+            let Ok($bytes) = e.spans.load::<$n>(address) else { return s.trap(step, Cause::LoadAccess, address) };
+            s.$file[register!($file, $o.rd)] = $value;
+            next!(step, s, e)
+        }
+    )*}};
+}
+
+/// Stores of `$n` bytes.
+macro_rules! stores {
+    ($($name:ident $slow:ident $n:literal $file:ident $value:ident;)*) => { handlers! {$(
+        fn $name(step, s, e) {
+            let o = operands!(step);
+            let address = X::unsigned(X::word(X::unsigned(s.x[o.rs1 as usize]).wrapping_add(o.imm as u64)));
+            let value = $value::<X, $n>(s, o.rs2);
+            if !e.spans.store_fast(address, value) {
+                otherwise!($slow, step, s, e)
+            }
+            next!(step, s, e)
+        }
+        #[inline(never)]
+        fn $slow(step, s, e) {
+            let o = operands!(step);
+            let address = X::unsigned(X::word(X::unsigned(s.x[o.rs1 as usize]).wrapping_add(o.imm as u64)));
+            let value = $value::<X, $n>(s, o.rs2);
+            if e.spans.store(address, value).is_err() {
+                return s.trap(step, Cause::StoreAccess, address);
+            }
+            if e.spans.code_written || e.spans.watch_hit {
+                return s.leave(step, Exit::Stored);
+            }
+            next!(step, s, e)
+        }
+    )*}};
+}
+
+macro_rules! register {
+    (x, $number:expr) => {
+        $number as usize
+    };
+    (f, $number:expr) => {
+        $number as usize & 31
+    };
+}
+
+#[inline(always)]
+fn low<X: Xlen, const N: usize>(s: &super::State<X>, register: u8) -> [u8; N] {
+    let bytes = X::unsigned(s.x[register as usize]).to_le_bytes();
+    std::array::from_fn(|i| bytes[i])
+}
+
+#[inline(always)]
+fn low_float<X: Xlen, const N: usize>(s: &super::State<X>, register: u8) -> [u8; N] {
+    let bytes = s.f[register as usize & 31].to_le_bytes();
+    std::array::from_fn(|i| bytes[i])
+}
+
+loads! {
+    lb lb_slow 1 x (o, bytes) X::word(i8::from_le_bytes(bytes) as u64);
+    lh lh_slow 2 x (o, bytes) X::word(i16::from_le_bytes(bytes) as u64);
+    lw lw_slow 4 x (o, bytes) X::word(i32::from_le_bytes(bytes) as u64);
+    ld ld_slow 8 x (o, bytes) X::word(u64::from_le_bytes(bytes));
+    lbu lbu_slow 1 x (o, bytes) X::word(u64::from(u8::from_le_bytes(bytes)));
+    lhu lhu_slow 2 x (o, bytes) X::word(u64::from(u16::from_le_bytes(bytes)));
+    lwu lwu_slow 4 x (o, bytes) X::word(u64::from(u32::from_le_bytes(bytes)));
+    flw flw_slow 4 f (o, bytes) BOX | u64::from(u32::from_le_bytes(bytes));
+    fld fld_slow 8 f (o, bytes) u64::from_le_bytes(bytes);
+}
+
+stores! {
+    sb sb_slow 1 x low;
+    sh sh_slow 2 x low;
+    sw sw_slow 4 x low;
+    sd sd_slow 8 x low;
+    fsw fsw_slow 4 f low_float;
+    fsd fsd_slow 8 f low_float;
+}

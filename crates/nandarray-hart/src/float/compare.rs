@@ -1,0 +1,76 @@
+//! Comparison, minimum and maximum, classes.
+
+use super::{Format, NV};
+
+/// What a comparison asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Relation {
+    Equal,
+    Less,
+    LessOrEqual,
+}
+
+/// A key that orders numbers as they are, zeros equal.
+fn key<F: Format>(bits: u64) -> i64 {
+    let magnitude = (bits & !F::SIGN) as i64;
+    if bits & F::SIGN != 0 { -magnitude } else { magnitude }
+}
+
+/// Whether `a` stands in the relation to `b`. A NaN stands in none; asking for order of one is invalid.
+pub(crate) fn compare<F: Format>(relation: Relation, a: u64, b: u64, flags: &mut u8) -> bool {
+    if F::is_nan(a) || F::is_nan(b) {
+        if relation != Relation::Equal || F::is_signaling(a) || F::is_signaling(b) {
+            *flags |= NV;
+        }
+        return false;
+    }
+    match relation {
+        Relation::Equal => key::<F>(a) == key::<F>(b),
+        Relation::Less => key::<F>(a) < key::<F>(b),
+        Relation::LessOrEqual => key::<F>(a) <= key::<F>(b),
+    }
+}
+
+fn choose<F: Format>(a: u64, b: u64, flags: &mut u8, least: bool) -> u64 {
+    if F::is_signaling(a) || F::is_signaling(b) {
+        *flags |= NV;
+    }
+    match (F::is_nan(a), F::is_nan(b)) {
+        (true, true) => F::NAN,
+        (true, false) => b,
+        (false, true) => a,
+        // Minus zero counts as the smaller.
+        (false, false) => {
+            let smaller = key::<F>(a) < key::<F>(b) || key::<F>(a) == key::<F>(b) && a & F::SIGN != 0;
+            if smaller == least { a } else { b }
+        }
+    }
+}
+
+/// The smaller one; of a number and a NaN the number.
+pub(crate) fn min<F: Format>(a: u64, b: u64, flags: &mut u8) -> u64 {
+    choose::<F>(a, b, flags, true)
+}
+
+/// The larger one; of a number and a NaN the number.
+pub(crate) fn max<F: Format>(a: u64, b: u64, flags: &mut u8) -> u64 {
+    choose::<F>(a, b, flags, false)
+}
+
+/// The class as `fclass` gives it: one bit of ten.
+pub(crate) fn classify<F: Format>(bits: u64) -> u64 {
+    let magnitude = bits & !F::SIGN;
+    let class = if magnitude > F::INFINITY {
+        return if F::is_signaling(bits) { 1 << 8 } else { 1 << 9 };
+    } else if magnitude == F::INFINITY {
+        0
+    } else if magnitude >> F::FRACTION != 0 {
+        1
+    } else if magnitude != 0 {
+        2
+    } else {
+        3
+    };
+    // Negative classes count up from 0, positive ones down from 7.
+    1 << if bits & F::SIGN != 0 { class } else { 7 - class }
+}

@@ -1,0 +1,247 @@
+//! Where the host's arithmetic is certain to give the result and the flags.
+//!
+//! Rounding is to nearest here; the host does that. A result in the normal range raises no flag but "inexact", so there it
+//! is left to say whether it was exact: not asked at all if the flag stands already (`NX` is never cleared by arithmetic),
+//! otherwise by an error-free transformation (sums) or by counting the significant bits of the factors (products,
+//! quotients, roots). Where that decides nothing, the answer is none, and the exact path is taken.
+
+use super::{Double, NX, Single};
+
+/// Host arithmetic on bit patterns: a result, or none where it is not certain.
+pub(crate) trait Fast: Copy + 'static {
+    fn add(a: u64, b: u64, flags: &mut u8) -> Option<u64>;
+    fn sub(a: u64, b: u64, flags: &mut u8) -> Option<u64>;
+    fn mul(a: u64, b: u64, flags: &mut u8) -> Option<u64>;
+    fn div(a: u64, b: u64, flags: &mut u8) -> Option<u64>;
+    fn sqrt(a: u64, flags: &mut u8) -> Option<u64>;
+    /// `a * b + c`.
+    fn fused(a: u64, b: u64, c: u64, flags: &mut u8) -> Option<u64>;
+    /// The value, which double precision always holds.
+    fn to_f64(bits: u64) -> f64;
+    /// The bits of an integer that the significand holds.
+    fn of_small(value: i64) -> u64;
+}
+
+/// Bits from the highest to the lowest that is set, of the significand of a normal number.
+#[inline(always)]
+fn significant(bits: u64) -> u32 {
+    53 - (bits | 1 << 52).trailing_zeros()
+}
+
+fn normal(value: f64) -> bool {
+    value.is_normal()
+}
+
+/// Whether `a * b` has the value `result` without rounding, all three normal: none if the bits do not tell.
+#[inline(always)]
+fn product_exact(a: u64, b: u64) -> Option<bool> {
+    // Two odd integers of p and q bits have a product of p + q - 1 or p + q bits.
+    match significant(a) + significant(b) {
+        0..=53 => Some(true),
+        54 => None,
+        _ => Some(false),
+    }
+}
+
+/// Whether `whole` is exactly `part * other`, all normal.
+#[inline(always)]
+fn is_product(whole: f64, part: f64, other: f64) -> Option<bool> {
+    match significant(part.to_bits()) + significant(other.to_bits()) {
+        0..=53 => Some(part * other == whole),
+        54 => None,
+        _ => Some(false),
+    }
+}
+
+#[inline(always)]
+fn note(flags: &mut u8, exact: Option<bool>) -> Option<()> {
+    if !exact? {
+        *flags |= NX;
+    }
+    Some(())
+}
+
+impl Fast for Double {
+    #[inline(always)]
+    fn to_f64(bits: u64) -> f64 {
+        f64::from_bits(bits)
+    }
+
+    #[inline(always)]
+    fn of_small(value: i64) -> u64 {
+        (value as f64).to_bits()
+    }
+
+    #[inline(always)]
+    fn add(a: u64, b: u64, flags: &mut u8) -> Option<u64> {
+        let (a, b) = (f64::from_bits(a), f64::from_bits(b));
+        let sum = a + b;
+        if !sum.is_finite() {
+            return None;
+        }
+        if *flags & NX == 0 {
+            // What the sum lacks is a number itself, and the transformation finds it if nothing overflows.
+            if a.abs() > f64::MAX / 4.0 || b.abs() > f64::MAX / 4.0 {
+                return None;
+            }
+            let part = sum - a;
+            if (a - (sum - part)) + (b - part) != 0.0 {
+                *flags |= NX;
+            }
+        }
+        Some(sum.to_bits())
+    }
+
+    #[inline(always)]
+    fn sub(a: u64, b: u64, flags: &mut u8) -> Option<u64> {
+        Self::add(a, b ^ 1 << 63, flags)
+    }
+
+    #[inline(always)]
+    fn mul(a: u64, b: u64, flags: &mut u8) -> Option<u64> {
+        let (left, right) = (f64::from_bits(a), f64::from_bits(b));
+        let result = left * right;
+        // The smallest normal number may be a smaller one rounded up.
+        if !result.is_finite() || result.abs() <= f64::MIN_POSITIVE {
+            let zero = result == 0.0 && (left == 0.0 || right == 0.0);
+            return zero.then_some(result.to_bits());
+        }
+        if *flags & NX == 0 {
+            if !normal(left) || !normal(right) {
+                return None;
+            }
+            note(flags, product_exact(a, b))?;
+        }
+        Some(result.to_bits())
+    }
+
+    #[inline(always)]
+    fn div(a: u64, b: u64, flags: &mut u8) -> Option<u64> {
+        let (left, right) = (f64::from_bits(a), f64::from_bits(b));
+        let result = left / right;
+        if !result.is_finite() || result.abs() <= f64::MIN_POSITIVE || !right.is_finite() {
+            return None;
+        }
+        if *flags & NX == 0 {
+            // The check multiplies: keep far from where a product leaves the normal range.
+            if !normal(left) || !normal(right) || left.abs() < 1e-290 {
+                return None;
+            }
+            note(flags, is_product(left, result, right))?;
+        }
+        Some(result.to_bits())
+    }
+
+    #[inline(always)]
+    fn sqrt(a: u64, flags: &mut u8) -> Option<u64> {
+        let value = f64::from_bits(a);
+        if !normal(value) || value < 0.0 {
+            return None;
+        }
+        let root = value.sqrt();
+        if *flags & NX == 0 {
+            if value < 1e-290 {
+                return None;
+            }
+            note(flags, is_product(value, root, root))?;
+        }
+        Some(root.to_bits())
+    }
+
+    #[inline(always)]
+    fn fused(a: u64, b: u64, c: u64, flags: &mut u8) -> Option<u64> {
+        if *flags & NX == 0 {
+            return None;
+        }
+        let result = f64::from_bits(a).mul_add(f64::from_bits(b), f64::from_bits(c));
+        (result.is_finite() && result.abs() > f64::MIN_POSITIVE).then_some(result.to_bits())
+    }
+}
+
+/// A result of single precision of which is known whether it is exact.
+#[inline(always)]
+fn single(result: f32, exact: bool, flags: &mut u8) -> Option<u64> {
+    if !result.is_finite() || result.abs() <= f32::MIN_POSITIVE {
+        return None;
+    }
+    if !exact {
+        *flags |= NX;
+    }
+    Some(u64::from(result.to_bits()))
+}
+
+impl Fast for Single {
+    #[inline(always)]
+    fn to_f64(bits: u64) -> f64 {
+        f64::from(f32::from_bits(bits as u32))
+    }
+
+    #[inline(always)]
+    fn of_small(value: i64) -> u64 {
+        u64::from((value as f32).to_bits())
+    }
+
+    #[inline(always)]
+    fn add(a: u64, b: u64, flags: &mut u8) -> Option<u64> {
+        let (a, b) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
+        let sum = a + b;
+        if !sum.is_finite() {
+            return None;
+        }
+        if *flags & NX == 0 {
+            if a.abs() > f32::MAX / 4.0 || b.abs() > f32::MAX / 4.0 {
+                return None;
+            }
+            let part = sum - a;
+            if (a - (sum - part)) + (b - part) != 0.0 {
+                *flags |= NX;
+            }
+        }
+        Some(u64::from(sum.to_bits()))
+    }
+
+    #[inline(always)]
+    fn sub(a: u64, b: u64, flags: &mut u8) -> Option<u64> {
+        Self::add(a, b ^ 1 << 31, flags)
+    }
+
+    #[inline(always)]
+    fn mul(a: u64, b: u64, flags: &mut u8) -> Option<u64> {
+        let (a, b) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
+        let result = a * b;
+        if result == 0.0 && (a == 0.0 || b == 0.0) {
+            return Some(u64::from(result.to_bits()));
+        }
+        // A product of two numbers of 24 bits is exact in double precision.
+        single(result, f64::from(a) * f64::from(b) == f64::from(result), flags)
+    }
+
+    #[inline(always)]
+    fn div(a: u64, b: u64, flags: &mut u8) -> Option<u64> {
+        let (a, b) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
+        let result = a / b;
+        if !b.is_finite() {
+            return None;
+        }
+        single(result, f64::from(result) * f64::from(b) == f64::from(a), flags)
+    }
+
+    #[inline(always)]
+    fn sqrt(a: u64, flags: &mut u8) -> Option<u64> {
+        let value = f32::from_bits(a as u32);
+        if !value.is_normal() || value < 0.0 {
+            return None;
+        }
+        let root = value.sqrt();
+        single(root, f64::from(root) * f64::from(root) == f64::from(value), flags)
+    }
+
+    #[inline(always)]
+    fn fused(a: u64, b: u64, c: u64, flags: &mut u8) -> Option<u64> {
+        if *flags & NX == 0 {
+            return None;
+        }
+        let result = f32::from_bits(a as u32).mul_add(f32::from_bits(b as u32), f32::from_bits(c as u32));
+        (result.is_finite() && result.abs() > f32::MIN_POSITIVE).then_some(u64::from(result.to_bits()))
+    }
+}

@@ -1,0 +1,415 @@
+//! A hart: registers, the blocks it decoded, and the loop that executes them.
+//!
+//! [`Hart::run`] executes until something stops it, and can be called again: a wait for a stream is a state, not a spin.
+//! Between blocks it looks at the limit and, every few thousand instructions, at the stop flag. Memory and streams are the
+//! caller's and lent for each run. It does not load programs (`program`), and knows nothing of how long anything takes.
+
+mod system;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::block::{Block, OPS_MAX};
+use crate::cache::Cache;
+use crate::csr::{Csrs, Privilege};
+use crate::exec::{self, Env, Exit, JUMP, LEAVE, State};
+use crate::isa::Extensions;
+use crate::memory::Memory;
+use crate::streams::Streams;
+use crate::trap::{Cause, Trap};
+use crate::xlen::Xlen;
+use system::Outcome;
+
+/// Instructions between two looks at the stop flag.
+const SLICE: u64 = if cfg!(debug_assertions) { 1 << 9 } else { 1 << 12 };
+
+/// How a hart is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// One function in user mode; a trap stops the hart.
+    Program,
+    /// A bare machine, from machine mode on; it handles its traps.
+    Bare,
+}
+
+/// What bounds one run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits<'l> {
+    /// The most instructions that are executed.
+    pub instructions: Option<u64>,
+    /// Set by another thread: stop soon.
+    pub stop: Option<&'l AtomicBool>,
+}
+
+/// Why a run ended. The hart's program counter is at the instruction to go on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The function returned.
+    Returned {
+        /// Register `a0`.
+        code: u64,
+    },
+    /// A `StreamLoad` from an input that is closed and holds less than it needs: the usual end of a stream program.
+    InputExhausted {
+        /// Its number.
+        stream: u8,
+        /// Bytes that it still holds: fewer than the load's width.
+        left: u8,
+    },
+    /// More bytes of an input are needed.
+    WaitInput {
+        /// Its number.
+        stream: u8,
+    },
+    /// More room in an output is needed.
+    WaitOutput {
+        /// Its number.
+        stream: u8,
+    },
+    /// `ecall` of a program; it is already behind it.
+    EnvironmentCall,
+    /// A trap that nothing in the program handles.
+    Trap(Trap),
+    /// The limit on instructions is used up.
+    InstructionLimit,
+    /// The stop flag was set.
+    Interrupted,
+    /// A bare machine wrote this to `tohost`.
+    ToHost(u64),
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Returned { code } => write!(f, "returned {code}"),
+            Self::InputExhausted { stream, left } => write!(f, "input stream {stream} is exhausted, {left} bytes left"),
+            Self::WaitInput { stream } => write!(f, "waits for input stream {stream}"),
+            Self::WaitOutput { stream } => write!(f, "waits for room in output stream {stream}"),
+            Self::EnvironmentCall => f.write_str("environment call"),
+            Self::Trap(trap) => write!(f, "{trap}"),
+            Self::InstructionLimit => f.write_str("instruction limit reached"),
+            Self::Interrupted => f.write_str("interrupted"),
+            Self::ToHost(value) => write!(f, "wrote {value} to tohost"),
+        }
+    }
+}
+
+/// A RISC-V hart of width `X`: [`Rv32`](crate::Rv32) or [`Rv64`](crate::Rv64).
+#[derive(Debug)]
+pub struct Hart<X: Xlen> {
+    pub(crate) state: State<X>,
+    pub(crate) cache: Cache<X>,
+    pub(crate) extensions: Extensions,
+    pub(crate) mode: Mode,
+    pub(crate) privilege: Privilege,
+    /// The instruction to go on with, between runs of blocks.
+    pub(crate) pc: u64,
+    pub(crate) csrs: Csrs,
+    /// Instructions executed.
+    pub(crate) retired: u64,
+    /// Addresses of which blocks are kept.
+    pub(crate) code: Range<u64>,
+}
+
+/// Why the inner loop ended.
+enum Left {
+    /// Too few instructions are left for the next block.
+    Slice,
+    /// This block was left at one of its steps.
+    Leave { unit: usize },
+    /// Nothing can be fetched at the program counter.
+    Fetch,
+    /// It jumped to [`Hart::RETURN`].
+    Returned,
+}
+
+impl<X: Xlen> Hart<X> {
+    /// The address that `ra` holds when a program's function is entered; jumping there returns. No memory can be there.
+    pub const RETURN: u64 = if X::BITS == 32 { 0xffff_fff0 } else { 0xffff_ffff_ffff_fff0 };
+
+    /// A hart whose registers are zero.
+    pub fn new(mode: Mode, extensions: Extensions) -> Self {
+        let all = u64::from(u32::MAX);
+        let (privilege, csrs) = match mode {
+            Mode::Program => (Privilege::User, Csrs { mcounteren: all, scounteren: all, ..Csrs::default() }),
+            Mode::Bare => (Privilege::Machine, Csrs::default()),
+        };
+        Self {
+            state: State::new(),
+            cache: Cache::new(),
+            extensions,
+            mode,
+            privilege,
+            pc: 0,
+            csrs,
+            retired: 0,
+            code: 0..0,
+        }
+    }
+
+    /// Set up a call of the function at `entry` with its first arguments and the stack's end; [`Hart::run`] executes it.
+    ///
+    /// # Panics
+    /// If there are more than eight arguments: those are on the stack.
+    pub fn call(&mut self, entry: u64, stack: u64, arguments: &[u64]) {
+        assert!(arguments.len() <= 8, "arguments beyond the eighth are passed on the stack");
+        self.set_pc(entry);
+        self.set_x(1, Self::RETURN);
+        self.set_x(2, stack & !15);
+        for (i, value) in arguments.iter().enumerate() {
+            self.set_x(10 + i, *value);
+        }
+    }
+
+    /// Integer register `number`, zero-extended.
+    pub fn x(&self, number: usize) -> u64 {
+        X::unsigned(self.state.x[number & 31])
+    }
+
+    /// Set integer register `number` to the low bits of `value`; register 0 stays 0.
+    pub fn set_x(&mut self, number: usize, value: u64) {
+        if number & 31 != 0 {
+            self.state.x[number & 31] = X::word(value);
+        }
+    }
+
+    /// The bits of floating-point register `number`.
+    pub fn f(&self, number: usize) -> u64 {
+        self.state.f[number & 31]
+    }
+
+    /// Set the bits of floating-point register `number`; single precision is boxed in ones.
+    pub fn set_f(&mut self, number: usize, bits: u64) {
+        self.state.f[number & 31] = bits;
+    }
+
+    /// The floating-point control and status register: flags in bits 4:0, rounding mode in bits 7:5.
+    pub fn fcsr(&self) -> u8 {
+        self.state.frm << 5 | self.state.fflags
+    }
+
+    /// Set the floating-point control and status register.
+    pub fn set_fcsr(&mut self, value: u8) {
+        self.state.fflags = value & 31;
+        self.state.set_frm(value >> 5);
+    }
+
+    /// The program counter.
+    pub fn pc(&self) -> u64 {
+        self.pc
+    }
+
+    /// Set the program counter.
+    pub fn set_pc(&mut self, pc: u64) {
+        self.pc = X::unsigned(X::word(pc)) & !1;
+    }
+
+    /// Instructions executed so far.
+    pub fn instructions(&self) -> u64 {
+        self.retired
+    }
+
+    /// The privilege mode it is in.
+    pub fn privilege(&self) -> Privilege {
+        self.privilege
+    }
+
+    /// The blocks that were decoded, in the order in which they were first reached.
+    pub fn blocks(&self) -> &[Block] {
+        &self.cache.blocks
+    }
+
+    /// Forget decoded blocks: the caller changed code in memory.
+    pub fn forget_blocks(&mut self) {
+        self.cache.clear();
+        self.state.forget_blocks();
+        self.code = 0..0;
+    }
+
+    /// Execute until something stops it.
+    pub fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
+        let mut env = Env { spans: memory.spans(), streams };
+        env.spans.decoded(self.code.clone());
+        let mut left = limits.instructions.unwrap_or(u64::MAX);
+        loop {
+            if limits.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                return Stop::Interrupted;
+            }
+            if left == 0 {
+                return Stop::InstructionLimit;
+            }
+            self.take_interrupt();
+            let before = self.retired;
+            let stop = if left < OPS_MAX as u64 {
+                self.part(&mut env, left as usize)
+            } else {
+                self.slice(&mut env, left.min(SLICE))
+            };
+            left -= self.retired - before;
+            if let Some(stop) = stop {
+                return stop;
+            }
+        }
+    }
+
+    /// Execute whole blocks, of at most `most` instructions together.
+    fn slice(&mut self, env: &mut Env<'_, '_>, most: u64) -> Option<Stop> {
+        self.state.left = most as i64;
+        let why = self.blocks_until(env);
+        self.retired += most - self.state.left as u64;
+        match why {
+            Left::Slice => None,
+            Left::Fetch => self.trapped(Cause::FetchAccess, self.pc, self.pc),
+            Left::Returned => Some(Stop::Returned { code: self.x(10) }),
+            Left::Leave { unit } => {
+                let index = self.cache.steps[unit].index(self.state.at);
+                let block = &self.cache.blocks[unit];
+                self.retired -= block.ops.len() as u64 - index as u64;
+                let (pc, op) = (block.address(index), block.ops[index]);
+                self.left(pc, &op, env)
+            }
+        }
+    }
+
+    /// From block to block until it cannot go on, or fewer than the next block's instructions are left.
+    fn blocks_until(&mut self, env: &mut Env<'_, '_>) -> Left {
+        let mut unit = match self.find(env) {
+            Ok(unit) => unit,
+            Err(why) => return why,
+        };
+        loop {
+            let first = self.cache.steps[unit].first();
+            if self.state.left < self.cache.blocks[unit].ops.len() as i64 {
+                return Left::Slice;
+            }
+            // SAFETY: steps and their links are dropped together, never while they are executed; enough is left.
+            let flow = unsafe { exec::run(first, &mut self.state, env) };
+            // SAFETY: the cache is as it was.
+            let from = unsafe { exec::header(self.state.block) }.unit as usize;
+            if flow == LEAVE {
+                return Left::Leave { unit: from };
+            }
+            unit = match self.follow(env, from, flow) {
+                Ok(next) => next,
+                Err(why) => return why,
+            };
+        }
+    }
+
+    /// The unit that follows `unit` by `flow`, found or decoded, and linked.
+    fn follow(&mut self, env: &mut Env<'_, '_>, unit: usize, flow: exec::Flow) -> Result<usize, Left> {
+        let block = &self.cache.blocks[unit];
+        self.pc = match flow {
+            exec::TAKEN => block.taken(X::BITS).unwrap_or(block.pc),
+            exec::NEXT => block.next(X::BITS),
+            _ => self.state.target,
+        };
+        let dropped = self.cache.full();
+        let next = self.find(env)?;
+        let first = self.cache.steps[next].first();
+        if flow == JUMP {
+            self.state.note_recent(self.pc, first);
+        } else if !dropped {
+            self.cache.steps[unit].link(flow, first);
+        }
+        Ok(next)
+    }
+
+    /// The unit at the program counter, found or decoded.
+    fn find(&mut self, env: &mut Env<'_, '_>) -> Result<usize, Left> {
+        let pc = self.pc;
+        if pc == Self::RETURN && self.mode == Mode::Program {
+            return Err(Left::Returned);
+        }
+        if let Some(unit) = self.cache.find(pc) {
+            return Ok(unit);
+        }
+        let spans = &env.spans;
+        let block = Block::decode(pc, X::BITS, self.extensions, OPS_MAX, |at| spans.executable(at));
+        let block = block.ok_or(Left::Fetch)?;
+        if self.cache.full() {
+            self.forget_code(env);
+        }
+        env.spans.decoded(pc..pc.saturating_add(block.bytes()));
+        self.code = env.spans.decoded_range();
+        Ok(self.cache.insert(block, self.float_off()))
+    }
+
+    /// Execute at most `most` instructions of the block at the program counter: fewer than are left of the limit.
+    fn part(&mut self, env: &mut Env<'_, '_>, most: usize) -> Option<Stop> {
+        let pc = self.pc;
+        if pc == Self::RETURN && self.mode == Mode::Program {
+            return Some(Stop::Returned { code: self.x(10) });
+        }
+        let spans = &env.spans;
+        let Some(block) = Block::decode(pc, X::BITS, self.extensions, most, |at| spans.executable(at)) else {
+            return self.trapped(Cause::FetchAccess, pc, pc);
+        };
+        let steps = exec::steps::<X>(&block, 0, self.float_off());
+        // None are left behind this block, so that it ends even where it could go on.
+        self.state.left = block.ops.len() as i64;
+        // SAFETY: the steps were made of the block just now, and are linked to nothing.
+        let flow = unsafe { exec::run(steps.first(), &mut self.state, env) };
+        if flow == LEAVE {
+            let index = steps.index(self.state.at);
+            self.retired += index as u64;
+            return self.left(block.address(index), &block.ops[index], env);
+        }
+        self.retired += block.ops.len() as u64;
+        self.pc = match flow {
+            exec::TAKEN => block.taken(X::BITS).unwrap_or(pc),
+            exec::NEXT => block.next(X::BITS),
+            _ => self.state.target,
+        };
+        None
+    }
+
+    /// Go on after a block was left at `op`, which stands at `pc` and does not count as executed yet.
+    fn left(&mut self, pc: u64, op: &crate::isa::Op, env: &mut Env<'_, '_>) -> Option<Stop> {
+        let behind = X::unsigned(X::word(pc.wrapping_add(u64::from(op.len))));
+        self.pc = pc;
+        let exit = if self.state.exit == Exit::System {
+            match self.system(op, pc, env) {
+                Outcome::Leave(exit) => exit,
+                outcome => {
+                    self.retired += 1;
+                    self.pc = if let Outcome::Jump(to) = outcome { to } else { behind };
+                    return if let Outcome::Stop(stop) = outcome { Some(stop) } else { None };
+                }
+            }
+        } else {
+            self.state.exit
+        };
+        match exit {
+            Exit::Trap { cause: Cause::IllegalInstruction, .. } => {
+                let bits = env.spans.executable(pc).unwrap_or(0);
+                self.trapped(Cause::IllegalInstruction, u64::from(bits), pc)
+            }
+            Exit::Trap { cause, value } => self.trapped(cause, value, pc),
+            Exit::Stored => {
+                self.retired += 1;
+                self.pc = behind;
+                if std::mem::take(&mut env.spans.code_written) {
+                    self.forget_code(env);
+                }
+                let told = std::mem::take(&mut env.spans.watch_hit).then(|| env.spans.watched_value());
+                told.filter(|value| *value != 0).map(Stop::ToHost)
+            }
+            Exit::WaitInput(stream) => Some(Stop::WaitInput { stream }),
+            Exit::WaitOutput(stream) => Some(Stop::WaitOutput { stream }),
+            Exit::Exhausted(stream) => {
+                let left = env.streams.inputs[stream as usize].available() as u8;
+                Some(Stop::InputExhausted { stream, left })
+            }
+            Exit::System => None,
+        }
+    }
+
+    fn trapped(&mut self, cause: Cause, value: u64, pc: u64) -> Option<Stop> {
+        self.enter_trap(cause, value, pc).err().map(Stop::Trap)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Bits to [`Op`] and back, by the rows of the table.
+//!
+//! Decoding looks up the rows of one major opcode; it runs once an instruction, when its block is built.
+
+use std::sync::LazyLock;
+
+use super::{Code, Extension, Extensions, Format, Op, Row, TABLE, decode16};
+
+/// The rows of each major opcode (bits 6:2).
+static BY_OPCODE: LazyLock<[Vec<&'static Row>; 32]> = LazyLock::new(|| {
+    let mut rows: [Vec<&Row>; 32] = Default::default();
+    for row in TABLE.iter().filter(|row| row.format != Format::Illegal) {
+        rows[(row.bits >> 2 & 31) as usize].push(row);
+    }
+    rows
+});
+
+/// The length in bytes of the instruction that begins with these 16 bits: 2 or 4. Longer ones are illegal, and count as 4.
+pub fn length(first: u16) -> u8 {
+    if first & 3 == 3 { 4 } else { 2 }
+}
+
+/// Decode the instruction in the low bits of `word` for harts of `bits` (32 or 64) bits with `extensions`.
+///
+/// What is no instruction for such a hart becomes [`Code::Illegal`].
+pub fn decode(word: u32, bits: u32, extensions: Extensions) -> Op {
+    let op = if length(word as u16) == 4 {
+        decode32(word, bits, extensions)
+    } else {
+        extensions.has(Extension::C).then(|| decode16(word as u16, bits, extensions)).flatten()
+    };
+    op.unwrap_or_else(|| {
+        let len = length(word as u16);
+        let imm = if len == 2 { word & 0xffff } else { word };
+        Op { code: Code::Illegal, rd: 0, rs1: 0, rs2: 0, rs3: 0, rm: 0, len, imm: imm as i32 }
+    })
+}
+
+/// Decode a 32-bit instruction; none if there is no such instruction.
+pub fn decode32(word: u32, bits: u32, extensions: Extensions) -> Option<Op> {
+    let row = BY_OPCODE[(word >> 2 & 31) as usize]
+        .iter()
+        .find(|row| word & row.mask == row.bits && row.width.has(bits) && extensions.has(row.extension))?;
+    let signed = word as i32;
+    let field = |low: u32, width: u32| (word >> low & ((1 << width) - 1)) as u8;
+    let (rd, rs1, rs2) = (field(7, 5), field(15, 5), field(20, 5));
+    let mut op = Op { code: row.code, rd: 0, rs1: 0, rs2: 0, rs3: 0, rm: 0, len: 4, imm: 0 };
+    match row.format {
+        Format::Register | Format::FloatRegister | Format::FloatCompare | Format::StreamRead => {
+            (op.rd, op.rs1, op.rs2) = (rd, rs1, rs2);
+        }
+        Format::Immediate | Format::Load | Format::JumpRegister | Format::FloatLoad => {
+            (op.rd, op.rs1, op.imm) = (rd, rs1, signed >> 20);
+        }
+        Format::Shift => {
+            (op.rd, op.rs1, op.imm) = (rd, rs1, i32::from(field(20, 6)));
+            if bits == 32 && op.imm >= 32 {
+                return None;
+            }
+        }
+        Format::ShiftWord => (op.rd, op.rs1, op.imm) = (rd, rs1, i32::from(rs2)),
+        Format::Unary | Format::FloatToInt | Format::IntToFloat | Format::StreamLoad => (op.rd, op.rs1) = (rd, rs1),
+        Format::Store | Format::FloatStore => {
+            (op.rs1, op.rs2, op.imm) = (rs1, rs2, signed >> 25 << 5 | i32::from(rd));
+        }
+        Format::Branch => {
+            let low = (word >> 7 & 0x1e) | (word >> 20 & 0x7e0) | (word << 4 & 0x800);
+            (op.rs1, op.rs2, op.imm) = (rs1, rs2, signed >> 31 << 12 | low as i32);
+        }
+        Format::Jump => {
+            let low = (word >> 20 & 0x7fe) | (word >> 9 & 0x800) | (word & 0xff000);
+            (op.rd, op.imm) = (rd, signed >> 31 << 20 | low as i32);
+        }
+        Format::Upper => (op.rd, op.imm) = (rd, signed & !0xfff),
+        Format::Fence => op.imm = (word >> 20) as i32,
+        Format::FenceVma => (op.rs1, op.rs2) = (rs1, rs2),
+        Format::Bare | Format::Illegal => {}
+        Format::Csr | Format::CsrImmediate => (op.rd, op.rs1, op.imm) = (rd, rs1, (word >> 20) as i32),
+        Format::LoadReserved => (op.rd, op.rs1, op.imm) = (rd, rs1, i32::from(field(25, 2))),
+        Format::Atomic => (op.rd, op.rs1, op.rs2, op.imm) = (rd, rs1, rs2, i32::from(field(25, 2))),
+        Format::FloatFused => (op.rd, op.rs1, op.rs2, op.rs3) = (rd, rs1, rs2, field(27, 5)),
+        Format::FloatRounded => (op.rd, op.rs1, op.rs2) = (rd, rs1, rs2),
+        Format::FloatUnaryRounded | Format::FloatToIntRounded | Format::IntToFloatRounded => {
+            (op.rd, op.rs1) = (rd, rs1);
+        }
+        Format::StreamStore => (op.rs1, op.rs2) = (rs1, rs2),
+    }
+    if row.format.rounded() {
+        op.rm = field(12, 3);
+        if matches!(op.rm, 5 | 6) {
+            return None;
+        }
+    }
+    Some(op)
+}
+
+/// The 32-bit encoding of `op`, whatever its length was. Operands that the format does not have are ignored.
+pub fn encode(op: &Op) -> u32 {
+    let row = op.row();
+    let imm = op.imm as u32;
+    let (rd, rs1, rs2) = (u32::from(op.rd) << 7, u32::from(op.rs1) << 15, u32::from(op.rs2) << 20);
+    let operands = match row.format {
+        Format::Register | Format::FloatRegister | Format::FloatCompare | Format::StreamRead | Format::FloatRounded => {
+            rd | rs1 | rs2
+        }
+        Format::Immediate
+        | Format::Load
+        | Format::JumpRegister
+        | Format::FloatLoad
+        | Format::Csr
+        | Format::CsrImmediate => rd | rs1 | imm << 20,
+        Format::Shift => rd | rs1 | (imm & 63) << 20,
+        Format::ShiftWord => rd | rs1 | (imm & 31) << 20,
+        Format::Unary
+        | Format::FloatToInt
+        | Format::IntToFloat
+        | Format::StreamLoad
+        | Format::FloatUnaryRounded
+        | Format::FloatToIntRounded
+        | Format::IntToFloatRounded => rd | rs1,
+        Format::Store | Format::FloatStore => rs1 | rs2 | (imm & 31) << 7 | imm >> 5 << 25,
+        Format::Branch => {
+            rs1 | rs2 | (imm & 0x1e) << 7 | (imm & 0x7e0) << 20 | (imm & 0x800) >> 4 | (imm >> 12 & 1) << 31
+        }
+        Format::Jump => rd | (imm & 0x7fe) << 20 | (imm & 0x800) << 9 | (imm & 0xff000) | (imm >> 20 & 1) << 31,
+        Format::Upper => rd | imm & !0xfff,
+        Format::Fence => imm << 20,
+        Format::FenceVma | Format::StreamStore => rs1 | rs2,
+        Format::Bare => 0,
+        Format::Illegal => return imm,
+        Format::LoadReserved => rd | rs1 | (imm & 3) << 25,
+        Format::Atomic => rd | rs1 | rs2 | (imm & 3) << 25,
+        Format::FloatFused => rd | rs1 | rs2 | u32::from(op.rs3) << 27,
+    };
+    let rm = if row.format.rounded() { u32::from(op.rm) << 12 } else { 0 };
+    row.bits | operands | rm
+}

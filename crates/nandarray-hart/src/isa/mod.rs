@@ -1,0 +1,284 @@
+//! The instruction set: what 32 and 16 bits mean, and how they are written down.
+//!
+//! [`table`](self) holds one row an instruction; `decode` turns bits into an [`Op`] and back, `compressed` does so for the
+//! 16-bit forms, `text` disassembles and assembles. Nothing here executes.
+
+mod compressed;
+mod decode;
+mod table;
+mod text;
+
+pub use compressed::{COMPRESSED, CompressedFormat, CompressedRow, decode16};
+pub use decode::{decode, decode32, encode, length};
+pub use table::{Code, TABLE};
+pub use text::{AssembleError, assemble, disassemble};
+
+/// One decoded instruction. Registers are the encoding's numbers; which file they name follows from the [`Format`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Op {
+    /// What it does.
+    pub code: Code,
+    /// Destination register, or 0.
+    pub rd: u8,
+    /// First source register, or a CSR instruction's immediate, or a stream's number.
+    pub rs1: u8,
+    /// Second source register.
+    pub rs2: u8,
+    /// Third source register of a fused multiply-add.
+    pub rs3: u8,
+    /// Rounding mode of a floating-point instruction: 0 to 4, or 7 for the one in `frm`.
+    pub rm: u8,
+    /// Length in bytes: 2 or 4.
+    pub len: u8,
+    /// Immediate, sign-extended; shift amount; CSR number; `aq` and `rl`; the bits of an illegal instruction.
+    pub imm: i32,
+}
+
+impl Op {
+    /// The row of the table that describes it.
+    pub fn row(&self) -> &'static Row {
+        &TABLE[self.code as usize]
+    }
+
+    /// Whether it may go elsewhere than to the next instruction, or changes what decoding depends on: it ends a block.
+    pub fn ends_block(&self) -> bool {
+        use Code::*;
+        match self.row().format {
+            Format::Branch | Format::Jump | Format::JumpRegister | Format::FenceVma | Format::Illegal => true,
+            Format::Bare => matches!(self.code, Ecall | Ebreak | Mret | Sret | Wfi | FenceI),
+            Format::Csr | Format::CsrImmediate => !self.reads_stream_register(),
+            _ => false,
+        }
+    }
+
+    /// Whether it only reads one of the stream registers: it may hang, but it changes nothing.
+    pub fn reads_stream_register(&self) -> bool {
+        matches!(self.code, Code::Csrrs | Code::Csrrc | Code::Csrrsi | Code::Csrrci)
+            && self.rs1 == 0
+            && (0x800..0x8a0).contains(&self.imm)
+    }
+}
+
+/// A row of the instruction table.
+#[derive(Debug)]
+pub struct Row {
+    /// Its code.
+    pub code: Code,
+    /// Mnemonic.
+    pub name: &'static str,
+    /// The extension that it belongs to.
+    pub extension: Extension,
+    /// The register widths that have it.
+    pub width: Width,
+    /// Its operands and where they stand.
+    pub format: Format,
+    /// The bits that tell it from others.
+    pub mask: u32,
+    /// What those bits are.
+    pub bits: u32,
+}
+
+/// Register widths that have an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// RV32 only.
+    Rv32,
+    /// RV64 only.
+    Rv64,
+    /// Either.
+    Both,
+}
+
+impl Width {
+    /// Whether harts of `bits` bits have it.
+    pub fn has(self, bits: u32) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Rv32 => bits == 32,
+            Self::Rv64 => bits == 64,
+        }
+    }
+}
+
+/// An extension of the instruction set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Extension {
+    /// Base integer instructions; always there.
+    I,
+    /// Multiplication and division.
+    M,
+    /// Atomic memory operations.
+    A,
+    /// Single-precision floating point.
+    F,
+    /// Double-precision floating point.
+    D,
+    /// 16-bit instructions.
+    C,
+    /// Control and status registers.
+    Zicsr,
+    /// `fence.i`.
+    Zifencei,
+    /// Shift-and-add.
+    Zba,
+    /// Bit manipulation.
+    Zbb,
+    /// Single bits.
+    Zbs,
+    /// Streams (Table 7.2).
+    Stream,
+    /// Machine and supervisor mode.
+    Privileged,
+}
+
+impl Extension {
+    /// All, in the order of their declaration.
+    pub const ALL: [Self; 13] = [
+        Self::I,
+        Self::M,
+        Self::A,
+        Self::F,
+        Self::D,
+        Self::C,
+        Self::Zicsr,
+        Self::Zifencei,
+        Self::Zba,
+        Self::Zbb,
+        Self::Zbs,
+        Self::Stream,
+        Self::Privileged,
+    ];
+}
+
+/// A set of extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Extensions(u32);
+
+impl Extensions {
+    /// Everything that the hart has, for programs: all but [`Extension::Privileged`].
+    pub const PROGRAM: Self = Self(((1 << Extension::ALL.len()) - 1) & !(1 << Extension::Privileged as u32));
+    /// Everything that the hart has.
+    pub const ALL: Self = Self((1 << Extension::ALL.len()) - 1);
+
+    /// Whether `extension` is in it.
+    pub const fn has(self, extension: Extension) -> bool {
+        self.0 >> extension as u32 & 1 != 0
+    }
+
+    /// The set without `extension`; [`Extension::I`] stays.
+    #[must_use]
+    pub const fn without(self, extension: Extension) -> Self {
+        Self(self.0 & !(1 << extension as u32) | 1)
+    }
+
+    /// The set with `extension`.
+    #[must_use]
+    pub const fn with(self, extension: Extension) -> Self {
+        Self(self.0 | 1 << extension as u32)
+    }
+}
+
+/// The operands of an instruction: which there are, and where they stand.
+///
+/// `x` is an integer register, `f` a floating-point register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// `x[rd], x[rs1], x[rs2]`
+    Register,
+    /// `x[rd], x[rs1], imm`
+    Immediate,
+    /// `x[rd], x[rs1], amount` below the register width
+    Shift,
+    /// `x[rd], x[rs1], amount` below 32
+    ShiftWord,
+    /// `x[rd], x[rs1]`
+    Unary,
+    /// `x[rd], imm(x[rs1])`
+    Load,
+    /// `x[rs2], imm(x[rs1])`
+    Store,
+    /// `x[rs1], x[rs2], offset`
+    Branch,
+    /// `x[rd], offset`
+    Jump,
+    /// `x[rd], imm(x[rs1])`
+    JumpRegister,
+    /// `x[rd], imm[31:12]`
+    Upper,
+    /// predecessor and successor sets in `imm`
+    Fence,
+    /// `x[rs1], x[rs2]`
+    FenceVma,
+    /// no operands
+    Bare,
+    /// `x[rd], csr, x[rs1]`
+    Csr,
+    /// `x[rd], csr, imm`
+    CsrImmediate,
+    /// `x[rd], (x[rs1])`
+    LoadReserved,
+    /// `x[rd], x[rs2], (x[rs1])`
+    Atomic,
+    /// `f[rd], imm(x[rs1])`
+    FloatLoad,
+    /// `f[rs2], imm(x[rs1])`
+    FloatStore,
+    /// `f[rd], f[rs1], f[rs2], f[rs3]`, rounded
+    FloatFused,
+    /// `f[rd], f[rs1], f[rs2]`, rounded
+    FloatRounded,
+    /// `f[rd], f[rs1]`, rounded
+    FloatUnaryRounded,
+    /// `f[rd], f[rs1], f[rs2]`
+    FloatRegister,
+    /// `x[rd], f[rs1], f[rs2]`
+    FloatCompare,
+    /// `x[rd], f[rs1]`, rounded
+    FloatToIntRounded,
+    /// `x[rd], f[rs1]`
+    FloatToInt,
+    /// `f[rd], x[rs1]`, rounded
+    IntToFloatRounded,
+    /// `f[rd], x[rs1]`
+    IntToFloat,
+    /// `x[rd], stream`
+    StreamLoad,
+    /// `x[rs2], stream`
+    StreamStore,
+    /// `x[rd], stream, x[rs2]`
+    StreamRead,
+    /// nothing that is known
+    Illegal,
+}
+
+impl Format {
+    /// Whether the instruction carries a rounding mode.
+    pub fn rounded(self) -> bool {
+        matches!(
+            self,
+            Self::FloatFused
+                | Self::FloatRounded
+                | Self::FloatUnaryRounded
+                | Self::FloatToIntRounded
+                | Self::IntToFloatRounded
+        )
+    }
+
+    /// Whether it touches floating-point registers, and so needs the floating-point unit switched on.
+    pub fn float(self) -> bool {
+        self.rounded()
+            || matches!(
+                self,
+                Self::FloatLoad
+                    | Self::FloatStore
+                    | Self::FloatRegister
+                    | Self::FloatCompare
+                    | Self::FloatToInt
+                    | Self::IntToFloat
+            )
+    }
+}
+
+#[cfg(test)]
+mod tests;

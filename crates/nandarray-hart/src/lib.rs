@@ -1,0 +1,47 @@
+//! A RISC-V hart: the processor that programs beside the data run on, functionally and fast.
+//!
+//! RV32 and RV64 with IMAFDC, Zicsr, Zicntr, Zifencei, Zba, Zbb, Zbs and the stream instructions of the ASSASIN dissertation
+//! (Table 7.2). A program reaches its [`Memory`] and its [`Streams`] and nothing else. [`Hart::run`] executes blocks of
+//! decoded instructions ([`Block`]), which a translator and timing models share. It is the reference that they are held
+//! against; how long anything takes is theirs. `program` loads ELF files, `bare` runs bare-metal tests.
+//!
+//! ```
+//! use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Rv64, Stop, Streams, isa};
+//!
+//! let code: Vec<u8> = ["add a0, a0, a1", "jalr zero, 0(ra)"]
+//!     .iter()
+//!     .flat_map(|line| isa::encode(&isa::assemble(line, 64).unwrap()).to_le_bytes())
+//!     .collect();
+//! let mut memory = Memory::new();
+//! memory.add_program(0x1000, 4096, 0x1800..0x2000, 0x1000..0x1800)?;
+//! memory.get_mut(0x1000..0x1008)?.copy_from_slice(&code);
+//! let mut hart = Hart::<Rv64>::new(Mode::Program, Extensions::PROGRAM);
+//! hart.call(0x1000, 0x2000, &[40, 2]);
+//! assert_eq!(hart.run(&mut memory, &mut Streams::none(), Limits::default()), Stop::Returned { code: 42 });
+//! # Ok::<(), nandarray_hart::MemoryError>(())
+//! ```
+
+mod block;
+mod cache;
+mod csr;
+mod exec;
+mod float;
+mod hart;
+pub mod isa;
+mod memory;
+#[cfg(feature = "elf")]
+mod program;
+mod streams;
+mod trap;
+mod xlen;
+
+pub use block::{Block, OPS_MAX};
+pub use csr::Privilege;
+pub use hart::{Hart, Limits, Mode, Stop};
+pub use isa::{Extension, Extensions};
+pub use memory::{Memory, MemoryError};
+#[cfg(feature = "elf")]
+pub use program::{Loaded, Program, ProgramError, SPAN_MAX, Segment};
+pub use streams::{Input, Output, Room, STREAMS_MAX, Streams};
+pub use trap::{Cause, Trap};
+pub use xlen::{Rv32, Rv64, Xlen};

@@ -1,0 +1,100 @@
+//! Tests of memory: what is reached, what is not, and what a hart may do to which region.
+
+use super::*;
+
+#[test]
+fn regions_do_not_overlap() {
+    let mut memory = Memory::new();
+    memory.add(0x1000, 0x1000).unwrap();
+    assert_eq!(memory.add(0x1fff, 1), Err(MemoryError::Overlap { base: 0x1fff, bytes: 1 }));
+    assert_eq!(memory.add(u64::MAX, 2), Err(MemoryError::Overlap { base: u64::MAX, bytes: 2 }));
+    memory.add(0x2000, 8).unwrap();
+}
+
+#[test]
+fn the_limit_counts_what_is_owned() {
+    let lent = [0; 100];
+    let mut memory = Memory::with_limit(64);
+    memory.add(0, 60).unwrap();
+    memory.lend(0x1000, &lent).unwrap();
+    assert_eq!(memory.add(0x2000, 8), Err(MemoryError::Limit { bytes: 68, limit: 64 }));
+}
+
+#[test]
+fn a_range_must_be_in_one_region() {
+    let lent = [7; 4];
+    let mut memory = Memory::new();
+    memory.add(0x1000, 16).unwrap();
+    memory.lend(0x1010, &lent).unwrap();
+    assert_eq!(memory.get(0x1010..0x1014).unwrap(), [7; 4]);
+    assert!(memory.get(0x100c..0x1014).is_err());
+    assert!(memory.get_mut(0x1010..0x1014).is_err());
+    memory.get_mut(0x1000..0x1004).unwrap().copy_from_slice(&[1, 2, 3, 4]);
+    assert_eq!(memory.get(0x1002..0x1004).unwrap(), [3, 4]);
+}
+
+#[test]
+fn a_hart_reads_and_writes_to_the_last_byte() {
+    let (shared, mut exclusive) = ([5u8; 9], [0u8; 9]);
+    let mut memory = Memory::new();
+    memory.add(0x1000, 64).unwrap();
+    memory.lend(0x2000, &shared).unwrap();
+    memory.lend_mut(0x3000, &mut exclusive).unwrap();
+    let mut spans = memory.spans();
+    for base in [0x1000, 0x2000, 0x3000] {
+        let len = if base == 0x1000 { 64 } else { 9 };
+        for address in base - 8..base + len + 8 {
+            let inside = address >= base && address + 8 <= base + len;
+            let loaded = spans.load_fast::<8>(address).ok_or(Fault).or_else(|_| spans.load::<8>(address));
+            assert_eq!(loaded.is_ok(), inside, "{address:#x}");
+            let stored = spans.store_fast(address, [1u8; 8]) || spans.store(address, [1u8; 8]).is_ok();
+            assert_eq!(stored, inside && base != 0x2000, "{address:#x}");
+        }
+        assert!(spans.load::<1>(base + len - 1).is_ok());
+        assert!(spans.load::<1>(base + len).is_err());
+    }
+    assert_eq!(shared, [5; 9]);
+    assert_eq!(exclusive, [1; 9]);
+}
+
+#[test]
+fn addresses_do_not_wrap() {
+    let mut memory = Memory::new();
+    memory.add(0, 64).unwrap();
+    let mut spans = memory.spans();
+    for address in [u64::MAX, u64::MAX - 6, u64::MAX - 7] {
+        assert!(spans.load_fast::<8>(address).is_none());
+        assert_eq!(spans.load::<8>(address), Err(Fault));
+        assert_eq!(spans.store(address, [0; 8]), Err(Fault));
+    }
+}
+
+#[test]
+fn stores_to_code_and_to_the_watched_address_are_seen() {
+    let mut memory = Memory::new();
+    memory.add_program(0x1000, 0x1000, 0x1000..0x2000, 0x1000..0x2000).unwrap();
+    memory.watch(0x1800);
+    let mut spans = memory.spans();
+    spans.decoded(0x1100..0x1110);
+    for address in 0x1000..0x1ff9u64 {
+        (spans.code_written, spans.watch_hit) = (false, false);
+        assert!(spans.store_fast(address, [0; 8]) || spans.store(address, [0; 8]).is_ok());
+        assert_eq!(spans.code_written, address + 8 > 0x1100 && address < 0x1110, "{address:#x}");
+        assert_eq!(spans.watch_hit, address + 8 > 0x1800 && address < 0x1808, "{address:#x}");
+    }
+}
+
+#[test]
+fn what_is_lent_for_a_call_is_gone_afterwards() {
+    let mut memory = Memory::new();
+    memory.add(0x1000, 16).unwrap();
+    {
+        let lent = [1; 4];
+        let mut call = memory.for_call();
+        call.lend(0x4000, &lent).unwrap();
+        call.get_mut(0x1000..0x1001).unwrap()[0] = 9;
+        assert!(call.get(0x4000..0x4004).is_ok());
+    }
+    assert!(memory.get(0x4000..0x4004).is_err());
+    assert_eq!(memory.get(0x1000..0x1001).unwrap(), [9]);
+}

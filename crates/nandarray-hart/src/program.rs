@@ -1,0 +1,323 @@
+//! A program from an ELF file: what is loaded where, its symbols, and whether a hart can run it.
+//!
+//! Static executables only: nothing is relocated. All segments come into one region, with the stack behind them, since
+//! what is in one region is reached fastest; only code can be executed, and only what the file says can be written.
+//! Reading ELF is the `object` crate's work; deciding what of it makes sense is done here.
+
+use std::fmt;
+
+use object::elf::{EF_RISCV_RVE, EM_RISCV, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD, SHT_RISCV_ATTRIBUTES};
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
+use object::{Endianness, Object, ObjectSymbol};
+
+use crate::isa::{Extension, Extensions};
+use crate::memory::{Memory, MemoryError};
+
+/// The most bytes from the lowest to the highest address of a program.
+pub const SPAN_MAX: u64 = 1 << 30;
+/// Attribute tag of the architecture string.
+const TAG_ARCH: u64 = 5;
+
+/// Why a file is no program for a hart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProgramError {
+    /// No ELF file, or a broken one.
+    NotElf(String),
+    /// ELF for another machine.
+    NotRiscv {
+        /// The machine's number in ELF.
+        machine: u16,
+    },
+    /// A relocatable file, a shared library, or one that needs a loader.
+    NotStatic,
+    /// It needs an extension that the hart lacks.
+    Extension(String),
+    /// A segment that makes no sense.
+    Segment {
+        /// Its address.
+        address: u64,
+        /// Its bytes in memory.
+        bytes: u64,
+    },
+    /// There is no such symbol.
+    Symbol(String),
+    /// Its memory cannot be laid out.
+    Memory(MemoryError),
+}
+
+impl fmt::Display for ProgramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotElf(why) => write!(f, "not an ELF file: {why}"),
+            Self::NotRiscv { machine } => write!(f, "ELF for machine {machine}, not RISC-V (243)"),
+            Self::NotStatic => f.write_str("not a static executable"),
+            Self::Extension(name) => write!(f, "needs the extension {name}, which the hart lacks"),
+            Self::Segment { address, bytes } => write!(f, "a segment of {bytes} bytes at {address:#x} makes no sense"),
+            Self::Symbol(name) => write!(f, "no symbol {name:?}"),
+            Self::Memory(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for ProgramError {}
+
+impl From<MemoryError> for ProgramError {
+    fn from(error: MemoryError) -> Self {
+        Self::Memory(error)
+    }
+}
+
+impl From<object::Error> for ProgramError {
+    fn from(error: object::Error) -> Self {
+        Self::NotElf(error.to_string())
+    }
+}
+
+/// Bytes that are loaded at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its address.
+    pub address: u64,
+    /// Its bytes in the file.
+    pub bytes: Vec<u8>,
+    /// Its bytes in memory; those beyond the file's are zero.
+    pub length: u64,
+    /// May be written.
+    pub writable: bool,
+    /// May be executed.
+    pub executable: bool,
+}
+
+/// A program that a hart can run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Register width: 32 or 64.
+    pub bits: u32,
+    /// Where it says that execution begins.
+    pub entry: u64,
+    /// What is loaded, by address.
+    pub segments: Vec<Segment>,
+    /// Names and addresses, by address.
+    symbols: Vec<(u64, String)>,
+}
+
+/// A program's memory, and where its stack ends.
+#[derive(Debug)]
+pub struct Loaded {
+    /// One region with all segments and the stack.
+    pub memory: Memory<'static>,
+    /// The address behind the stack.
+    pub stack: u64,
+}
+
+impl Program {
+    /// Read a program for a hart with `extensions`.
+    ///
+    /// # Errors
+    /// [`ProgramError`], but for its `Symbol` and `Memory`.
+    pub fn from_elf(bytes: &[u8], extensions: Extensions) -> Result<Self, ProgramError> {
+        match bytes.get(4) {
+            Some(1) => Self::read::<object::elf::FileHeader32<Endianness>>(bytes, 32, extensions),
+            _ => Self::read::<object::elf::FileHeader64<Endianness>>(bytes, 64, extensions),
+        }
+    }
+
+    fn read<E: FileHeader<Endian = Endianness>>(
+        bytes: &[u8],
+        bits: u32,
+        extensions: Extensions,
+    ) -> Result<Self, ProgramError> {
+        let file = ElfFile::<E>::parse(bytes)?;
+        let (header, endian) = (file.elf_header(), file.endian());
+        let machine = header.e_machine(endian);
+        if machine != EM_RISCV {
+            return Err(ProgramError::NotRiscv { machine: machine.0 });
+        }
+        if endian != Endianness::Little {
+            return Err(ProgramError::NotElf("big-endian".into()));
+        }
+        let interpreted = file.elf_program_headers().iter().any(|p| p.p_type(endian) == PT_INTERP);
+        if header.e_type(endian) != object::elf::ET_EXEC || interpreted {
+            return Err(ProgramError::NotStatic);
+        }
+        if header.e_flags(endian).0 & EF_RISCV_RVE.0 != 0 {
+            return Err(ProgramError::Extension("E".into()));
+        }
+        for section in file.elf_section_table().iter() {
+            if section.sh_type(endian) == SHT_RISCV_ATTRIBUTES {
+                if let Some(arch) = section.data(endian, bytes).ok().and_then(architecture) {
+                    require(arch, bits, extensions)?;
+                }
+            }
+        }
+        let mut segments = Vec::new();
+        for segment in file.elf_program_headers().iter().filter(|p| p.p_type(endian) == PT_LOAD) {
+            let (address, length): (u64, u64) = (segment.p_vaddr(endian).into(), segment.p_memsz(endian).into());
+            let wrong = ProgramError::Segment { address, bytes: length };
+            let data = segment.data(endian, bytes).map_err(|()| wrong.clone())?;
+            let end = address.checked_add(length).filter(|end| bits == 64 || *end <= 1 << 32);
+            if data.len() as u64 > length || end.is_none() || length > SPAN_MAX {
+                return Err(wrong);
+            }
+            let flags = segment.p_flags(endian).0;
+            if length > 0 && flags & (PF_R.0 | PF_W.0 | PF_X.0) != 0 {
+                let (writable, executable) = (flags & PF_W.0 != 0, flags & PF_X.0 != 0);
+                segments.push(Segment { address, bytes: data.to_vec(), length, writable, executable });
+            }
+        }
+        segments.sort_by_key(|s| s.address);
+        for pair in segments.windows(2) {
+            if pair[0].address + pair[0].length > pair[1].address {
+                return Err(ProgramError::Segment { address: pair[1].address, bytes: pair[1].length });
+            }
+        }
+        let (Some(first), Some(last)) = (segments.first(), segments.last()) else {
+            return Err(ProgramError::NotElf("nothing to load".into()));
+        };
+        if last.address + last.length - first.address > SPAN_MAX {
+            return Err(ProgramError::Segment { address: last.address, bytes: last.length });
+        }
+        let named = file.symbols().filter(|s| s.is_definition() || s.kind() == object::SymbolKind::Label);
+        let mut symbols: Vec<(u64, String)> =
+            named.filter_map(|s| Some((s.address(), s.name().ok().filter(|n| !n.is_empty())?.to_owned()))).collect();
+        symbols.sort();
+        let entry = header.e_entry(endian).into();
+        Ok(Self { bits, entry, segments, symbols })
+    }
+
+    /// The address of a symbol.
+    pub fn symbol(&self, name: &str) -> Option<u64> {
+        self.symbols.iter().find(|s| s.1 == name).map(|s| s.0)
+    }
+
+    /// The address of a symbol that there must be.
+    ///
+    /// # Errors
+    /// [`ProgramError::Symbol`].
+    pub fn require_symbol(&self, name: &str) -> Result<u64, ProgramError> {
+        self.symbol(name).ok_or_else(|| ProgramError::Symbol(name.to_owned()))
+    }
+
+    /// The last symbol at or before an address, and the distance from it.
+    pub fn symbol_at(&self, address: u64) -> Option<(&str, u64)> {
+        let behind = self.symbols.partition_point(|s| s.0 <= address);
+        // Mapping symbols such as `$x` name nothing.
+        let named = self.symbols[..behind].iter().rev().find(|s| !s.1.starts_with(['$', '.']))?;
+        Some((&named.1, address - named.0))
+    }
+
+    /// Names and addresses, by address.
+    pub fn symbols(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.symbols.iter().map(|(address, name)| (name.as_str(), *address))
+    }
+
+    /// Load it into memory of its own, with a stack of `stack_bytes`; at most `limit` bytes.
+    ///
+    /// # Errors
+    /// [`ProgramError::Memory`], [`ProgramError::Segment`].
+    pub fn load(&self, stack_bytes: u64, limit: Option<u64>) -> Result<Loaded, ProgramError> {
+        let mut memory = limit.map_or_else(Memory::new, Memory::with_limit);
+        let (first, last) = (&self.segments[0], &self.segments[self.segments.len() - 1]);
+        let end = (last.address + last.length).next_multiple_of(16);
+        let stack = end.checked_add(stack_bytes.next_multiple_of(16)).filter(|s| self.bits == 64 || *s <= 1 << 32);
+        let stack = stack.ok_or(MemoryError::Overlap { base: end, bytes: stack_bytes })?;
+        let executable = self.hull(|s| s.executable).unwrap_or(0..0);
+        // What is between writable segments may be written, but no code: code in between is writable only if it says so.
+        let writable = self.hull(|s| s.writable).map_or(end, |w| w.start)..stack;
+        let code_within = self.segments.iter().find(|s| s.executable && !s.writable && s.address >= writable.start);
+        if let Some(code) = code_within {
+            return Err(ProgramError::Segment { address: code.address, bytes: code.length });
+        }
+        memory.add_program(first.address, stack - first.address, writable, executable)?;
+        for segment in &self.segments {
+            let to = segment.address..segment.address + segment.bytes.len() as u64;
+            memory.get_mut(to)?.copy_from_slice(&segment.bytes);
+        }
+        Ok(Loaded { memory, stack })
+    }
+
+    /// From the first to the last address of the segments that are wanted.
+    fn hull(&self, wanted: impl Fn(&Segment) -> bool) -> Option<std::ops::Range<u64>> {
+        let mut found = self.segments.iter().filter(|s| wanted(s));
+        let first = found.next()?;
+        let last = found.last().unwrap_or(first);
+        Some(first.address..last.address + last.length)
+    }
+}
+
+/// The architecture string of a `.riscv.attributes` section, if there is one.
+fn architecture(section: &[u8]) -> Option<&str> {
+    fn number(bytes: &mut &[u8]) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..63).step_by(7) {
+            let (first, rest) = bytes.split_first()?;
+            *bytes = rest;
+            value |= u64::from(first & 0x7f) << shift;
+            if first & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+    fn text<'b>(bytes: &mut &'b [u8]) -> Option<&'b str> {
+        let end = bytes.iter().position(|b| *b == 0)?;
+        let text = std::str::from_utf8(&bytes[..end]).ok()?;
+        *bytes = &bytes[end + 1..];
+        Some(text)
+    }
+    // Format version, length, vendor; then sub-sections of tag and length: the one of the whole file holds attributes.
+    let mut bytes = section.strip_prefix(b"A")?.get(4..)?;
+    if text(&mut bytes)? != "riscv" || number(&mut bytes)? != 1 {
+        return None;
+    }
+    bytes = bytes.get(4..)?;
+    while !bytes.is_empty() {
+        let tag = number(&mut bytes)?;
+        // Odd tags are strings, even ones numbers.
+        if tag % 2 == 0 {
+            number(&mut bytes)?;
+        } else {
+            let value = text(&mut bytes)?;
+            if tag == TAG_ARCH {
+                return Some(value);
+            }
+        }
+    }
+    None
+}
+
+/// Whether a hart of `bits` bits with `extensions` has all of an architecture string such as `rv64i2p1_m2p0`.
+fn require(arch: &str, bits: u32, extensions: Extensions) -> Result<(), ProgramError> {
+    let missing = |name: &str| Err(ProgramError::Extension(name.to_owned()));
+    let Some(names) = arch.strip_prefix(&format!("rv{bits}")) else { return missing(arch) };
+    for part in names.split('_') {
+        // Versions such as `2p1` follow the name.
+        let name = part.trim_end_matches(|c: char| c.is_ascii_digit());
+        let name = name.strip_suffix('p').map_or(name, |n| n.trim_end_matches(|c: char| c.is_ascii_digit()));
+        let needed: &[Extension] = match name {
+            "i" | "zicntr" | "zihpm" | "" => &[],
+            "m" | "zmmul" => &[Extension::M],
+            "a" | "zaamo" | "zalrsc" => &[Extension::A],
+            "f" => &[Extension::F],
+            "d" => &[Extension::D],
+            "c" | "zca" => &[Extension::C],
+            "zcf" => &[Extension::C, Extension::F],
+            "zcd" => &[Extension::C, Extension::D],
+            "zicsr" => &[Extension::Zicsr],
+            "zifencei" => &[Extension::Zifencei],
+            "b" => &[Extension::Zba, Extension::Zbb, Extension::Zbs],
+            "zba" => &[Extension::Zba],
+            "zbb" => &[Extension::Zbb],
+            "zbs" => &[Extension::Zbs],
+            _ => return missing(name),
+        };
+        if needed.iter().any(|e| !extensions.has(*e)) {
+            return missing(name);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "program_tests.rs"]
+mod tests;

@@ -1,0 +1,44 @@
+//! Running a Linux program on a hart: the system calls `write` and `exit`, and no others.
+#![allow(dead_code, unreachable_pub, reason = "each test and example is a crate of its own, and takes what it needs")]
+
+use nandarray_hart::{Extensions, Hart, Limits, Mode, Program, Stop, Streams, Xlen};
+
+/// System call numbers.
+const WRITE: u64 = 64;
+const EXIT: u64 = 93;
+const STACK_BYTES: u64 = 1 << 20;
+
+/// What a program left behind.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What it wrote.
+    pub output: Vec<u8>,
+    /// Its exit status, or why it did not come to that.
+    pub status: Result<u64, Stop>,
+    /// Instructions that it executed.
+    pub instructions: u64,
+}
+
+/// Run a static ELF file of width `X`.
+pub fn run<X: Xlen>(elf: &[u8], limit: Option<u64>) -> Outcome {
+    let program = Program::from_elf(elf, Extensions::PROGRAM).expect("a program");
+    assert_eq!(program.bits, X::BITS);
+    let mut loaded = program.load(STACK_BYTES, None).expect("memory");
+    let mut hart = Hart::<X>::new(Mode::Program, Extensions::PROGRAM);
+    hart.call(program.entry, loaded.stack, &[]);
+    let mut output = Vec::new();
+    let status = loop {
+        let left = limit.map(|limit| limit.saturating_sub(hart.instructions()));
+        let limits = Limits { instructions: left, stop: None };
+        match hart.run(&mut loaded.memory, &mut Streams::none(), limits) {
+            Stop::EnvironmentCall if hart.x(17) == WRITE => {
+                let (from, length) = (hart.x(11), hart.x(12));
+                output.extend_from_slice(loaded.memory.get(from..from + length).expect("bytes to write"));
+                hart.set_x(10, length);
+            }
+            Stop::EnvironmentCall if hart.x(17) == EXIT => break Ok(hart.x(10)),
+            other => break Err(other),
+        }
+    };
+    Outcome { output, status, instructions: hart.instructions() }
+}

@@ -156,6 +156,7 @@ def _score(rows: Sequence[Row], chosen: Mapping[str, str]) -> list[Row]:
             "block": block,
             "block_bytes": mine[0]["block_bytes"],
             "chosen_by": chosen.get(block, "trial"),
+            "series": f"{mine[0]['dimensions']}-D, {chosen.get(block, 'trial')}",
             "mean_GBps": statistics.geometric_mean(row["GBps"] for row in mine),
             "worst_GBps": min(row["GBps"] for row in mine),
         }
@@ -173,7 +174,8 @@ def run(context: Context) -> Result:
     geometry["banks"] = geometry["ways"] * geometry["dies"]
     least = geometry["page_bytes"] * geometry["channels"] // np.dtype("f8").itemsize
     tables: dict[str, list[Row]] = {"fetches": [], "blocks": []}
-    answers, misfits = [], []
+    answers: list[str] = []
+    misfits: list[str] = []
     for ndim, side in ((int(n), int(s)) for n, s in context["sides"].items()):
         rule = by_equations(geometry, ndim, 8)
         tried = set(shapes(ndim, least // 8, least * 16, min(side, 4096), context["spread"])) | {rule}
@@ -204,19 +206,18 @@ def run(context: Context) -> Result:
         tables=tables,
         figures=[
             Figure(
-                id=f"blocks{ndim}",
-                title=f"Mean bandwidth over the size of a building block, {ndim}-D, {context['device']}",
+                id="blocks",
+                title=f"Mean bandwidth over the size of a building block, {context['device']}",
                 kind="scatter",
                 table="blocks",
                 x="block_bytes",
                 y="mean_GBps",
-                series="chosen_by",
+                series="series",
                 x_label="bytes of a building block",
                 y_label="GB/s, geometric mean of all kinds of fetches",
                 x_log=True,
-                caption="Each point is a shape; all numbers of dimensions together.",
+                caption="Each point is a shape. Shapes of one size differ as much as sizes do.",
             )
-            for ndim in ["2- to 4"]
         ],
         assumptions=[
             *answers,

@@ -94,7 +94,10 @@ RTX_2080 = Gpu(
     memory_bytes=8 * 2**30,
     launch_us=5.0,
     sources={
-        "fp16_tensor": "NVIDIA Turing architecture whitepaper, appendix A: FP16 Tensor with FP32 accumulate",
+        "fp16_tensor": (
+            "368 tensor cores x 64 fused multiply-adds x 2 x 1.71 GHz = 80.5 TFLOPS, half of it with FP32 accumulation "
+            "(NVIDIA Turing whitepaper, appendix A)"
+        ),
         "fp32": "2944 CUDA cores x 2 operations x 1.71 GHz (boost clock of the reference card) = 10.07 TFLOPS",
         "fp64": "two FP64 units an SM against 64 FP32 lanes: 1/32 of the FP32 rate (Turing whitepaper)",
         "int32": "64 INT32 lanes an SM beside the FP32 lanes: the same rate (Turing whitepaper)",

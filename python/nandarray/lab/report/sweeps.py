@@ -104,8 +104,8 @@ def pareto_chart(sweep: SweepData) -> dict[str, Any] | None:
     inputs = sweep.axes or [name for name in columns_of(sweep.rows) if name not in sweep.objectives]
     return {
         "kind": "pareto",
-        "title": sweep.title,
-        "summary": f"Scatter plot of {len(sweep.rows)} points; at first {y} over {x}.",
+        "title": "Trade-offs",
+        "summary": f"Scatter plot of {sweep.title}, {len(sweep.rows)} points; at first {y} over {x}.",
         "columns": columns,
         "objectives": {name: sweep.objectives[name] for name in known},
         "x": {"label": x, "type": "value"},

@@ -222,7 +222,7 @@ const Charts = (() => {
     option.series = spec.series.map((one) => {
       const colour = colourOf(theme, one.slot);
       const data = one.data.map((value) => ({ value, colour }));
-      if (bars) return { type: "bar", name: one.name, data, itemStyle: { color: colour }, barGap: "4%", barCategoryGap: "24%", emphasis: { focus: "series" } };
+      if (bars) return { type: "bar", name: one.name, data, itemStyle: { color: colour }, barGap: "4%", barCategoryGap: "24%" };
       const symbol = SYMBOLS[one.slot % SYMBOLS.length];
       const marks = { symbol, symbolSize: 8, itemStyle: { color: colour, opacity: 1 } };
       if (spec.kind === "scatter") return { type: "scatter", name: one.name, data, ...marks };
@@ -244,7 +244,7 @@ const Charts = (() => {
 
   // Bars that lie: shares and ratios ----------------------------------------------------------------------------------
 
-  function lying(spec, state, theme, patterns) {
+  function lying(spec, state, theme, patterns, width) {
     const option = base(spec, theme, patterns);
     const ratio = spec.x.type === "ratio";
     option.tooltip.trigger = "item";
@@ -252,7 +252,7 @@ const Charts = (() => {
     const ends = spec.series[0].data.map((value) => Math.abs(Math.log2(value)));
     const end = Math.max(1, Math.ceil(Math.max(...ends)));
     option.xAxis = axis(spec.x, theme, ratio ? { min: -end, max: end, minInterval: 1 } : { min: 0, max: spec.series[0].data.some((v) => v > 0.5) ? 1 : null });
-    option.yAxis = axis(spec.y, theme, { inverse: true, axisTick: { show: false }, axisLabel: { color: theme.text, width: 220, overflow: "truncate" } });
+    option.yAxis = axis(spec.y, theme, { inverse: true, axisTick: { show: false }, axisLabel: { color: theme.text, width: Math.min(340, width / 3), overflow: "truncate" } });
     option.series = spec.series.map((one) => ({
       type: "bar",
       name: one.name,
@@ -396,7 +396,7 @@ const Charts = (() => {
     const rest = xs.map((_, n) => n).filter((n) => !inFront.has(n) && xs[n] !== null && ys[n] !== null);
     option.series = [
       { type: "scatter", name: "points", symbolSize: 6, data: rest.map(item), itemStyle: { color: colourOf(theme, 0), opacity: 0.55 } },
-      { type: "line", name: "Pareto front", step: false, symbol: "rect", symbolSize: 9, data: on.map(item),
+      { type: "line", name: "Pareto front", step: "end", symbol: "rect", symbolSize: 9, data: on.map(item),
         lineStyle: { color: colourOf(theme, 1), width: 2 }, itemStyle: { color: colourOf(theme, 1) } },
     ];
     return option;

@@ -4,8 +4,8 @@ Start with :func:`open`; it gives a :class:`Store`, a mapping of names to :class
 :class:`View`. Everything that goes wrong is a :class:`NandarrayError`. This file is the whole public surface; what it
 does not name may change.
 
-``to_dask``, ``from_dask``, ``to_xarray``, ``from_xarray``, ``import_``, ``export`` and ``Program`` are loaded when
-first used, since they need other packages.
+``to_dask``, ``from_dask``, ``to_xarray``, ``from_xarray``, ``import_``, ``export``, ``Program`` and what belongs to
+it are loaded when first used, since they need other packages.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ from nandarray.view import View
 
 if TYPE_CHECKING:
     from nandarray._dask import from_dask, to_dask
+    from nandarray._program.annotations import Block, Out, OutStream, Scalar, Stream
+    from nandarray._program.decorator import program
     from nandarray._program.program import Program
     from nandarray._replay import Replay, Synthetic, Trace, replay
     from nandarray._xarray import from_xarray, to_xarray
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Array",
     "BadIndexError",
+    "Block",
     "ChecksumError",
     "ClosedError",
     "CompileError",
@@ -67,15 +70,19 @@ __all__ = [
     "NandarrayError",
     "NotAStoreError",
     "NotFoundError",
+    "Out",
+    "OutStream",
     "Program",
     "ProgramError",
     "ReadOnlyError",
     "Replay",
     "Report",
+    "Scalar",
     "Store",
     "StoreExistsError",
     "StoreFullError",
     "StoreMissingError",
+    "Stream",
     "Synthetic",
     "Trace",
     "UnsupportedVersionError",
@@ -89,6 +96,7 @@ __all__ = [
     "from_xarray",
     "import_",
     "open",
+    "program",
     "replay",
     "to_dask",
     "to_xarray",
@@ -101,7 +109,13 @@ _LAZY = {
     "import_": "nandarray.convert",
     "export": "nandarray.convert",
     "Description": "nandarray.device",
+    "Block": "nandarray._program.annotations",
+    "Out": "nandarray._program.annotations",
+    "OutStream": "nandarray._program.annotations",
     "Program": "nandarray._program.program",
+    "Scalar": "nandarray._program.annotations",
+    "Stream": "nandarray._program.annotations",
+    "program": "nandarray._program.decorator",
     "devices": "nandarray.device",
     "Replay": "nandarray._replay",
     "Synthetic": "nandarray._replay",

@@ -323,6 +323,7 @@ def test_metadata_is_given_with_its_defaults() -> None:
         "state_bytes": 0,
         "scratchpad_bytes": 0,
         "memory_bytes": 1 << 20,
+        "errors": {},
         "entries": ["nd_block"],
         "needs_end": False,
     }

@@ -8,6 +8,7 @@ runs programs reads one form only.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ MEMORY_BYTES_MAX = ARGS_ADDRESS - IMAGE_ADDRESS
 
 _NUMBERS = "biuf"
 _KEYS = {"abi", "name", "kind", "summary", "inputs", "outputs", "scalars", "state_bytes", "scratchpad_bytes"}
-_KEYS |= {"memory_bytes"}
+_KEYS |= {"memory_bytes", "errors"}
 _PORT = {"name", "dtype", "record_bytes"}
 _BOUND = ("per_record", "per_input_byte", "fixed")
 
@@ -107,6 +108,7 @@ def parse(text: bytes, *, entries: set[str]) -> dict[str, Any]:
         "state_bytes": state,
         "scratchpad_bytes": _size(said, "scratchpad_bytes", 0, SCRATCHPAD_BYTES_MAX),
         "memory_bytes": _size(said, "memory_bytes", MEMORY_BYTES, MEMORY_BYTES_MAX),
+        "errors": _errors(said),
         "entries": [name for name in ENTRIES if name in entries],
         "needs_end": "nd_end" in entries,
     }
@@ -227,6 +229,14 @@ def _text(said: dict[str, Any], key: str, default: str) -> str:
     if not isinstance(found, str):
         raise ProgramError(f"{key} is {found!r}; it is text")
     return found
+
+
+def _errors(said: dict[str, Any]) -> dict[str, str]:
+    found = said.get("errors", {})
+    good = isinstance(found, dict) and all(isinstance(says, str) for says in found.values())
+    if not good or not all(re.fullmatch(r"-[1-9]\d*", status) for status in found):
+        raise ProgramError(f"errors is {found!r}; it is an object of negative statuses, each with a text")
+    return dict(found)
 
 
 def _size(said: dict[str, Any], key: str, default: int, most: int) -> int:

@@ -13,17 +13,21 @@ import os
 import re
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from nandarray._program import abi, zig
 from nandarray._program.cache import Cache, digest, write_whole
 from nandarray._program.elf import Image, Location, Section, Symbol, read
 from nandarray.errors import InvalidError, ProgramError
 
-__all__ = ["Program"]
+if TYPE_CHECKING:
+    from nandarray._program.forms import Form
+
+__all__ = ["Program", "PythonProgram"]
 
 
 class Program:
@@ -152,6 +156,36 @@ class Program:
             cache.put(key, raw, files=others, note={"warnings": warnings})
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+        return made
+
+    @classmethod
+    def from_python(cls, function: Callable[..., Any], **settings: Any) -> Program:
+        """Compile a Python function over blocks or streams now; :func:`nandarray.program` does when first needed.
+
+        Parameters
+        ----------
+        function : callable
+            A function whose parameters have the annotations ``nandarray.Block``, ``Out``, ``Scalar``, ``Stream`` or
+            ``OutStream``.
+        **settings
+            As for :func:`nandarray.program`.
+
+        Returns
+        -------
+        Program
+            From the cache, if a function that does the same was compiled before.
+
+        Raises
+        ------
+        CompileError
+            It cannot be typed, or needs what there is not beside the data; names file and line.
+        InvalidError
+            Annotations are missing or wrong.
+        """
+        from nandarray._program.forms import block_form
+
+        made = PythonProgram(block_form(function, **settings))
+        _ = made.elf
         return made
 
     @classmethod
@@ -312,6 +346,64 @@ class Program:
         code = f"<details><summary>source</summary><pre>{escape(self._source)}</pre></details>" if self._source else ""
         title = f"<strong>{escape(self.name)}</strong> {escape(self._metadata['summary'])}"
         return f"<div>{title}<table>{rows}</table>{code}</div>"
+
+
+class PythonProgram(Program):
+    """A program from Python functions, compiled when something of it is first asked for.
+
+    Called, it is the function itself, in Python.
+    """
+
+    __slots__ = ("_form", "_lock")
+
+    _form: Form
+    _lock: threading.RLock
+
+    def __init__(self, form: Form) -> None:
+        object.__setattr__(self, "_form", form)
+        object.__setattr__(self, "_lock", threading.RLock())
+
+    def __getattr__(self, name: str) -> Any:
+        # Python comes here for slots that are empty.
+        if name not in Program.__slots__:
+            raise AttributeError(f"a Program has no attribute {name!r}")
+        from nandarray._program.functions import build
+
+        with self._lock:
+            if not self._ready():
+                raw, source = build(self._form)
+                functions = self._form.functions
+                made = Program._make(raw, source=source, function=functions.get("function"))
+                for slot in Program.__slots__:
+                    object.__setattr__(self, slot, getattr(made, slot))
+        return object.__getattribute__(self, name)
+
+    def _ready(self) -> bool:
+        try:
+            object.__getattribute__(self, Program.__slots__[-1])
+        except AttributeError:
+            return False
+        return True
+
+    def __call__(self, *args: Any, **kws: Any) -> Any:
+        """Call the function as Python does, without compiling it."""
+        function = self._form.functions.get("function")
+        if function is None:
+            raise TypeError("a reduction is no function; its functions are in `form.functions`")
+        return function(*args, **kws)
+
+    @property
+    def form(self) -> Form:
+        """The functions and what they take, as they were written."""
+        return self._form
+
+    def __setattr__(self, key: str, value: object) -> None:
+        raise AttributeError(f"a Program does not change: {key} cannot be set")
+
+    def __repr__(self) -> str:
+        if self._ready():
+            return super().__repr__()
+        return f"<nandarray.Program {self._form.name!r} from Python, not compiled yet>"
 
 
 def _unpickle(raw: bytes, source: str | None, warnings: str) -> Program:

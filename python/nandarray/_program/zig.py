@@ -23,10 +23,21 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from nandarray._program.cache import digest, folder
+from nandarray._program.cache import digest, folder, write_whole
 from nandarray.errors import CompileError
 
-__all__ = ["INCLUDE", "OPTIONS", "TARGETS", "Target", "compile_c", "compile_ir", "link", "support", "version"]
+__all__ = [
+    "INCLUDE",
+    "OPTIONS",
+    "TARGETS",
+    "Target",
+    "compile_c",
+    "compile_ir",
+    "link",
+    "runtime",
+    "support",
+    "version",
+]
 
 INCLUDE = Path(__file__).parent / "include"
 
@@ -184,6 +195,23 @@ def link(objects: Sequence[Path], output: Path, target: Target) -> None:
         status, said = _run([*words, *objects, "--start-group", *support(target), "--end-group"])
     if status != 0:
         raise CompileError(_link_summary(said), diagnostics=_undefined(said), output=said)
+
+
+def runtime(target: Target) -> Path:
+    """Give the object that programs from Python are linked with: memory functions, Numba's helpers.
+
+    Raises
+    ------
+    OSError
+        There is no place to keep it.
+    """
+    parts = [(INCLUDE / name).read_bytes() for name in ("nandarray.h", "runtime.c")]
+    made = folder() / "support" / f"runtime-{target.name}-{digest([version(), target, OPTIONS, *parts])[:16]}.o"
+    if not made.exists():
+        with tempfile.TemporaryDirectory(prefix="nandarray-") as scratch:
+            compile_c(INCLUDE / "runtime.c", Path(scratch) / "runtime.o", target, flags=["-g0"])
+            write_whole(made, (Path(scratch) / "runtime.o").read_bytes())
+    return made
 
 
 # --- support libraries ------------------------------------------------------------------------------------------------

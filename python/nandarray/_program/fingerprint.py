@@ -1,0 +1,147 @@
+"""What a Python function is, as a digest: its code, and all it refers to, as far as compiling it looks.
+
+Two functions with one fingerprint compile to the same program. Numba takes globals and closures as constants, so their
+values belong to it. What cannot be told apart by value (an open file, an object of some class) has no fingerprint, and
+a function that uses it is compiled every time. Needs no compiler.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import types
+from typing import Any
+
+import numpy as np
+
+__all__ = ["fingerprint"]
+
+_BYTES_MAX = 64 << 20
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
+
+
+class _NoValueError(Exception):
+    """Something has no value that could be compared."""
+
+
+def fingerprint(*values: Any) -> str | None:
+    """Give the digest of functions and other values.
+
+    Parameters
+    ----------
+    *values : object
+        Functions, numbers, text, dtypes, arrays, and collections of them.
+
+    Returns
+    -------
+    str or None
+        64 hexadecimal digits; None if something among it has no value to compare.
+    """
+    walk = _Walk()
+    try:
+        for value in values:
+            walk.value(value)
+    except (_NoValueError, RecursionError):
+        return None
+    return walk.digest.hexdigest()
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256()
+        self.seen: dict[int, int] = {}
+        self.alive: list[Any] = []  # so that no id is used twice
+
+    def say(self, *parts: Any) -> None:
+        for part in parts:
+            raw = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
+            self.digest.update(len(raw).to_bytes(8, "little") + raw)
+
+    def value(self, value: Any) -> None:
+        if isinstance(value, _PLAIN):
+            self.say(type(value).__name__, repr(value))
+        elif id(value) in self.seen:
+            self.say("seen", self.seen[id(value)])
+        else:
+            self.seen[id(value)] = len(self.seen)
+            self.alive.append(value)
+            self.compound(value)
+
+    def compound(self, value: Any) -> None:
+        kind = type(value)
+        if isinstance(value, types.FunctionType):
+            self.function(value)
+        elif isinstance(value, types.CodeType):
+            self.code(value)
+        elif kind in (tuple, list):
+            self.say(kind.__name__, len(value))
+            for item in value:
+                self.value(item)
+        elif isinstance(value, tuple) and hasattr(value, "_fields"):
+            self.say(kind.__module__, kind.__qualname__, *value._fields)
+            self.value(tuple(value))
+        elif kind is dict:
+            self.say("dict", len(value))
+            for key, item in value.items():
+                self.value(key)
+                self.value(item)
+        elif kind in (set, frozenset):
+            self.say(kind.__name__, *sorted(map(repr, value)))
+        elif isinstance(value, np.dtype):
+            self.say("dtype", repr(value), value.itemsize)
+        elif isinstance(value, np.ndarray | np.generic):
+            self.array(np.asarray(value))
+        elif isinstance(value, types.ModuleType):
+            self.say("module", value.__name__, getattr(value, "__version__", ""))
+        elif isinstance(value, type):
+            self.say("class", value.__module__, value.__qualname__)
+        elif isinstance(value, types.BuiltinFunctionType | np.ufunc):
+            self.say("builtin", getattr(value, "__module__", ""), value.__name__)
+        elif hasattr(value, "py_func") and hasattr(value, "targetoptions"):
+            self.say("jitted", sorted(map(repr, value.targetoptions.items())))
+            self.value(value.py_func)
+        else:
+            raise _NoValueError
+
+    def array(self, array: np.ndarray[Any, Any]) -> None:
+        if array.dtype.hasobject or array.nbytes > _BYTES_MAX:
+            raise _NoValueError
+        self.say("array", repr(array.dtype), array.shape, array.tobytes())
+
+    def function(self, function: types.FunctionType) -> None:
+        self.say("function", function.__name__)
+        code = function.__code__
+        self.code(code)
+        self.value(function.__defaults__)
+        for cell in function.__closure__ or ():
+            try:
+                self.value(cell.cell_contents)
+            except ValueError:
+                self.say("empty cell")
+        names = _names(code)
+        for name in sorted(names):
+            if name in function.__globals__:
+                found = function.__globals__[name]
+                self.say("global", name)
+                self.value(found)
+                if isinstance(found, types.ModuleType) and not hasattr(found, "__version__"):
+                    self.members(found, names)
+
+    def members(self, module: types.ModuleType, names: set[str]) -> None:
+        """Of a module without a version: what the function may take from it."""
+        for name in sorted(names & set(vars(module))):
+            self.say("member", name)
+            self.value(vars(module)[name])
+
+    def code(self, code: types.CodeType) -> None:
+        # Lines are part of what errors say; the folder is not.
+        self.say("code", code.co_code, code.co_firstlineno, code.co_linetable, code.co_argcount, code.co_flags)
+        self.say(*code.co_names, "|", *code.co_varnames, "|", *code.co_freevars, "|", *code.co_cellvars)
+        self.value(code.co_consts)
+
+
+def _names(code: types.CodeType) -> set[str]:
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= _names(constant)
+    return found

@@ -1,0 +1,218 @@
+"""What programs in Python look like: functions over blocks or streams, and over single elements; options.
+
+Four forms: a function over whole blocks or streams, with annotations; and three over single elements, ``map``,
+``filter`` and ``reduce``. This module reads functions and options into a :class:`Form` and says what is wrong with
+them. Compiling a form is :mod:`nandarray._program.functions`; nothing here needs a compiler.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nandarray._program.annotations import parse_dtype, specs
+from nandarray.errors import InvalidError
+
+__all__ = ["OPTIONS", "SIZES", "Form", "block_form", "map_form", "parameters", "reduce_form"]
+
+#: Options that go into the metadata, and those that Numba takes.
+SIZES = ("memory_bytes", "scratchpad_bytes")
+OPTIONS = ("fastmath", "boundscheck")
+
+
+@dataclass(frozen=True)
+class Form:
+    """A program in Python before it is compiled.
+
+    Attributes
+    ----------
+    style : {"block", "stream", "map", "filter", "reduce"}
+        What the functions are.
+    functions : mapping
+        The user's functions: one named ``"function"``, or those of a reduction by their names.
+    inputs, outputs, scalars : sequence of (name, dtype)
+        The arguments. The dtype of an output may be None: what the function returns.
+    state : numpy.dtype, optional
+        What a reduction keeps.
+    """
+
+    style: str
+    name: str
+    summary: str
+    functions: Mapping[str, Callable[..., Any]]
+    inputs: Sequence[tuple[str, np.dtype[Any]]]
+    outputs: Sequence[tuple[str, np.dtype[Any] | None]]
+    scalars: Sequence[tuple[str, np.dtype[Any]]]
+    parameters: Sequence[str] = ()
+    state: np.dtype[Any] | None = None
+    bound: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """The text of the functions, as far as Python knows it."""
+        found = []
+        for function in self.functions.values():
+            try:
+                found.append(textwrap.dedent(inspect.getsource(function)))
+            except (OSError, TypeError):
+                continue
+        return "\n".join(found)
+
+
+# --- forms ------------------------------------------------------------------------------------------------------------
+
+
+def block_form(function: Callable[..., Any], **settings: Any) -> Form:
+    """Read a function over blocks or streams, by its annotations."""
+    _plain(function)
+    found = specs(function)
+    roles = {spec.role for spec in found.values()}
+    streams = bool(roles & {"stream", "out-stream"})
+    if streams and roles & {"block", "out"}:
+        raise InvalidError(f"{function.__qualname__}(): blocks and streams do not mix in one program")
+
+    def of(*wanted: str) -> list[tuple[str, np.dtype[Any]]]:
+        return [(name, spec.dtype) for name, spec in found.items() if spec.role in wanted]
+
+    return _form(
+        "stream" if streams else "block",
+        function,
+        of("block", "stream"),
+        list(of("out", "out-stream")),
+        of("scalar"),
+        parameters=tuple(found),
+        **settings,
+    )
+
+
+def map_form(
+    style: str,
+    function: Callable[..., Any],
+    inputs: Any,
+    output: Any,
+    scalars: Mapping[str, Any] | None,
+    **settings: Any,
+) -> Form:
+    """Read a function over single elements."""
+    _plain(function)
+    names = parameters(function)
+    numbers = _scalars(scalars, names, function)
+    taken = [name for name in names if name not in numbers]
+    ins = _inputs(inputs, taken, function)
+    dtype = ins[0][1] if style == "filter" else None if output is None else parse_dtype(output)
+    outs = [("out" if "out" not in names else "result", dtype)]
+    return _form(style, function, ins, outs, list(numbers.items()), parameters=tuple(names), **settings)
+
+
+def reduce_form(
+    owner: Any, inputs: Any, state: Any, output: Any, scalars: Mapping[str, Any] | None, **settings: Any
+) -> Form:
+    """Read the functions of a reduction: of a class, or of a mapping."""
+    where = getattr(owner, "__qualname__", "reduce")
+    members = owner if isinstance(owner, Mapping) else vars(owner)
+    functions: dict[str, Callable[..., Any]] = {}
+    for name in ("init", "step", "block", "merge", "result"):
+        found = members.get(name)
+        found = found.__func__ if isinstance(found, staticmethod | classmethod) else found
+        if found is not None:
+            _plain(found)
+            functions[name] = found
+    if ("step" in functions) == ("block" in functions):
+        raise InvalidError(f"{where}: a reduction has step(state, x) for one element, or block(state, x) for many")
+    if "merge" not in functions:
+        raise InvalidError(f"{where}: a reduction has merge(state, other): the data is reduced in pieces")
+    kind = parse_dtype(state)
+    if kind.names is None and kind.subdtype is None:
+        kind = np.dtype((kind, (1,)))
+    numbers = _scalars(scalars, None, owner)
+    body = functions.get("step") or functions["block"]
+    taken = [name for name in parameters(body)[1:] if name not in numbers]
+    ins = _inputs(inputs, taken, body)
+    made = None if output is None else parse_dtype(output)
+    if "result" not in functions:
+        made = kind if output is None else made
+    summary = inspect.getdoc(owner) if isinstance(owner, type) else ""
+    name = owner.__name__ if isinstance(owner, type) else "reduce"
+    return _form(
+        "reduce", body, ins, [("result", made)], list(numbers.items()),
+        functions=functions, state=kind, name=settings.pop("name", None) or name, summary=summary, **settings,
+    )  # fmt: skip
+
+
+def _form(
+    style: str,
+    function: Callable[..., Any],
+    inputs: list[tuple[str, np.dtype[Any]]],
+    outputs: Sequence[tuple[str, np.dtype[Any] | None]],
+    scalars: list[tuple[str, np.dtype[Any]]],
+    *,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    parameters: Sequence[str] = (),
+    state: np.dtype[Any] | None = None,
+    name: str | None = None,
+    summary: str | None = None,
+    bound: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Form:
+    unknown = sorted(set(options) - {*SIZES, *OPTIONS})
+    if unknown:
+        raise InvalidError(f"the option {unknown[0]!r} is not known; there is {', '.join((*SIZES, *OPTIONS))}")
+    given = {one: dict(room) if isinstance(room, Mapping) else {"fixed": room} for one, room in (bound or {}).items()}
+    stray = sorted(set(given) - {one for one, _ in outputs})
+    if stray:
+        raise InvalidError(
+            f"bound names {stray[0]!r}; the outputs are {', '.join(one for one, _ in outputs) or 'none'}"
+        )
+    doc = inspect.getdoc(function) if summary is None else summary
+    return Form(
+        style=style,
+        name=name or str(getattr(function, "__name__", "program")),
+        summary=(doc or "").strip().partition("\n")[0],
+        functions=functions or {"function": function},
+        inputs=inputs,
+        outputs=outputs,
+        scalars=scalars,
+        parameters=parameters,
+        state=state,
+        bound=given,
+        options={key: value for key, value in options.items() if value is not None},
+    )
+
+
+def _plain(function: Any) -> None:
+    if not inspect.isfunction(getattr(function, "py_func", function)):
+        raise InvalidError(f"{function!r} is not a function written in Python")
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    """Give the names of a function's parameters."""
+    return list(inspect.signature(function).parameters)
+
+
+def _scalars(scalars: Mapping[str, Any] | None, names: list[str] | None, what: Any) -> dict[str, np.dtype[Any]]:
+    numbers = {name: parse_dtype(dtype) for name, dtype in (scalars or {}).items()}
+    stray = [name for name in numbers if names is not None and name not in names]
+    if stray:
+        raise InvalidError(f"{what.__qualname__}() has no parameter {stray[0]!r}, which scalars names")
+    return numbers
+
+
+def _inputs(inputs: Any, names: list[str], function: Callable[..., Any]) -> list[tuple[str, np.dtype[Any]]]:
+    listed = list(inputs) if isinstance(inputs, list | tuple) and not _is_fields(inputs) else [inputs]
+    if len(listed) != len(names):
+        raise InvalidError(
+            f"{function.__qualname__}() takes {len(names)} inputs ({', '.join(names) or 'none'}), and inputs names "
+            f"{len(listed)}; numbers that are no arrays are named by scalars"
+        )
+    return [(name, parse_dtype(dtype)) for name, dtype in zip(names, listed, strict=True)]
+
+
+def _is_fields(inputs: Sequence[Any]) -> bool:
+    """Say whether this is a list of fields, which NumPy takes for one dtype."""
+    return bool(inputs) and all(isinstance(one, tuple) for one in inputs)

@@ -1,0 +1,353 @@
+"""Python functions as programs: what each form becomes, looked up in the cache or compiled.
+
+Around a function over single elements the loop is written here, in Python, and compiled with it. This module makes
+entry points and metadata of a form, has :mod:`nandarray._program.riscv` and :mod:`nandarray._program.zig` compile them,
+and makes errors that name the user's line of what Numba says. It imports no compiler before one is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import linecache
+import re
+import shutil
+import sys
+import tempfile
+import textwrap
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nandarray._program import abi, zig
+from nandarray._program.cache import Cache, digest
+from nandarray._program.fingerprint import fingerprint
+from nandarray._program.forms import OPTIONS, SIZES, Form, parameters
+from nandarray.errors import CompileError, InvalidError
+
+if TYPE_CHECKING:
+    from nandarray._program.riscv import Entry
+
+__all__ = ["build"]
+
+_TARGET = "rv64"
+_FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+_AT_LINE = re.compile(r"^During: .* at (\S.*) \((\d+)\)$", re.MULTILINE)
+_NO_HEAP = "it makes an array or another object that needs memory"
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def build(form: Form) -> tuple[bytes, str]:
+    """Compile a program in Python, or find it in the cache.
+
+    Parameters
+    ----------
+    form : Form
+        The program.
+
+    Returns
+    -------
+    (bytes, str)
+        The ELF, and the text it was made of.
+
+    Raises
+    ------
+    CompileError
+        A function cannot be typed, or needs what there is not beside the data.
+    ImportError
+        The compilers are not installed.
+    """
+    key, cache = _key(form), Cache()
+    found = cache.get(key) if key else None
+    if found is not None:
+        return found[0], form.source
+    try:
+        import numba  # noqa: F401
+    except ImportError as error:
+        raise ImportError("this needs numba, which is not installed: pip install 'nandarray[programs]'") from error
+    zig.version()
+    text = _typed(form)
+    target = zig.TARGETS[_TARGET]
+    scratch = Path(tempfile.mkdtemp(prefix="nandarray-"))
+    try:
+        (scratch / "program.ll").write_text(text)
+        zig.compile_ir(scratch / "program.ll", scratch / "program.o", target)
+        zig.link([scratch / "program.o", zig.runtime(target)], scratch / "program.elf", target)
+        raw = (scratch / "program.elf").read_bytes()
+    except CompileError as error:
+        function = next(iter(form.functions.values())).__code__
+        where = f"{Path(function.co_filename).name}:{function.co_firstlineno}: {form.name}"
+        says = f"{where}: {_unlinked(error)}"
+        raise CompileError(says, diagnostics=error.diagnostics, output=error.output) from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if key:
+        cache.put(key, raw)
+    return raw, form.source
+
+
+def _key(form: Form) -> str | None:
+    described: list[Any] = [
+        form.style,
+        form.name,
+        form.summary,
+        list(form.inputs),
+        list(form.outputs),
+        list(form.scalars),
+    ]
+    described += [list(form.parameters), form.state, dict(form.bound), dict(form.options)]
+    found = fingerprint(described, dict(form.functions))
+    if found is None:
+        return None
+    here = Path(__file__).parent
+    ours = [(here / name).read_bytes() for name in ("forms.py", "functions.py", "riscv.py", "streams.py")]
+    ours += [file.read_bytes() for file in sorted(zig.INCLUDE.iterdir())]
+    compilers = [zig.version(), version("numba"), version("llvmlite"), sys.version_info[:2], np.__version__]
+    return digest(["python", abi.ABI, zig.OPTIONS, *compilers, *ours, found])
+
+
+def _typed(form: Form) -> str:
+    from numba.core.errors import NumbaError
+
+    from nandarray._program import riscv
+
+    try:
+        outputs = _outputs(form)
+        entries = _entries(form, outputs)
+        made: str = riscv.compile_program(entries, lambda codes: _metadata(form, outputs, codes), _options(form))
+    except NumbaError as error:
+        raise _explained(form, error) from error
+    except (NotImplementedError, RuntimeError, KeyError, AssertionError) as error:
+        # What Numba meets in a function and does not foresee.
+        raise _explained(form, error) from error
+    return made
+
+
+def _options(form: Form) -> dict[str, Any]:
+    return {key: form.options[key] for key in OPTIONS if form.options.get(key)}
+
+
+def _outputs(form: Form) -> list[tuple[str, np.dtype[Any]]]:
+    """Type the functions by themselves, for their errors, and find the dtypes of outputs that were left to them."""
+    from nandarray._program.riscv import Parameter, element_type, result_type
+
+    options = _options(form)
+    numbers = {name: element_type(dtype) for name, dtype in form.scalars}
+    if form.style in {"map", "filter"}:
+        values = numbers | {name: element_type(dtype) for name, dtype in form.inputs}
+        function = form.functions["function"]
+        found = result_type(function, [values[name] for name in form.parameters], options)
+        return [(name, _decided(form, dtype, found)) for name, dtype in form.outputs]
+    if form.style == "reduce":
+        assert form.state is not None
+        kinds = {"state": Parameter("state", 0, form.state).type, "other": Parameter("other", 0, form.state).type}
+        last: Any = None
+        for name, function in form.functions.items():
+            first = 2 if name == "merge" else 1
+            arguments = [kinds["state"], kinds["other"]][:first]
+            given = numbers | {
+                one: Parameter("block", 0, dtype).type if name == "block" else element_type(dtype)
+                for one, dtype in form.inputs
+            }
+            names = parameters(function)[first:]
+            stray = [one for one in names if one not in given]
+            if stray:
+                raise InvalidError(f"{function.__qualname__}(): {stray[0]!r} is neither an input nor among scalars")
+            try:
+                last = result_type(function, [*arguments, *(given[one] for one in names)], options)
+            except Exception as error:
+                error.__notes__ = [function.__name__]  # whose error it is
+                raise
+        return [(name, _decided(form, dtype, last)) for name, dtype in form.outputs]
+    return [(name, dtype) for name, dtype in form.outputs if dtype is not None]
+
+
+def _decided(form: Form, dtype: np.dtype[Any] | None, found: Any) -> np.dtype[Any]:
+    """Choose the dtype of an output: what was asked for, or what the function returns."""
+    if dtype is not None:
+        return dtype
+    if isinstance(found, list) and found and all(isinstance(one, np.dtype) for one in found):
+        return np.dtype((np.result_type(*found), (len(found),)))
+    if isinstance(found, np.dtype):
+        return found
+    what = "nothing" if found is None else str(found)
+    raise InvalidError(f"{form.name}: the function returns {what}; it has to return a number, or give output=")
+
+
+def _entries(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]]) -> list[Entry]:
+    from nandarray._program.riscv import Entry, Parameter
+
+    ins = [Parameter("block", index, dtype) for index, (_, dtype) in enumerate(form.inputs)]
+    numbers = [Parameter("scalar", index, dtype) for index, (_, dtype) in enumerate(form.scalars)]
+    if form.style in {"block", "stream"}:
+        prefix = "stream" if form.style == "stream" else "block"
+        made = {name: Parameter(prefix, i, dtype) for i, (name, dtype) in enumerate(form.inputs)}
+        role = "out-stream" if form.style == "stream" else "out"
+        made |= {name: Parameter(role, i, dtype) for i, (name, dtype) in enumerate(outputs)}
+        made |= {name: one for (name, _), one in zip(form.scalars, numbers, strict=True)}
+        arguments = [made[name] for name in form.parameters]
+        return [Entry(f"nd_{form.style}", form.functions["function"], arguments)]
+    ((_, dtype),) = outputs
+    if form.style in {"map", "filter"}:
+        out = [Parameter("out", 0, dtype)]
+        return [Entry("nd_block", _loop(form), [*ins, *out, *numbers])]
+    assert form.state is not None
+    state, other = Parameter("state", 0, form.state), Parameter("other", 0, form.state)
+    found = [Entry("nd_block", _loop(form), [state, *ins, *numbers])]
+    if "init" in form.functions:
+        found.append(Entry("nd_begin", _calling(form, "init", "state"), [state, *numbers]))
+    found.append(Entry("nd_merge", _calling(form, "merge", "state, other"), [state, other, *numbers]))
+    found.append(Entry("nd_end", _ending(form, dtype), [state, Parameter("out", 0, dtype), *numbers]))
+    return found
+
+
+def _written(form: Form, name: str, text: str) -> Any:
+    """Make a function of text; the user's functions are there under their names, with an underscore."""
+    from nandarray._program.riscv import jitted
+
+    names = {f"_{key}": jitted(function, _options(form)) for key, function in form.functions.items()}
+    exec(compile(textwrap.dedent(text), f"<nandarray {form.name}>", "exec"), names)  # noqa: S102
+    return names[name]
+
+
+def _loop(form: Form) -> Any:
+    ins = [name for name, _ in form.inputs]
+    numbers = "".join(f", {name}" for name, _ in form.scalars)
+    at_i = {name: f"{name}[i_]" for name in ins} | {name: name for name, _ in form.scalars}
+    taken = ", ".join(ins)
+    if form.style == "reduce":
+        if "block" in form.functions:
+            given = ", ".join(parameters(form.functions["block"])[1:])
+            return _written(form, "loop_", f"def loop_(state, {taken}{numbers}):\n    _block(state, {given})")
+        given = ", ".join(at_i[name] for name in parameters(form.functions["step"])[1:])
+        return _written(
+            form,
+            "loop_",
+            f"""
+            def loop_(state, {taken}{numbers}):
+                for i_ in range(len({ins[0]})):
+                    _step(state, {given})
+            """,
+        )
+    given = ", ".join(at_i[name] for name in form.parameters)
+    if form.style == "map":
+        return _written(
+            form,
+            "loop_",
+            f"""
+            def loop_({taken}, out_{numbers}):
+                for i_ in range(len({ins[0]})):
+                    out_[i_] = _function({given})
+            """,
+        )
+    return _written(
+        form,
+        "loop_",
+        f"""
+        def loop_({taken}, out_{numbers}):
+            n_ = 0
+            for i_ in range(len({ins[0]})):
+                if _function({given}):
+                    out_[n_] = {ins[0]}[i_]
+                    n_ += 1
+            return n_
+        """,
+    )
+
+
+def _calling(form: Form, name: str, first: str) -> Any:
+    """Call one of the user's functions with those scalars that it wants."""
+    numbers = "".join(f", {one}" for one, _ in form.scalars)
+    wanted = "".join(f", {one}" for one in parameters(form.functions[name])[len(first.split(",")) :])
+    return _written(form, "call_", f"def call_({first}{numbers}):\n    _{name}({first}{wanted})")
+
+
+def _ending(form: Form, dtype: np.dtype[Any]) -> Any:
+    numbers = "".join(f", {one}" for one, _ in form.scalars)
+    if "result" not in form.functions:
+        assert form.state is not None
+        copied = "out_[0] = state" if form.state.names else "out_[0][:] = state"
+        return _written(form, "end_", f"def end_(state, out_{numbers}):\n    {copied}")
+    wanted = "".join(f", {one}" for one in parameters(form.functions["result"])[1:])
+    if dtype.subdtype is None:
+        return _written(form, "end_", f"def end_(state, out_{numbers}):\n    out_[0] = _result(state{wanted})")
+    parts = "".join(f"\n    out_[0, {i}] = r_[{i}]" for i in range(int(np.prod(dtype.shape))))
+    return _written(form, "end_", f"def end_(state, out_{numbers}):\n    r_ = _result(state{wanted}){parts}")
+
+
+def _metadata(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]], codes: Mapping[int, str]) -> bytes:
+    phase = {"phase": "end"} if form.style == "reduce" else {}
+    said: dict[str, Any] = {
+        "abi": abi.ABI,
+        "name": form.name,
+        "summary": form.summary,
+        "kind": "stream" if form.style == "stream" else "block",
+        "inputs": [{"name": name, **_described(dtype)} for name, dtype in form.inputs],
+        "outputs": [
+            {"name": name, **_described(dtype), **phase, **({"bound": form.bound[name]} if name in form.bound else {})}
+            for name, dtype in outputs
+        ],
+        "scalars": [{"name": name, "dtype": dtype.name} for name, dtype in form.scalars],
+        "errors": {str(code): says for code, says in codes.items()},
+    }
+    if form.state is not None:
+        said["state_bytes"] = form.state.itemsize
+    said |= {key: form.options[key] for key in SIZES if key in form.options}
+    return json.dumps(said).encode()
+
+
+def _described(dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Write a dtype into metadata: a name where it has one, else NumPy's other forms."""
+    base, _ = dtype.subdtype or (dtype, ())
+    text = base.name if base.kind in "biuf" else base.str if base.names is None else base.descr
+    return {"dtype": text, "record_bytes": dtype.itemsize}
+
+
+def _explained(form: Form, error: Exception) -> CompileError:
+    """Make an error that names the user's line out of what Numba says."""
+    text = _ANSI.sub("", str(error)).strip() or type(error).__name__
+    codes = {name: getattr(one, "py_func", one).__code__ for name, one in form.functions.items()}
+    where: tuple[str, int] | None = None
+    told = _FILE_LINE.findall(text) + _AT_LINE.findall(text)
+    place = getattr(error, "loc", None)
+    told += [(place.filename, place.line)] if place is not None else []
+    for file, line in told:
+        for code in codes.values():
+            lines = [number for _, _, number in code.co_lines() if number is not None]
+            if Path(file).name == Path(code.co_filename).name and min(lines) <= int(line) <= max(lines):
+                where = where or (code.co_filename, int(line))
+    if where is None:
+        named = next(iter(getattr(error, "__notes__", [])), "")
+        code = codes.get(named) or next(iter(codes.values()))
+        where = (code.co_filename, code.co_firstlineno)
+    reason, shown = _reason(text), _line(*where)
+    message = f"{Path(where[0]).name}:{where[1]}: {form.name} does not compile: {reason}"
+    one = {"file": where[0], "line": where[1], "column": 0, "severity": "error", "text": reason}
+    return CompileError(message + (f"\n    {shown}" if shown else ""), diagnostics=[one], output=text)
+
+
+def _unlinked(error: CompileError) -> str:
+    """Say what it means that a function of Python's or Numba's own is not there."""
+    names = set(re.findall(r"undefined symbol: (\S+)", error.output))
+    python = sorted(name for name in names if name.startswith(("Py", "_Py", "numba_gil", "numba_unpickle")))
+    if python:
+        return f"it needs Python itself while it runs ({', '.join(python[:3])}); there is none beside the data"
+    return f"{_NO_HEAP} while it runs" if any(name.startswith("NRT_") for name in names) else str(error)
+
+
+def _reason(text: str) -> str:
+    if (at := text.find(_NO_HEAP)) >= 0:
+        return text[at:].partition("\n")[0]
+    lines = [line.strip() for line in text.splitlines()]
+    for line, following in zip(lines, lines[1:], strict=False):
+        if line.endswith("raised a specific error:"):
+            return following.partition(": ")[2] or following
+    lines = [line for line in lines if line and not line.startswith(("Failed in", "-", "During:", "File ", "^"))]
+    kept = lines[:2] if lines and lines[0].endswith(":") else lines[:1]
+    return " ".join(kept) or "it is refused without a reason"
+
+
+def _line(file: str, number: int) -> str:
+    return linecache.getline(file, number).strip()

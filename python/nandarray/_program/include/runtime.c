@@ -1,0 +1,43 @@
+/* What programs from Python are linked with: the memory functions of nandarray.h, and those helpers that Numba calls by
+ * name where the C library has the function under another. What is not called is not linked.
+ */
+#include <math.h>
+#include <nandarray.h>
+
+double numba_gamma(double x) { return tgamma(x); }
+float numba_gammaf(float x) { return tgammaf(x); }
+double numba_ldexp(double x, int exponent) { return ldexp(x, exponent); }
+float numba_ldexpf(float x, int exponent) { return ldexpf(x, exponent); }
+double numba_nextafter(double x, double to) { return nextafter(x, to); }
+float numba_nextafterf(float x, float to) { return nextafterf(x, to); }
+
+double numba_frexp(double x, int *exponent) {
+    *exponent = 0;
+    return isfinite(x) ? frexp(x, exponent) : x;
+}
+
+float numba_frexpf(float x, int *exponent) {
+    *exponent = 0;
+    return isfinite(x) ? frexpf(x, exponent) : x;
+}
+
+/* Can an array take another shape where it lies? Only if its elements are in the order of C, without gaps or with equal ones. */
+int numba_attempt_nocopy_reshape(intptr_t ndim, const intptr_t *dims, const intptr_t *strides, intptr_t new_ndim,
+                                 const intptr_t *new_dims, intptr_t *new_strides, intptr_t itemsize,
+                                 int fortran_order) {
+    intptr_t step = itemsize, found = 0, elements = 1;
+    for (intptr_t i = 0; i < ndim; i++) elements *= dims[i];
+    for (intptr_t i = ndim - 1; i >= 0 && elements; i--) { /* the innermost axis with a length says how far apart */
+        if (dims[i] == 1) continue;
+        if (!found) found = 1, step = strides[i];
+        intptr_t inside = 1;
+        for (intptr_t k = i + 1; k < ndim; k++) inside *= dims[k];
+        if (strides[i] != step * inside) return 0;
+    }
+    if (fortran_order && new_ndim > 1) return 0;
+    for (intptr_t i = new_ndim - 1; i >= 0; i--) {
+        new_strides[i] = step;
+        step *= new_dims[i];
+    }
+    return 1;
+}

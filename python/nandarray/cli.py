@@ -4,6 +4,7 @@ Every command opens a store, does one thing through the same Python interface th
 script would read has ``--json``. This file holds the commands and their options; :mod:`nandarray.cli_show` makes tables
 and trees, :mod:`nandarray.cli_read` reads selections of any size, :mod:`nandarray.cli_device` describes devices,
 :mod:`nandarray.cli_replay` replays workloads on them, :mod:`nandarray.cli_lab` runs experiments,
+:mod:`nandarray.cli_program` compiles programs,
 :mod:`nandarray.cli_common` has what all share.
 """
 
@@ -19,7 +20,7 @@ import numpy as np
 import typer
 
 import nandarray
-from nandarray import cli_device, cli_lab, cli_replay, cli_show
+from nandarray import cli_device, cli_lab, cli_program, cli_replay, cli_show
 from nandarray._slices import parse_slices
 from nandarray.cli_common import (
     Json,
@@ -55,6 +56,7 @@ app = typer.Typer(
 attrs_app = typer.Typer(help="Read and change attributes of an array, a group or the store.", no_args_is_help=True)
 app.add_typer(attrs_app, name="attrs")
 app.add_typer(cli_device.app, name="device")
+app.add_typer(cli_program.app, name="program")
 app.add_typer(cli_lab.app, name="lab")
 app.command("replay")(cli_replay.replay_command)
 

@@ -225,6 +225,10 @@ def test_sweeps_give_columns_of_numbers_and_name_their_points():
     assert chart["points"][0] == "channels = 1, t_read_us = 20"
     assert chart["columns"]["GBps"][-1] is None
     assert sweeps.pareto_chart(report.SweepData("S", [{"a": 1, "b": "x"}])) is None
+    flat = report.SweepData(
+        "S", [{"cost": 1, "x": n, "y": n} for n in range(3)], dict.fromkeys(["cost", "x", "y"], "min")
+    )
+    assert sweeps.pareto_chart(flat)["x"]["label"] == "x"  # the cost is the same everywhere
 
 
 class Structure(html.parser.HTMLParser):
@@ -293,6 +297,14 @@ def test_what_is_no_run_is_an_error(tmp_path):
     with pytest.raises(errors.NotFoundError, match="no sweep"):
         report.write([], tmp_path / "page.html", [tmp_path])
     assert not (tmp_path / "page.html").exists()
+
+
+def test_runs_of_one_title_are_told_apart(tmp_path):
+    runs = [fixture.make(tmp_path, title="The same", scale=scale, labels=1) for scale in (1.0, 2.0)]
+    written = report.write(runs, tmp_path / "page.html").read_text()
+    for run in runs:
+        assert f"<h2>The same ({run.id.partition('@')[2][:6]})</h2>" in written
+    assert "<h1>The same</h1>" in report.write(runs[:1], tmp_path / "page.html").read_text()
 
 
 def test_a_page_of_no_runs_is_a_page(tmp_path):

@@ -11,7 +11,7 @@ import gzip
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +89,15 @@ class Page:
     runs: Sequence[Source]
     charts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
+    @cached_property
+    def names(self) -> list[str]:
+        """What each run is called: its title, and a part of its hash where another one has the same."""
+        titles = [source.title for source in self.runs]
+        return [
+            title if titles.count(title) == 1 else f"{title} ({source.key.rpartition('@')[2][:6]})"
+            for title, source in zip(titles, self.runs, strict=True)
+        ]
+
     def table(self, name: str, rows: Sequence[Row], *, sortable: bool = False) -> Table:
         """Make a table with a link to its CSV."""
         return Table(name, columns_of(rows), rows, csv_url(rows), sortable)
@@ -121,6 +130,7 @@ class Page:
         meanings = facts.get("meanings", {})
         return {
             "id": f"r{n}",
+            "name": self.names[n],
             "source": source,
             "plots": plots,
             "tables": [(name, self.table(f"r{n}-{slug(name)}", rows)) for name, rows in rest],

@@ -100,7 +100,8 @@ def pareto_chart(sweep: SweepData) -> dict[str, Any] | None:
     if len(columns) < 2:
         return None
     known = [name for name in sweep.objectives if name in columns]
-    x, y = (known + [name for name in columns if name not in known])[:2]
+    telling = [name for name in known if len(set(columns[name])) > 1]
+    x, y = list(dict.fromkeys([*telling, *known, *columns]))[:2]
     inputs = sweep.axes or [name for name in columns_of(sweep.rows) if name not in sweep.objectives]
     return {
         "kind": "pareto",

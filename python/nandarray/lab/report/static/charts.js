@@ -111,6 +111,20 @@ const Charts = (() => {
     };
   }
 
+  /** Round numbers between two: decades, or 1, 2, 5, or all digits, or steps that are even on a linear scale. */
+  function decimalTicks(from, to) {
+    for (const parts of [[1], [1, 2, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9]]) {
+      const ticks = [];
+      for (let power = Math.floor(Math.log10(from)); power <= Math.log10(to); power += 1)
+        for (const part of parts) ticks.push(Number(`${part}e${power}`));
+      const inside = ticks.filter((value) => value >= from && value <= to);
+      if (inside.length >= 4) return inside;
+    }
+    const rough = (to - from) / 4;
+    const step = [1, 2, 5, 10].map((part) => part * 10 ** Math.floor(Math.log10(rough))).find((one) => one >= rough);
+    return Array.from({ length: 6 }, (_, n) => Number((step * (Math.ceil(from / step) + n)).toPrecision(6)));
+  }
+
   /** A logarithmic axis that ends near its values, with ticks that people know: powers of two, or 1, 2, 5. */
   function logAxis(of, theme, values, more = {}) {
     const usable = values.filter((value) => value > 0);
@@ -124,8 +138,7 @@ const Charts = (() => {
       const step = Math.ceil(Math.log2(high / low) / 12) || 1;
       for (let power = Math.log2(low); power <= Math.log2(high); power += step) ticks.push(2 ** power);
     } else {
-      for (let power = Math.floor(Math.log10(from)); power <= Math.log10(to); power += 1)
-        for (const part of to / from < 300 ? [1, 2, 5] : [1]) ticks.push(Number(`${part}e${power}`));
+      ticks.push(...decimalTicks(from, to));
     }
     const inside = ticks.filter((value) => value >= from && value <= to);
     const made = axis(of, theme, { min: from, max: to, ...more });

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import html.parser
 import io
+import itertools
 import json
 import math
 import sys
@@ -17,6 +18,7 @@ from importlib import resources
 from pathlib import Path
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
 import report_fixture as fixture
 from hypothesis import given
@@ -25,6 +27,7 @@ from hypothesis import strategies as st
 from nandarray import errors, lab
 from nandarray.lab import report
 from nandarray.lab.report import answers, compare, devices, figures, page, source, sweeps, text
+from nandarray.lab.report.palette import PALETTES
 
 VENDOR = resources.files("nandarray.lab.report").joinpath("vendor")
 
@@ -330,6 +333,53 @@ def test_the_vendored_charts_are_what_their_hash_says_and_carry_their_licences()
         assert holder in licences
     versions = json.loads(VENDOR.joinpath("package.json").read_text())["dependencies"]
     assert f'"{versions["echarts"]}"'.encode() in script
+
+
+# What the missing cones leave of linear RGB, for severity 1 (Machado, Oliveira and Fernandes, 2009, table 1).
+SIGHT = {
+    "usual": np.eye(3),
+    "protanope": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranope": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanope": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+
+
+def linear(colour):
+    """Linear RGB of a colour as the web writes it (sRGB, IEC 61966-2-1)."""
+    shares = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    return np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+
+
+def lab_of(rgb):
+    """CIE L*a*b* under D65, in which distances are about what the eye tells apart."""
+    xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]] @ np.clip(rgb, 0, 1)
+    x, y, z = np.cbrt(xyz / [0.9505, 1, 1.089])
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_colours_keep_apart_whoever_looks(theme):
+    colours = PALETTES[theme]
+    luminance = {
+        name: linear(colours[name]) @ [0.2126, 0.7152, 0.0722] for name in colours if isinstance(colours[name], str)
+    }
+
+    def contrast(one, other):
+        return (max(one, other) + 0.05) / (min(one, other) + 0.05)
+
+    for colour in colours["series"]:
+        assert contrast(linear(colour) @ [0.2126, 0.7152, 0.0722], luminance["page"]) >= 3
+    for name in ("text", "muted", "accent", "good", "bad", "note"):
+        assert contrast(luminance[name], luminance["page"]) >= 4.5, name
+        assert contrast(luminance[name], luminance["panel"]) >= 4.5, name
+    for who, cones in SIGHT.items():
+        seen = [lab_of(np.array(cones) @ linear(colour)) for colour in colours["series"]]
+        for n, m in itertools.combinations(range(len(seen)), 2):
+            assert np.linalg.norm(seen[n] - seen[m]) > (25 if m < 4 else 12), (
+                who,
+                colours["series"][n],
+                colours["series"][m],
+            )
 
 
 def test_scripts_and_templates_stay_small():

@@ -14,6 +14,7 @@ import pytest
 import report_fixture as fixture
 
 from nandarray.lab import report
+from nandarray.lab.report.palette import PALETTES
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
 
@@ -26,6 +27,7 @@ DRAW_ALL = """() => {
   document.querySelectorAll("details:not(.keep)").forEach((one) => { one.open = true; });
   document.querySelectorAll(".chart").forEach((one) => Report.draw(one));
 }"""
+ORANGE, PINK = PALETTES["light"]["series"][1], PALETTES["light"]["series"][3]
 FOCUSABLE = "a[href], button, input, select, summary, [tabindex='0']"
 
 pytestmark = pytest.mark.skipif(
@@ -179,16 +181,16 @@ def test_series_are_toggled_by_mouse_and_by_keyboard(visit, files):
     page = visit(files["one"], "#r0-fig9a", color_scheme="light")
     page.wait_for_selector(".chart[data-chart='r0-fig9a'][data-drawn]")
     button = page.locator("#r0-fig9a button.series", has_text="column-store")
-    before = strokes(page, "r0-fig9a", "#d55e00")
+    before = strokes(page, "r0-fig9a", ORANGE)
     assert before >= 1
     button.click()
     assert button.get_attribute("aria-pressed") == "false"
     assert selected(page, "r0-fig9a")["column-store"] is False
     assert selected(page, "r0-fig9a")["column-store (paper)"] is False
-    assert strokes(page, "r0-fig9a", "#d55e00") == 0
+    assert strokes(page, "r0-fig9a", ORANGE) == 0
     button.focus()
     page.keyboard.press("Space")
-    assert strokes(page, "r0-fig9a", "#d55e00") == before
+    assert strokes(page, "r0-fig9a", ORANGE) == before
     page.locator("#r0-fig9a button.paper").click()
     assert {name: on for name, on in selected(page, "r0-fig9a").items() if not on} == {
         "software NDS (paper)": False, "column-store (paper)": False, "hardware NDS (paper)": False,
@@ -201,10 +203,11 @@ def test_marks_of_the_paper_stay_over_their_bars_when_others_are_hidden(visit, f
     apart = """() => {
       const svg = document.querySelector(".chart[data-chart='r0-fig10'] svg"), box = (e) => e.getBoundingClientRect();
       const middle = (e) => box(e).x + box(e).width / 2;
-      const bars = [...svg.querySelectorAll("path[fill='#b2457e']")].filter((e) => box(e).height > 20);
+      const bars = [...svg.querySelectorAll("path[fill='PINK']")].filter((e) => box(e).height > 20);
       const marks = [...svg.querySelectorAll("path[stroke-width='1.8']")].map(middle);
       return Math.abs(Math.max(...bars.map(middle)) - Math.max(...marks));
     }"""
+    apart = apart.replace("PINK", PINK)
     assert page.evaluate(apart) < 2
     for name in ("row-store baseline", "column-store"):
         page.locator("#r0-fig10 button.series", has_text=name).click()

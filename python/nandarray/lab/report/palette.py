@@ -1,7 +1,8 @@
 """Colours of the page, light and dark: one place for style sheet and charts.
 
-The series' colours keep apart for the common kinds of colour blindness and have a contrast of 3:1 and more with the
-page; symbols and dashes tell the series apart without colour. Sequential scales are of even lightness steps (cividis).
+The series' colours keep apart for protanopes, deuteranopes and tritanopes, the first ones most, and have a contrast of
+3:1 and more with the page; a test holds both. Symbols and dashes tell the series apart without colour. Sequential
+scales are of even lightness steps (cividis).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PALETTES: dict[str, dict[str, str | list[str]]] = {
         "good": "#17703a",
         "bad": "#b3261e",
         "note": "#7a5200",
-        "series": ["#0072b2", "#d55e00", "#00795b", "#b2457e", "#8a6a00", "#3f93c4", "#6a51a3", "#5b6770"],
+        "series": ["#004d9a", "#e15f06", "#169a61", "#cb6ca8", "#703400", "#2194ff", "#422267", "#162442"],
         "scale": _CIVIDIS[::-1],
     },
     "dark": {
@@ -34,7 +35,7 @@ PALETTES: dict[str, dict[str, str | list[str]]] = {
         "good": "#55c98a",
         "bad": "#ff9084",
         "note": "#e6b450",
-        "series": ["#56b4e9", "#f0893a", "#2fbf94", "#e38fbd", "#d9b93b", "#4a8fd6", "#a692e0", "#a3adb7"],
+        "series": ["#00b7ff", "#cc6218", "#357350", "#ffccdf", "#ffab14", "#0e72ff", "#9c5c93", "#c2a3d1"],
         "scale": _CIVIDIS,
     },
 }

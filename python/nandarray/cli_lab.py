@@ -6,7 +6,6 @@ The work is done by :mod:`nandarray.lab`; this file has options, progress bars a
 from __future__ import annotations
 
 import fnmatch
-import importlib
 import json
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
@@ -258,7 +257,9 @@ def _took(found: lab.Run) -> str:
     about = found.environment
     before = about.get("before")
     same = "" if before is None else ", the same bytes as before"
-    if before:
+    if before and not found.data["deterministic"]:
+        same = ""
+    elif before:
         same = f", not the same as before: {', '.join(before[:3])}{', ...' if len(before) > 3 else ''}"
     return f"{about['seconds']:.3g} s{same}"
 
@@ -467,10 +468,8 @@ def report_command(
     as_json: Json = False,
 ) -> None:
     """Write one HTML page of runs and sweeps that works off line."""
-    try:
-        report: Any = importlib.import_module("nandarray.lab.report")
-    except ImportError as error:
-        raise ImportError(f"the report cannot be written: {error}") from error
+    from nandarray.lab import report  # brings jinja2, which no other command needs
+
     if names:
         folders = [find_run(name, runs) for name in names]
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import pytest
 import nandarray
 
 MODULES = ["nandarray", *(f"nandarray.{module.name}" for module in pkgutil.iter_modules(nandarray.__path__))]
+LAB = Path(nandarray.__path__[0]) / "lab"
+MODULES += [f"nandarray.lab.{module.name}" for module in pkgutil.iter_modules([str(LAB)])]
 
 
 def examples() -> list[doctest.DocTest]:

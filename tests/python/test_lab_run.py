@@ -180,6 +180,13 @@ def test_a_timeline_is_kept_where_the_experiment_writes_one() -> None:
     assert done.data["command"].endswith(" --trace")
 
 
+def test_the_queue_depth_has_a_timeline_the_same_each_time() -> None:
+    first = lab.run("model.queue-depth", profile="small", trace=True)
+    assert first.timeline is not None
+    assert first.timeline.stat().st_size > 1000
+    assert lab.run("model.queue-depth", profile="small", trace=True).environment["before"] == []
+
+
 def test_what_a_killed_run_left_is_removed() -> None:
     final = Path("lab-runs") / _run.run_id(SMALL, registry.resolve(SMALL, "full"), "full", 0)
     left = Path(f"{final}.part")
@@ -209,6 +216,13 @@ def test_a_run_is_made_by_one_process_at_a_time() -> None:
     experiment = replaced(run=twice)
     with pytest.raises(LockedError, match="another process"):
         lab.run(experiment)
+
+
+def test_a_claim_that_nobody_made_is_an_error() -> None:
+    with pytest.raises(InvalidError, match="'nds.fig9d.write', which nobody made; did you mean"):
+        judge(lab.Answer("nds.fig9d.write", 1.0), SMALL, lab.claims())
+    with pytest.raises(InvalidError, match="which nobody made"):
+        lab.run(replaced(claims=["mine"], run=lambda _: lab.Result({}, [lab.Answer("mine", 1.0)])))
 
 
 def test_the_folder_of_runs_is_given_or_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,8 +277,7 @@ def test_importing_the_lab_imports_no_big_package() -> None:
         ({"reports": {"../x": {}}}, "report '../x' cannot be a file's name"),
         ({"tables": {"other": ROWS}}, "shows the table 'rows', which is not there"),
         ({"figures": [lab.Figure("f", "F", "line", "rows", "x", "y")]}, "shows the column 'y' of 'rows'"),
-        ({"answers": [lab.Answer("nds.fig9", 1.0)]}, "which nobody made; did you mean"),
-        ({"answers": [lab.Answer("nds.fig10.sw_speedup", 1.0)]}, "which is not among its claims"),
+        ({"answers": [lab.Answer("nds.fig9d.write.hw_loss", 1.0)]}, "not among its claims; did you mean 'nds.fig9d"),
         ({"answers": [lab.Answer(SHAPE, 1.0)]}, "it holds or not"),
         ({"reports": {"x": {"y": object()}}}, "cannot be written as JSON"),
     ],

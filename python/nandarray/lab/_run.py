@@ -33,10 +33,10 @@ from nandarray.errors import InvalidError, LockedError
 from nandarray.lab import registry
 from nandarray.lab._files import digest, environment, plain, write_json, write_table
 from nandarray.lab._runs import PART, SCHEMA, Run, folder_of_runs
-from nandarray.lab.claims import base_of, claims, judge
+from nandarray.lab.claims import Claim, base_of, claims, judge, near
 from nandarray.lab.experiment import Context, Experiment, Progress, Result
 
-__all__ = ["Pool", "command_of", "differences", "part_folder", "put_in_place", "run", "run_id"]
+__all__ = ["Pool", "command_of", "differences", "known_claims", "part_folder", "put_in_place", "run", "run_id"]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. +@-]*")
 
@@ -124,8 +124,16 @@ def run_id(experiment: Experiment, parameters: Mapping[str, Any], profile: str, 
         "seed": seed,
         "version": nandarray.__version__,
         "source": registry.source_hash(experiment),
+        "claims": [dataclasses.asdict(claim) for claim in known_claims(experiment).values()],
     }
     return f"{experiment.id}@{digest(of)}"
+
+
+def known_claims(experiment: Experiment) -> dict[str, Claim]:
+    """Give the claims of an experiment that are known, those beside its file among them."""
+    file = getattr(sys.modules.get(experiment.run.__module__), "__file__", None)
+    known = claims(Path(file).parent if file else None)
+    return {name: known[name] for name in experiment.claims if name in known}
 
 
 def run(
@@ -316,12 +324,14 @@ def _write(part: Path, experiment: Experiment, context: Context, result: Result)
         (part / "reports").mkdir()
     for label, report in result.reports.items():
         write_json(part / "reports" / f"{label}.json", report)
-    file = getattr(sys.modules.get(experiment.run.__module__), "__file__", None)
-    known = claims(Path(file).parent if file else None)
+    known = known_claims(experiment)
+    for found in result.answers:
+        base = base_of(found.claim)
+        if base not in experiment.claims:
+            raise InvalidError(
+                f"{experiment.id} answers {base!r}, which is not among its claims{near(base, experiment.claims)}"
+            )
     answers = [judge(answer, experiment, known) for answer in result.answers]
-    for answer in answers:
-        if base_of(answer["claim"]) not in experiment.claims:
-            raise InvalidError(f"{experiment.id} answers {answer['claim']!r}, which is not among its claims")
     path = registry.file_of(experiment.run.__module__)
     head = {
         "schema": SCHEMA,

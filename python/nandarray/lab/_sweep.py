@@ -148,7 +148,9 @@ def sweep(
     places = spec.points()
     jobs = jobs or os.cpu_count() or 1
     start = time.perf_counter()
-    with part_folder(final, keep=resume) as part:
+    with part_folder(final, keep=True) as part:
+        if not resume:
+            (part / JOURNAL).unlink(missing_ok=True)
         journal = Journal(part / JOURNAL, len(places))
         before = len(journal.done)
         try:
@@ -231,8 +233,9 @@ def _write(part: Path, spec: Spec, places: Sequence[tuple[int, ...]], found: Seq
     """Write tables and head."""
     good, bad = [one for one in found if "measures" in one], [one for one in found if "measures" not in one]
     names = list(dict.fromkeys(name for one in good for name in one["measures"]))
-    columns: dict[str, list[Any]] = {name: [one["measures"].get(name) for one in good] for name in names}
-    objectives = {name: way for name, way in spec.objectives.items() if name in columns}
+    columns = {name: _of_a_kind([one["measures"].get(name) for one in good]) for name in names}
+    numbers = {name for name in names if not any(isinstance(value, str) for value in columns[name])}
+    objectives = {name: way for name, way in spec.objectives.items() if name in numbers}
     on_front = front(columns, objectives) if objectives and good else [False] * len(good)
     rows = [
         {
@@ -266,3 +269,11 @@ def _write(part: Path, spec: Spec, places: Sequence[tuple[int, ...]], found: Seq
         "tables": tables,
     }
     write_json(part / "sweep.json", head)
+
+
+def _of_a_kind(values: list[Any]) -> list[Any]:
+    """Give a column that a table can hold: numbers, or truth values, or texts; texts where they are mixed."""
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) <= 1 or kinds <= {int, float}:
+        return values
+    return [None if value is None else str(value) for value in values]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from nandarray._replay import Synthetic, Trace, replay
@@ -17,7 +18,7 @@ from nandarray.lab import registry
 from nandarray.lab._files import plain
 from nandarray.lab.claims import near
 from nandarray.lab.cost import cost
-from nandarray.lab.experiment import Context, Result
+from nandarray.lab.experiment import Context, Experiment, Result
 from nandarray.lab.sweep_spec import described, device_of
 
 __all__ = ["batch", "measures_of_report"]
@@ -124,8 +125,14 @@ def measures_of_report(report: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=4)
+def _find(name: str, _digest: str) -> Experiment:
+    """Find an experiment once: looking through installed packages takes longer than many a point."""
+    return registry.find(name)
+
+
 def _of_experiment(shared: Mapping[str, Any], settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    experiment = registry.find(shared["experiment"])
+    experiment = _find(shared["experiment"], shared["digest"])
     given = {**shared["workload"], **_section(settings, "parameters.")}
     changes = described(shared, settings)[1]
     built = None

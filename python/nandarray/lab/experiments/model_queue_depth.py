@@ -6,6 +6,7 @@ claim; it is the first thing to ask of a device.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,8 +16,12 @@ from nandarray.lab.experiment import Context, Experiment, Figure, Parameter, Res
 
 __all__ = ["EXPERIMENT", "measure"]
 
+SPANS = 200_000
 
-def measure(parameters: Mapping[str, Any], depth: int, seed: int) -> dict[str, Any]:
+
+def measure(
+    parameters: Mapping[str, Any], depth: int, seed: int, timeline: str | os.PathLike[str] | None = None
+) -> dict[str, Any]:
     """Replay random requests at one depth.
 
     Parameters
@@ -27,6 +32,8 @@ def measure(parameters: Mapping[str, Any], depth: int, seed: int) -> dict[str, A
         Requests on their way at all times.
     seed : int
         Of all chance.
+    timeline : path, optional
+        Where to write one.
 
     Returns
     -------
@@ -36,13 +43,16 @@ def measure(parameters: Mapping[str, Any], depth: int, seed: int) -> dict[str, A
     of = {name: parameters[name] for name in ("requests", "size", "read_share")}
     workload = nandarray.Synthetic(depth=depth, seed=seed + 1, **of)
     described = load(parameters["device"]).with_(parameters["changes"])
-    return nandarray.replay(workload, device=described, seed=seed + 1).data
+    run = nandarray.replay(workload, device=described, seed=seed + 1, timeline=timeline, timeline_spans=SPANS)
+    return run.data
 
 
 def run(context: Context) -> Result:
     """Measure every depth."""
     depths = sorted({int(depth) for depth in context["depths"]})
     reports = context.map(measure, [(context.parameters, depth, context.seed) for depth in depths], "depths")
+    if context.timeline is not None:  # of the most requests at once: there it shows who waits for whom
+        measure(context.parameters, depths[-1], context.seed, context.timeline)
     rows = []
     for depth, report in zip(depths, reports, strict=True):
         done = report["all"]

@@ -6,6 +6,8 @@
 mod cost_benefit;
 mod d_choices;
 mod greedy;
+#[cfg(test)]
+mod guide;
 mod round_robin;
 
 use super::FtlSetupError;

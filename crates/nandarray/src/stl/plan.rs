@@ -128,6 +128,8 @@ struct AxisPlan {
 #[derive(Debug)]
 pub struct Plan {
     axes: Vec<AxisPlan>,
+    /// The dimension of the buffer's rows: the last one along which more than one element is wanted.
+    row: usize,
     tasks: u64,
     offset: isize,
 }
@@ -152,12 +154,19 @@ impl Plan {
             .map(|(i, axis)| AxisPlan::new(axis, block[i], strides[i] as isize, selection.strides[i]))
             .collect();
         let tasks = axes.iter().map(|a| a.groups.len() as u64).product();
-        Self { axes, tasks, offset: selection.offset }
+        let row = (0..axes.len()).rev().find(|&i| selection.axes[i].count() > 1).unwrap_or(0);
+        Self { axes, row, tasks, offset: selection.offset }
     }
 
     /// How many building blocks are touched.
     pub fn tasks(&self) -> u64 {
         self.tasks
+    }
+
+    /// How many tasks in order are neighbours along the buffer's rows, and the elements of a row.
+    pub fn row(&self) -> (u64, u64) {
+        let Some(AxisPlan { groups, .. }) = self.axes.get(self.row) else { return (1, 1) };
+        (groups.len() as u64, groups.iter().map(|g| g.count).sum())
     }
 
     /// The first and last block coordinate along each dimension: a box around every block touched.
@@ -192,7 +201,7 @@ impl Plan {
                 };
             }
         }
-        Task { at, loops, in_block: in_block as usize, in_buffer }
+        Task { at, loops, row: self.row, in_block: in_block as usize, in_buffer }
     }
 }
 
@@ -238,6 +247,8 @@ pub struct Task<'a> {
     pub at: BlockAt,
     /// Loops from block (source side) to buffer (destination side), one a dimension, not merged.
     pub loops: SmallVec<[Loop<'a>; 6]>,
+    /// Which of the loops goes along the buffer's rows.
+    pub row: usize,
     /// Byte offset of the first element in the block.
     pub in_block: usize,
     /// Byte offset of the first element in the buffer.

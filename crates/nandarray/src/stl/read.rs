@@ -13,11 +13,11 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::ahead::Ahead;
+use super::assemble::Assembler;
 use super::copy::{Loop, ask, copy, copy_streaming, fill, fill_bytes, merge};
 use super::index::{BlockMap, Leaf};
 use super::plan::{BlockAt, Task};
 use super::space::{Gathered, Inner, Space};
-use super::stream::{self, Affine};
 use super::units::UnitSet;
 use super::work::{Work, Workers, run};
 use crate::codec::FrameTable;
@@ -25,10 +25,9 @@ use crate::error::{Error, Result};
 use crate::flash::Run;
 use crate::ftl::Ftl;
 
-/// A command that reads at least this much is streamed past the caches: twice what a core's own holds.
+/// A command that reads at least this much is assembled row by row and, where it can be, streamed past the caches: twice what a
+/// core's own holds.
 const STREAM_BYTES: u64 = 4 << 20;
-/// Blocks whose rows are streamed together: the parts of cache lines at their edges become whole lines.
-const BLOCKS_TOGETHER: u64 = 8;
 
 /// Small tasks whose lines are asked for before the first of them is copied.
 const ASKED_TASKS: usize = 3;
@@ -128,11 +127,11 @@ impl<'a> Reader<'a> {
     ) -> Result<()> {
         let count = work.len();
         let ahead = Ahead::new(self, work, coming, bytes);
-        let stream = bytes >= STREAM_BYTES && stream::available();
-        let together = if stream { BLOCKS_TOGETHER } else { 1 };
+        let stream = bytes >= STREAM_BYTES;
+        let together = if stream { work.row_tasks(self.space.shape.item_bytes) } else { 1 };
         run(workers, count, self.cost(work, bytes), together, &|range, kept: &mut Kept<'a>| {
             kept.stream = stream;
-            let mut group = Group::default();
+            let mut assembler = stream.then(|| Assembler::new(self.space.shape.item_bytes, bytes));
             let mut asked = Asked::default();
             for i in range {
                 ahead.advance(i, kept);
@@ -143,8 +142,10 @@ impl<'a> Reader<'a> {
                 unsafe {
                     let to = out.at(task.in_buffer);
                     match self.in_place(&task, map, kept)? {
-                        Some(from) if stream => group.add(&task, self.space.shape.item_bytes, from, to),
-                        Some(from) => asked.add(task, self.space.shape.item_bytes, from, to),
+                        Some(from) => match &mut assembler {
+                            Some(assembler) => assembler.add(&task, from, to),
+                            None => asked.add(task, self.space.shape.item_bytes, from, to),
+                        },
                         None => self.read_block(&task, map, kept, to)?,
                     }
                 }
@@ -155,7 +156,7 @@ impl<'a> Reader<'a> {
             }
             // SAFETY: as above; what they point to is held by the space's lock.
             unsafe {
-                group.copy();
+                assembler.iter_mut().for_each(|a| a.finish());
                 asked.copy(self.space.shape.item_bytes);
             }
             Ok(())
@@ -484,75 +485,6 @@ impl<'a> Reader<'a> {
                 tell(Run { unit: start, count: end - start, ppa: run.page_of(start) });
             }
         }
-    }
-}
-
-/// Neighbouring blocks along the last dimension whose rows are streamed together.
-#[derive(Default)]
-struct Group {
-    outer: SmallVec<[Affine; stream::MAX_OUTER]>,
-    pieces: SmallVec<[(*const u8, usize); BLOCKS_TOGETHER as usize]>,
-    to: Option<*mut u8>,
-    row_bytes: usize,
-}
-
-impl Group {
-    /// Adds a task; what cannot join what is there comes after it.
-    ///
-    /// # Safety
-    /// `from` must be readable and `to` writable along the task's loops until the group is copied.
-    unsafe fn add(&mut self, task: &Task<'_>, item_bytes: usize, from: *const u8, to: *mut u8) {
-        let item = item_bytes as isize;
-        // Single elements that become rows along another axis: gathered by one loop, not streamed one at a time.
-        let gathers = |outer: &[Loop<'_>]| matches!(outer.last(), Some(&Loop::Affine { n: 2.., to, .. }) if to == item);
-        let rows = match task.loops.split_last() {
-            Some((&Loop::Affine { n: 1, .. }, outer)) if gathers(outer) => None,
-            Some((&Loop::Affine { n, from, to }, outer)) if (n == 1 || (from, to) == (item, item)) => {
-                let affine = |l: &Loop<'_>| match *l {
-                    Loop::Affine { n, from, to } => Some(Affine { n, from, to }),
-                    Loop::Table(_) => None,
-                };
-                let outer: Option<SmallVec<[Affine; stream::MAX_OUTER]>> = outer.iter().map(affine).collect();
-                outer.map(|outer| (outer, n * item_bytes))
-            }
-            _ => None,
-        };
-        let Some((outer, bytes)) = rows.filter(|(outer, _)| outer.len() <= stream::MAX_OUTER) else {
-            // SAFETY: the caller's promise.
-            return unsafe { scatter(task, item_bytes, true, from, to) };
-        };
-        let joins = self.to.is_some_and(|first| first.wrapping_add(self.row_bytes) == to) && self.outer == outer;
-        if !joins {
-            // SAFETY: the promise of the calls before.
-            unsafe { self.copy() };
-            self.outer = outer;
-            self.to = Some(to);
-            self.row_bytes = 0;
-        }
-        self.pieces.push((from, bytes));
-        self.row_bytes += bytes;
-    }
-
-    /// Copies what was added, and is empty.
-    ///
-    /// # Safety
-    /// The promises of [`Self::add`].
-    unsafe fn copy(&mut self) {
-        if let Some(to) = self.to.take() {
-            // SAFETY: the promises of the additions.
-            unsafe {
-                match self.pieces[..] {
-                    // Alone, with rows of many lines: their ends are no matter.
-                    [(from, run)] if run >= 4096 => {
-                        let affine = |l: &Affine| Loop::Affine { n: l.n, from: l.from, to: l.to };
-                        let loops: SmallVec<[Loop<'_>; stream::MAX_OUTER]> = self.outer.iter().map(affine).collect();
-                        copy_streaming(&loops, run, from, to);
-                    }
-                    _ => stream::joined(&self.outer, &self.pieces, to),
-                }
-            }
-        }
-        self.pieces.clear();
     }
 }
 

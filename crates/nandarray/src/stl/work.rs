@@ -91,6 +91,20 @@ impl Work {
         }
     }
 
+    /// How many tasks in order are assembled together, because they give to the same rows of the buffer.
+    pub fn row_tasks(&self, item_bytes: usize) -> u64 {
+        match self {
+            Self::Plans { plans, .. } if plans.len() == 1 => {
+                let (tasks, elements) = plans[0].row();
+                // A row's pieces, as many as are joined.
+                let pieces =
+                    (tasks * super::assemble::ROW_BYTES as u64).div_ceil((elements * item_bytes as u64).max(1));
+                tasks.min(pieces).clamp(1, super::assemble::MAX_PIECES as u64)
+            }
+            _ => 1,
+        }
+    }
+
     /// A task. Blocks may come more than once where there are several plans.
     pub fn task(&self, index: u64) -> Task<'_> {
         match self {
@@ -102,7 +116,13 @@ impl Work {
                 let index = index as usize;
                 let start = if index == 0 { 0 } else { blocks[index - 1].1 };
                 let (at, end) = &blocks[index];
-                Task { at: at.clone(), loops: smallvec![Loop::Table(&pairs[start..*end])], in_block: 0, in_buffer: 0 }
+                Task {
+                    at: at.clone(),
+                    loops: smallvec![Loop::Table(&pairs[start..*end])],
+                    row: 0,
+                    in_block: 0,
+                    in_buffer: 0,
+                }
             }
         }
     }
@@ -190,7 +210,7 @@ fn by_block(coordinates: &[u64], shape: &[u64], block: &[u64]) -> Vec<usize> {
 }
 
 /// Runs `each` for ranges that cover all numbers below `count`, in order as far as threads go, on the calling thread and the
-/// pool's; ranges have `together` numbers or more, if there is enough for all threads. `each` gets a place to keep what it
+/// pool's; ranges begin at multiples of `together`, if there is enough for all threads. `each` gets a place to keep what it
 /// wants between calls. The first error stops the rest and is returned.
 pub fn run<T: Default>(
     workers: &Workers,
@@ -205,7 +225,8 @@ pub fn run<T: Default>(
     };
     // Enough tasks at a time that the counter is no bottleneck, few enough that the threads end together.
     let even = count.div_ceil(helpers + 1);
-    let grain = (BYTES_A_HELPER / 2 / (bytes / count).max(1)).max(together.min(even.div_ceil(4))).clamp(1, even);
+    let grain = (BYTES_A_HELPER / 2 / (bytes / count).max(1)).clamp(1, even);
+    let grain = if together <= even { grain.next_multiple_of(together) } else { grain };
     let next = AtomicU64::new(0);
     let failed: Mutex<Option<Error>> = Mutex::new(None);
     let worker = || {

@@ -15,6 +15,7 @@ import nandarray
 MODULES = ["nandarray", *(f"nandarray.{module.name}" for module in pkgutil.iter_modules(nandarray.__path__))]
 LAB = Path(nandarray.__path__[0]) / "lab"
 MODULES += [f"nandarray.lab.{module.name}" for module in pkgutil.iter_modules([str(LAB)])]
+MODULES += [f"nandarray._program.{name}" for name in ("annotations", "decorator", "program")]
 
 
 def examples() -> list[doctest.DocTest]:

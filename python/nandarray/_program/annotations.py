@@ -51,6 +51,7 @@ def parse_dtype(what: Any) -> np.dtype[Any]:
 
     Examples
     --------
+    >>> from nandarray._program.annotations import parse_dtype
     >>> parse_dtype("float64[3]").shape
     (3,)
     >>> parse_dtype({"n": "int64", "sum": "float64"}).itemsize

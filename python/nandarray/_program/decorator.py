@@ -69,6 +69,8 @@ class _ProgramDecorator:
     <nandarray.Program 'twice' from Python, not compiled yet>
     >>> twice(1.5)
     3.0
+    >>> twice.outputs[0]["dtype"], twice.metadata["entries"]
+    ('float64', ['nd_block'])
     """
 
     def __call__(

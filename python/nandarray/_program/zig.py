@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -274,26 +275,24 @@ def _build_support(target: Target, scratch: Path) -> None:
     sources |= {path.stem: path for path in special.glob("*.c")}
     # long double is not supported: it would be software, and NumPy's differs between machines.
     doubles = [path for name, path in sources.items() if not (name.endswith("l") and name[:-1] in sources)]
-    _checked(_run([*words, "-c", *doubles], cwd=objects), "musl's mathematics")
-    # Newer wheels have part of these functions in Zig instead.
-    general: list[str | Path] = [
-        "-mcpu=" + target.zig_cpu,
-        "-OReleaseFast",
-        "-ffunction-sections",
-        "-fdata-sections",
-        "-fstrip",
-    ]
-    if (home / "c.zig").exists():
-        hosted = ["-lc", "-target", f"riscv{target.bits}-linux-musl", "-fno-stack-check", "--name", "zigc"]
-        _checked(
-            _run(["build-obj", home / "c.zig", *hosted, *general], cwd=objects, scratch=scratch), "Zig's C library"
-        )
-    _checked(_run(["ar", "rcs", made / "libmath.a", *sorted(objects.glob("*.o"))]), "the mathematics' archive")
+    general: list[str | Path] = [f"-mcpu={target.zig_cpu}", "-OReleaseFast", "-fstrip"]
+    general += ["-ffunction-sections", "-fdata-sections"]
+    hosted = ["-lc", "-target", f"riscv{target.bits}-linux-musl", "-fno-stack-check", "--name", "zigc"]
     bare = ["-target", f"riscv{target.bits}-freestanding-none", "--name", "compiler"]
-    _checked(
-        _run(["build-lib", home / "compiler_rt.zig", *bare, *general], cwd=made, scratch=scratch),
-        "the compiler's library",
-    )
+    with ThreadPoolExecutor(3) as pool:
+        jobs = [
+            ("musl's mathematics", pool.submit(_run, [*words, "-c", *doubles], cwd=objects)),
+            (
+                "the compiler's library",
+                pool.submit(_run, ["build-lib", home / "compiler_rt.zig", *bare, *general], cwd=made, scratch=scratch),
+            ),
+        ]
+        if (home / "c.zig").exists():  # newer wheels have part of these functions in Zig instead
+            job = pool.submit(_run, ["build-obj", home / "c.zig", *hosted, *general], cwd=objects, scratch=scratch)
+            jobs.append(("Zig's C library", job))
+        for what, job in jobs:
+            _checked(job.result(), what)
+    _checked(_run(["ar", "rcs", made / "libmath.a", *sorted(objects.glob("*.o"))]), "the mathematics' archive")
 
 
 def _checked(ran: tuple[int, str], what: str) -> None:

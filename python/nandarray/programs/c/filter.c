@@ -1,0 +1,57 @@
+/* filter.c: keep the elements x with low <= x <= high, in their order; a NaN is not kept.
+ *
+ * With -DWANT=1 the results are their numbers in the whole input instead. low = high asks for one value; the nearest value
+ * beside a limit (numpy.nextafter) excludes it.
+ */
+#include "common.h"
+
+#ifndef WANT
+#define WANT 0
+#endif
+#if WANT == 0
+#define RESULT T
+PROGRAM("name": "filter", "kind": KIND, "inputs": [{"name": "x", "dtype": DTYPE_NAME}],
+        "outputs": [{"name": "kept", "dtype": DTYPE_NAME}],
+        "scalars": [{"name": "low", "dtype": DTYPE_NAME}, {"name": "high", "dtype": DTYPE_NAME}])
+#else
+#define RESULT uint64_t
+PROGRAM("name": "filter_index", "kind": KIND, "inputs": [{"name": "x", "dtype": DTYPE_NAME}],
+        "outputs": [{"name": "index", "dtype": "uint64"}],
+        "scalars": [{"name": "low", "dtype": DTYPE_NAME}, {"name": "high", "dtype": DTYPE_NAME}])
+#endif
+
+#if STREAM
+int64_t nd_stream(nd_args *args) {
+    T low = t_scalar(args, 0), high = t_scalar(args, 1);
+#if WANT == 1
+    uint64_t at = args->first_record;
+#endif
+    EACH_OF_STREAM(0, T) {
+        T value = T_LOAD(0);
+        int keep = (value >= low) & (value <= high);
+#if WANT == 0
+        if (keep) T_STORE(0, value);
+#else
+        if (keep) nd_store_u64(0, at);
+        at++;
+#endif
+    }
+    return 0;
+}
+#else
+int64_t nd_block(nd_args *args) {
+    const T *restrict x = ND_INPUT(args, 0, T);
+    RESULT *restrict kept = ND_OUTPUT(args, 0, RESULT);
+    size_t n = ND_INPUT_COUNT(args, 0, T), count = 0;
+    if (ND_OUTPUT_COUNT(args, 0, RESULT) < n) return OUTPUT_FULL; /* every element is stored, and perhaps overwritten */
+    T low = t_scalar(args, 0), high = t_scalar(args, 1);
+    uint64_t first = args->first_record;
+    UNROLL(4) for (size_t i = 0; i < n; i++) {
+        T value = x[i];
+        kept[count] = WANT == 0 ? (RESULT)value : (RESULT)(first + i);
+        count += (value >= low) & (value <= high);
+    }
+    ND_SET_USED(args, 0, count, RESULT);
+    return 0;
+}
+#endif

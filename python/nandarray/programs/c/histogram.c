@@ -1,0 +1,68 @@
+/* histogram.c: how many elements fall into each of -DBINS equal bins between low and high.
+ *
+ * Bin of x: trunc((x - low) * (BINS / (high - low))) in float64, at most BINS - 1, so high itself is in the last bin.
+ * Elements outside, and NaN, are counted in no bin. Bad scalar: low >= high, or not finite.
+ */
+#include "common.h"
+
+#ifndef BINS
+#define BINS 256
+#endif
+_Static_assert(BINS >= 1 && BINS <= 4096, "counts have to fit the scratchpad");
+/* Metadata takes numbers, not expressions: these are what BINS is worth for sizes that are offered. */
+#ifndef STATE_BYTES
+#define STATE_BYTES 2056
+#endif
+#ifndef RESULT_BYTES
+#define RESULT_BYTES 2048
+#endif
+typedef struct {
+    uint64_t count[BINS + 1]; /* the last one: outside */
+} state;
+_Static_assert(sizeof(state) == STATE_BYTES && RESULT_BYTES == 8 * BINS, "metadata says so");
+
+PROGRAM("name": "histogram", "kind": KIND, "inputs": [{"name": "x", "dtype": DTYPE_NAME}],
+        "outputs": [{"name": "counts", "dtype": "uint64", "phase": "end", "bound": {"fixed": RESULT_BYTES}}],
+        "scalars": [{"name": "low", "dtype": "float64"}, {"name": "high", "dtype": "float64"}],
+        "state_bytes": STATE_BYTES)
+
+#if STREAM
+int64_t nd_stream(nd_args *args) {
+#else
+int64_t nd_block(nd_args *args) {
+    const T *restrict x = ND_INPUT(args, 0, T);
+    size_t n = ND_INPUT_COUNT(args, 0, T);
+#endif
+    uint64_t *restrict count = ND_STATE(args, state)->count;
+    double low = nd_scalar_f64(args, 0), high = nd_scalar_f64(args, 1);
+    if (!(low < high) || low == -__builtin_inf() || high == __builtin_inf()) return BAD_SCALAR;
+    double scale = (double)BINS / (high - low);
+#if STREAM
+    EACH_OF_STREAM(0, T) {
+        double value = (double)T_LOAD(0);
+#else
+    for (size_t i = 0; i < n; i++) {
+        double value = (double)x[i];
+#endif
+        uint64_t bin = BINS;
+        if ((value >= low) & (value <= high)) {
+            bin = (uint64_t)(int64_t)((value - low) * scale);
+            bin = bin < BINS ? bin : BINS - 1;
+        }
+        count[bin]++;
+    }
+    return 0;
+}
+
+int64_t nd_merge(nd_args *args) {
+    for (size_t i = 0; i <= BINS; i++) ND_STATE(args, state)->count[i] += ND_OTHER_STATE(args, state)->count[i];
+    return 0;
+}
+
+int64_t nd_end(nd_args *args) {
+    uint64_t *restrict counts = ND_OUTPUT(args, 0, uint64_t);
+    const uint64_t *restrict count = ND_STATE(args, state)->count;
+    for (size_t i = 0; i < BINS; i++) counts[i] = count[i];
+    ND_SET_USED(args, 0, BINS, uint64_t);
+    return 0;
+}

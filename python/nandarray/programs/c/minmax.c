@@ -1,0 +1,90 @@
+/* minmax.c: the least and the greatest element.
+ *
+ * Floats: -0 is less than +0; a NaN anywhere makes both results NaN. Of nothing, the results are the ends of the type: least =
+ * its maximum (+infinity), greatest = its minimum (-infinity), so that results of parts can be combined.
+ */
+#include "common.h"
+
+#define STATE_BYTES 24
+typedef struct {
+    T least;
+    T greatest __attribute__((aligned(8)));
+    uint64_t nan;
+} state;
+_Static_assert(sizeof(state) == STATE_BYTES, "metadata says so");
+
+PROGRAM("name": "minmax", "kind": KIND, "inputs": [{"name": "x", "dtype": DTYPE_NAME}],
+        "outputs": [{"name": "least", "dtype": DTYPE_NAME, "phase": "end"},
+                    {"name": "greatest", "dtype": DTYPE_NAME, "phase": "end"}], "state_bytes": STATE_BYTES)
+
+/* Instructions fmin and fmax: they give the number if the other is NaN, and order zeros. */
+#if DTYPE_CODE == CODE_float64
+#define ORDERED(a) ((a) == (a))
+#define LESS(a, b) __builtin_fmin(a, b)
+#define GREATER(a, b) __builtin_fmax(a, b)
+#elif DTYPE_CODE == CODE_float32
+#define ORDERED(a) ((a) == (a))
+#define LESS(a, b) __builtin_fminf(a, b)
+#define GREATER(a, b) __builtin_fmaxf(a, b)
+#else
+#define ORDERED(a) 1
+#define LESS(a, b) ((b) < (a) ? (b) : (a))
+#define GREATER(a, b) ((b) > (a) ? (b) : (a))
+#endif
+
+int64_t nd_begin(nd_args *args) {
+    state *st = ND_STATE(args, state);
+    st->least = T_MAX;
+    st->greatest = T_MIN;
+    return 0;
+}
+
+#if STREAM
+int64_t nd_stream(nd_args *args) {
+#else
+int64_t nd_block(nd_args *args) {
+    const T *restrict x = ND_INPUT(args, 0, T);
+    size_t n = ND_INPUT_COUNT(args, 0, T);
+#endif
+    state *st = ND_STATE(args, state);
+    T least = st->least, greatest = st->greatest;
+    int ordered = 1;
+#if STREAM
+    EACH_OF_STREAM(0, T) {
+        T value = T_LOAD(0);
+#else
+    UNROLL(4) for (size_t i = 0; i < n; i++) {
+        T value = x[i];
+#endif
+        least = LESS(least, value);
+        greatest = GREATER(greatest, value);
+        ordered &= ORDERED(value);
+    }
+    st->least = least;
+    st->greatest = greatest;
+    st->nan |= !ordered;
+    return 0;
+}
+
+int64_t nd_merge(nd_args *args) {
+    state *st = ND_STATE(args, state);
+    const state *other = ND_OTHER_STATE(args, state);
+    st->least = LESS(st->least, other->least);
+    st->greatest = GREATER(st->greatest, other->greatest);
+    st->nan |= other->nan;
+    return 0;
+}
+
+int64_t nd_end(nd_args *args) {
+    const state *st = ND_STATE(args, state);
+#if T_FLOAT
+    *ND_OUTPUT(args, 0, T) = st->nan ? (T)__builtin_nan("") : st->least;
+    *ND_OUTPUT(args, 1, T) = st->nan ? (T)__builtin_nan("") : st->greatest;
+#else
+    *ND_OUTPUT(args, 0, T) = st->least;
+    *ND_OUTPUT(args, 1, T) = st->greatest;
+#endif
+    ND_SET_USED(args, 0, 1, T);
+    ND_SET_USED(args, 1, 1, T);
+    return 0;
+}

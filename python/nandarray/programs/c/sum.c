@@ -1,0 +1,140 @@
+/* sum.c: the sum of all elements, or with -DMEAN=1 their mean.
+ *
+ * Sums of integers wrap: int64 of signed elements, uint64 of unsigned ones. Sums of floats, and all means, are float64: the
+ * exact sum, rounded once, of the chunks' sums, which follow common.h's order. The sum of nothing is 0, its mean NaN.
+ */
+#include "common.h"
+
+#ifndef MEAN
+#define MEAN 0
+#endif
+#if MEAN
+#define NAME "mean"
+#else
+#define NAME "sum"
+#endif
+
+#if MEAN || T_FLOAT
+#include "exact.h"
+#define RESULT double
+#define RESULT_NAME "float64"
+#define STATE_BYTES 560
+typedef struct {
+    exact_sum total;
+    uint64_t count;
+} state;
+#else
+#define RESULT uint64_t
+#define STATE_BYTES 8
+typedef struct {
+    uint64_t total;
+} state;
+#if T_SIGNED
+#define RESULT_NAME "int64"
+#else
+#define RESULT_NAME "uint64"
+#endif
+#endif
+_Static_assert(sizeof(state) == STATE_BYTES, "metadata says so");
+
+PROGRAM("name": NAME, "kind": KIND, "inputs": [{"name": "x", "dtype": DTYPE_NAME}],
+        "outputs": [{"name": "result", "dtype": RESULT_NAME, "phase": "end"}], "state_bytes": STATE_BYTES)
+
+#if MEAN || T_FLOAT
+
+#if STREAM
+/* The next chunk, until it is full or the stream ends. */
+static size_t stream_chunk(double *sum) {
+    double lane[LANES] = {0};
+    size_t i = 0;
+    while (i < CHUNK && !nd_at_end(0)) {
+        size_t ready = nd_available(0) / sizeof(T);
+        if (i % LANES || ready < LANES) {
+            lane[i++ % LANES] += (double)T_LOAD(0);
+            continue;
+        }
+        size_t stop = i + (ready < CHUNK - i ? ready : CHUNK - i) / LANES * LANES;
+        for (; i < stop; i += LANES)
+            for (int j = 0; j < LANES; j++) lane[j] += (double)T_LOAD(0);
+    }
+    *sum = lanes_total(lane);
+    return i;
+}
+#else
+static inline double chunk_sum(const T *restrict x, size_t n) {
+    double lane[LANES] = {0};
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) lane[j] += (double)x[i + j];
+    for (int j = 0; i + j < n; j++) lane[j] += (double)x[i + j];
+    return lanes_total(lane);
+}
+#endif
+
+#if STREAM
+int64_t nd_stream(nd_args *args) {
+    state *st = ND_STATE(args, state);
+    size_t n;
+    do {
+        double sum;
+        n = stream_chunk(&sum);
+        if (n) exact_add(&st->total, sum);
+        st->count += n;
+    } while (n == CHUNK);
+#else
+int64_t nd_block(nd_args *args) {
+    state *st = ND_STATE(args, state);
+    const T *x = ND_INPUT(args, 0, T);
+    size_t n = ND_INPUT_COUNT(args, 0, T);
+    for (size_t i = 0; i < n; i += CHUNK) exact_add(&st->total, chunk_sum(x + i, n - i < CHUNK ? n - i : CHUNK));
+    st->count += n;
+#endif
+    exact_carry(&st->total);
+    return 0;
+}
+
+int64_t nd_merge(nd_args *args) {
+    exact_merge(&ND_STATE(args, state)->total, &ND_OTHER_STATE(args, state)->total);
+    ND_STATE(args, state)->count += ND_OTHER_STATE(args, state)->count;
+    return 0;
+}
+
+static double result(const state *st) {
+    double total = exact_round(&st->total);
+    return MEAN ? (st->count ? total / (double)st->count : __builtin_nan("")) : total;
+}
+
+#else /* sums of integers */
+
+#if STREAM
+int64_t nd_stream(nd_args *args) {
+    uint64_t total = 0;
+    EACH_OF_STREAM(0, T) total += (uint64_t)T_LOAD(0);
+    ND_STATE(args, state)->total += total;
+    return 0;
+}
+#else
+int64_t nd_block(nd_args *args) {
+    const T *restrict x = ND_INPUT(args, 0, T);
+    size_t n = ND_INPUT_COUNT(args, 0, T);
+    uint64_t total = 0;
+    UNROLL(8) for (size_t i = 0; i < n; i++) total += (uint64_t)x[i];
+    ND_STATE(args, state)->total += total;
+    return 0;
+}
+#endif
+
+int64_t nd_merge(nd_args *args) {
+    ND_STATE(args, state)->total += ND_OTHER_STATE(args, state)->total;
+    return 0;
+}
+
+static uint64_t result(const state *st) { return st->total; }
+
+#endif
+
+int64_t nd_end(nd_args *args) {
+    *ND_OUTPUT(args, 0, RESULT) = result(ND_STATE(args, state));
+    ND_SET_USED(args, 0, 1, RESULT);
+    return 0;
+}

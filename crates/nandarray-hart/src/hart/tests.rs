@@ -107,6 +107,13 @@ fn traps_name_instruction_and_address() {
 }
 
 #[test]
+fn a_word_of_zeros_has_32() {
+    for line in ["ctzw a0, a0", "clzw a0, a0"] {
+        assert_eq!(run::<Rv64>(&[line, "jalr zero, 0(ra)"], &[1 << 40]).0, Stop::Returned { code: 32 });
+    }
+}
+
+#[test]
 fn misaligned_accesses_work() {
     let lines = ["lui a1, 0x3", "sd a0, 3(a1)", "lwu a0, 5(a1)", "jalr zero, 0(ra)"];
     assert_eq!(run::<Rv64>(&lines, &[0x1122_3344_5566_7788]).0, Stop::Returned { code: 0x3344_5566 });

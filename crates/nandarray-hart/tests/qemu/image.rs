@@ -1,0 +1,138 @@
+//! An ELF file that runs sequences one after the other, each in an area of its own, and writes all areas to its output.
+//!
+//! An area holds what a sequence begins with, then what it ended with, then its memory. Written by hand: a header, two
+//! program headers, code and data.
+
+use nandarray_hart::isa::{assemble, encode};
+
+use super::generate::Sequence;
+
+const TEXT: u64 = 0x1_0000;
+const DATA: u64 = 0x100_0000;
+/// Bytes of an area.
+pub const AREA: usize = 2048;
+/// Where in an area the registers at the end are.
+const AFTER: usize = 512;
+/// Where in an area memory begins, and where the base register points.
+const MEMORY: usize = 1152;
+const BASE: usize = 1280;
+/// Registers in an area: 32 integer, 32 of floating point from `FLOATS`, the flags at `FLAGS`. Registers x29 to x31 are the
+/// frame's, and what would be x0 is not used.
+const FLOATS: usize = 232;
+const FLAGS: usize = 488;
+
+struct Code {
+    bytes: Vec<u8>,
+    bits: u32,
+}
+
+impl Code {
+    fn line(&mut self, line: &str) {
+        let op = assemble(line, self.bits).unwrap_or_else(|e| panic!("{line}: {e}"));
+        self.bytes.extend_from_slice(&encode(&op).to_le_bytes());
+    }
+
+    /// Load a constant below 2^31.
+    fn constant(&mut self, register: &str, value: u64) {
+        let high = (value + 0x800) >> 12;
+        self.line(&format!("lui {register}, {high:#x}"));
+        self.line(&format!("addi {register}, {register}, {}", value as i64 - (high << 12) as i64));
+    }
+
+    fn sequence(&mut self, sequence: &Sequence, area: u64) {
+        let (load, store) = if self.bits == 64 { ("ld", "sd") } else { ("lw", "sw") };
+        self.constant("x31", area);
+        self.line(&format!("lw x30, {FLAGS}(x31)"));
+        self.line("csrrw x0, fcsr, x30");
+        (0..32).for_each(|f| self.line(&format!("fld f{f}, {}(x31)", FLOATS + 8 * f)));
+        (1..29).for_each(|x| self.line(&format!("{load} x{x}, {}(x31)", 8 * x)));
+        self.line(&format!("addi x29, x31, {BASE}"));
+        for (op, word) in sequence.ops.iter().zip(&sequence.words) {
+            self.bytes.extend_from_slice(&word.to_le_bytes()[..usize::from(op.len)]);
+        }
+        (1..29).for_each(|x| self.line(&format!("{store} x{x}, {}(x31)", AFTER + 8 * x)));
+        (0..32).for_each(|f| self.line(&format!("fsd f{f}, {}(x31)", AFTER + FLOATS + 8 * f)));
+        self.line("csrrs x30, fcsr, x0");
+        self.line(&format!("sw x30, {}(x31)", AFTER + FLAGS));
+        if self.bytes.len() % 4 != 0 {
+            self.bytes.extend_from_slice(&0x0001u16.to_le_bytes());
+        }
+    }
+}
+
+/// The file for harts of `bits` bits.
+pub fn elf(sequences: &[Sequence], bits: u32) -> Vec<u8> {
+    let mut code = Code { bytes: Vec::new(), bits };
+    let mut data = vec![0; sequences.len() * AREA];
+    for (i, (sequence, area)) in sequences.iter().zip(data.chunks_mut(AREA)).enumerate() {
+        (1..29).for_each(|x| area[8 * x..8 * x + 8].copy_from_slice(&sequence.x[x].to_le_bytes()));
+        for (f, value) in sequence.f.iter().enumerate() {
+            area[FLOATS + 8 * f..FLOATS + 8 * f + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        area[FLAGS] = sequence.fcsr;
+        area[MEMORY..MEMORY + sequence.memory.len()].copy_from_slice(&sequence.memory);
+        code.sequence(sequence, DATA + (i * AREA) as u64);
+    }
+    code.constant("a1", DATA);
+    code.constant("a2", data.len() as u64);
+    for line in ["addi a0, x0, 1", "addi a7, x0, 64", "ecall", "addi a0, x0, 0", "addi a7, x0, 93", "ecall"] {
+        code.line(line);
+    }
+    file(&code.bytes, &data, bits)
+}
+
+fn file(text: &[u8], data: &[u8], bits: u32) -> Vec<u8> {
+    let wide = bits == 64;
+    let (header, entry) = if wide { (64, 56) } else { (52, 32) };
+    let text_at = 4096;
+    let data_at = (text_at + text.len()).next_multiple_of(4096);
+    let mut file = Vec::new();
+    let word =
+        |file: &mut Vec<u8>, value: u64| file.extend_from_slice(&value.to_le_bytes()[..if wide { 8 } else { 4 }]);
+    file.extend_from_slice(&[0x7f, b'E', b'L', b'F', if wide { 2 } else { 1 }, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    file.extend_from_slice(&[2, 0, 243, 0, 1, 0, 0, 0]);
+    word(&mut file, TEXT);
+    word(&mut file, header);
+    word(&mut file, 0);
+    // Flags: 16-bit instructions, double-precision calling convention. Then sizes and counts of headers.
+    file.extend_from_slice(&5u32.to_le_bytes());
+    for value in [header as u16, entry, 2, 0, 0, 0] {
+        file.extend_from_slice(&value.to_le_bytes());
+    }
+    for (flags, offset, address, length) in [(5u32, text_at, TEXT, text.len()), (6, data_at, DATA, data.len())] {
+        file.extend_from_slice(&1u32.to_le_bytes());
+        if wide {
+            file.extend_from_slice(&flags.to_le_bytes());
+        }
+        for value in [offset as u64, address, address, length as u64, length as u64] {
+            word(&mut file, value);
+        }
+        if !wide {
+            file.extend_from_slice(&flags.to_le_bytes());
+        }
+        word(&mut file, 4096);
+    }
+    file.resize(text_at, 0);
+    file.extend_from_slice(text);
+    file.resize(data_at, 0);
+    file.extend_from_slice(data);
+    file
+}
+
+/// Where two areas differ, in words.
+pub fn differences(ours: &[u8], theirs: &[u8]) -> String {
+    let at = |area: &[u8], offset: usize| u64::from_le_bytes(area[offset..offset + 8].try_into().unwrap());
+    let mut lines = Vec::new();
+    for offset in (0..AREA).step_by(8).filter(|o| at(ours, *o) != at(theirs, *o)) {
+        let name = match offset {
+            AFTER.. if offset < AFTER + FLOATS => format!("x{}", (offset - AFTER) / 8),
+            _ if offset >= AFTER + FLOATS && offset < AFTER + FLAGS => format!("f{}", (offset - AFTER - FLOATS) / 8),
+            _ if offset == AFTER + FLAGS => "fcsr".to_owned(),
+            _ => format!("byte {}", offset as i64 - BASE as i64),
+        };
+        let register = (offset - AFTER).min(AFTER);
+        let before = at(ours, register);
+        lines.push(format!("  {name}: {:#x} {:#x} (before {before:#x})", at(ours, offset), at(theirs, offset)));
+    }
+    lines.join("\n")
+}

@@ -21,6 +21,8 @@
 //! # Ok::<(), nandarray_hart::MemoryError>(())
 //! ```
 
+#[cfg(feature = "elf")]
+pub mod bare;
 mod block;
 mod cache;
 mod csr;

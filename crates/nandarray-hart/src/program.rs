@@ -5,6 +5,7 @@
 //! Reading ELF is the `object` crate's work; deciding what of it makes sense is done here.
 
 use std::fmt;
+use std::ops::Range;
 
 use object::elf::{EF_RISCV_RVE, EM_RISCV, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD, SHT_RISCV_ATTRIBUTES};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
@@ -211,33 +212,54 @@ impl Program {
         self.symbols.iter().map(|(address, name)| (name.as_str(), *address))
     }
 
-    /// Load it into memory of its own, with a stack of `stack_bytes`; at most `limit` bytes.
+    /// Load it into memory of its own, with a stack of `stack_bytes` behind its last segment; at most `limit` bytes.
     ///
     /// # Errors
     /// [`ProgramError::Memory`], [`ProgramError::Segment`].
     pub fn load(&self, stack_bytes: u64, limit: Option<u64>) -> Result<Loaded, ProgramError> {
-        let mut memory = limit.map_or_else(Memory::new, Memory::with_limit);
-        let (first, last) = (&self.segments[0], &self.segments[self.segments.len() - 1]);
-        let end = (last.address + last.length).next_multiple_of(16);
-        let stack = end.checked_add(stack_bytes.next_multiple_of(16)).filter(|s| self.bits == 64 || *s <= 1 << 32);
-        let stack = stack.ok_or(MemoryError::Overlap { base: end, bytes: stack_bytes })?;
-        let executable = self.hull(|s| s.executable).unwrap_or(0..0);
-        // What is between writable segments may be written, but no code: code in between is writable only if it says so.
-        let writable = self.hull(|s| s.writable).map_or(end, |w| w.start)..stack;
-        let code_within = self.segments.iter().find(|s| s.executable && !s.writable && s.address >= writable.start);
-        if let Some(code) = code_within {
-            return Err(ProgramError::Segment { address: code.address, bytes: code.length });
+        let range = self.hull(|_| true).unwrap_or(0..0);
+        let end = range.end.checked_next_multiple_of(16);
+        let stack = end.and_then(|end| end.checked_add(stack_bytes.checked_next_multiple_of(16)?));
+        let stack = stack.ok_or(MemoryError::Overlap { base: range.end, bytes: stack_bytes })?;
+        self.lay_out(range.start..stack, limit)
+    }
+
+    /// Load it into memory of its own at `addresses`, which hold its segments; its stack is their upper end.
+    ///
+    /// # Errors
+    /// [`ProgramError::Memory`]; [`ProgramError::Segment`] if one lies outside.
+    pub fn load_within(&self, addresses: Range<u64>) -> Result<Loaded, ProgramError> {
+        for segment in &self.segments {
+            if segment.address < addresses.start || segment.address + segment.length > addresses.end {
+                return Err(ProgramError::Segment { address: segment.address, bytes: segment.length });
+            }
         }
-        memory.add_program(first.address, stack - first.address, writable, executable)?;
+        self.lay_out(addresses, None)
+    }
+
+    fn lay_out(&self, range: Range<u64>, limit: Option<u64>) -> Result<Loaded, ProgramError> {
+        let bytes = range.end - range.start;
+        if self.bits == 32 && range.end > 1 << 32 {
+            return Err(MemoryError::Overlap { base: range.start, bytes }.into());
+        }
+        let mut memory = limit.map_or_else(Memory::new, Memory::with_limit);
+        let executable = self.hull(|s| s.executable).unwrap_or(0..0);
+        // From the first writable segment to the end of the stack, gaps included, but nothing that is not writable.
+        let last = self.segments.last().map_or(range.start, |s| s.address + s.length);
+        let writable = self.hull(|s| s.writable).map_or(last, |w| w.start)..range.end;
+        if let Some(fixed) = self.segments.iter().find(|s| !s.writable && s.address >= writable.start) {
+            return Err(ProgramError::Segment { address: fixed.address, bytes: fixed.length });
+        }
+        memory.add_program(range.start, bytes, writable, executable)?;
         for segment in &self.segments {
             let to = segment.address..segment.address + segment.bytes.len() as u64;
             memory.get_mut(to)?.copy_from_slice(&segment.bytes);
         }
-        Ok(Loaded { memory, stack })
+        Ok(Loaded { memory, stack: range.end & !15 })
     }
 
     /// From the first to the last address of the segments that are wanted.
-    fn hull(&self, wanted: impl Fn(&Segment) -> bool) -> Option<std::ops::Range<u64>> {
+    fn hull(&self, wanted: impl Fn(&Segment) -> bool) -> Option<Range<u64>> {
         let mut found = self.segments.iter().filter(|s| wanted(s));
         let first = found.next()?;
         let last = found.last().unwrap_or(first);

@@ -14,6 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &["cache", "csr"],
     &["hart"],
     &["program"],
+    &["bare"],
     &["lib"],
 ];
 

@@ -36,7 +36,7 @@ pub enum Mode {
 /// What bounds one run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits<'l> {
-    /// The most instructions that are executed.
+    /// The most instructions that are executed; a bare machine's traps count, too.
     pub instructions: Option<u64>,
     /// Set by another thread: stop soon.
     pub stop: Option<&'l AtomicBool>,
@@ -246,7 +246,8 @@ impl<X: Xlen> Hart<X> {
             } else {
                 self.slice(&mut env, left.min(SLICE))
             };
-            left -= self.retired - before;
+            // A trap counts as an instruction here, so that one whose handler traps at once comes to an end.
+            left -= (self.retired - before).max(1);
             if let Some(stop) = stop {
                 return stop;
             }

@@ -238,6 +238,18 @@ fn code_that_changes_itself_is_seen() {
 }
 
 #[test]
+fn a_machine_that_traps_for_ever_ends_at_its_limit() {
+    let mut memory = Memory::new();
+    memory.add_program(0, END, 0..END, 0..END).unwrap();
+    // All is zeros, the trap vector included: illegal instructions.
+    let mut hart = Hart::<Rv64>::new(Mode::Bare, Extensions::ALL);
+    hart.set_pc(CODE);
+    let limits = Limits { instructions: Some(10_000), stop: None };
+    assert_eq!(hart.run(&mut memory, &mut Streams::none(), limits), Stop::InstructionLimit);
+    assert_eq!((hart.pc(), hart.instructions()), (0, 0));
+}
+
+#[test]
 fn environment_calls_are_the_callers() {
     let (mut hart, mut memory) = program::<Rv32>(&["ecall", "addi a0, a0, 1", "jalr zero, 0(ra)"]);
     let stop = hart.run(&mut memory, &mut Streams::none(), Limits::default());

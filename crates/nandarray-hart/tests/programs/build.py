@@ -3,7 +3,7 @@
     python crates/nandarray-hart/tests/programs/build.py [FOLDER]
 
 Needs the ``ziglang`` wheel and ``qemu-riscv32`` and ``qemu-riscv64`` (Debian: ``qemu-user``). The results are kept in
-``built/``: tests run them without a compiler. What it does not do: anything about bare-metal tests, which are in ``bare/``.
+``built/``: tests run them without a compiler. What it does not do: bare-metal tests, which are in ``bare/``.
 """
 
 from __future__ import annotations
@@ -22,15 +22,20 @@ TARGETS = {
     "32im": (32, "+m", "ilp32"),
 }
 COMMON = ["-O3", "-s", "-static", "-ffreestanding", "-fno-pic", "-Wl,-T,link.ld"]
-# Rounds of the long program, for measuring speed: about four thousand million instructions.
-LONG_ROUNDS = 20000
+# Rounds of the long program, for measuring speed: about a thousand million instructions.
+LONG_ROUNDS = 5000
 
 
 def compile_program(source: str, target: str, out: Path, *more: str) -> None:
     """Compile one file for one target."""
     bits, extensions, convention = TARGETS[target]
     model = ["-mcmodel=medany"] if bits == 64 else []
-    machine = ["-target", f"riscv{bits}-freestanding-none", f"-mcpu=generic_rv{bits}{extensions}", f"-mabi={convention}"]
+    machine = [
+        "-target",
+        f"riscv{bits}-freestanding-none",
+        f"-mcpu=generic_rv{bits}{extensions}",
+        f"-mabi={convention}",
+    ]
     command = [sys.executable, "-m", "ziglang", "cc", *machine, *model, *COMMON, *more, source, "-o", str(out)]
     subprocess.run(command, cwd=HERE, check=True)
 

@@ -54,7 +54,7 @@ impl Code {
         (0..32).for_each(|f| self.line(&format!("fsd f{f}, {}(x31)", AFTER + FLOATS + 8 * f)));
         self.line("csrrs x30, fcsr, x0");
         self.line(&format!("sw x30, {}(x31)", AFTER + FLAGS));
-        if self.bytes.len() % 4 != 0 {
+        if !self.bytes.len().is_multiple_of(4) {
             self.bytes.extend_from_slice(&0x0001u16.to_le_bytes());
         }
     }
@@ -126,7 +126,7 @@ pub fn differences(ours: &[u8], theirs: &[u8]) -> String {
     for offset in (0..AREA).step_by(8).filter(|o| at(ours, *o) != at(theirs, *o)) {
         let name = match offset {
             AFTER.. if offset < AFTER + FLOATS => format!("x{}", (offset - AFTER) / 8),
-            _ if offset >= AFTER + FLOATS && offset < AFTER + FLAGS => format!("f{}", (offset - AFTER - FLOATS) / 8),
+            _ if (AFTER + FLOATS..AFTER + FLAGS).contains(&offset) => format!("f{}", (offset - AFTER - FLOATS) / 8),
             _ if offset == AFTER + FLAGS => "fcsr".to_owned(),
             _ => format!("byte {}", offset as i64 - BASE as i64),
         };

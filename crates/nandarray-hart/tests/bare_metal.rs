@@ -1,0 +1,57 @@
+//! Promise: the hart is a bare machine as far as bare-metal tests need one.
+//!
+//! The tests are in `bare/`, assembled by `bare/build.py`, and end by `tohost`: traps, delegation, modes, interrupts,
+//! floating-point state, code that changes, signatures.
+
+use std::path::Path;
+
+use nandarray_hart::bare::{self, BareOutcome, BareStatus};
+use nandarray_hart::{Limits, ProgramError, Stop};
+
+fn run(name: &str, granularity: usize) -> BareOutcome {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bare/built").join(name);
+    let limits = Limits { instructions: Some(100_000), stop: None };
+    bare::run(&std::fs::read(path).unwrap(), granularity, limits).unwrap()
+}
+
+#[test]
+fn tests_pass() {
+    for test in ["traps", "modes", "interrupts", "state"] {
+        for bits in [32, 64] {
+            let outcome = run(&format!("{test}-{bits}.elf"), 4);
+            assert_eq!(outcome.status, BareStatus::Passed, "{test} {bits}: at {:#x}", outcome.pc);
+        }
+    }
+}
+
+#[test]
+fn a_test_that_fails_says_where() {
+    for bits in [32, 64] {
+        let outcome = run(&format!("fails-{bits}.elf"), 4);
+        assert_eq!(outcome.status, BareStatus::Failed { test: 3 });
+        assert_eq!((outcome.status.exit_status(), outcome.signature), (3, None));
+    }
+}
+
+#[test]
+fn signatures_come_in_lines_of_four_or_eight_bytes() {
+    for bits in [32, 64] {
+        let name = format!("state-{bits}.elf");
+        assert_eq!(run(&name, 4).signature.unwrap(), "01020304\n00000005\n00000000\n40080000\n");
+        assert_eq!(run(&name, 8).signature.unwrap(), "0000000501020304\n4008000000000000\n");
+    }
+}
+
+#[test]
+fn a_machine_without_end_is_stopped() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bare/built/modes-64.elf");
+    let limits = Limits { instructions: Some(20), stop: None };
+    let outcome = bare::run(&std::fs::read(path).unwrap(), 4, limits).unwrap();
+    assert_eq!(outcome.status, BareStatus::Stopped(Stop::InstructionLimit));
+    assert_eq!((outcome.instructions, outcome.status.exit_status()), (20, 255));
+}
+
+#[test]
+fn what_is_no_program_is_refused() {
+    assert!(matches!(bare::run(b"\x7fELF", 4, Limits::default()), Err(ProgramError::NotElf(_))));
+}

@@ -1,0 +1,62 @@
+//! What any bytes may do to the hart: functions for fuzzing, and for tests with seeded inputs.
+#![allow(unreachable_pub, reason = "each test and fuzz target is a crate of its own")]
+
+use nandarray_hart::{
+    Extensions, Hart, Input, Limits, Memory, Mode, Output, Program, Room, Rv32, Rv64, Streams, Xlen, bare, isa,
+};
+
+const CODE: u64 = 0x1000;
+const END: u64 = 0x3000;
+/// Instructions that are executed of an input.
+const LIMIT: u64 = 2000;
+
+/// Any bits as instructions: they decode, are written down, and encode to what they were.
+pub fn decoder(data: &[u8]) {
+    for word in data.windows(4).map(|w| u32::from_le_bytes(w.try_into().unwrap())) {
+        for bits in [32, 64] {
+            let op = isa::decode(word, bits, Extensions::ALL);
+            assert!(!isa::disassemble(&op).is_empty());
+            let long = isa::Op { len: 4, ..op };
+            if op.code != isa::Code::Illegal {
+                assert_eq!(isa::decode32(isa::encode(&long), bits, Extensions::ALL), Some(long));
+            }
+        }
+    }
+}
+
+fn execute_as<X: Xlen>(data: &[u8], mode: Mode) {
+    let mut memory = Memory::new();
+    let code = &data[..data.len().min((END - CODE) as usize)];
+    memory.add_program(CODE, END - CODE, CODE..END, CODE..END).unwrap();
+    memory.get_mut(CODE..CODE + code.len() as u64).unwrap().copy_from_slice(code);
+    let mut ring = [0; 16];
+    let mut streams = Streams::none();
+    streams.inputs.push(Input::whole(data));
+    streams.outputs.push(Output::new(&mut ring, Room::Width));
+    let mut hart = Hart::<X>::new(mode, Extensions::ALL);
+    hart.call(CODE, END, &[CODE, CODE + 64, CODE + 512, 3, 5]);
+    hart.run(&mut memory, &mut streams, Limits { instructions: Some(LIMIT), stop: None });
+    assert!(hart.instructions() <= LIMIT);
+}
+
+/// Any bytes as code, in memory that it may also write.
+pub fn execute(data: &[u8]) {
+    for mode in [Mode::Program, Mode::Bare] {
+        execute_as::<Rv32>(data, mode);
+        execute_as::<Rv64>(data, mode);
+    }
+}
+
+/// Any bytes as an ELF file: refused, or loaded and executed.
+pub fn elf(data: &[u8]) {
+    if let Ok(program) = Program::from_elf(data, Extensions::PROGRAM) {
+        let _ = program.load(1 << 16, Some(1 << 24));
+        let (at, end) = (program.entry, program.entry.wrapping_add(1));
+        let _ = (program.symbol_at(at), program.symbol_at(end));
+        let _ = program.load_within(0x1_0000..0x11_0000);
+        let span = program.segments.iter().map(|s| s.address + s.length).max().unwrap() - program.segments[0].address;
+        if span < 1 << 22 {
+            let _ = bare::run(data, 4, Limits { instructions: Some(LIMIT), stop: None });
+        }
+    }
+}

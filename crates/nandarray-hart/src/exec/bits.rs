@@ -1,6 +1,6 @@
 //! Bit manipulation: Zba, Zbb and Zbs.
 
-use super::int::{immediates, registers, word};
+use super::int::{effects, immediates, registers, word};
 use super::{handlers, next, operands};
 use crate::xlen::Xlen;
 

@@ -1,18 +1,37 @@
 //! Jumps, branches, and what a block ends with.
 
-use super::{Exit, JUMP, NEXT, RECENT, TAKEN, enter, follow, handlers, operands};
+use super::{Exit, JUMP, NEXT, RECENT, State, Step, TAKEN, enter, follow, handlers, operands};
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
+/// A branch, apart from where it goes.
+pub(super) trait Condition {
+    /// Whether it is taken.
+    fn holds<X: Xlen>(o: &Step<X>, s: &State<X>) -> bool;
+}
+
 /// Branches: taken if the comparison holds.
 macro_rules! branches {
-    ($($name:ident ($a:ident, $b:ident) $holds:expr;)*) => { handlers! {$(
-        fn $name(step, s, e) {
-            let o = operands!(step);
-            let ($a, $b) = (s.x[o.rs1 as usize], s.x[o.rs2 as usize]);
-            if $holds { follow!(TAKEN, step, s, e) } else { follow!(NEXT, step, s, e) }
-        }
-    )*}};
+    ($($name:ident ($a:ident, $b:ident) $holds:expr;)*) => {
+        $(
+            #[allow(non_camel_case_types, reason = "named as the instruction is")]
+            #[derive(Debug)]
+            pub(super) enum $name {}
+
+            impl Condition for $name {
+                #[inline(always)]
+                fn holds<X: Xlen>(o: &Step<X>, s: &State<X>) -> bool {
+                    let ($a, $b) = (s.x[o.rs1 as usize], s.x[o.rs2 as usize]);
+                    $holds
+                }
+            }
+        )*
+        handlers! {$(
+            fn $name(step, s, e) {
+                if $name::holds(operands!(step), s) { follow!(TAKEN, step, s, e) } else { follow!(NEXT, step, s, e) }
+            }
+        )*}
+    };
 }
 
 /// Go on at an address, if a block there was jumped to lately.

@@ -1,33 +1,60 @@
 //! Integer arithmetic: RV32I, RV64I and M.
 
-use super::{handlers, next, operands};
+use super::{State, Step, handlers, next, operands};
 use crate::xlen::Xlen;
+
+/// An instruction that reads and writes integer registers, and nothing else.
+pub(super) trait Effect {
+    /// Execute it.
+    fn apply<X: Xlen>(o: &Step<X>, s: &mut State<X>);
+}
+
+/// Effects, each as a type, and as a function that applies it and goes on.
+macro_rules! effects {
+    ($($name:ident ($o:ident, $s:ident) $value:expr;)*) => {
+        $(
+            #[allow(non_camel_case_types, reason = "named as the instruction is")]
+            #[derive(Debug)]
+            pub(super) enum $name {}
+
+            impl crate::exec::int::Effect for $name {
+                #[inline(always)]
+                #[allow(unused_variables, reason = "not every instruction looks at everything")]
+                fn apply<X: Xlen>($o: &crate::exec::Step<X>, $s: &mut crate::exec::State<X>) {
+                    $s.x[$o.rd as usize] = X::word($value);
+                }
+            }
+        )*
+        handlers! {$(
+            fn $name(step, s, e) {
+                <$name as crate::exec::int::Effect>::apply(operands!(step), s);
+                next!(step, s, e)
+            }
+        )*}
+    };
+}
 
 /// Instructions `x[rd] = f(x[rs1], x[rs2])`.
 macro_rules! registers {
-    ($($name:ident ($a:ident, $b:ident) $value:expr;)*) => { handlers! {$(
-        fn $name(step, s, e) {
-            let o = operands!(step);
+    ($($name:ident ($a:ident, $b:ident) $value:expr;)*) => { effects! {$(
+        $name(o, s) {
             let ($a, $b) = (s.x[o.rs1 as usize], s.x[o.rs2 as usize]);
-            s.x[o.rd as usize] = X::word($value);
-            next!(step, s, e)
-        }
+            $value
+        };
     )*}};
 }
 
 /// Instructions `x[rd] = f(x[rs1], imm)`.
 macro_rules! immediates {
-    ($($name:ident ($a:ident, $i:ident) $value:expr;)*) => { handlers! {$(
-        fn $name(step, s, e) {
-            let o = operands!(step);
+    ($($name:ident ($a:ident, $i:ident) $value:expr;)*) => { effects! {$(
+        $name(o, s) {
             let ($a, $i) = (s.x[o.rs1 as usize], o.imm);
-            s.x[o.rd as usize] = X::word($value);
-            next!(step, s, e)
-        }
+            $value
+        };
     )*}};
 }
 
-pub(super) use {immediates, registers};
+pub(super) use {effects, immediates, registers};
 
 /// The low 32 bits of a value, sign-extended.
 pub(super) fn word(value: u64) -> u64 {
@@ -39,19 +66,13 @@ fn wide(value: i32) -> u64 {
     i64::from(value) as u64
 }
 
-handlers! {
-    fn lui(step, s, e) {
-        let o = operands!(step);
-        s.x[o.rd as usize] = X::word(wide(o.imm));
-        next!(step, s, e)
-    }
+effects! {
+    lui(o, s) wide(o.imm);
     // The offset of the instruction in its block stands where the source registers would.
-    fn auipc(step, s, e) {
-        let o = operands!(step);
-        let offset = u64::from(u16::from_le_bytes([o.rs1, o.rs2]));
-        s.x[o.rd as usize] = X::word(s.pc().wrapping_add(offset).wrapping_add(wide(o.imm)));
-        next!(step, s, e)
-    }
+    auipc(o, s) s.pc().wrapping_add(u64::from(u16::from_le_bytes([o.rs1, o.rs2]))).wrapping_add(wide(o.imm));
+}
+
+handlers! {
     fn nop(step, s, e) {
         next!(step, s, e)
     }

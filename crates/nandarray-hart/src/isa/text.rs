@@ -92,6 +92,12 @@ fn sets(bits: i32) -> String {
     if set.is_empty() { "0".into() } else { set }
 }
 
+/// The rounding mode of an instruction that is written without one: that of `frm`; for conversions that never round, as
+/// assemblers have it, to nearest.
+fn default_rounding(code: Code) -> u8 {
+    if matches!(code, Code::FcvtDS | Code::FcvtDW | Code::FcvtDWu) { 0 } else { 7 }
+}
+
 /// An instruction as text, such as `addi a0, a0, -1`.
 pub fn disassemble(op: &Op) -> String {
     let row = op.row();
@@ -135,7 +141,7 @@ pub fn disassemble(op: &Op) -> String {
         Format::Illegal => return format!(".4byte {:#010x}", imm as u32),
     };
     let _ = write!(text, " {operands}");
-    if row.format.rounded() && op.rm != 7 {
+    if row.format.rounded() && op.rm != default_rounding(op.code) {
         let _ = write!(text, ", {}", ROUNDING[op.rm as usize & 7]);
     }
     text
@@ -253,7 +259,7 @@ pub fn assemble(line: &str, bits: u32) -> Parsed<Op> {
     }
     op.code = row.code;
     if row.format.rounded() {
-        op.rm = 7;
+        op.rm = default_rounding(op.code);
         if let Some(mode) = operands.last().and_then(|last| ROUNDING.iter().position(|r| r == last)) {
             op.rm = mode as u8;
             operands.pop();

@@ -1,8 +1,12 @@
 //! What any bytes may do to the hart: functions for fuzzing, and for tests with seeded inputs.
-#![allow(unreachable_pub, reason = "each test and fuzz target is a crate of its own")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test and fuzz target is a crate of its own, and takes what it needs"
+)]
 
 use nandarray_hart::{
-    Extensions, Hart, Input, Limits, Memory, Mode, Output, Program, Room, Rv32, Rv64, Streams, Xlen, bare, isa,
+    Extensions, Hart, Input, Limits, Memory, Mode, Output, Program, Room, Rv32, Rv64, Stop, Streams, Xlen, bare, isa,
 };
 
 const CODE: u64 = 0x1000;
@@ -45,6 +49,48 @@ pub fn execute(data: &[u8]) {
         execute_as::<Rv32>(data, mode);
         execute_as::<Rv64>(data, mode);
     }
+}
+
+/// What is left of a run: the stop, registers, flags, counters, memory.
+type Rest = (Stop, Vec<u64>, u8, u64, u64, Vec<u8>, Vec<u8>);
+
+fn run_in_parts<X: Xlen>(data: &[u8], arguments: &[u16], part: u64) -> Rest {
+    let code = &data[..data.len().min(1024)];
+    let mut window: Vec<u8> = (0..=255).cycle().take(600).collect();
+    let mut memory = Memory::new();
+    memory.add_program(CODE, END - CODE, CODE + 1024..END, CODE..CODE + 1024).unwrap();
+    memory.get_mut(CODE..CODE + code.len() as u64).unwrap().copy_from_slice(code);
+    memory.lend_mut(END + 0x1000, &mut window).unwrap();
+    let mut hart = Hart::<X>::new(Mode::Program, Extensions::PROGRAM);
+    hart.call(CODE, END, &[]);
+    // Registers point into the program's memory, into the window, and to their edges.
+    for (i, value) in (5..32).zip(arguments.iter().cycle()) {
+        let base = if i % 2 == 0 { CODE + 1024 } else { END + 0x1000 };
+        hart.set_x(i, base + u64::from(*value) % 620);
+    }
+    let mut left = LIMIT;
+    let stop = loop {
+        let limits = Limits { instructions: Some(part.min(left)), stop: None };
+        let before = hart.instructions();
+        let stop = hart.run(&mut memory, &mut Streams::none(), limits);
+        left -= hart.instructions() - before;
+        if stop != Stop::InstructionLimit || left == 0 {
+            break stop;
+        }
+    };
+    let registers = (0..32).map(|i| hart.x(i)).chain((0..32).map(|i| hart.f(i))).collect();
+    let own = memory.get(CODE..END).unwrap().to_vec();
+    let (fcsr, pc, instructions) = (hart.fcsr(), hart.pc(), hart.instructions());
+    drop(memory);
+    (stop, registers, fcsr, pc, instructions, own, window)
+}
+
+/// Any bytes as code: executed in one go, and in parts, it comes to the same.
+pub fn stepwise(data: &[u8], arguments: &[u16]) {
+    let whole = run_in_parts::<Rv64>(data, arguments, LIMIT);
+    assert_eq!(whole, run_in_parts::<Rv64>(data, arguments, 1));
+    assert_eq!(whole, run_in_parts::<Rv64>(data, arguments, 3));
+    assert_eq!(run_in_parts::<Rv32>(data, arguments, LIMIT), run_in_parts::<Rv32>(data, arguments, 1));
 }
 
 /// Any bytes as an ELF file: refused, or loaded and executed.

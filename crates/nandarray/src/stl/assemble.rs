@@ -244,8 +244,7 @@ mod tests {
         start: &[u64],
         count: &[u64],
         item: usize,
-        gap: usize,
-        at: usize,
+        (gap, at): (usize, usize),
         past: bool,
     ) {
         let sides: Vec<u64> = shape.iter().zip(block).map(|(s, b)| s.div_ceil(*b)).collect();
@@ -312,7 +311,7 @@ mod tests {
             let start: Vec<u64> = axes.iter().zip(&shape).map(|(a, &s)| ((s as f64 * a.2) as u64).min(s - 1)).collect();
             let count: Vec<u64> =
                 (0..axes.len()).map(|i| (((shape[i] - start[i]) as f64 * axes[i].3) as u64).max(1)).collect();
-            check(&shape, &block, &start, &count, item, gap, at, past);
+            check(&shape, &block, &start, &count, item, (gap, at), past);
         }
     }
 
@@ -321,12 +320,12 @@ mod tests {
         for past in [false, true] {
             for at in [0, 16] {
                 let shape = [48; 3];
-                check(&shape, &[16; 3], &[5, 0, 0], &[7, 48, 48], 4, 0, at, past);
-                check(&shape, &[16; 3], &[0, 5, 0], &[48, 7, 48], 4, 0, at, past);
-                check(&shape, &[16; 3], &[0, 0, 11], &[48, 48, 7], 4, 0, at, past);
-                check(&shape, &[16; 3], &[3; 3], &[40; 3], 4, 0, at, past);
+                check(&shape, &[16; 3], &[5, 0, 0], &[7, 48, 48], 4, (0, at), past);
+                check(&shape, &[16; 3], &[0, 5, 0], &[48, 7, 48], 4, (0, at), past);
+                check(&shape, &[16; 3], &[0, 0, 11], &[48, 48, 7], 4, (0, at), past);
+                check(&shape, &[16; 3], &[3; 3], &[40; 3], 4, (0, at), past);
                 // Single elements at a stride, of a dimension further out.
-                check(&[32; 4], &[16; 4], &[0, 0, 0, 9], &[32, 32, 32, 1], 4, 0, at, past);
+                check(&[32; 4], &[16; 4], &[0, 0, 0, 9], &[32, 32, 32, 1], 4, (0, at), past);
             }
         }
     }
@@ -336,18 +335,18 @@ mod tests {
         for past in [false, true] {
             // A row of one block that is copied alone, and one byte less.
             for row in [ALONE_BYTES as u64 - 1, ALONE_BYTES as u64, ALONE_BYTES as u64 + 1] {
-                check(&[6, 5000], &[3, 5000], &[1, 7], &[5, row], 1, 3, 9, past);
+                check(&[6, 5000], &[3, 5000], &[1, 7], &[5, row], 1, (3, 9), past);
             }
             // Pieces as many as are joined, and more; the last one short.
             for pieces in [MAX_PIECES as u64 - 1, MAX_PIECES as u64, MAX_PIECES as u64 + 1] {
-                check(&[4, 400], &[2, 5], &[0, 2], &[4, pieces * 5], 1, 0, 17, past);
+                check(&[4, 400], &[2, 5], &[0, 2], &[4, pieces * 5], 1, (0, 17), past);
             }
             // As long as is joined, and longer than the stage.
             for row in [ROW_BYTES as u64, ROW_BYTES as u64 + 1, STAGE_BYTES as u64, STAGE_BYTES as u64 + 1] {
-                check(&[4, 20_000], &[2, 3_000], &[0, 5], &[4, row], 1, 0, 63, past);
+                check(&[4, 20_000], &[2, 3_000], &[0, 5], &[4, row], 1, (0, 63), past);
             }
             // Two pieces that are longer than the stage.
-            check(&[4, 40_000], &[2, 20_000], &[0, 1], &[4, 39_000], 1, 0, 1, past);
+            check(&[4, 40_000], &[2, 20_000], &[0, 1], &[4, 39_000], 1, (0, 1), past);
         }
     }
 

@@ -29,6 +29,9 @@ use crate::ftl::Ftl;
 /// core's own holds.
 const STREAM_BYTES: u64 = 4 << 20;
 
+/// Tasks of a large read that a thread takes at least: while one is copied, the lines of the next are asked for.
+const TASKS_LEAST: u64 = 8;
+
 /// Small tasks whose lines are asked for before the first of them is copied.
 const ASKED_TASKS: usize = 3;
 
@@ -129,7 +132,8 @@ impl<'a> Reader<'a> {
         let ahead = Ahead::new(self, work, coming, bytes);
         let stream = bytes >= STREAM_BYTES;
         let together = if stream { work.row_tasks(self.space.shape.item_bytes) } else { 1 };
-        run(workers, count, self.cost(work, bytes), together, &|range, kept: &mut Kept<'a>| {
+        let least = if stream { TASKS_LEAST } else { 1 };
+        run(workers, count, self.cost(work, bytes), together, least, &|range, kept: &mut Kept<'a>| {
             kept.stream = stream;
             let mut assembler = stream.then(|| Assembler::new(self.space.shape.item_bytes, bytes));
             let mut asked = Asked::default();

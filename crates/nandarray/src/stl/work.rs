@@ -210,13 +210,15 @@ fn by_block(coordinates: &[u64], shape: &[u64], block: &[u64]) -> Vec<usize> {
 }
 
 /// Runs `each` for ranges that cover all numbers below `count`, in order as far as threads go, on the calling thread and the
-/// pool's; ranges begin at multiples of `together`, if there is enough for all threads. `each` gets a place to keep what it
+/// pool's; ranges begin at multiples of `together`
+/// and have `least` numbers or more, if there is enough for all threads. `each` gets a place to keep what it
 /// wants between calls. The first error stops the rest and is returned.
 pub fn run<T: Default>(
     workers: &Workers,
     count: u64,
     bytes: u64,
     together: u64,
+    least: u64,
     each: &(dyn Fn(Range<u64>, &mut T) -> Result<()> + Sync),
 ) -> Result<()> {
     let helpers = (bytes / BYTES_A_HELPER).min(count.saturating_sub(1)).min(workers.helpers());
@@ -225,7 +227,7 @@ pub fn run<T: Default>(
     };
     // Enough tasks at a time that the counter is no bottleneck, few enough that the threads end together.
     let even = count.div_ceil(helpers + 1);
-    let grain = (BYTES_A_HELPER / 2 / (bytes / count).max(1)).clamp(1, even);
+    let grain = (BYTES_A_HELPER / 2 / (bytes / count).max(1)).max(least.min(even / 4)).clamp(1, even);
     let grain = if together <= even { grain.next_multiple_of(together) } else { grain };
     let next = AtomicU64::new(0);
     let failed: Mutex<Option<Error>> = Mutex::new(None);

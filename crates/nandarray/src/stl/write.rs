@@ -152,7 +152,7 @@ impl Writer<'_> {
     pub unsafe fn stage(&self, workers: &Workers, work: &Work, source: Source) -> Result<Vec<Staged>> {
         let blocks = work.by_block();
         let staged = Mutex::new(Vec::with_capacity(blocks.len()));
-        let done = run(workers, blocks.len() as u64, self.bytes, 1, &|range, _: &mut ()| {
+        let done = run(workers, blocks.len() as u64, self.bytes, 1, 1, &|range, _: &mut ()| {
             for i in range {
                 let tasks: SmallVec<[Task<'_>; 1]> = blocks[i as usize].iter().map(|&t| work.task(t)).collect();
                 // SAFETY: the caller's promise about the source.

@@ -75,13 +75,10 @@ class _Process:
     """A program under QEMU."""
 
     def __init__(self, program: Program) -> None:
-        emulator = shutil.which(f"qemu-riscv{program.target[2:]}")
-        if emulator is None:
-            pytest.skip("qemu-user is not installed")
         self.facts = program.metadata
         self.entries = {one.name: one.address for one in program.symbols}
         self.pipe = subprocess.Popen(
-            [emulator, str(_loader(program.target))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1 << 20
+            self.command(program), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1 << 20
         )
         memory = self.facts["memory_bytes"]
         self.stack = (abi.IMAGE_ADDRESS + memory) & ~15
@@ -98,6 +95,13 @@ class _Process:
         for index in range(len(self.facts["outputs"])):
             self.map(abi.OUTPUT_ADDRESS + index * abi.WINDOW_BYTES, abi.WINDOW_BYTES)
         self.write(abi.SCRATCHPAD_ADDRESS, bytes(2 * state) + b"\xa5" * self.free_bytes)
+
+    def command(self, program: Program) -> list[str]:
+        """What to start: something that understands the loader's commands."""
+        emulator = shutil.which(f"qemu-riscv{program.target[2:]}")
+        if emulator is None:
+            pytest.skip("qemu-user is not installed")
+        return [emulator, str(_loader(program.target))]
 
     def send(self, what: str, number: int, *more: int) -> None:
         assert self.pipe.stdin is not None
@@ -257,7 +261,6 @@ def execute(
     ``cuts``, and go round the workers. A negative status is a :class:`ProgramStatus`.
     """
     facts = program.metadata
-    assert facts["kind"] == "block", "QEMU has no stream instructions"
     given = [*scalars, *(one["default"] for one in facts["scalars"][len(scalars) :])]
     words = [pattern(value, one["dtype"]) for value, one in zip(given, facts["scalars"], strict=True)]
     tasks = cut(program, inputs, cuts)
@@ -277,7 +280,7 @@ def execute(
             if outputs is not None:
                 room = [-1 if one < 0 else given for one, given in zip(room, outputs, strict=True)]
             process.arguments(words, task=number, first=first, inputs=parts, room=room)
-            process.call("nd_block")
+            process.call(f"nd_{facts['kind']}")
             for index, raw in enumerate(process.results(room)):
                 done[index][number] = raw
         states.append(process.read(process.state, facts["state_bytes"]))

@@ -7,9 +7,11 @@
 
 #include "common.h"
 
-/* Eight elements times 2. */
+/* Eight elements times 2. A compiler that knows the factor makes five shifts and additions of the multiplication. */
 static inline uint64_t gf_double(uint64_t v) {
-    return ((v & 0x7f7f7f7f7f7f7f7full) << 1) ^ ((v >> 7 & 0x0101010101010101ull) * 0x1d);
+    uint64_t polynomial = 0x1d;
+    __asm__("" : "+r"(polynomial));
+    return ((v & 0x7f7f7f7f7f7f7f7full) << 1) ^ ((v >> 7 & 0x0101010101010101ull) * polynomial);
 }
 
 /* Eight elements times one. */

@@ -14,7 +14,7 @@
 #define PORTS {"name": "d0", "dtype": "uint8", "record_bytes": 8}, {"name": "d1", "dtype": "uint8", "record_bytes": 8}, \
               {"name": "d2", "dtype": "uint8", "record_bytes": 8}, {"name": "d3", "dtype": "uint8", "record_bytes": 8}
 #endif
-_Static_assert(DISKS >= 2 && DISKS <= 8, "there are 8 inputs");
+_Static_assert(DISKS >= 1 && DISKS <= 8, "there are 8 inputs");
 
 /* Do all inputs have as many bytes as the first one? */
 static inline int same_bytes(const nd_args *args) {

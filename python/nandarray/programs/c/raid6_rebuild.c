@@ -29,6 +29,21 @@ static solution solve(unsigned a, unsigned b) {
     return (solution){1, 0, 0, 1, gf_power(a), 0};                                 /* Q: x = a; Q = y + 2^a a */
 }
 
+/* to += by * from. */
+static void add_product(word64 *restrict to, const word64 *restrict from, uint8_t by, size_t n) {
+    uint64_t mask[8];
+    UNROLL_ALL for (int bit = 0; bit < 8; bit++) mask[bit] = 0 - (uint64_t)(by >> bit & 1);
+    if (by == 0) return;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t word = from[i], product = by == 1 ? word : 0;
+        if (by > 1) {
+            product = word & mask[7];
+            UNROLL_ALL for (int bit = 6; bit >= 0; bit--) product = gf_double(product) ^ (word & mask[bit]);
+        }
+        to[i] ^= product;
+    }
+}
+
 static void rebuild(const word64 *const left[DISKS + 2], const solution *s, word64 *restrict a, word64 *restrict b, size_t n) {
     uint64_t x[STEP] = {0}, y[STEP] = {0};
     for (int d = DISKS - 1; d >= 0; d--) {
@@ -47,12 +62,12 @@ static void rebuild(const word64 *const left[DISKS + 2], const solution *s, word
         for (size_t i = 0; i < n; i++) x[i] ^= left[DISKS][i];
     if (left[DISKS + 1])
         for (size_t i = 0; i < n; i++) y[i] ^= left[DISKS + 1][i];
-    word64 *to = s->first_is_b ? b : a, *other = s->first_is_b ? a : b;
-    for (size_t i = 0; i < n; i++) {
-        uint64_t first = gf_times(x[i], s->x_times) ^ gf_times(y[i], s->y_times);
-        to[i] = first;
-        other[i] = (s->x_adds ? x[i] : 0) ^ (s->y_adds ? y[i] : 0) ^ gf_times(first, s->first_times);
-    }
+    word64 *restrict first = s->first_is_b ? b : a, *restrict second = s->first_is_b ? a : b;
+    for (size_t i = 0; i < n; i++) first[i] = 0;
+    add_product(first, x, s->x_times, n);
+    add_product(first, y, s->y_times, n);
+    for (size_t i = 0; i < n; i++) second[i] = (s->x_adds ? x[i] : 0) ^ (s->y_adds ? y[i] : 0);
+    add_product(second, first, s->first_times, n);
 }
 
 int64_t nd_block(nd_args *args) {

@@ -1,13 +1,13 @@
 //! How fast the hart is: millions of instructions per second of the host's user time, beside QEMU's user mode.
 //!
 //! ```text
-//! cargo run --release -p nandarray-hart --example speed -- [REPEATS]
+//! cargo run --release -p nandarray-hart --example speed -- [REPEATS [PEER...]]
 //! ```
 //!
 //! The program is `tests/programs/mix.c`, 5000 rounds of list processing, matrices, a state machine and CRCs, compiled for
 //! RV64IM and RV32IM at `-O3` (`tests/programs/build.py`). Rows are medians of REPEATS runs (5 if left out), taken in turn.
-//! User time is the operating system's, of this process and of QEMU's, in steps of 10 ms: Linux only. Both are given the
-//! hart's count of instructions. What it does not do: keep other programs from the machine.
+//! User time is the operating system's, of this process and of its children, in steps of 10 ms: Linux only. All are given the
+//! hart's count of instructions. A PEER is a command that runs an RV64 program, such as `peers/ckb-vm`'s. What it does not do: keep other programs from the machine.
 
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 
@@ -44,23 +44,34 @@ fn main() {
         std::fs::copy(&path, &copy).unwrap();
         let runs = |command: &mut Command| command.status().is_ok_and(|status| status.success());
         let executable = runs(Command::new("chmod").arg("+x").arg(&copy));
-        let (mut ours, mut theirs, mut instructions, mut output) = (Vec::new(), Vec::new(), 0, Vec::new());
+        let mut engines = vec![("nandarray-hart".to_owned(), None, Vec::new())];
+        let qemu = format!("qemu-riscv{bits}");
+        assert!(executable, "{} cannot be made executable", copy.display());
+        engines.push((format!("QEMU user mode ({qemu})"), Some(qemu), Vec::new()));
+        for peer in std::env::args().skip(2).filter(|_| bits == 64) {
+            let name = peer.rsplit('/').next().unwrap_or(&peer).to_owned();
+            engines.push((name, Some(peer), Vec::new()));
+        }
+        let (mut instructions, mut output) = (0, Vec::new());
         for _ in 0..repeats {
-            let before = user_seconds().0;
-            let outcome = if bits == 32 { common::run::<Rv32>(&elf, None) } else { common::run::<Rv64>(&elf, None) };
-            ours.push(user_seconds().0 - before);
-            assert_eq!(outcome.status, Ok(0));
-            (instructions, output) = (outcome.instructions, outcome.output);
-            let before = user_seconds().1;
-            if let Some(done) =
-                Command::new(format!("qemu-riscv{bits}")).arg(&copy).output().ok().filter(|_| executable)
-            {
-                theirs.push(user_seconds().1 - before);
-                assert_eq!(done.stdout, output, "QEMU came to something else");
+            for (name, command, seconds) in &mut engines {
+                let before = user_seconds();
+                let Some(command) = command else {
+                    let outcome =
+                        if bits == 32 { common::run::<Rv32>(&elf, None) } else { common::run::<Rv64>(&elf, None) };
+                    seconds.push(user_seconds().0 - before.0);
+                    assert_eq!(outcome.status, Ok(0));
+                    (instructions, output) = (outcome.instructions, outcome.output);
+                    continue;
+                };
+                if let Ok(done) = Command::new(command).arg(&copy).output() {
+                    seconds.push(user_seconds().1 - before.1);
+                    assert_eq!(done.stdout, output, "{name} came to something else");
+                }
             }
         }
         std::fs::remove_file(&copy).unwrap();
-        for (engine, seconds) in [("nandarray-hart", &mut ours), ("QEMU user mode", &mut theirs)] {
+        for (engine, _, seconds) in &mut engines {
             let million = instructions as f64 / 1e6;
             if seconds.is_empty() {
                 println!("| {engine} | RV{bits}IM mix | {million:.0} | not installed | |");

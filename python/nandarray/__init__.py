@@ -30,6 +30,7 @@ from nandarray.errors import (
     NotAStoreError,
     NotFoundError,
     ProgramError,
+    ProgramFailedError,
     ReadOnlyError,
     StoreExistsError,
     StoreFullError,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from nandarray._program.annotations import Block, Out, OutStream, Scalar, Stream
     from nandarray._program.decorator import program
     from nandarray._program.program import Program
+    from nandarray._program.run import Box, offload
     from nandarray._replay import Replay, Synthetic, Trace, replay
     from nandarray._xarray import from_xarray, to_xarray
     from nandarray.convert import export, import_
@@ -56,6 +58,7 @@ __all__ = [
     "Array",
     "BadIndexError",
     "Block",
+    "Box",
     "ChecksumError",
     "ClosedError",
     "CompileError",
@@ -74,6 +77,7 @@ __all__ = [
     "OutStream",
     "Program",
     "ProgramError",
+    "ProgramFailedError",
     "ReadOnlyError",
     "Replay",
     "Report",
@@ -95,6 +99,7 @@ __all__ = [
     "from_dask",
     "from_xarray",
     "import_",
+    "offload",
     "open",
     "program",
     "replay",
@@ -116,6 +121,8 @@ _LAZY = {
     "Scalar": "nandarray._program.annotations",
     "Stream": "nandarray._program.annotations",
     "program": "nandarray._program.decorator",
+    "Box": "nandarray._program.run",
+    "offload": "nandarray._program.run",
     "devices": "nandarray.device",
     "Replay": "nandarray._replay",
     "Synthetic": "nandarray._replay",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from nandarray._transfer import Commands, fetch, put
 from nandarray.errors import BadIndexError, InvalidError, NandarrayError
 
 if TYPE_CHECKING:
+    from nandarray._program.program import Program
     from nandarray.indexing import Box, Mode, Selection
 
 __all__ = ["Grid", "Indexer", "check_axis", "check_shape"]
@@ -163,6 +164,58 @@ class Grid:
     def __dlpack_device__(self) -> tuple[int, int]:
         """Give DLPack's number of the processor's memory."""
         return (1, 0)
+
+    def offload(
+        self,
+        program: Program,
+        *others: Any,
+        key: Any = ...,
+        out: Any = None,
+        threads: int | None = None,
+        instructions: int | None = None,
+        progress: Callable[[int, int, int], object] | None = None,
+        **scalars: Any,
+    ) -> Any:
+        """Run a program beside the data, and get what it gives.
+
+        The array is fetched piece by piece into the cores' windows, never whole; what comes back is the output.
+
+        Parameters
+        ----------
+        program : Program
+            What to run; this is its first input.
+        *others : Array, View, nandarray.Box or array_like
+            Its other inputs.
+        key : index expression, optional
+            Part of this: integers and forward slices.
+        out : Array, View, nandarray.Box or mapping, optional
+            Where outputs go instead of into memory.
+        threads : int, optional
+            Cores; all of the machine if left out.
+        instructions : int, optional
+            The most of them in one call of the program.
+        progress : callable, optional
+            Called now and then with tasks done, tasks there are, and bytes read.
+        **scalars
+            The program's numbers, by name.
+
+        Returns
+        -------
+        array, scalar or dict
+            The output; a dictionary by name if there are several. :func:`nandarray.offload` tells what it took, too.
+
+        Raises
+        ------
+        InvalidError
+            Inputs or scalars do not fit the program.
+        ProgramFailedError
+            The program did what it may not do, or returned an error.
+        """
+        from nandarray._program import run
+
+        inputs = [run.Box(self, key), *others]  # type: ignore[arg-type]  # a grid is one of the two
+        options = {"out": out, "threads": threads, "instructions": instructions, "progress": progress}
+        return run.offload(program, inputs, scalars, **options).result
 
     def __len__(self) -> int:
         if not self.shape:

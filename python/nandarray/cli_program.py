@@ -153,6 +153,19 @@ def info(
         out.print(listing)
 
 
+@app.command()
+def disasm(*, source: Source, target: Target = "rv64", flags: Flags = None, as_json: Json = False) -> None:
+    """Print a program's instructions, as the hart decodes them."""
+    from nandarray import _nandarray
+
+    lines = _nandarray.program_disassemble(_loaded(source, target, flags).elf)
+    if as_json:
+        print_json([{"address": at, "bits": bits, "text": text} for at, bits, text in lines])
+        return
+    for at, bits, text in lines:
+        print(f"\n{at:x} <{text}>:" if bits is None else f"{at:8x}:  {bits:>8}  {text}")
+
+
 def _rows(made: Program) -> list[tuple[str, str]]:
     facts = made.metadata
     rows = [("name", made.name + (f": {facts['summary']}" if facts["summary"] else ""))]

@@ -30,6 +30,7 @@ __all__ = [
     "NotAStoreError",
     "NotFoundError",
     "ProgramError",
+    "ProgramFailedError",
     "ReadOnlyError",
     "StoreExistsError",
     "StoreFullError",
@@ -202,6 +203,12 @@ class CompileError(InvalidError):
         super().__init__(message)
         self.diagnostics = diagnostics or []
         self.output = output
+
+
+class ProgramFailedError(NandarrayError, RuntimeError):
+    """A program beside the data did what it may not, returned an error or took too long; its outputs do not count."""
+
+    kind = "execution"
 
 
 def _tree(cls: type[NandarrayError]) -> dict[str, type[NandarrayError]]:

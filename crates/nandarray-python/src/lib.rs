@@ -11,6 +11,7 @@
 //! | `device` | descriptions of devices, as texts |
 //! | `errors` | engine errors as the exceptions of `nandarray.errors` |
 //! | `nvme` | NVMe entries, in and out |
+//! | `offload` | programs beside the data |
 //! | `replay` | workloads on described devices |
 //! | `store` | the two classes |
 
@@ -19,6 +20,7 @@ mod clock;
 mod device;
 mod errors;
 mod nvme;
+mod offload;
 mod replay;
 mod store;
 
@@ -32,6 +34,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<store::Space>()?;
     m.add_class::<nvme::Nvme>()?;
     m.add_class::<clock::Clock>()?;
+    m.add_class::<offload::Watch>()?;
     m.add_function(wrap_pyfunction!(errors::error_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(nvme::nvme_statuses, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_presets, m)?)?;
@@ -41,5 +44,6 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(device::device_toml, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_import_mqsim, m)?)?;
     m.add_function(wrap_pyfunction!(replay::replay, m)?)?;
+    m.add_function(wrap_pyfunction!(offload::program_disassemble, m)?)?;
     Ok(())
 }

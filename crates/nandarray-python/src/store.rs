@@ -21,6 +21,7 @@ use crate::buffers::{Lent, axis, lend};
 use crate::clock::{self, Clock};
 use crate::errors::to_py;
 use crate::nvme::Nvme;
+use crate::offload;
 
 /// Runs an engine call without the GIL and turns its error into an exception.
 fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T>) -> PyResult<T> {
@@ -256,6 +257,25 @@ impl Store {
         self.command(py, Command::Flush).map(drop)
     }
 
+    #[pyo3(signature = (elf, metadata=None))]
+    fn load_program(&self, py: Python<'_>, elf: &[u8], metadata: Option<&[u8]>) -> PyResult<u32> {
+        offload::load(py, &fail(py, device_of(&self.device))?, elf, metadata)
+    }
+
+    fn unload_program(&self, py: Python<'_>, program: u32) -> PyResult<()> {
+        self.command(py, Command::UnloadProgram { program }).map(drop)
+    }
+
+    /// Runs a program. `asked` has the attributes of `nandarray._program.run.Asked`.
+    fn execute<'py>(
+        &self,
+        py: Python<'py>,
+        asked: offload::Asked<'py>,
+        watch: &offload::Watch,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        offload::execute(py, &fail(py, device_of(&self.device))?, &asked, watch)
+    }
+
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         fail(py, device_of(&self.device))?;
         if !self.read_only {
@@ -477,6 +497,16 @@ pub(crate) struct Space {
 }
 
 impl Space {
+    /// Its number in the device.
+    pub(crate) fn number(&self) -> engine::SpaceId {
+        self.id
+    }
+
+    /// Whether it is a space of this device.
+    pub(crate) fn of(&self, device: &Arc<Device>) -> bool {
+        self.device.read().as_ref().is_some_and(|own| Arc::ptr_eq(own, device))
+    }
+
     fn send(&self, py: Python<'_>, command: Command<'_>) -> PyResult<Reply> {
         let device = fail(py, device_of(&self.device))?;
         let command = Sent(command);

@@ -153,10 +153,16 @@ pub enum Error {
     /// The store was closed, or the space deleted.
     #[error("{0}")]
     Closed(String),
+    /// A file is no program that runs beside the data.
+    #[error(transparent)]
+    Program(Box<nandarray_cores::LoadError>),
+    /// A program beside the data did not come to its end; its outputs do not count.
+    #[error(transparent)]
+    Execution(Box<nandarray_cores::RunError>),
 }
 
 /// The stable strings of [`Error::kind`], in the order of their introduction. Append only.
-pub const KINDS: [&str; 17] = [
+pub const KINDS: [&str; 19] = [
     "not-found",
     "exists",
     "invalid",
@@ -174,6 +180,8 @@ pub const KINDS: [&str; 17] = [
     "closed",
     "file-exists",
     "file-missing",
+    "program",
+    "execution",
 ];
 
 impl Error {
@@ -197,6 +205,8 @@ impl Error {
             Self::Version { .. } => "version",
             Self::WrongKey { .. } => "wrong-key",
             Self::Closed(_) => "closed",
+            Self::Program(_) => "program",
+            Self::Execution(_) => "execution",
         }
     }
 

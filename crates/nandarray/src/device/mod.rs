@@ -9,6 +9,7 @@
 //! | `io` | read, write, deallocate: from a command to the layers below |
 //! | `reshape` | resize, append |
 //! | `catalog` | create, open, delete, attributes, numbers |
+//! | `offload` | programs beside the data: load, execute, unload |
 //! | `together` | several changes of names and attributes as one command |
 //! | `log` | commit: the journal; checkpoints; flush |
 //! | `recover` | format, open, replay |
@@ -25,6 +26,7 @@ mod check;
 mod command;
 mod io;
 mod log;
+mod offload;
 mod reclaim;
 mod recover;
 mod repair;
@@ -41,6 +43,7 @@ use parking_lot::{Mutex, RwLock};
 
 pub use check::{CheckReport, Finding};
 pub use command::{Change, Command, NewSpace, Reply, Target};
+pub use offload::{Executed, Execution, Given, Input, Output, ProgramId};
 
 use crate::error::{Error, Holder, Result};
 use crate::flash::Geometry;
@@ -167,6 +170,7 @@ pub struct Device {
     passed_over: Option<String>,
     uuid: [u8; 16],
     capacity_bytes: u64,
+    programs: offload::Loaded,
 }
 
 impl Device {
@@ -232,7 +236,7 @@ impl Device {
             return Err(Error::ReadOnly);
         }
         let _watched = self.watched(match command {
-            Command::Read { .. } => Moves::Out,
+            Command::Read { .. } | Command::Execute(_) => Moves::Out,
             Command::Write { .. } | Command::Append { .. } => Moves::In,
             _ => Moves::Nothing,
         });

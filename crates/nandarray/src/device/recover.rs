@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use parking_lot::{Mutex, RwLock};
 
 use super::log::{Blob, CheckpointStream, Log};
+use super::offload::Loaded;
 use super::wire::{Directory, Op, RecordBody, Update};
 use super::{Catalog, Device, Mode, Options};
 use crate::error::{Error, Result};
@@ -129,6 +130,7 @@ fn device(
         closed: AtomicBool::new(false),
         failed: Mutex::new(None),
         passed_over: None,
+        programs: Loaded::default(),
     })
 }
 

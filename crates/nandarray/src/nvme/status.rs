@@ -126,7 +126,7 @@ impl From<&Error> for Status {
     /// The table of docs/reference/nvme.md.
     fn from(error: &Error) -> Self {
         match error {
-            Error::Invalid(_) => Self::INVALID_FIELD,
+            Error::Invalid(_) | Error::Program(_) => Self::INVALID_FIELD,
             Error::OutOfRange { .. } => Self::LBA_OUT_OF_RANGE,
             Error::VolumeMismatch { .. } => Self::VOLUME_MISMATCH,
             Error::NotFound { .. } => Self::SPACE_NOT_FOUND,
@@ -139,12 +139,13 @@ impl From<&Error> for Status {
             Error::Corrupt(_) | Error::Checksum { .. } => Self::UNRECOVERED_READ_ERROR,
             Error::WrongKey { .. } => Self::ACCESS_DENIED,
             Error::Closed(_) => Self::NOT_READY,
-            // Errors of opening a store, which no command meets.
+            // Errors of opening a store, which no command meets, and of commands that have no NVMe entry.
             Error::FileExists { .. }
             | Error::FileMissing { .. }
             | Error::Locked { .. }
             | Error::NotAStore { .. }
-            | Error::Version { .. } => Self::INTERNAL_ERROR,
+            | Error::Version { .. }
+            | Error::Execution(_) => Self::INTERNAL_ERROR,
         }
     }
 }

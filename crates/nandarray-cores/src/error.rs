@@ -1,0 +1,111 @@
+//! Why a program cannot be loaded, or did not come to its end.
+
+use nandarray_hart::{MemoryError, ProgramError, Trap};
+
+/// Why a file is no program.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// No ELF that a hart can run.
+    #[error(transparent)]
+    Elf(#[from] ProgramError),
+    /// The section with the metadata is missing or wrong.
+    #[error("the program's metadata: {0}")]
+    Metadata(String),
+    /// An entry point that its kind needs is missing.
+    #[error("the program does not define {0}")]
+    Entry(&'static str),
+    /// It does not fit its memory.
+    #[error("the program needs {needed} bytes without a stack; its memory_bytes are {memory}")]
+    TooLarge {
+        /// Up to the end of its last segment.
+        needed: u64,
+        /// What it asked for.
+        memory: u64,
+    },
+    /// Its memory could not be laid out.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+}
+
+/// Why a run did not come to its end. Nothing of its outputs counts.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The program did what it may not do.
+    #[error("task {task}: {trap} in {symbol}")]
+    Trap {
+        /// The task.
+        task: u64,
+        /// What, and where.
+        trap: Trap,
+        /// The function and the distance from its beginning.
+        symbol: String,
+    },
+    /// The program returned an error of its own.
+    #[error("task {task}: the program's {entry} returned {code}")]
+    Status {
+        /// The task.
+        task: u64,
+        /// The entry point.
+        entry: &'static str,
+        /// What it returned.
+        code: i64,
+    },
+    /// A call took more instructions than it may.
+    #[error("task {task}: more than {limit} instructions, at pc {pc:#x} in {symbol}")]
+    Limit {
+        /// The task.
+        task: u64,
+        /// The limit.
+        limit: u64,
+        /// Where it was.
+        pc: u64,
+        /// The function and the distance from its beginning.
+        symbol: String,
+    },
+    /// Whoever started it does not want it any more.
+    #[error("cancelled")]
+    Cancelled,
+    /// It says that it wrote more than there was room for, or asked a stream for more room than its bound.
+    #[error("task {task}: output {output} of {used} bytes; its bound leaves room for {room}")]
+    Overflow {
+        /// The task.
+        task: u64,
+        /// The output.
+        output: usize,
+        /// What it wrote, at least.
+        used: u64,
+        /// Its room.
+        room: u64,
+    },
+    /// An output is no whole records.
+    #[error("task {task}: output {output} of {used} bytes is not whole records of {record}")]
+    Ragged {
+        /// The task.
+        task: u64,
+        /// The output.
+        output: usize,
+        /// What it wrote.
+        used: u64,
+        /// Bytes of a record.
+        record: u64,
+    },
+    /// A stream ended within what the program was reading.
+    #[error("task {task}: input stream {stream} ended with {left} bytes left, fewer than the program reads at once")]
+    Torn {
+        /// The task.
+        task: u64,
+        /// The stream.
+        stream: u8,
+        /// Bytes left.
+        left: u8,
+    },
+    /// The inputs do not fit the program, or a task its windows.
+    #[error("{0}")]
+    Inputs(String),
+    /// Memory of a core could not be laid out.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// Bytes could not be fetched or delivered.
+    #[error("{0}")]
+    Transfer(#[source] Box<dyn std::error::Error + Send + Sync>),
+}

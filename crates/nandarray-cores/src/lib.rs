@@ -1,0 +1,23 @@
+//! Programs that run beside the data, and the cores that they run on, under the wall clock.
+//!
+//! A [`Program`] is a RISC-V ELF and its metadata (docs/reference/program-abi.md). [`run`] cuts inputs into tasks of whole
+//! records, runs them on as many [`Core`]s as there are threads, gives outputs in the order of tasks and folds states in that
+//! order, so that a result does not depend on how many cores there are. Where bytes come from and go to is the caller's
+//! ([`Source`], [`Sink`]); a program reaches its memory, its scratchpad and its windows, and nothing else.
+//!
+//! What executes instructions is a [`Processor`]: the interpreter of `nandarray-hart` is one. How long anything takes on a
+//! described core is not told here.
+
+pub mod abi;
+mod core;
+mod error;
+mod metadata;
+mod program;
+mod run;
+mod tasks;
+
+pub use crate::core::{Core, Processor};
+pub use error::{LoadError, RunError};
+pub use metadata::{Bound, InputPort, Kind, Metadata, OutputPort, Phase, Records, ScalarPort};
+pub use program::{Entry, Program};
+pub use run::{Account, Failure, Options, Outcome, Progress, Sink, Source, run};

@@ -1,0 +1,266 @@
+//! What a program says of itself: JSON in a section of its ELF.
+//!
+//! Checked here as far as running it needs. A `dtype` is NumPy's and stays text: only the bytes of a record matter, which
+//! are worked out for the names of numbers and must be said for anything else (`record_bytes`).
+
+use serde::Deserialize;
+
+use crate::abi;
+use crate::error::LoadError;
+
+/// How a program gets its inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Whole tasks lie in windows.
+    Block,
+    /// By the stream instructions.
+    Stream,
+}
+
+/// How the first input is cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Records {
+    /// Records of one size.
+    #[default]
+    Fixed,
+    /// Lines, each with its newline.
+    Lines,
+    /// A little-endian u32 whose lower 31 bits say how many bytes follow.
+    Prefixed,
+}
+
+/// When an output is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// By every task.
+    #[default]
+    Task,
+    /// Once, at the end.
+    End,
+}
+
+/// How much room an output gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Bound {
+    /// Bytes for each record of the first input.
+    pub per_record: u64,
+    /// Bytes for each byte of inputs that are not whole.
+    pub per_input_byte: f64,
+    /// Bytes besides.
+    pub fixed: u64,
+}
+
+impl Bound {
+    /// Bytes of room in a task.
+    pub fn room(&self, records: u64, input_bytes: u64) -> u64 {
+        let by_byte = (self.per_input_byte * input_bytes as f64).ceil() as u64;
+        self.per_record.saturating_mul(records).saturating_add(by_byte).saturating_add(self.fixed)
+    }
+}
+
+/// An input.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputPort {
+    /// Its name.
+    pub name: String,
+    /// What tasks are cut by, bytes.
+    pub record_bytes: u64,
+    /// Every task gets all of it.
+    pub whole: bool,
+    /// How it is cut.
+    pub records: Records,
+}
+
+/// An output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutputPort {
+    /// Its name.
+    pub name: String,
+    /// Bytes of a record.
+    pub record_bytes: u64,
+    /// When it is written.
+    pub phase: Phase,
+    /// Its room.
+    pub bound: Bound,
+}
+
+/// A scalar.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScalarPort {
+    /// Its name.
+    pub name: String,
+}
+
+/// What a program says of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metadata {
+    /// Its name.
+    pub name: String,
+    /// How it gets its inputs.
+    pub kind: Kind,
+    /// Its inputs: at least one.
+    pub inputs: Vec<InputPort>,
+    /// Its outputs.
+    pub outputs: Vec<OutputPort>,
+    /// Its scalars.
+    pub scalars: Vec<ScalarPort>,
+    /// Bytes that live from task to task.
+    pub state_bytes: u64,
+    /// Bytes of scratchpad beside the states.
+    pub scratchpad_bytes: u64,
+    /// Bytes of program memory.
+    pub memory_bytes: u64,
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    abi: u64,
+    #[serde(default = "program")]
+    name: String,
+    kind: Kind,
+    inputs: Vec<RawPort>,
+    #[serde(default)]
+    outputs: Vec<RawPort>,
+    #[serde(default)]
+    scalars: Vec<RawScalar>,
+    #[serde(default)]
+    state_bytes: u64,
+    #[serde(default)]
+    scratchpad_bytes: u64,
+    #[serde(default = "mebibyte")]
+    memory_bytes: u64,
+}
+
+#[derive(Deserialize)]
+struct RawPort {
+    #[serde(default)]
+    name: String,
+    dtype: serde_json::Value,
+    record_bytes: Option<u64>,
+    #[serde(default)]
+    whole: bool,
+    #[serde(default)]
+    records: Records,
+    #[serde(default)]
+    phase: Phase,
+    bound: Option<Bound>,
+}
+
+#[derive(Deserialize)]
+struct RawScalar {
+    #[serde(default)]
+    name: String,
+}
+
+fn program() -> String {
+    "program".into()
+}
+
+fn mebibyte() -> u64 {
+    1 << 20
+}
+
+/// Bytes of an element of a dtype that is the name of a number, such as `float32`, `<i8`, `u2`, `S16`.
+fn item_bytes(dtype: &serde_json::Value) -> Option<u64> {
+    let name = dtype.as_str()?;
+    let bits = |prefix: &str| name.strip_prefix(prefix)?.parse::<u64>().ok().filter(|b| b % 8 == 0).map(|b| b / 8);
+    if name == "bool" {
+        return Some(1);
+    }
+    if let Some(bytes) = ["float", "uint", "int", "complex"].iter().find_map(|p| bits(p)) {
+        return Some(bytes);
+    }
+    let short = name.trim_start_matches(['<', '|', '=']);
+    let (kind, size) = short.split_at_checked(1)?;
+    if "biufcSV".contains(kind) { size.parse().ok().filter(|b| *b > 0) } else { None }
+}
+
+impl RawPort {
+    fn record(&self, what: &str, number: usize) -> Result<u64, LoadError> {
+        let found =
+            self.record_bytes.or_else(|| item_bytes(&self.dtype)).filter(|b| (1..=abi::WINDOW_BYTES).contains(b));
+        found.ok_or_else(|| {
+            LoadError::Metadata(format!("{what} {number}: say record_bytes, from 1 to {}", abi::WINDOW_BYTES))
+        })
+    }
+
+    fn named(&self, what: &str, number: usize) -> String {
+        if self.name.is_empty() { format!("{what}{number}") } else { self.name.clone() }
+    }
+}
+
+impl Metadata {
+    /// Read the text of the section.
+    ///
+    /// # Errors
+    /// [`LoadError::Metadata`] with what is wrong.
+    pub fn parse(text: &[u8]) -> Result<Self, LoadError> {
+        let end = text.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
+        let raw: Raw = serde_json::from_slice(&text[..end]).map_err(|e| LoadError::Metadata(e.to_string()))?;
+        let wrong = |text: String| Err(LoadError::Metadata(text));
+        if raw.abi != abi::ABI {
+            return wrong(format!("made for version {} of the interface; this is version {}", raw.abi, abi::ABI));
+        }
+        let (n, m) = (raw.inputs.len(), raw.outputs.len());
+        if !(1..=abi::PORTS_MAX).contains(&n) || m > abi::PORTS_MAX || raw.scalars.len() > abi::SCALARS_MAX {
+            return wrong(format!("{n} inputs, {m} outputs and {} scalars do not fit", raw.scalars.len()));
+        }
+        if raw.memory_bytes > abi::MEMORY_BYTES_MAX {
+            return wrong(format!("memory of {} bytes; at most {}", raw.memory_bytes, abi::MEMORY_BYTES_MAX));
+        }
+        let scratchpad = states(raw.state_bytes).saturating_add(raw.scratchpad_bytes);
+        if scratchpad > abi::SCRATCHPAD_BYTES_MAX {
+            let most = abi::SCRATCHPAD_BYTES_MAX;
+            return wrong(format!("a scratchpad of {scratchpad} bytes, with two states; at most {most}"));
+        }
+        let mut inputs = Vec::new();
+        for (i, port) in raw.inputs.iter().enumerate() {
+            let record_bytes = port.record("input", i)?;
+            if port.records != Records::Fixed && (i > 0 || record_bytes != 1) {
+                return wrong(format!("input {i}: records without a common size are those of input 0, of bytes"));
+            }
+            if port.whole && i == 0 {
+                return wrong("input 0 cannot be whole: tasks are cut by it".into());
+            }
+            let (name, whole, records) = (port.named("input", i), port.whole, port.records);
+            inputs.push(InputPort { name, record_bytes, whole, records });
+        }
+        let mut outputs = Vec::new();
+        for (i, port) in raw.outputs.iter().enumerate() {
+            let record_bytes = port.record("output", i)?;
+            let default = match port.phase {
+                Phase::Task => Bound { per_record: record_bytes, ..Bound::default() },
+                Phase::End => Bound { fixed: record_bytes, ..Bound::default() },
+            };
+            let bound = port.bound.unwrap_or(default);
+            if !bound.per_input_byte.is_finite() || bound.per_input_byte < 0.0 {
+                return wrong(format!("output {i}: bound per_input_byte is {}", bound.per_input_byte));
+            }
+            outputs.push(OutputPort { name: port.named("output", i), record_bytes, phase: port.phase, bound });
+        }
+        Ok(Self {
+            name: raw.name,
+            kind: raw.kind,
+            inputs,
+            outputs,
+            scalars: raw.scalars.into_iter().map(|s| ScalarPort { name: s.name }).collect(),
+            state_bytes: raw.state_bytes,
+            scratchpad_bytes: raw.scratchpad_bytes,
+            memory_bytes: raw.memory_bytes,
+        })
+    }
+
+    /// Bytes of scratchpad that a core needs to have: two states and what the program asks for besides.
+    pub fn scratchpad(&self) -> u64 {
+        (states(self.state_bytes) + self.scratchpad_bytes).max(abi::SCRATCHPAD_BYTES)
+    }
+}
+
+/// Bytes of the two states of a scratchpad.
+pub(crate) fn states(state_bytes: u64) -> u64 {
+    state_bytes.saturating_add(15) / 16 * 16 * 2
+}

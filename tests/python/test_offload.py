@@ -174,7 +174,7 @@ def test_a_program_that_fails_harms_nothing(store: Any) -> None:
         ("__asm__ volatile ('ecall'); ".replace("'", '"'), "environment call"),
         ("return -7;", "nd_block returned -7"),
         ("args->outputs[0].used = args->outputs[0].bytes + 8;", "its bound leaves room for"),
-        ("args->outputs[0].used = 3;", "not whole records of 8"),
+        ("args->outputs[0].used = 3;", "not whole elements of 8"),
     ]
     for body, says in cases:
         with pytest.raises(ProgramFailedError, match=says):

@@ -165,7 +165,7 @@ impl<'p> Core<'p> {
         (arguments.task, arguments.first_record) = (task.number, task.first_record);
         for (i, (input, port)) in task.inputs.iter().zip(&metadata.inputs).enumerate() {
             let address = if metadata.kind == Kind::Block { abi::input_window(i) } else { 0 };
-            let records = input.len() as u64 / port.record_bytes;
+            let records = (input.len() as u64).div_ceil(port.record_bytes);
             arguments.inputs[i] = Port { address, bytes: input.len() as u64, shape: vec![records] };
         }
         for (i, port) in metadata.outputs.iter().enumerate() {
@@ -294,8 +294,8 @@ impl<'p> Core<'p> {
             if used > room {
                 return Err(RunError::Overflow { task, output, used, room });
             }
-            if !used.is_multiple_of(port.record_bytes) {
-                return Err(RunError::Ragged { task, output, used, record: port.record_bytes });
+            if !used.is_multiple_of(port.item_bytes) {
+                return Err(RunError::Ragged { task, output, used, item: port.item_bytes });
             }
         }
         Ok(used)

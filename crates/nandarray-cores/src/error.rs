@@ -77,8 +77,8 @@ pub enum RunError {
         /// Its room.
         room: u64,
     },
-    /// An output is no whole records.
-    #[error("task {task}: output {output} of {used} bytes is not whole records of {record}")]
+    /// An output is no whole elements.
+    #[error("task {task}: output {output} of {used} bytes is not whole elements of {item}")]
     Ragged {
         /// The task.
         task: u64,
@@ -86,8 +86,8 @@ pub enum RunError {
         output: usize,
         /// What it wrote.
         used: u64,
-        /// Bytes of a record.
-        record: u64,
+        /// Bytes of an element.
+        item: u64,
     },
     /// A stream ended within what the program was reading.
     #[error("task {task}: input stream {stream} ended with {left} bytes left, fewer than the program reads at once")]

@@ -67,8 +67,10 @@ impl Bound {
 pub struct InputPort {
     /// Its name.
     pub name: String,
-    /// What tasks are cut by, bytes.
+    /// What tasks are cut by, bytes; the last record may be shorter.
     pub record_bytes: u64,
+    /// Bytes of an element; 1 if its dtype is not the name of a number.
+    pub item_bytes: u64,
     /// Every task gets all of it.
     pub whole: bool,
     /// How it is cut.
@@ -82,6 +84,8 @@ pub struct OutputPort {
     pub name: String,
     /// Bytes of a record.
     pub record_bytes: u64,
+    /// Bytes of an element; 1 if its dtype is not the name of a number.
+    pub item_bytes: u64,
     /// When it is written.
     pub phase: Phase,
     /// Its room.
@@ -188,6 +192,10 @@ impl RawPort {
         })
     }
 
+    fn item(&self) -> u64 {
+        item_bytes(&self.dtype).unwrap_or(1)
+    }
+
     fn named(&self, what: &str, number: usize) -> String {
         if self.name.is_empty() { format!("{what}{number}") } else { self.name.clone() }
     }
@@ -227,7 +235,7 @@ impl Metadata {
                 return wrong("input 0 cannot be whole: tasks are cut by it".into());
             }
             let (name, whole, records) = (port.named("input", i), port.whole, port.records);
-            inputs.push(InputPort { name, record_bytes, whole, records });
+            inputs.push(InputPort { name, record_bytes, item_bytes: port.item(), whole, records });
         }
         let mut outputs = Vec::new();
         for (i, port) in raw.outputs.iter().enumerate() {
@@ -240,7 +248,8 @@ impl Metadata {
             if !bound.per_input_byte.is_finite() || bound.per_input_byte < 0.0 {
                 return wrong(format!("output {i}: bound per_input_byte is {}", bound.per_input_byte));
             }
-            outputs.push(OutputPort { name: port.named("output", i), record_bytes, phase: port.phase, bound });
+            let (name, item_bytes) = (port.named("output", i), port.item());
+            outputs.push(OutputPort { name, record_bytes, item_bytes, phase: port.phase, bound });
         }
         Ok(Self {
             name: raw.name,

@@ -302,9 +302,10 @@ impl<'p> Worker<'_, 'p> {
             }
             let cut = self.tasks.cut(number);
             for (i, port) in metadata.inputs.iter().enumerate().filter(|(_, port)| !port.whole) {
-                let bytes = cut.records * port.record_bytes;
+                let from = cut.first * port.record_bytes;
+                let bytes = (cut.records * port.record_bytes).min(self.source.bytes(i) - from);
                 windows[i].resize(bytes as usize, 0);
-                self.source.read(i, cut.first * port.record_bytes, &mut windows[i]).map_err(RunError::Transfer)?;
+                self.source.read(i, from, &mut windows[i]).map_err(RunError::Transfer)?;
                 self.progress.bytes_in.fetch_add(bytes, Ordering::Relaxed);
             }
             let inputs: Vec<&[u8]> = metadata

@@ -79,14 +79,14 @@ fn records(metadata: &Metadata, source: &dyn Source) -> Result<u64, RunError> {
             }
             continue;
         }
-        if !bytes.is_multiple_of(port.record_bytes) {
-            let record = port.record_bytes;
+        if !bytes.is_multiple_of(port.item_bytes) {
+            let item = port.item_bytes;
             return Err(RunError::Inputs(format!(
-                "input {} of {bytes} bytes is not whole records of {record}",
+                "input {} of {bytes} bytes is not whole elements of {item}",
                 port.name
             )));
         }
-        let found = bytes / port.record_bytes;
+        let found = bytes.div_ceil(port.record_bytes);
         match all {
             None => all = Some(found),
             Some(first) if first != found => {

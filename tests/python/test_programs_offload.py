@@ -37,16 +37,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield opened
 
 
-@pytest.mark.parametrize(("name", "kind", "dtype", "parameters"), VARIANTS, ids=label)
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda one: "-".join(label(part) or str(part) for part in one))
 @settings(max_examples=3)
 @given(
     seed=st.integers(0, 2**32 - 1),
     records=st.sampled_from([1, 5, 300, 10**6]),
     threads=st.integers(1, 3),
 )
-def test_beside_the_data(
-    store: Any, name: str, kind: str, dtype: Any, parameters: dict[str, Any], seed: int, records: int, threads: int
-) -> None:
+def test_beside_the_data(store: Any, variant: tuple[Any, ...], seed: int, records: int, threads: int) -> None:
+    name, kind, dtype, parameters = variant
     inputs, scalars = cases.case(name, dtype, parameters, seed)
     program = programs.get(name, kind=kind, dtype=dtype, **parameters)
     first = inputs[0]

@@ -1,9 +1,9 @@
 """Running a program beside the data: from arrays and numbers to one native command, and from its outputs to NumPy.
 
 :func:`offload` is what :meth:`nandarray.Array.offload` calls. The native command fetches the boxes task by task, runs
-the program on all cores, and gives outputs in the order of the data; here inputs are matched with the program's, scalars
-become bit patterns, and bytes become arrays. The run is in a thread of its own, so that Ctrl-C ends it and progress can
-be told.
+the program on all cores, and gives outputs in the order of the data. Here inputs are matched with the program's,
+scalars become bit patterns, and bytes become arrays. The run is in a thread of its own, so that Ctrl-C ends it and
+progress can be told.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ use crate::machine::{Machine, Progress, RequestEnded, Status};
 use crate::report::{Latencies, Profile, Report, promise};
 use crate::time::Ps;
 use crate::timeline::{Timeline, TimelineOptions};
-use crate::workload::{Generator, Source, Synthetic, Trace, TraceSettings, WorkloadError};
+use crate::workload::{BoxRequests, Boxes, Generator, Source, Synthetic, Trace, TraceSettings, WorkloadError};
 
 /// Pages written between two tellings while a device is brought into its steady state.
 const PAGES_A_TELLING: u64 = 1 << 20;
@@ -33,6 +33,8 @@ pub enum Workload {
         #[serde(default)]
         settings: TraceSettings,
     },
+    /// Boxes of an array that lies row by row.
+    Boxes(Boxes),
 }
 
 /// In which state the device is when the first request comes.
@@ -202,6 +204,7 @@ pub fn replay(
     let capacity_bytes = machine.capacity_bytes();
     let mut source: Box<dyn Source> = match &settings.workload {
         Workload::Synthetic(synthetic) => Box::new(Generator::new(synthetic.clone(), capacity_bytes)?),
+        Workload::Boxes(boxes) => Box::new(BoxRequests::new(boxes.clone(), capacity_bytes)?),
         Workload::Trace { path, settings } => Box::new(Trace::open(path, *settings, capacity_bytes)?),
     };
     precondition(&mut machine, settings, tell)?;

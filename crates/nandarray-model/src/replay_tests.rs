@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::describe::preset;
+use crate::workload::boxes::Part;
 use crate::workload::{Arrival, Pattern, Size};
 use std::io::Write;
 
@@ -148,4 +149,26 @@ fn settings_are_json_and_out_of_range_is_refused() {
     let settings: ReplaySettings = serde_json::from_str(text).unwrap();
     let error = replay(&preset("tiny").unwrap(), &settings, &mut |_| true).unwrap_err().to_string();
     assert!(error.contains("begins at second -1"), "{error}");
+}
+
+#[test]
+fn a_column_of_rows_is_bound_by_the_channels_it_lies_in() {
+    // mqsim-ideal: 8 channels of 333 MB/s, pages of 8 KiB, striped over channels first. A row of 64 KiB lies on all of them; an
+    // eighth of it on one.
+    let read = |start: u64, count: u64| {
+        let boxes = Boxes {
+            write: false,
+            shape: vec![2048, 8192],
+            item_bytes: 8,
+            offset_bytes: 0,
+            boxes: vec![Part { start: vec![0, start], count: vec![2048, count] }],
+            request_bytes_max: 2 << 20,
+            depth: 64,
+        };
+        run("mqsim-ideal", Workload::Boxes(boxes), Precondition::Full).unwrap().read
+    };
+    let (all, one) = (read(0, 8192), read(1024, 1024));
+    assert_eq!((all.requests, one.requests), (64, 2048));
+    assert!((one.bytes_per_s / 333e6 - 1.0).abs() < 0.1, "{} B/s of one channel", one.bytes_per_s);
+    assert!(all.bytes_per_s > 7.0 * one.bytes_per_s, "{} and {} B/s", all.bytes_per_s, one.bytes_per_s);
 }

@@ -212,3 +212,63 @@ fn a_device_without_bytes_keeps_times() {
     };
     assert_eq!(time(Bytes::Memory), time(Bytes::Nowhere));
 }
+
+#[test]
+fn coordinates_are_fetched_from_host_memory() {
+    // Down and up the link of mqsim-ideal (PCIe 3 x4): a packet without payload up, 4 KiB down (closed form of link.rs: 1,248 ns).
+    let time = |size| {
+        let store = open(&device(&[("controller.coordinates_size", size)]), &Bytes::Memory);
+        let a = create(&store, "a", &[2048], &[2048]);
+        write(&store, a, &[0], &[2048], &vec![7; 2048]);
+        let before = store.now();
+        assert_eq!(read(&store, a, &[0], &[2048]), vec![7; 2048]);
+        store.now() - before
+    };
+    let (without, with) = (time("0 B"), time("4 KiB"));
+    assert_eq!(with - without, Ps::from_ns(1_248 + 7), "an empty packet of 28 B takes 7 ns");
+}
+
+#[test]
+fn software_may_compose_a_command_before_it_writes_it() {
+    let run = |composes| {
+        let d = device(&[
+            ("controller.spaces_in_device", "false"),
+            ("host.composes", composes),
+            ("host.t_copy_run", "100 us"),
+        ]);
+        let store = open(&d, &Bytes::Memory);
+        let a = create(&store, "a", &[4, 2048], &[1, 2048]);
+        let all: Vec<u32> = (0..4 * 2048).collect();
+        let before = store.now();
+        write(&store, a, &[0, 0], &[4, 2048], &all);
+        let took = store.now() - before;
+        assert_eq!(read(&store, a, &[0, 0], &[4, 2048]), all);
+        store.close().unwrap();
+        took
+    };
+    // Four blocks on four dies, 100 us of copying each: the last is programmed 400 us after the command began either way, the
+    // first 300 us earlier if it need not wait. All end with the last.
+    let (block, command) = (run("block"), run("command"));
+    assert!(command >= block && command - block < Ps::from_us(20), "{block} {command}");
+}
+
+#[test]
+fn channel_handlers_share_the_channels() {
+    let time = |handlers| {
+        let d = device(&[
+            ("controller.cores", "8"),
+            ("controller.stage_cores", r#"["none", "none", "none", "none", 4]"#),
+            ("controller.t_channel", "100 us"),
+            ("controller.channel_handlers", handlers),
+        ]);
+        let store = open(&d, &Bytes::Memory);
+        // A page of each of 8 channels.
+        let a = create(&store, "a", &[8 * 2048], &[8 * 2048]);
+        write(&store, a, &[0], &[8 * 2048], &vec![7; 8 * 2048]);
+        let before = store.now();
+        read(&store, a, &[0], &[8 * 2048]);
+        (store.now() - before).us()
+    };
+    let (one, four) = (time("1"), time("4"));
+    assert!((one - four - 600.0).abs() < 30.0, "8 turns of 100 us on one core, 2 on four: {one} us, {four} us");
+}

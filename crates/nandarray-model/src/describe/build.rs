@@ -173,6 +173,7 @@ impl Quantities {
                 t_propagate: self.time("link.t_propagate"),
                 command_bytes: self.small("link.command_size"),
                 completion_bytes: self.small("link.completion_size"),
+                entries_ahead: self.word("link.entries") == "ahead",
             },
             host: self.host(),
             spec: self.spec(),
@@ -268,6 +269,8 @@ impl Quantities {
             t_assemble: self.time("controller.t_assemble"),
             t_channel: self.time("controller.t_channel"),
             t_complete: self.time("controller.t_complete"),
+            coordinates_bytes: self.small("controller.coordinates_size"),
+            channel_handlers: self.small("controller.channel_handlers"),
             stage_cores: self.counts("controller.stage_cores").try_into().expect("five stages"),
             command_slots: self.small("controller.command_slots"),
             scheduling: match self.word("controller.scheduling") {
@@ -327,6 +330,7 @@ impl Quantities {
             t_copy_run: self.time("host.t_copy_run"),
             copy_bytes_per_s: self.whole("host.copy_rate"),
             t_translate: self.time("host.t_translate"),
+            composes_commands: self.word("host.composes") == "command",
             transfer_max_bytes: self.small("host.transfer_max"),
             cores: self.small("host.cores"),
         }

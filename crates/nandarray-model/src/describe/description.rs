@@ -247,6 +247,11 @@ pub struct Controller {
     pub t_channel: Ps,
     /// Completing a command.
     pub t_complete: Ps,
+    /// Bytes of host memory that hold the coordinates of a command that moves elements (NDS paper, 5.3.1: its second word points
+    /// to a page of them): the device fetches them before it translates. 0: they come with the command's entry.
+    pub coordinates_bytes: u32,
+    /// Channel handlers: so many cores from the stage's own on, channels dealt to them in turn.
+    pub channel_handlers: u32,
     /// The core of each stage: command handler, translator, allocator and collector, assembler, channel handlers.
     /// `None`: the stage is hardware of its own, pipelined, which never waits for a core.
     pub stage_cores: [Option<u32>; 5],
@@ -353,6 +358,8 @@ pub struct Link {
     pub command_bytes: u32,
     /// Bytes of a completion (16 for NVMe).
     pub completion_bytes: u32,
+    /// Whether entries and requests for host memory go ahead of data that waits for the link.
+    pub entries_ahead: bool,
 }
 
 /// Which queue's command the device takes next.
@@ -394,6 +401,9 @@ pub struct Host {
     pub copy_bytes_per_s: u64,
     /// CPU time to translate the address of a building block, where spaces are translated on the host (software NDS).
     pub t_translate: Ps,
+    /// Whether the host, where it translates spaces, composes all blocks of a written command before it programs the first:
+    /// software without asynchronous writes.
+    pub composes_commands: bool,
     /// The most bytes that one command moves (the controller's MDTS).
     pub transfer_max_bytes: u32,
     /// Host cores that submit, take completions and copy.

@@ -39,6 +39,10 @@ pub(super) const CELLS: &[&str] = &["slc", "mlc", "tlc", "qlc"];
 pub(super) const GC: &[&str] = &["greedy", "d-choices", "cost-benefit", "round-robin"];
 /// The names of queue arbitrations.
 pub(super) const ARBITRATION: &[&str] = &["round-robin", "weighted"];
+/// Where entries go on the link.
+pub(super) const ENTRIES: &[&str] = &["in order", "ahead"];
+/// What software composes before it programs.
+pub(super) const COMPOSES: &[&str] = &["block", "command"];
 
 const fn key(path: &'static str, kind: Kind, meaning: &'static str) -> Key {
     Key { path, kind, meaning, bound: "" }
@@ -141,6 +145,16 @@ pub const KEYS: &[Key] = &[
     key("controller.t_channel", SHORT, "the channel handler, once a flash command"),
     key("controller.t_complete", SHORT, "completing a command"),
     key(
+        "controller.coordinates_size",
+        Kind::Size(0, 64 * KIB),
+        "host memory that holds a command's coordinates, fetched where the device translates spaces",
+    ),
+    key(
+        "controller.channel_handlers",
+        Kind::Count(1, 256),
+        "cores from the channel handlers' on, channels dealt to them",
+    ),
+    key(
         "controller.stage_cores",
         Kind::Cores(5),
         "core of command handler, translator, allocator and collector, assembler, channel handlers; none: hardware of its own",
@@ -193,6 +207,7 @@ pub const KEYS: &[Key] = &[
     key("link.t_propagate", Kind::Time(Ps::ZERO, Ps::from_ms(1_000)), "one way, added to each message, pipelined"),
     key("link.command_size", Kind::Size(0, 64 * KIB), "a command on the link"),
     key("link.completion_size", Kind::Size(0, 64 * KIB), "a completion"),
+    key("link.entries", Kind::Word(ENTRIES), "where entries of queues go beside data that waits for the link"),
     bounded("host.queues", Kind::Count(1, 65_535), "queue pairs", "NVMe has 65,535 I/O queues"),
     bounded(
         "host.queue_entries",
@@ -216,6 +231,11 @@ pub const KEYS: &[Key] = &[
         "host.t_translate",
         SHORT,
         "CPU time to translate a building block's address, where the host translates spaces",
+    ),
+    key(
+        "host.composes",
+        Kind::Word(COMPOSES),
+        "where the host translates spaces: what it composes before it programs any of it",
     ),
     key("host.transfer_max", Kind::Size(4 * KIB, 1 << 31), "the most bytes that one command moves (MDTS)"),
     key("host.cores", Kind::Count(1, 1_024), "host cores that submit, take completions and copy"),

@@ -159,6 +159,7 @@ mod tests {
             queue_entries: 64,
             arbitration: describe::Arbitration::RoundRobin { burst: 1 },
             transfer_max_bytes: 1 << 20,
+            composes_commands: false,
             t_submit: Ps(100),
             t_translate: Ps(0),
             t_complete: Ps(50),

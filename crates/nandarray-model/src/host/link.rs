@@ -3,7 +3,9 @@
 //! A message is cut into packets of `packet_payload_bytes`, each of which takes `packet_overhead_bytes` more, at the raw rate;
 //! then it travels for `t_propagate`, during which the next is already on its way. PCIe 3 x4 with 128 B payload and 28 B
 //! overhead at 4 B/ns: 4 KiB are 32 x 156 B, 1,248 ns. A message without payload (a read request) is one packet.
-//! Flow control credits and retransmission are not modelled.
+//! Entries of queues and requests for host memory may go ahead of data that waits (`entries_ahead`), as where the device sends a
+//! completion behind its own command's data and not behind all that came meanwhile: they leave at once, between two packets,
+//! and what waits is as much later. Flow control credits and retransmission are not modelled.
 
 use crate::describe;
 use crate::flash::Cause;
@@ -76,6 +78,16 @@ impl HostLink {
         Sent { start: booked.start, left: booked.end, end: booked.end + self.settings.t_propagate }
     }
 
+    /// Sends an entry of a queue, or a request for host memory: in order, or ahead of what waits.
+    pub fn send_entry(&mut self, now: Ps, direction: Direction, bytes: u64) -> Sent {
+        let sent = self.send(now, direction, bytes);
+        if !self.settings.entries_ahead || sent.start <= now {
+            return sent;
+        }
+        let early = sent.start - now;
+        Sent { start: now, left: sent.left - early, end: sent.end - early }
+    }
+
     /// Sends a command's entry to the device.
     pub fn send_command(&mut self, now: Ps) -> Sent {
         self.send(now, Direction::Down, u64::from(self.settings.command_bytes))
@@ -135,6 +147,7 @@ mod tests {
             t_propagate: Ps::ZERO,
             command_bytes: 64,
             completion_bytes: 16,
+            entries_ahead: false,
         }
     }
 
@@ -155,6 +168,18 @@ mod tests {
         assert_eq!(link.energy_pj(), f64::from(4992 + 44 + 92) * 10.0);
         assert_eq!(link.busy_until(Direction::Up, Ps::from_ns(1_000)), Ps::from_ns(1_000));
         assert_eq!(link.busy_until(Direction::Up, Ps::from_us(2)), Ps::from_ns(1_259));
+    }
+
+    #[test]
+    fn entries_may_go_ahead_of_data_that_waits() {
+        let mut link = HostLink::new(&describe::Link { entries_ahead: true, ..pcie() }, &energy());
+        link.send(Ps::ZERO, Direction::Up, 4096);
+        let entry = link.send_entry(Ps::from_ns(100), Direction::Up, 16);
+        assert_eq!((entry.start, entry.end), (Ps::from_ns(100), Ps::from_ns(111)), "44 B at once");
+        assert_eq!(link.send(Ps::ZERO, Direction::Up, 4096).start, Ps::from_ns(1_248 + 11), "and what waits is later");
+        let mut link = HostLink::new(&pcie(), &energy());
+        link.send(Ps::ZERO, Direction::Up, 4096);
+        assert_eq!(link.send_entry(Ps::from_ns(100), Direction::Up, 16).start, Ps::from_ns(1_248));
     }
 
     #[test]

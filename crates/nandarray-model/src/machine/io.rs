@@ -93,7 +93,7 @@ impl Machine {
             let Some(fetched) = self.queues.fetch() else { return };
             self.in_device += 1;
             let entry = u64::from(self.description.link.command_bytes);
-            let sent = self.send(now, Direction::Down, entry, "command");
+            let sent = self.send_entry(now, Direction::Down, entry, "command");
             self.events.push(sent.end, Event::Arrived(fetched.command));
         }
     }
@@ -107,9 +107,33 @@ impl Machine {
     pub(super) fn decoded(&mut self, now: Ps, io: u32) {
         match self.ios[io as usize].asked_by {
             For::Request(asked) => self.request_decoded(now, io, asked),
+            For::Job(_) if self.fetches_coordinates(io) => {
+                // A request without payload: what a read of host memory begins with.
+                let sent = self.send_entry(now, Direction::Up, 0, "coordinates");
+                self.events.push(sent.end, Event::CoordinatesAsked(io));
+            }
             For::Job(job) => self.job_decoded(now, job),
             For::Extent { whole, step } => self.extent_decoded(now, io, whole, step),
         }
+    }
+
+    fn fetches_coordinates(&self, io: u32) -> bool {
+        self.description.controller.coordinates_bytes > 0 && self.ios[io as usize].way != Way::Neither
+    }
+
+    pub(super) fn coordinates_asked(&mut self, now: Ps, io: u32) {
+        let bytes = u64::from(self.description.controller.coordinates_bytes);
+        let sent = self.send_entry(now, Direction::Down, bytes, "coordinates");
+        self.events.push(sent.end, Event::CoordinatesThere(io));
+    }
+
+    /// The command handler takes the command up again, with its coordinates.
+    pub(super) fn coordinates_there(&mut self, now: Ps, io: u32) {
+        let For::Job(job) = self.ios[io as usize].asked_by else { unreachable!("only commands of a store have them") };
+        // The second time: `Decoded` would ask for them again.
+        let t_command = self.description.controller.t_command;
+        let at = self.stages.run(Stage::Command, now, t_command, Cause::Host, &mut self.spans);
+        if at == now { self.job_decoded(now, job) } else { self.events.push(at, Event::Translating(job)) }
     }
 
     /// One thing less to wait for before an io is finished.
@@ -126,7 +150,7 @@ impl Machine {
 
     pub(super) fn finished(&mut self, now: Ps, io: u32) {
         let entry = u64::from(self.description.link.completion_bytes);
-        let sent = self.send(now, Direction::Up, entry, "completion");
+        let sent = self.send_entry(now, Direction::Up, entry, "completion");
         self.events.push(sent.end, Event::Completed(io));
     }
 

@@ -70,6 +70,12 @@ pub(crate) enum Event {
     Arrived(u32),
     /// The command handler has decoded an io.
     Decoded(u32),
+    /// The device's request for a command's coordinates reaches the host's memory.
+    CoordinatesAsked(u32),
+    /// They are in the device.
+    CoordinatesThere(u32),
+    /// The command handler is done with a command of the store that it took up again.
+    Translating(u32),
     /// A part's data is in the device.
     DataDown(u32),
     /// A part's turn at a stage is over; the part knows which.
@@ -140,6 +146,9 @@ impl Event {
             Self::Progress(i) => 20 << 40 | u64::from(i),
             Self::Arrival => 21 << 40,
             Self::HostPiece(i) => 13 << 40 | u64::from(i),
+            Self::CoordinatesAsked(i) => 22 << 40 | u64::from(i),
+            Self::CoordinatesThere(i) => 23 << 40 | u64::from(i),
+            Self::Translating(i) => 24 << 40 | u64::from(i),
         }
     }
 }
@@ -395,6 +404,9 @@ impl Machine {
             Event::Doorbell(queue) => self.doorbell(now, queue),
             Event::Arrived(io) => self.arrived(now, io),
             Event::Decoded(io) => self.decoded(now, io),
+            Event::CoordinatesAsked(io) => self.coordinates_asked(now, io),
+            Event::CoordinatesThere(io) => self.coordinates_there(now, io),
+            Event::Translating(job) => self.job_decoded(now, job),
             Event::DataDown(part) => self.data_down(now, part),
             Event::Staged(part) => self.staged(now, part),
             Event::Issue(operation) => {
@@ -424,7 +436,8 @@ impl Machine {
     /// Hands an operation to its channel handler, and by it to the flash.
     fn issue(&mut self, now: Ps, operation: Operation) {
         let t_channel = self.description.controller.t_channel;
-        let at = self.stages.run(Stage::Channel, now, t_channel, operation.cause, &mut self.spans);
+        let channel = self.description.geometry.channel_of(operation.place.die);
+        let at = self.stages.handle_channel(channel, now, t_channel, operation.cause, &mut self.spans);
         if at == now {
             self.flash.submit(now, operation, &mut self.events);
         } else {
@@ -466,6 +479,15 @@ impl Machine {
             }
         }
         booked.end
+    }
+
+    /// Sends an entry of a queue, or a request for host memory.
+    fn send_entry(&mut self, now: Ps, direction: Direction, bytes: u64, what: &'static str) -> Sent {
+        let sent = self.link.send_entry(now, direction, bytes);
+        if let Some(spans) = &mut self.spans {
+            spans.span(self.link.span(sent, direction, what, Cause::Host, 0));
+        }
+        sent
     }
 
     /// Sends bytes over the link.

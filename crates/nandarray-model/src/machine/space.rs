@@ -107,6 +107,8 @@ pub(super) struct Job {
     bytes: u64,
     io: Option<u32>,
     failed: bool,
+    /// Blocks that the host has composed and not programmed, until it has composed all of the command.
+    composed: Vec<u32>,
 }
 
 /// Where a part stands; each is left for the next when its time is over.
@@ -738,6 +740,7 @@ impl Job {
             bytes,
             io: None,
             failed: false,
+            composed: Vec::new(),
         }
     }
 }

@@ -33,6 +33,7 @@ pub(crate) struct Stages {
     cores: Resource,
     hardware: Resource,
     mapped: [Option<u32>; 5],
+    channel_handlers: u32,
     by_stage: [Ps; 5],
     active_uw: f64,
     idle_uw: f64,
@@ -47,6 +48,7 @@ impl Stages {
             cores: Resource::new(cores, Track::Core),
             hardware: Resource::new(5, Track::Stage),
             mapped,
+            channel_handlers: controller.channel_handlers.max(1),
             by_stage: [Ps::ZERO; 5],
             active_uw: energy.core_active_uw,
             idle_uw: energy.core_idle_uw,
@@ -55,12 +57,36 @@ impl Stages {
 
     /// Runs a stage on something that is there now; returns when it is done.
     pub(crate) fn run(&mut self, stage: Stage, now: Ps, lasts: Ps, cause: Cause, spans: &mut Option<impl Spans>) -> Ps {
+        self.run_one(stage, 0, now, lasts, cause, spans)
+    }
+
+    /// Runs the handler of a channel.
+    pub(crate) fn handle_channel(
+        &mut self,
+        channel: u32,
+        now: Ps,
+        lasts: Ps,
+        cause: Cause,
+        spans: &mut Option<impl Spans>,
+    ) -> Ps {
+        self.run_one(Stage::Channel, channel % self.channel_handlers, now, lasts, cause, spans)
+    }
+
+    fn run_one(
+        &mut self,
+        stage: Stage,
+        handler: u32,
+        now: Ps,
+        lasts: Ps,
+        cause: Cause,
+        spans: &mut Option<impl Spans>,
+    ) -> Ps {
         if lasts == Ps::ZERO {
             return now;
         }
         let i = stage as usize;
         self.by_stage[i] += lasts;
-        let (booked, resource) = match self.mapped[i] {
+        let (booked, resource) = match self.mapped[i].map(|core| (core + handler) % self.cores.servers()) {
             Some(core) => (self.cores.book_on(core, now, lasts), &self.cores),
             None => (self.hardware.pipelined(i as u32, now, lasts), &self.hardware),
         };

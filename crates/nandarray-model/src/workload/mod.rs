@@ -5,6 +5,7 @@
 //! their way, and the next is asked for when one has completed.
 
 mod blktrace;
+pub mod boxes;
 mod fio;
 #[doc(hidden)]
 pub mod fuzz;
@@ -17,6 +18,7 @@ use std::collections::VecDeque;
 
 use crate::time::Ps;
 
+pub use boxes::{BoxRequests, Boxes};
 pub use skew::Skew;
 pub use synthetic::{Arrival, Generator, Pattern, SECTOR_BYTES, Size, Synthetic};
 pub use trace::{BlktraceEvent, Format, Trace, TraceSettings};

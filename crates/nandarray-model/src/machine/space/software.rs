@@ -1,7 +1,7 @@
 //! The host's side of a command of the store (software NDS; paper, section 5.2): it translates block by block, asks for the
 //! extents of each by ios of their own, and copies runs between pages and the caller's memory.
 
-use super::{At, Part, Steps};
+use super::{At, JobKind, Part, Steps};
 use crate::flash::Op;
 use crate::footprint::Step;
 use crate::machine::io::{For, Io, Way};
@@ -47,8 +47,23 @@ impl Machine {
                 self.host_span(booked, "copy", u64::from(part));
                 self.events.push(booked.end, Event::HostPiece(part));
             }
-            (At::Scattered, _) => self.ask_extents(now, part, At::Programming, Op::Program),
+            (At::Scattered, _) => self.composed(now, part),
             _ => self.delivered(now, part),
+        }
+    }
+
+    /// A block is composed: programmed now, or once all of its command are.
+    fn composed(&mut self, now: Ps, part: u32) {
+        let p = self.parts[part as usize];
+        let j = &mut self.jobs[p.job as usize];
+        if p.log || j.kind != JobKind::Write || !self.description.host.composes_commands {
+            return self.ask_extents(now, part, At::Programming, Op::Program);
+        }
+        j.composed.push(part);
+        if j.composed.len() == j.pieces.len() {
+            for part in std::mem::take(&mut j.composed) {
+                self.ask_extents(now, part, At::Programming, Op::Program);
+            }
         }
     }
 

@@ -1,0 +1,242 @@
+//! Boxes of an array that lies row by row on a conventional device: what a program without spaces has to ask for.
+//!
+//! An array of elements begins at a byte of the device, its last dimension lying together (turn shape and boxes around for one
+//! stored column by column). A box of it is as many contiguous runs as its outer coordinates; trailing dimensions that it takes
+//! whole join into longer runs. Each run is one request, or several of at most `request_bytes_max`; requests are rounded out to
+//! sectors. Boxes follow one another without a pause, always `depth` requests on their way, from one queue pair: one thread.
+
+use serde::{Deserialize, Serialize};
+
+use super::synthetic::SECTOR_BYTES;
+use super::{Request, RequestOp, Source, WorkloadError};
+use crate::time::Ps;
+
+/// A box of an array.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// First element along each dimension.
+    pub start: Vec<u64>,
+    /// Elements along each dimension, at least 1.
+    pub count: Vec<u64>,
+}
+
+/// Boxes of an array, to read or to write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Boxes {
+    /// Whether they are written.
+    #[serde(default)]
+    pub write: bool,
+    /// Elements along each dimension, the last of which lies together.
+    pub shape: Vec<u64>,
+    /// Bytes of an element.
+    pub item_bytes: u64,
+    /// Byte of the device at which the array begins.
+    #[serde(default)]
+    pub offset_bytes: u64,
+    /// Which, in order.
+    pub boxes: Vec<Part>,
+    /// The most bytes of a request, a multiple of a sector.
+    pub request_bytes_max: u64,
+    /// Requests on their way at all times.
+    pub depth: u32,
+}
+
+/// The contiguous runs of a box, in order.
+#[derive(Clone, Debug)]
+struct Runs {
+    /// First byte of the first run.
+    from: u64,
+    /// (steps left over, steps, bytes between steps) of the dimensions around a run, slowest first.
+    outer: Vec<(u64, u64, u64)>,
+    bytes: u64,
+    over: bool,
+}
+
+impl Runs {
+    fn new(all: &Boxes, part: &Part) -> Self {
+        let n = all.shape.len();
+        let mut strides = vec![all.item_bytes; n];
+        for i in (0..n - 1).rev() {
+            strides[i] = strides[i + 1] * all.shape[i + 1];
+        }
+        // The run: the last dimension, and those before it while all behind them are taken whole.
+        let mut first = n - 1;
+        while first > 0 && part.count[first] == all.shape[first] {
+            first -= 1;
+        }
+        Self {
+            from: all.offset_bytes + part.start.iter().zip(&strides).map(|(s, b)| s * b).sum::<u64>(),
+            outer: (0..first).map(|i| (0, part.count[i], strides[i])).collect(),
+            bytes: part.count[first] * strides[first],
+            over: false,
+        }
+    }
+
+    /// The first byte of the next run.
+    fn next(&mut self) -> Option<u64> {
+        if self.over {
+            return None;
+        }
+        let at = self.from + self.outer.iter().map(|(i, _, bytes)| i * bytes).sum::<u64>();
+        match self.outer.iter().rposition(|(i, n, _)| i + 1 < *n) {
+            None => self.over = true,
+            Some(k) => {
+                self.outer[k].0 += 1;
+                self.outer[k + 1..].iter_mut().for_each(|o| o.0 = 0);
+            }
+        }
+        Some(at)
+    }
+}
+
+/// Gives the requests of boxes.
+#[derive(Clone, Debug)]
+pub struct BoxRequests {
+    settings: Boxes,
+    next_box: usize,
+    runs: Option<Runs>,
+    /// What is left of the run that is being asked for: (first byte, end).
+    left: (u64, u64),
+    given: u64,
+    total: u64,
+}
+
+fn wrong<T>(text: String) -> Result<T, WorkloadError> {
+    Err(WorkloadError::Parameter(text))
+}
+
+impl BoxRequests {
+    /// For a device of so many bytes.
+    ///
+    /// # Errors
+    /// If the array does not fit the device, a box not the array, or a setting is out of range.
+    pub fn new(settings: Boxes, device_bytes: u64) -> Result<Self, WorkloadError> {
+        let s = &settings;
+        let bytes = s.shape.iter().try_fold(s.item_bytes, |v, &d| v.checked_mul(d)).unwrap_or(u64::MAX);
+        if s.shape.is_empty() || bytes == 0 || bytes.saturating_add(s.offset_bytes) > device_bytes {
+            let from = s.offset_bytes;
+            return wrong(format!("an array of {bytes} B from byte {from} on a device of {device_bytes} B"));
+        }
+        if s.request_bytes_max == 0 || s.request_bytes_max % SECTOR_BYTES != 0 {
+            let most = s.request_bytes_max;
+            return wrong(format!("requests of at most {most} B; it must be a multiple of {SECTOR_BYTES} above 0"));
+        }
+        if !(1..=65_536).contains(&s.depth) {
+            return wrong(format!("a queue depth of {}; it must be from 1 to 65,536", s.depth));
+        }
+        for part in &s.boxes {
+            let n = s.shape.len();
+            let within = |i: usize| {
+                part.count[i] > 0 && part.start[i].checked_add(part.count[i]).is_some_and(|end| end <= s.shape[i])
+            };
+            if part.start.len() != n || part.count.len() != n || !(0..n).all(within) {
+                return wrong(format!(
+                    "a box from {:?} of {:?} elements; the array has {:?}",
+                    part.start, part.count, s.shape
+                ));
+            }
+        }
+        let total = s.boxes.iter().map(|p| p.count.iter().product::<u64>() * s.item_bytes).sum();
+        Ok(Self { settings, next_box: 0, runs: None, left: (0, 0), given: 0, total })
+    }
+}
+
+impl Source for BoxRequests {
+    fn next(&mut self, _now: Ps) -> Result<Option<Request>, WorkloadError> {
+        while self.left.0 >= self.left.1 {
+            match self.runs.as_mut().and_then(|runs| Some((runs.next()?, runs.bytes))) {
+                Some((at, bytes)) => {
+                    self.left = (at / SECTOR_BYTES * SECTOR_BYTES, (at + bytes).next_multiple_of(SECTOR_BYTES));
+                }
+                None => {
+                    let Some(part) = self.settings.boxes.get(self.next_box) else { return Ok(None) };
+                    self.runs = Some(Runs::new(&self.settings, part));
+                    self.next_box += 1;
+                }
+            }
+        }
+        let (from, end) = self.left;
+        let bytes = (end - from).min(self.settings.request_bytes_max);
+        self.left.0 += bytes;
+        self.given += bytes;
+        let op = if self.settings.write { RequestOp::Write } else { RequestOp::Read };
+        Ok(Some(Request { at: None, op, stream: 0, offset_bytes: from, bytes }))
+    }
+
+    fn depth(&self) -> Option<u32> {
+        Some(self.settings.depth)
+    }
+
+    fn progress(&self, _now: Ps) -> Option<f64> {
+        Some((self.given as f64 / self.total.max(1) as f64).min(1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn settings(shape: &[u64], start: &[u64], count: &[u64]) -> Boxes {
+        Boxes {
+            write: false,
+            shape: shape.to_vec(),
+            item_bytes: 8,
+            offset_bytes: 0,
+            boxes: vec![Part { start: start.to_vec(), count: count.to_vec() }],
+            request_bytes_max: 1 << 21,
+            depth: 2,
+        }
+    }
+
+    fn all(settings: Boxes) -> Vec<(u64, u64)> {
+        let mut source = BoxRequests::new(settings, 1 << 40).unwrap();
+        std::iter::from_fn(|| source.next(Ps::ZERO).unwrap()).map(|r| (r.offset_bytes, r.bytes)).collect()
+    }
+
+    #[test]
+    fn a_box_is_a_request_a_row_and_whole_rows_are_one_run() {
+        assert_eq!(all(settings(&[1024, 1024], &[2, 512], &[2, 512])), [(20_480, 4096), (28_672, 4096)]);
+        let rows = all(settings(&[1024, 1024], &[512, 0], &[512, 1024]));
+        assert_eq!(rows, [(4 << 20, 2 << 20), (6 << 20, 2 << 20)], "4 MiB in requests of at most 2");
+        let planes = all(settings(&[4, 64, 64], &[1, 0, 0], &[2, 64, 64]));
+        assert_eq!(planes, [(32_768, 65_536)]);
+        assert_eq!(all(settings(&[10, 10], &[1, 1], &[1, 1])), [(0, 512)], "rounded out to sectors");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let refused = |s: Boxes| BoxRequests::new(s, 1 << 20).unwrap_err().to_string();
+        assert!(refused(settings(&[1024, 1024], &[0, 0], &[1, 1])).contains("8388608 B"));
+        assert!(refused(settings(&[16, 16], &[8, 8], &[8, 9])).contains("[16, 16]"));
+        assert!(refused(Boxes { depth: 0, ..settings(&[16], &[0], &[1]) }).contains("depth of 0"));
+        assert!(refused(Boxes { request_bytes_max: 100, ..settings(&[16], &[0], &[1]) }).contains("at most 100 B"));
+    }
+
+    proptest! {
+        /// Against a model: every element's byte, one by one.
+        #[test]
+        fn requests_cover_the_box_in_order(
+            dims in prop::collection::vec((1u64..6, 0u64..6, 1u64..6), 1..4),
+        ) {
+            let shape: Vec<u64> = dims.iter().map(|(d, s, c)| d + s + c).collect();
+            let (start, count): (Vec<u64>, Vec<u64>) = dims.iter().map(|&(_, s, c)| (s, c)).unzip();
+            // Elements of a sector each, so that nothing is rounded.
+            let boxes = Boxes { item_bytes: 512, ..settings(&shape, &start, &count) };
+            let got: Vec<u64> = all(boxes).iter().flat_map(|&(at, n)| (at..at + n).step_by(512)).collect();
+            let volume: u64 = shape.iter().product();
+            let inside = |mut e: u64| {
+                let mut ok = true;
+                for i in (0..shape.len()).rev() {
+                    ok &= (start[i]..start[i] + count[i]).contains(&(e % shape[i]));
+                    e /= shape[i];
+                }
+                ok
+            };
+            let expected: Vec<u64> = (0..volume).filter(|&e| inside(e)).map(|e| e * 512).collect();
+            prop_assert_eq!(got, expected);
+        }
+    }
+}

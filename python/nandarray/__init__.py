@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from nandarray._program.decorator import program
     from nandarray._program.program import Program
     from nandarray._program.run import Box, offload
-    from nandarray._replay import Replay, Synthetic, Trace, replay
+    from nandarray._replay import Boxes, Replay, Synthetic, Trace, replay
     from nandarray._xarray import from_xarray, to_xarray
     from nandarray.convert import export, import_
     from nandarray.device import Description, devices
@@ -59,6 +59,7 @@ __all__ = [
     "BadIndexError",
     "Block",
     "Box",
+    "Boxes",
     "ChecksumError",
     "ClosedError",
     "CompileError",
@@ -125,6 +126,7 @@ _LAZY = {
     "offload": "nandarray._program.run",
     "devices": "nandarray.device",
     "Replay": "nandarray._replay",
+    "Boxes": "nandarray._replay",
     "Synthetic": "nandarray._replay",
     "Trace": "nandarray._replay",
     "replay": "nandarray._replay",

@@ -1,8 +1,9 @@
 """Replays: a workload on a described device, under the modelled clock.
 
-What is replayed is a trace file or a :class:`Synthetic` workload; what comes out is a :class:`Replay`, which shows
-itself in a terminal and in a notebook. The native module does all of the work; this file names the settings and reads
-the report, whose keys are described in ``docs/reference/replay-report.md``.
+What is replayed is a trace file, a :class:`Synthetic` workload, or :class:`Boxes` of an array that lies row by row;
+what comes out is a :class:`Replay`, which shows itself in a terminal and in a notebook. The native module does all
+of the work; this file names the settings and reads the report, whose keys are described in
+``docs/reference/replay-report.md``.
 
 No store takes part: only times and energies are modelled, no byte is kept.
 """
@@ -20,7 +21,7 @@ from nandarray import _nandarray
 from nandarray.device import Description, load
 from nandarray.errors import InvalidError
 
-__all__ = ["Replay", "Synthetic", "Trace", "replay"]
+__all__ = ["Boxes", "Replay", "Synthetic", "Trace", "replay"]
 
 Progress = Callable[[str, float | None, int, int, float], object]
 
@@ -179,6 +180,71 @@ class Trace:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Boxes:
+    """Boxes of an array that lies row by row on a conventional device: what a program without spaces has to ask for.
+
+    A box is as many requests as it has contiguous runs, or more where a run is longer than ``request_max``. Boxes
+    follow one another without a pause. For an array stored column by column, turn shape and boxes around.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Elements along each dimension, the last of which lies together.
+    itemsize : int
+        Bytes of an element.
+    boxes : sequence of sequence of slice
+        Which: a slice with start and stop for each dimension.
+    write : bool
+        Whether they are written instead of read.
+    depth : int
+        Requests on their way at all times, from one queue pair.
+    request_max : int
+        The most bytes of a request, a multiple of 512.
+    offset : int
+        Byte of the device at which the array begins.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> columns = nandarray.Boxes(shape=(4096, 4096), itemsize=8, boxes=[(slice(0, 4096), slice(0, 512))], depth=2)
+    >>> run = nandarray.replay(columns, device="mqsim-ideal")
+    >>> run["read"]["requests"], run["read"]["bytes"]
+    (4096, 16777216)
+    """
+
+    shape: Sequence[int]
+    itemsize: int
+    boxes: Sequence[Sequence[slice]]
+    write: bool = False
+    depth: int = 32
+    request_max: int = 1 << 20
+    offset: int = 0
+
+    def settings(self) -> dict[str, Any]:
+        """Give the workload as the native module reads it.
+
+        Returns
+        -------
+        dict
+            Plain numbers.
+        """
+        parts = []
+        for box in self.boxes:
+            if any(s.start is None or s.stop is None or s.step not in {None, 1} or s.stop < s.start for s in box):
+                raise InvalidError(f"a box is a slice from start to stop for each dimension, not {tuple(box)}")
+            parts.append({"start": [int(s.start) for s in box], "count": [int(s.stop - s.start) for s in box]})
+        return {
+            "write": bool(self.write),
+            "shape": [int(n) for n in self.shape],
+            "item_bytes": int(self.itemsize),
+            "offset_bytes": int(self.offset),
+            "boxes": parts,
+            "request_bytes_max": int(self.request_max),
+            "depth": int(self.depth),
+        }
+
+
 class Replay:
     """What came out of a replay.
 
@@ -223,9 +289,11 @@ class Replay:
         return replay_html(self)
 
 
-def _workload(workload: str | os.PathLike[str] | Trace | Synthetic) -> dict[str, Any]:
+def _workload(workload: str | os.PathLike[str] | Trace | Synthetic | Boxes) -> dict[str, Any]:
     if isinstance(workload, Synthetic):
         return {"synthetic": workload.settings()}
+    if isinstance(workload, Boxes):
+        return {"boxes": workload.settings()}
     trace = workload if isinstance(workload, Trace) else Trace(workload)
     path = Path(trace.path)
     with path.open("rb"):  # what cannot be opened is an OSError that names the file
@@ -241,7 +309,7 @@ def _precondition(state: str | float) -> dict[str, Any]:
 
 
 def replay(
-    workload: str | os.PathLike[str] | Trace | Synthetic,
+    workload: str | os.PathLike[str] | Trace | Synthetic | Boxes,
     *,
     device: str | Path | Description,
     precondition: str | float = "full",
@@ -255,8 +323,8 @@ def replay(
 
     Parameters
     ----------
-    workload : str, path, Trace or Synthetic
-        A trace file, or what to make up.
+    workload : str, path, Trace, Synthetic or Boxes
+        A trace file, what to make up, or boxes of an array.
     device : str, path or Description
         The name of a preset, a description's file, or a description.
     precondition : {"empty", "full"} or float

@@ -119,7 +119,7 @@ impl BoxRequests {
             let from = s.offset_bytes;
             return wrong(format!("an array of {bytes} B from byte {from} on a device of {device_bytes} B"));
         }
-        if s.request_bytes_max == 0 || s.request_bytes_max % SECTOR_BYTES != 0 {
+        if s.request_bytes_max == 0 || !s.request_bytes_max.is_multiple_of(SECTOR_BYTES) {
             let most = s.request_bytes_max;
             return wrong(format!("requests of at most {most} B; it must be a multiple of {SECTOR_BYTES} above 0"));
         }

@@ -14,6 +14,7 @@ __all__ = [
     "Nvme",
     "Space",
     "Store",
+    "Watch",
     "__version__",
     "device_import_mqsim",
     "device_json",
@@ -23,6 +24,7 @@ __all__ = [
     "device_toml",
     "error_kinds",
     "nvme_statuses",
+    "program_disassemble",
     "replay",
 ]
 
@@ -40,6 +42,7 @@ class Watch:
 
 def program_disassemble(elf: bytes) -> list[tuple[int, str | None, str]]: ...  # a symbol has no bytes
 
+@final
 class Store:
     @staticmethod
     def open(

@@ -170,7 +170,7 @@ def test_native_and_python_know_the_same_kinds() -> None:
 
 
 def test_every_error_is_exported_and_has_its_builtin() -> None:
-    builtins = (KeyError, IndexError, ValueError, OSError)
+    builtins = (KeyError, IndexError, ValueError, OSError, RuntimeError)
     for kind, cls in errors.BY_KIND.items():
         assert getattr(nandarray, cls.__name__) is cls
         assert kind == cls.kind

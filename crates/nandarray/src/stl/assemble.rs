@@ -238,7 +238,6 @@ mod tests {
 
     /// Reads the box `start + [0, count)` of an array in blocks into a buffer with `gap` bytes between the rows of every
     /// dimension but the last, `at` bytes behind a line's start; every byte of the buffer is looked at.
-    #[expect(clippy::too_many_arguments, reason = "a box of an array, and a buffer")]
     fn check(
         shape: &[u64],
         block: &[u64],

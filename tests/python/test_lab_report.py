@@ -237,7 +237,7 @@ def test_sweeps_give_columns_of_numbers_and_name_their_points():
 class Structure(html.parser.HTMLParser):
     """Elements, ids, and what is in which script."""
 
-    VOID = frozenset(["meta", "link", "br", "input", "img", "path", "rect"])
+    VOID = frozenset(["meta", "link", "br", "wbr", "input", "img", "path", "rect"])
 
     def __init__(self):
         super().__init__()

@@ -39,7 +39,8 @@ mod xlen;
 
 pub use block::{Block, OPS_MAX};
 pub use csr::Privilege;
-pub use hart::{Hart, Limits, Mode, Stop};
+pub use float::{FloatFunction, float_function};
+pub use hart::{Door, Hart, Limits, Mode, Registers, Span, Stop};
 pub use isa::{Extension, Extensions};
 pub use memory::{Memory, MemoryError};
 #[cfg(feature = "elf")]

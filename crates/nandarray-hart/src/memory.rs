@@ -391,6 +391,17 @@ impl Spans<'_> {
         self.choose();
     }
 
+    /// The regions, for a translator.
+    pub(crate) fn list(&self) -> impl Iterator<Item = (Range<u64>, Range<u64>, bool, *mut u8)> {
+        let executable = |s: &Span| s.executable.start < s.executable.end;
+        self.all.iter().map(move |s| (s.range.clone(), s.writable.clone(), executable(s), s.pointer))
+    }
+
+    /// Whether nothing can be both written and executed, and no address is watched.
+    pub(crate) fn fixed(&self) -> bool {
+        self.watched.is_none() && self.all.iter().all(|s| intersect(&s.writable, &s.executable).is_empty())
+    }
+
     /// The 8 bytes at the watched address.
     pub(crate) fn watched_value(&mut self) -> u64 {
         self.watched.and_then(|at| self.load::<8>(at).ok()).map_or(0, u64::from_le_bytes)

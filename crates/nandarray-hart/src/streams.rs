@@ -87,6 +87,22 @@ impl<'s> Input<'s> {
         self.closed
     }
 
+    /// The bytes that have arrived, are not read, and lie together in the ring.
+    pub fn together(&self) -> &[u8] {
+        let at = if self.ring.is_empty() { 0 } else { place(self.ring.len(), self.head) };
+        let rest = &self.ring[at..];
+        &rest[..rest.len().min(self.available() as usize)]
+    }
+
+    /// Say that the program has read `bytes` of them.
+    ///
+    /// # Panics
+    /// If not that many had arrived.
+    pub fn taken(&mut self, bytes: u64) {
+        assert!(bytes <= self.available(), "{bytes} bytes have not arrived");
+        self.head += bytes;
+    }
+
     #[inline(always)]
     pub(crate) fn load<const N: usize>(&mut self) -> Option<[u8; N]> {
         if self.tail - self.head < N as u64 {
@@ -171,6 +187,24 @@ impl<'s> Output<'s> {
     pub fn drained(&mut self, bytes: u64) {
         assert!(bytes <= self.waiting(), "{bytes} bytes were not waiting");
         self.tail += bytes;
+    }
+
+    /// The room that lies together in the ring.
+    pub fn room_together(&mut self) -> &mut [u8] {
+        let at = if self.ring.is_empty() { 0 } else { place(self.ring.len(), self.head) };
+        let room = (self.tail - self.head) as usize;
+        let rest = &mut self.ring[at..];
+        let length = rest.len().min(room);
+        &mut rest[..length]
+    }
+
+    /// Say that the program has written `bytes` of it.
+    ///
+    /// # Panics
+    /// If there was no room for them.
+    pub fn put(&mut self, bytes: u64) {
+        assert!(bytes <= self.tail - self.head, "no room for {bytes} bytes");
+        self.head += bytes;
     }
 
     #[inline(always)]

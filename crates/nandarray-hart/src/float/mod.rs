@@ -8,10 +8,12 @@
 
 mod compare;
 mod convert;
+mod evaluate;
 mod fast;
 
 pub(crate) use compare::{Relation, classify, compare, max, min};
 pub(crate) use convert::{from_int, to_int, widen};
+pub use evaluate::{FloatFunction, float_function};
 pub(crate) use fast::Fast;
 
 /// Rounding modes by their number in instructions and in `frm`.

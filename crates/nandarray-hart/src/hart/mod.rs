@@ -4,6 +4,7 @@
 //! Between blocks it looks at the limit and, every few thousand instructions, at the stop flag. Memory and streams are the
 //! caller's and lent for each run. It does not load programs (`program`), and knows nothing of how long anything takes.
 
+mod door;
 mod system;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use crate::memory::Memory;
 use crate::streams::Streams;
 use crate::trap::{Cause, Trap};
 use crate::xlen::Xlen;
+pub use door::{Door, Registers, Span};
 use system::Outcome;
 
 /// Instructions between two looks at the stop flag.
@@ -237,7 +239,7 @@ impl<X: Xlen> Hart<X> {
                 return Stop::Interrupted;
             }
             if left == 0 {
-                return Stop::InstructionLimit;
+                return self.out_of_instructions();
             }
             self.take_interrupt();
             let before = self.retired;
@@ -254,13 +256,24 @@ impl<X: Xlen> Hart<X> {
         }
     }
 
+    /// Why a run ends that may execute nothing more: the limit, unless the function has just returned.
+    pub fn out_of_instructions(&self) -> Stop {
+        if self.pc == Self::RETURN && self.mode == Mode::Program {
+            Stop::Returned { code: self.x(10) }
+        } else {
+            Stop::InstructionLimit
+        }
+    }
+
     /// Execute whole blocks, of at most `most` instructions together.
     fn slice(&mut self, env: &mut Env<'_, '_>, most: u64) -> Option<Stop> {
         self.state.left = most as i64;
         let why = self.blocks_until(env);
         self.retired += most - self.state.left as u64;
         match why {
+            // Nothing may be fetched any more, or is to be.
             Left::Slice => None,
+            Left::Fetch if self.state.left == 0 => None,
             Left::Fetch => self.trapped(Cause::FetchAccess, self.pc, self.pc),
             Left::Returned => Some(Stop::Returned { code: self.x(10) }),
             Left::Leave { unit } => {

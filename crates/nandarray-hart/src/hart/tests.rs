@@ -63,6 +63,21 @@ fn the_instruction_limit_is_exact() {
 }
 
 #[test]
+fn a_limit_that_is_just_enough_is_enough() {
+    for (rounds, count) in [(1000, 3001), (3, 10)] {
+        let (mut hart, mut memory) = program::<Rv64>(LOOP);
+        hart.call(CODE, END, &[0, rounds]);
+        let limits = Limits { instructions: Some(count), stop: None };
+        assert_eq!(hart.run(&mut memory, &mut Streams::none(), limits), Stop::Returned { code: rounds });
+        // What cannot be fetched is not reached.
+        hart.call(CODE, END, &[0, rounds]);
+        hart.set_x(1, 0x9000);
+        assert_eq!(hart.run(&mut memory, &mut Streams::none(), limits), Stop::InstructionLimit);
+        assert_eq!((hart.pc(), hart.instructions()), (0x9000, 2 * count));
+    }
+}
+
+#[test]
 fn a_loop_without_end_is_interrupted() {
     let (mut hart, mut memory) = program::<Rv64>(&["jal zero, . + 0"]);
     let flag = AtomicBool::new(false);

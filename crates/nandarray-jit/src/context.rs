@@ -1,0 +1,102 @@
+//! What translated code and the engine share while the code runs: its layout is part of the code.
+
+/// Regions of memory beside the main one that code can know.
+pub(crate) const SLOTS: usize = 32;
+/// Streams of either kind.
+pub(crate) const STREAMS: usize = 32;
+
+/// A region of memory in one call.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct Slot {
+    /// Its pointer less its first address.
+    pub(crate) biased: u64,
+    /// Offsets at which 1, 2, 4 and 8 bytes can be read: below these.
+    pub(crate) load: [u64; 4],
+    /// The same for writing.
+    pub(crate) store: [u64; 4],
+}
+
+/// The bytes of a stream that can be reached without asking.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct Ring {
+    /// Pointer to the next byte.
+    pub(crate) at: u64,
+    /// Pointer behind the last.
+    pub(crate) end: u64,
+    /// What the head is, less `at`.
+    pub(crate) head: u64,
+    /// The tail.
+    pub(crate) tail: u64,
+    /// Where `at` was when this was filled in.
+    pub(crate) from: u64,
+}
+
+/// The context.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Context {
+    /// Instructions that may still be executed.
+    pub(crate) left: i64,
+    /// Where it stopped.
+    pub(crate) pc: u64,
+    /// The main region's pointer less its first address.
+    pub(crate) main: u64,
+    /// The other regions.
+    pub(crate) slots: [Slot; SLOTS],
+    pub(crate) inputs: [Ring; STREAMS],
+    pub(crate) outputs: [Ring; STREAMS],
+}
+
+impl Context {
+    pub(crate) fn new() -> Self {
+        Self {
+            left: 0,
+            pc: 0,
+            main: 0,
+            slots: [Slot::default(); SLOTS],
+            inputs: [Ring::default(); STREAMS],
+            outputs: [Ring::default(); STREAMS],
+        }
+    }
+}
+
+/// Why translated code came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// It goes on at an address.
+    Jump = 0,
+    /// The next instruction is the interpreter's.
+    Handover = 1,
+    /// The next instruction reaches memory where it was not expected to.
+    Memory = 2,
+    /// Too few instructions are left.
+    Slice = 3,
+}
+
+impl Left {
+    pub(crate) fn from_number(number: u32) -> Self {
+        match number {
+            0 => Self::Jump,
+            2 => Self::Memory,
+            3 => Self::Slice,
+            _ => Self::Handover,
+        }
+    }
+}
+
+/// Translated code: takes the context and the integer registers, gives the number of a [`Left`].
+pub(crate) type Entry = unsafe extern "C" fn(*mut Context, *mut u8) -> u32;
+
+/// What code relies on: another layout needs other code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Addresses of the main region.
+    pub(crate) main: std::ops::Range<u64>,
+    /// Those of them that may be written.
+    pub(crate) writable: std::ops::Range<u64>,
+    /// Where floating-point registers and flags are, from the integer registers on.
+    pub(crate) f: i32,
+    pub(crate) fflags: i32,
+}

@@ -1,0 +1,454 @@
+//! Floating-point arithmetic: the host's where it is certain to give result and flags, the hart's function otherwise.
+//!
+//! Code is entered only while the dynamic rounding mode is to nearest, and a result in the normal range raises no flag but
+//! "inexact". If that flag stands already nothing more is asked; otherwise what the result lacks is computed: by an
+//! error-free transformation for sums, by a fused multiply-add or in double precision for products, quotients and roots.
+//! Whatever is in doubt is left to the function that the interpreter's results come from too, called with the registers'
+//! contents. So an inexact operation makes one such call, and sets the flag.
+
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
+use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
+use nandarray_hart::float_function;
+use nandarray_hart::isa::{Code, Format, Op};
+
+use super::{Emit, argument, own};
+use crate::registers::{reads_single, writes_single};
+
+impl Emit<'_, '_> {
+    /// Register `r` as single precision.
+    fn single_of(&mut self, r: u8) -> Value {
+        if self.single >> r & 1 != 0 {
+            return self.b.use_var(self.s[r as usize]);
+        }
+        // What is not boxed in ones is the canonical NaN.
+        let bits = self.bits(r);
+        let upper = self.b.ins().ushr_imm_u(bits, 32);
+        let boxed = self.b.ins().icmp_imm_u(IntCC::Equal, upper, 0xffff_ffff);
+        let low = self.b.ins().ireduce(types::I32, bits);
+        let nan = self.b.ins().iconst(types::I32, 0x7fc0_0000);
+        let low = self.b.ins().select(boxed, low, nan);
+        self.b.ins().bitcast(types::F32, MemFlagsData::new(), low)
+    }
+
+    /// Register `r` as it is, as a number.
+    pub(super) fn double(&mut self, r: i32) -> Value {
+        if self.single >> r & 1 == 0 {
+            return self.b.use_var(self.d[r as usize]);
+        }
+        let bits = self.bits(r as u8);
+        self.b.ins().bitcast(types::F64, MemFlagsData::new(), bits)
+    }
+
+    /// Register `r` as it is, as bits.
+    pub(super) fn bits(&mut self, r: u8) -> Value {
+        if self.single >> r & 1 == 0 {
+            let value = self.b.use_var(self.d[r as usize]);
+            return self.b.ins().bitcast(types::I64, MemFlagsData::new(), value);
+        }
+        let value = self.b.use_var(self.s[r as usize]);
+        let low = self.b.ins().bitcast(types::I32, MemFlagsData::new(), value);
+        let low = self.b.ins().uextend(types::I64, low);
+        self.b.ins().bor_imm_s(low, 0xffff_ffff_0000_0000_u64 as i64)
+    }
+
+    pub(super) fn set_single(&mut self, r: u8, value: Value) {
+        self.b.def_var(self.s[r as usize], value);
+        self.single |= 1 << r;
+    }
+
+    pub(super) fn set_double(&mut self, r: u8, value: Value) {
+        self.b.def_var(self.d[r as usize], value);
+        self.single &= !(1 << r);
+    }
+
+    /// A source register in the instruction's precision.
+    fn source(&mut self, single: bool, r: u8) -> Value {
+        if single { self.single_of(r) } else { self.double(i32::from(r)) }
+    }
+
+    fn number(&mut self, single: bool, value: f64) -> Value {
+        if single {
+            self.b.ins().f32const(Ieee32::with_float(value as f32))
+        } else {
+            self.b.ins().f64const(Ieee64::with_float(value))
+        }
+    }
+
+    fn flags_address(&mut self) -> Value {
+        self.b.ins().iadd_imm_s(self.registers, i64::from(self.target.layout.fflags))
+    }
+
+    /// Call the hart's function for an instruction: the destination register's bits, or the integer.
+    fn call(&mut self, op: &Op) -> Value {
+        let format = op.row().format;
+        let zero = self.b.ins().iconst(types::I64, 0);
+        let from_x = matches!(format, Format::IntToFloatRounded | Format::IntToFloat);
+        let a = if from_x {
+            let value = self.get(op.rs1);
+            self.wide(value)
+        } else {
+            self.bits(op.rs1)
+        };
+        let two =
+            matches!(format, Format::FloatFused | Format::FloatRounded | Format::FloatRegister | Format::FloatCompare);
+        let b = if two { self.bits(op.rs2) } else { zero };
+        let c = if format == Format::FloatFused { self.bits(op.rs3) } else { zero };
+        let rm = if op.rm == 7 { 0 } else { op.rm };
+        let rm = self.b.ins().iconst(types::I64, i64::from(rm));
+        let flags = self.flags_address();
+        let Some(function) = float_function(op.code) else { unreachable!("{:?} computes nothing", op.code) };
+        let function = self.b.ins().iconst(types::I64, function as usize as i64);
+        let call = self.b.ins().call_indirect(self.float_signature, function, &[a, b, c, rm, flags]);
+        self.b.inst_results(call)[0]
+    }
+
+    /// What a call gave, as the value that a fast path gives.
+    fn called(&mut self, op: &Op) -> Value {
+        let bits = self.call(op);
+        match op.row().format {
+            Format::FloatCompare | Format::FloatToIntRounded | Format::FloatToInt => self.cut(bits, self.ty),
+            _ if writes_single(op) => {
+                let low = self.b.ins().ireduce(types::I32, bits);
+                self.b.ins().bitcast(types::F32, MemFlagsData::new(), low)
+            }
+            _ => self.b.ins().bitcast(types::F64, MemFlagsData::new(), bits),
+        }
+    }
+
+    fn set_result(&mut self, op: &Op, value: Value) {
+        match op.row().format {
+            Format::FloatCompare | Format::FloatToIntRounded | Format::FloatToInt => self.set(op.rd, value),
+            _ if writes_single(op) => self.set_single(op.rd, value),
+            _ => self.set_double(op.rd, value),
+        }
+    }
+
+    /// `fast` if `certain`, what the hart's function gives otherwise.
+    fn or_call(&mut self, op: &Op, fast: Value, certain: Value) {
+        let ty = self.b.func.dfg.value_type(fast);
+        let (done, result) = self.join(ty);
+        let slow = self.b.create_block();
+        self.b.set_cold_block(slow);
+        self.b.ins().brif(certain, done, &argument(fast), slow, &[]);
+        self.b.seal_block(slow);
+        self.b.switch_to_block(slow);
+        let value = self.called(op);
+        self.b.ins().jump(done, &argument(value));
+        self.b.seal_block(done);
+        self.b.switch_to_block(done);
+        self.set_result(op, result);
+    }
+
+    /// The same for what may be inexact: certain only if that flag stands, or if it is `exact`; never, if none is given.
+    fn or_inexact(&mut self, op: &Op, fast: Value, certain: Value, exact: Option<&mut dyn FnMut(&mut Self) -> Value>) {
+        let ty = self.b.func.dfg.value_type(fast);
+        let (done, result) = self.join(ty);
+        let (ask, slow) = (self.b.create_block(), self.b.create_block());
+        self.b.set_cold_block(slow);
+        self.b.ins().brif(certain, ask, &[], slow, &[]);
+        self.b.seal_block(ask);
+        self.b.switch_to_block(ask);
+        let flags = self.b.ins().load(types::I8, own(), self.registers, self.target.layout.fflags);
+        let inexact = self.b.ins().band_imm_u(flags, 1);
+        if let Some(exact) = exact {
+            let look = self.b.create_block();
+            self.b.ins().brif(inexact, done, &argument(fast), look, &[]);
+            self.b.seal_block(look);
+            self.b.switch_to_block(look);
+            let exact = exact(self);
+            self.b.ins().brif(exact, done, &argument(fast), slow, &[]);
+        } else {
+            self.b.ins().brif(inexact, done, &argument(fast), slow, &[]);
+        }
+        self.b.seal_block(slow);
+        self.b.switch_to_block(slow);
+        let value = self.called(op);
+        self.b.ins().jump(done, &argument(value));
+        self.b.seal_block(done);
+        self.b.switch_to_block(done);
+        self.set_result(op, result);
+    }
+
+    /// Whether `value` is a number between `low` and `high` in magnitude, both excluded.
+    fn between(&mut self, single: bool, value: Value, low: f64, high: f64) -> Value {
+        let magnitude = self.b.ins().fabs(value);
+        let (low, high) = (self.number(single, low), self.number(single, high));
+        let above = self.b.ins().fcmp(FloatCC::GreaterThan, magnitude, low);
+        let below = self.b.ins().fcmp(FloatCC::LessThan, magnitude, high);
+        self.b.ins().band(above, below)
+    }
+
+    /// Whether a result is certain to be right but for being inexact: beyond the smallest normal number, and finite.
+    fn normal(&mut self, single: bool, value: Value) -> Value {
+        let least = if single { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE };
+        self.between(single, value, least, f64::INFINITY)
+    }
+
+    fn below(&mut self, single: bool, value: Value, high: f64) -> Value {
+        let magnitude = self.b.ins().fabs(value);
+        let high = self.number(single, high);
+        self.b.ins().fcmp(FloatCC::LessThan, magnitude, high)
+    }
+
+    pub(super) fn float(&mut self, op: &Op) {
+        use Code::*;
+        let single = reads_single(op);
+        let nearest = matches!(op.rm, 0 | 7);
+        match op.code {
+            FaddS | FaddD | FsubS | FsubD if nearest => self.sum(op, single),
+            FmulS | FmulD | FdivS | FdivD if nearest => self.product(op, single),
+            FsqrtS | FsqrtD if nearest => self.root(op, single),
+            FmaddS | FmsubS | FnmsubS | FnmaddS | FmaddD | FmsubD | FnmsubD | FnmaddD if nearest && self.target.fma => {
+                self.fused(op, single);
+            }
+            FsgnjS | FsgnjnS | FsgnjxS | FsgnjD | FsgnjnD | FsgnjxD => self.sign(op, single),
+            FminS | FmaxS | FminD | FmaxD | FeqS | FltS | FleS | FeqD | FltD | FleD => self.ordered(op, single),
+            FmvXW => {
+                let bits = self.bits(op.rs1);
+                let low = self.b.ins().ireduce(types::I32, bits);
+                let value = self.word(low);
+                self.set(op.rd, value);
+            }
+            FmvXD => {
+                let bits = self.bits(op.rs1);
+                self.set(op.rd, bits);
+            }
+            FmvWX => {
+                let value = self.get(op.rs1);
+                let low = self.low(value);
+                let value = self.b.ins().bitcast(types::F32, MemFlagsData::new(), low);
+                self.set_single(op.rd, value);
+            }
+            FmvDX => {
+                let value = self.get(op.rs1);
+                let value = self.b.ins().bitcast(types::F64, MemFlagsData::new(), value);
+                self.set_double(op.rd, value);
+            }
+            FcvtDS => {
+                let value = self.single_of(op.rs1);
+                let wide = self.b.ins().fpromote(types::F64, value);
+                let number = self.b.ins().fcmp(FloatCC::Ordered, value, value);
+                self.or_call(op, wide, number);
+            }
+            FcvtSD if nearest => {
+                let value = self.double(i32::from(op.rs1));
+                let narrow = self.b.ins().fdemote(types::F32, value);
+                let certain = self.normal(true, narrow);
+                self.or_inexact(
+                    op,
+                    narrow,
+                    certain,
+                    Some(&mut |e| {
+                        let back = e.b.ins().fpromote(types::F64, narrow);
+                        e.b.ins().fcmp(FloatCC::Equal, back, value)
+                    }),
+                );
+            }
+            FcvtDW | FcvtDWu | FcvtSW | FcvtSWu | FcvtDL | FcvtDLu | FcvtSL | FcvtSLu => self.from_integer(op),
+            FcvtWS | FcvtWuS | FcvtLS | FcvtLuS | FcvtWD | FcvtWuD | FcvtLD | FcvtLuD if op.rm == 1 => {
+                self.to_integer(op, single);
+            }
+            _ => {
+                let value = self.called(op);
+                self.set_result(op, value);
+            }
+        }
+    }
+
+    fn sum(&mut self, op: &Op, single: bool) {
+        let (a, mut b) = (self.source(single, op.rs1), self.source(single, op.rs2));
+        let fast = if matches!(op.code, Code::FsubS | Code::FsubD) {
+            let fast = self.b.ins().fsub(a, b);
+            b = self.b.ins().fneg(b);
+            fast
+        } else {
+            self.b.ins().fadd(a, b)
+        };
+        let certain = self.below(single, fast, f64::INFINITY);
+        let most = if single { f64::from(f32::MAX / 4.0) } else { f64::MAX / 4.0 };
+        self.or_inexact(
+            op,
+            fast,
+            certain,
+            Some(&mut |e| {
+                // What the sum lacks is a number itself, and this finds it if nothing overflows.
+                let part = e.b.ins().fsub(fast, a);
+                let rest = e.b.ins().fsub(fast, part);
+                let rest = e.b.ins().fsub(a, rest);
+                let other = e.b.ins().fsub(b, part);
+                let lacks = e.b.ins().fadd(rest, other);
+                let nothing = e.number(single, 0.0);
+                let exact = e.b.ins().fcmp(FloatCC::Equal, lacks, nothing);
+                let (a, b) = (e.below(single, a, most), e.below(single, b, most));
+                let both = e.b.ins().band(a, b);
+                e.b.ins().band(exact, both)
+            }),
+        );
+    }
+
+    fn product(&mut self, op: &Op, single: bool) {
+        let (a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
+        let divides = matches!(op.code, Code::FdivS | Code::FdivD);
+        let fast = if divides { self.b.ins().fdiv(a, b) } else { self.b.ins().fmul(a, b) };
+        let mut certain = self.normal(single, fast);
+        if divides {
+            let finite = self.below(single, b, f64::INFINITY);
+            certain = self.b.ins().band(certain, finite);
+        }
+        // The product of two of them and the third, which it is or is not.
+        let (left, right, whole) = if divides { (fast, b, a) } else { (a, b, fast) };
+        let mut exact = |e: &mut Self| e.is_product(single, left, right, whole);
+        let known = single || self.target.fma;
+        self.or_inexact(op, fast, certain, if known { Some(&mut exact) } else { None });
+    }
+
+    /// Whether `whole` is exactly the product of `left` and `right`.
+    fn is_product(&mut self, single: bool, left: Value, right: Value, whole: Value) -> Value {
+        if single {
+            let left = self.b.ins().fpromote(types::F64, left);
+            let right = self.b.ins().fpromote(types::F64, right);
+            let whole = self.b.ins().fpromote(types::F64, whole);
+            let product = self.b.ins().fmul(left, right);
+            return self.b.ins().fcmp(FloatCC::Equal, product, whole);
+        }
+        // What the product lacks must be a number itself: keep far from where it would not be.
+        let large = self.between(false, whole, 1e-290, f64::INFINITY);
+        let negative = self.b.ins().fneg(whole);
+        let lacks = self.b.ins().fma(left, right, negative);
+        let nothing = self.number(false, 0.0);
+        let exact = self.b.ins().fcmp(FloatCC::Equal, lacks, nothing);
+        self.b.ins().band(exact, large)
+    }
+
+    fn root(&mut self, op: &Op, single: bool) {
+        let a = self.source(single, op.rs1);
+        let fast = self.b.ins().sqrt(a);
+        // A root that is a number above zero is one of a number above zero; subnormal ones are left out.
+        let normal = self.normal(single, a);
+        let number = self.b.ins().fcmp(FloatCC::Ordered, fast, fast);
+        let certain = self.b.ins().band(normal, number);
+        let mut exact = |e: &mut Self| e.is_product(single, fast, fast, a);
+        let known = single || self.target.fma;
+        self.or_inexact(op, fast, certain, if known { Some(&mut exact) } else { None });
+    }
+
+    fn fused(&mut self, op: &Op, single: bool) {
+        use Code::*;
+        let (mut a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
+        let mut c = self.source(single, op.rs3);
+        if matches!(op.code, FnmsubS | FnmsubD | FnmaddS | FnmaddD) {
+            a = self.b.ins().fneg(a);
+        }
+        if matches!(op.code, FmsubS | FmsubD | FnmaddS | FnmaddD) {
+            c = self.b.ins().fneg(c);
+        }
+        let fast = self.b.ins().fma(a, b, c);
+        let certain = self.normal(single, fast);
+        self.or_inexact(op, fast, certain, None);
+    }
+
+    fn sign(&mut self, op: &Op, single: bool) {
+        use Code::*;
+        let (a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
+        let same = op.rs1 == op.rs2;
+        let value = match op.code {
+            FsgnjS | FsgnjD if same => a,
+            FsgnjS | FsgnjD => self.b.ins().fcopysign(a, b),
+            FsgnjnS | FsgnjnD if same => self.b.ins().fneg(a),
+            FsgnjnS | FsgnjnD => {
+                let b = self.b.ins().fneg(b);
+                self.b.ins().fcopysign(a, b)
+            }
+            _ if same => self.b.ins().fabs(a),
+            _ => {
+                let (int, float) = if single { (types::I32, types::F32) } else { (types::I64, types::F64) };
+                let a = self.b.ins().bitcast(int, MemFlagsData::new(), a);
+                let b = self.b.ins().bitcast(int, MemFlagsData::new(), b);
+                let top = self.b.ins().iconst(int, (1u64 << (int.bits() - 1)) as i64);
+                let sign = self.b.ins().band(b, top);
+                let bits = self.b.ins().bxor(a, sign);
+                self.b.ins().bitcast(float, MemFlagsData::new(), bits)
+            }
+        };
+        self.set_result(op, value);
+    }
+
+    /// What is plain as long as no operand is a NaN.
+    fn ordered(&mut self, op: &Op, single: bool) {
+        use Code::*;
+        let (a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
+        let numbers = self.b.ins().fcmp(FloatCC::Ordered, a, b);
+        let relation = match op.code {
+            FeqS | FeqD => FloatCC::Equal,
+            FltS | FltD => FloatCC::LessThan,
+            _ => FloatCC::LessThanOrEqual,
+        };
+        let fast = match op.code {
+            FminS | FminD => self.b.ins().fmin(a, b),
+            FmaxS | FmaxD => self.b.ins().fmax(a, b),
+            _ => {
+                let holds = self.b.ins().fcmp(relation, a, b);
+                self.flag(holds)
+            }
+        };
+        self.or_call(op, fast, numbers);
+    }
+
+    /// Integers that the significand holds are exact in any mode.
+    fn from_integer(&mut self, op: &Op) {
+        use Code::*;
+        let single = writes_single(op);
+        let ty = if single { types::F32 } else { types::F64 };
+        let value = self.get(op.rs1);
+        let word = matches!(op.code, FcvtDW | FcvtDWu | FcvtSW | FcvtSWu);
+        let unsigned = matches!(op.code, FcvtDWu | FcvtSWu | FcvtDLu | FcvtSLu);
+        let value = if word { self.low(value) } else { value };
+        let value = match (word, unsigned) {
+            (true, true) => self.b.ins().uextend(types::I64, value),
+            (true, false) => self.b.ins().sextend(types::I64, value),
+            _ => value,
+        };
+        let fast = self.b.ins().fcvt_from_sint(ty, value);
+        if word && !single {
+            self.set_result(op, fast);
+            return;
+        }
+        let bits = if single { 24 } else { 53 };
+        let small = if unsigned {
+            self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, value, 1 << bits)
+        } else {
+            let shifted = self.b.ins().iadd_imm_s(value, 1 << bits);
+            self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, shifted, 2 << bits)
+        };
+        self.or_call(op, fast, small);
+    }
+
+    /// Towards zero, as casts are. Half of the range is certain to fit.
+    fn to_integer(&mut self, op: &Op, single: bool) {
+        use Code::*;
+        let value = self.source(single, op.rs1);
+        let word = matches!(op.code, FcvtWS | FcvtWuS | FcvtWD | FcvtWuD);
+        let unsigned = matches!(op.code, FcvtWuS | FcvtLuS | FcvtWuD | FcvtLuD);
+        let ty = if word { types::I32 } else { types::I64 };
+        let most = if word { (1u64 << 30) as f64 } else { (1u64 << 62) as f64 };
+        let mut certain = self.below(single, value, most);
+        if unsigned {
+            let nothing = self.number(single, 0.0);
+            let positive = self.b.ins().fcmp(FloatCC::GreaterThanOrEqual, value, nothing);
+            certain = self.b.ins().band(certain, positive);
+        }
+        let cut = self.b.ins().fcvt_to_sint_sat(ty, value);
+        let fast = if word { self.word(cut) } else { cut };
+        let float = if single { types::F32 } else { types::F64 };
+        self.or_inexact(
+            op,
+            fast,
+            certain,
+            Some(&mut |e| {
+                let back = e.b.ins().fcvt_from_sint(float, cut);
+                e.b.ins().fcmp(FloatCC::Equal, back, value)
+            }),
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! Stream instructions: what lies together in a ring is taken or put here; the rest is the interpreter's.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, types};
+use nandarray_hart::isa::{Code, Op};
+
+use super::{Emit, guest, own};
+use crate::context::{Context, Left, Ring};
+
+/// The most bytes that an output wants room for.
+const ROOM: i64 = 8;
+
+impl Emit<'_, '_> {
+    fn ring(&self, inputs: bool, stream: u8, field: usize) -> i32 {
+        let all = if inputs { offset_of!(Context, inputs) } else { offset_of!(Context, outputs) };
+        (all + stream as usize * size_of::<Ring>() + field) as i32
+    }
+
+    pub(super) fn stream_load(&mut self, op: &Op) {
+        let (bytes, ty, signed) = match op.code {
+            Code::StreamLoadB => (1, types::I8, true),
+            Code::StreamLoadBu => (1, types::I8, false),
+            Code::StreamLoadH => (2, types::I16, true),
+            Code::StreamLoadHu => (2, types::I16, false),
+            Code::StreamLoadW => (4, types::I32, true),
+            Code::StreamLoadWu => (4, types::I32, false),
+            _ => (8, types::I64, true),
+        };
+        let (at, end) = (self.ring(true, op.rs1, offset_of!(Ring, at)), self.ring(true, op.rs1, offset_of!(Ring, end)));
+        let from = self.b.ins().load(types::I64, own(), self.context, at);
+        let behind = self.b.ins().iadd_imm_s(from, bytes);
+        let end = self.b.ins().load(types::I64, own(), self.context, end);
+        let there = self.b.ins().icmp(IntCC::UnsignedLessThanOrEqual, behind, end);
+        self.unless_here(there, Left::Handover);
+        let value = self.b.ins().load(ty, guest(), from, 0);
+        self.b.ins().store(own(), behind, self.context, at);
+        let value = self.extend(value, signed);
+        self.set(op.rd, value);
+    }
+
+    pub(super) fn stream_store(&mut self, op: &Op) {
+        let (bytes, ty) = match op.code {
+            Code::StreamStoreB => (1, types::I8),
+            Code::StreamStoreH => (2, types::I16),
+            Code::StreamStoreW => (4, types::I32),
+            _ => (8, types::I64),
+        };
+        let (at, end) =
+            (self.ring(false, op.rs1, offset_of!(Ring, at)), self.ring(false, op.rs1, offset_of!(Ring, end)));
+        let to = self.b.ins().load(types::I64, own(), self.context, at);
+        let wanted = self.b.ins().iadd_imm_s(to, ROOM);
+        let end = self.b.ins().load(types::I64, own(), self.context, end);
+        let room = self.b.ins().icmp(IntCC::UnsignedLessThanOrEqual, wanted, end);
+        self.unless_here(room, Left::Handover);
+        let value = self.get(op.rs2);
+        let value = self.cut(value, ty);
+        self.b.ins().store(guest(), value, to, 0);
+        let behind = self.b.ins().iadd_imm_s(to, bytes);
+        self.b.ins().store(own(), behind, self.context, at);
+    }
+
+    /// Reads a stream register. What holds bytes is there, so only then it is answered here.
+    pub(super) fn stream_register(&mut self, op: &Op) {
+        let (kind, stream) = ((op.imm - 0x800) >> 5, (op.imm & 31) as u8);
+        let inputs = matches!(kind, 0 | 1 | 4);
+        let at = self.ring(inputs, stream, offset_of!(Ring, at));
+        let end = self.ring(inputs, stream, offset_of!(Ring, end));
+        let at = self.b.ins().load(types::I64, own(), self.context, at);
+        let end = self.b.ins().load(types::I64, own(), self.context, end);
+        let some = self.b.ins().icmp(IntCC::UnsignedLessThan, at, end);
+        self.unless_here(some, Left::Handover);
+        let value = match kind {
+            0 | 2 => {
+                let head = self.ring(inputs, stream, offset_of!(Ring, head));
+                let head = self.b.ins().load(types::I64, own(), self.context, head);
+                self.b.ins().iadd(at, head)
+            }
+            1 | 3 => {
+                let tail = self.ring(inputs, stream, offset_of!(Ring, tail));
+                self.b.ins().load(types::I64, own(), self.context, tail)
+            }
+            _ => self.b.ins().iconst(types::I64, 0),
+        };
+        let value = self.cut(value, self.ty);
+        self.set(op.rd, value);
+    }
+}

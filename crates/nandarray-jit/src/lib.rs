@@ -1,0 +1,81 @@
+//! Programs beside the data at the host's speed: RISC-V translated to host code by Cranelift.
+//!
+//! [`Translated`] is a hart that does exactly what [`nandarray_hart::Hart`] does, to the bit: registers, flags, memory,
+//! streams, counts of instructions, traps and limits. It interprets what is executed seldom, and translates what is
+//! executed often. Every access to memory is compared with the regions there are, so a program reaches nothing else; every
+//! loop looks at the instructions that are left, so it can be stopped.
+//!
+//! What is not translated is interpreted, one instruction at a time: atomic operations, control and status registers but for
+//! the stream registers, `readistream` and `readostream`, system instructions; everything while the rounding mode is not to
+//! nearest, in memory that can be both written and executed, and in privileged mode.
+
+mod code;
+mod context;
+mod emit;
+mod engine;
+mod region;
+mod registers;
+mod sites;
+
+use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Stop, Streams, Xlen};
+
+pub use engine::Statistics;
+
+/// When and how much is translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Times that a block is interpreted before it is translated.
+    pub visits: u32,
+    /// Instructions that are translated as one, at most.
+    pub region_instructions: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { visits: 100, region_instructions: 1500 }
+    }
+}
+
+/// A hart for programs, of width `X`, whose instructions are translated.
+pub struct Translated<X: Xlen> {
+    hart: Hart<X>,
+    engine: engine::Engine,
+}
+
+impl<X: Xlen> Translated<X> {
+    /// A hart whose registers are zero.
+    pub fn new(extensions: Extensions) -> Self {
+        Self::with_settings(extensions, Settings::default())
+    }
+
+    /// The same, with settings of one's own.
+    pub fn with_settings(extensions: Extensions, settings: Settings) -> Self {
+        Self { hart: Hart::new(Mode::Program, extensions), engine: engine::Engine::new(settings, X::BITS, extensions) }
+    }
+
+    /// The hart, to look at.
+    pub fn hart(&self) -> &Hart<X> {
+        &self.hart
+    }
+
+    /// The hart, to set registers and to set up calls.
+    pub fn hart_mut(&mut self) -> &mut Hart<X> {
+        &mut self.hart
+    }
+
+    /// Execute until something stops it: as [`Hart::run`] does.
+    pub fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
+        self.engine.run(&mut self.hart, memory, streams, limits)
+    }
+
+    /// Forget what was decoded and translated: the caller changed code in memory, or lends another program's.
+    pub fn forget(&mut self) {
+        self.hart.forget_blocks();
+        self.engine.forget();
+    }
+
+    /// What the translator did so far.
+    pub fn statistics(&self) -> Statistics {
+        self.engine.statistics
+    }
+}

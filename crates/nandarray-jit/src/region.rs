@@ -1,0 +1,320 @@
+//! What is translated as one: the instructions that are reached from an address by branches, jumps and calls.
+//!
+//! A region is a graph of nodes, each a [`Block`] or the part of one before the next jump target. Calls of known functions
+//! are followed too, each call with a copy of its own of what it calls, so that returning from it is a compare of `ra`. What
+//! is too far, too deep or cannot be translated is left out: there the region ends, and the engine goes on. Nodes are chosen
+//! by depth of calls, then by distance. Nothing here knows the host.
+
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
+
+use nandarray_hart::isa::{Code, Extensions, Format, Op};
+use nandarray_hart::{Block, OPS_MAX};
+
+/// Calls within calls that are followed.
+const DEPTH_MAX: usize = 6;
+
+/// Where execution goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edge {
+    /// At a node of the region.
+    Node(usize),
+    /// Outside, at an address.
+    Outside(u64),
+}
+
+/// How a node ends.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    /// With what follows.
+    Next(Edge),
+    /// With a conditional branch, its last instruction: taken, not taken.
+    Branch(Edge, Edge),
+    /// With a jump to an address in a register, its last instruction: to these addresses, or any other.
+    Indirect(Vec<(u64, Edge)>),
+    /// Before this instruction, which is the interpreter's.
+    Handover,
+}
+
+/// Instructions that are executed one after the other.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) pc: u64,
+    pub(crate) ops: Vec<Op>,
+    pub(crate) end: End,
+    /// It begins a loop: some path leads back to it.
+    pub(crate) header: bool,
+}
+
+impl Node {
+    /// Where its end leads to, inside.
+    pub(crate) fn successors(&self) -> Vec<usize> {
+        let edges = match &self.end {
+            End::Next(edge) => vec![*edge],
+            End::Branch(taken, next) => vec![*taken, *next],
+            End::Indirect(known) => known.iter().map(|k| k.1).collect(),
+            End::Handover => Vec::new(),
+        };
+        edges.into_iter().filter_map(|e| if let Edge::Node(n) = e { Some(n) } else { None }).collect()
+    }
+}
+
+/// What is translated as one. The first node is where it is entered.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) nodes: Vec<Node>,
+    /// Instructions in it: as many as any path without a loop has at most.
+    pub(crate) ops: usize,
+}
+
+/// What a region is made of.
+pub(crate) struct Source<'s> {
+    pub(crate) bits: u32,
+    pub(crate) extensions: Extensions,
+    pub(crate) ops_max: usize,
+    /// The instruction at an address.
+    pub(crate) fetch: &'s dyn Fn(u64) -> Option<u32>,
+    /// Whether an instruction can be translated.
+    pub(crate) translates: &'s dyn Fn(&Op) -> bool,
+    /// Where indirect jumps at an address went.
+    pub(crate) targets: &'s HashMap<u64, Vec<u64>>,
+}
+
+/// An address, and the return addresses of the calls on the way to it.
+type Place = (u64, usize);
+
+/// Calls on the way, each with its return address, the function, and the number of the calls before.
+#[derive(Default)]
+struct Chains(Vec<(u64, u64, usize)>);
+
+impl Chains {
+    /// The number of the chain that is `chain` and then a call of `target` that returns to `back`; none if it is too deep.
+    fn call(&mut self, chain: usize, target: u64, back: u64) -> Option<usize> {
+        let mut depth = 0;
+        let mut at = chain;
+        while at != 0 {
+            let (_, function, before) = self.0[at - 1];
+            if function == target {
+                return None;
+            }
+            (depth, at) = (depth + 1, before);
+        }
+        if depth >= DEPTH_MAX {
+            return None;
+        }
+        let new = (back, target, chain);
+        let known = self.0.iter().position(|c| *c == new);
+        Some(
+            1 + known.unwrap_or_else(|| {
+                self.0.push(new);
+                self.0.len() - 1
+            }),
+        )
+    }
+
+    fn back(&self, chain: usize) -> Option<Place> {
+        let (back, _, before) = *self.0.get(chain.checked_sub(1)?)?;
+        Some((back, before))
+    }
+
+    fn depth(&self, mut chain: usize) -> usize {
+        let mut depth = 0;
+        while chain != 0 {
+            (depth, chain) = (depth + 1, self.0[chain - 1].2);
+        }
+        depth
+    }
+}
+
+/// Where a block's last instruction leads to.
+struct Ways {
+    taken: Option<Place>,
+    next: Option<Place>,
+    indirect: Vec<(u64, Option<Place>)>,
+}
+
+impl Source<'_> {
+    fn wrap(&self, address: u64) -> u64 {
+        if self.bits == 32 { address & 0xffff_ffff } else { address }
+    }
+
+    fn ways(&self, block: &Block, chain: usize, chains: &mut Chains) -> Ways {
+        let mut ways = Ways { taken: None, next: None, indirect: Vec::new() };
+        let Some(last) = block.ops.last() else { return ways };
+        let next = block.next(self.bits);
+        let taken = block.taken(self.bits);
+        match last.row().format {
+            Format::Branch => {
+                ways.taken = taken.map(|t| (t, chain));
+                ways.next = Some((next, chain));
+            }
+            Format::Jump => {
+                let calls = last.rd == 1;
+                ways.taken = taken
+                    .and_then(|t| if calls { chains.call(chain, t, next).map(|c| (t, c)) } else { Some((t, chain)) });
+            }
+            Format::JumpRegister => {
+                if last.rd == 0 && last.rs1 == 1 && last.imm == 0 {
+                    if let Some(back) = chains.back(chain) {
+                        ways.indirect.push((back.0, Some(back)));
+                    }
+                }
+                if ways.indirect.is_empty() {
+                    let pc = block.address(block.ops.len() - 1);
+                    for target in self.targets.get(&pc).into_iter().flatten() {
+                        let place = match last.rd {
+                            1 => chains.call(chain, *target, next).map(|c| (*target, c)),
+                            // Other jumps stay where they are in the calls; so does a return from where the region was entered.
+                            0 if last.rs1 != 1 || chain == 0 => Some((*target, chain)),
+                            _ => None,
+                        };
+                        ways.indirect.push((*target, place));
+                    }
+                    ways.indirect.retain(|w| w.1.is_some());
+                }
+            }
+            _ if last.ends_block() => {}
+            _ => ways.next = Some((next, chain)),
+        }
+        ways
+    }
+
+    fn decode(&self, pc: u64, most: usize) -> Option<Block> {
+        Block::decode(pc, self.bits, self.extensions, most, |at| (self.fetch)(at))
+    }
+
+    /// The region that is entered at `pc`; none if not even its first instruction can be translated.
+    pub(crate) fn region(&self, pc: u64) -> Option<Region> {
+        let mut chains = Chains::default();
+        // The nearest first, by depth of calls and then by the order in which they were found.
+        let mut waiting = BinaryHeap::new();
+        let mut found: HashMap<Place, usize> = HashMap::new();
+        let mut order: Vec<Place> = Vec::new();
+        let mut leaders: HashMap<usize, BTreeSet<u64>> = HashMap::new();
+        let (mut count, mut ops) = (0u64, 0);
+        waiting.push(std::cmp::Reverse((0, 0, pc, 0)));
+        while let Some(std::cmp::Reverse((_, _, at, chain))) = waiting.pop() {
+            if found.contains_key(&(at, chain)) {
+                continue;
+            }
+            let Some(block) = self.decode(at, OPS_MAX) else { continue };
+            if ops + block.ops.len() > self.ops_max && !order.is_empty() {
+                continue;
+            }
+            // What is behind another leader is counted when that is found.
+            let end = at.saturating_add(block.bytes());
+            let own = leaders.entry(chain).or_default();
+            let cut = own.range(at + 1..end).next().map_or(block.ops.len(), |leader| {
+                (0..block.ops.len()).take_while(|i| block.address(*i) < *leader).count()
+            });
+            own.insert(at);
+            ops += cut;
+            found.insert((at, chain), order.len());
+            order.push((at, chain));
+            let translated = block.ops.iter().take_while(|op| (self.translates)(op)).count();
+            if translated < block.ops.len() {
+                continue;
+            }
+            let ways = self.ways(&block, chain, &mut chains);
+            let all = [ways.next, ways.taken].into_iter().flatten();
+            for (to, chain) in all.chain(ways.indirect.into_iter().filter_map(|w| w.1)) {
+                count += 1;
+                waiting.push(std::cmp::Reverse((chains.depth(chain), count, to, chain)));
+            }
+        }
+        let mut nodes = Vec::with_capacity(order.len());
+        for (at, chain) in order {
+            nodes.push(self.node(at, chain, &leaders, &found, &mut chains)?);
+        }
+        mark_headers(&mut nodes);
+        let ops = nodes.iter().map(|n| n.ops.len()).sum();
+        (ops > 0 && !nodes[0].ops.is_empty()).then_some(Region { nodes, ops })
+    }
+
+    fn node(
+        &self,
+        pc: u64,
+        chain: usize,
+        leaders: &HashMap<usize, BTreeSet<u64>>,
+        found: &HashMap<Place, usize>,
+        chains: &mut Chains,
+    ) -> Option<Node> {
+        let mut block = self.decode(pc, OPS_MAX)?;
+        let node = |ops, end| Some(Node { pc, ops, end, header: false });
+        let edge = |place: Option<Place>, pc: u64| match place.and_then(|p| found.get(&p)) {
+            Some(node) => Edge::Node(*node),
+            None => Edge::Outside(pc),
+        };
+        let known = &leaders[&chain];
+        let cut = (1..block.ops.len()).find(|i| known.contains(&block.address(*i)));
+        let translated = block.ops.iter().take_while(|op| (self.translates)(op)).count();
+        let whole = block.ops.len();
+        if translated < cut.unwrap_or(whole) {
+            block.ops.truncate(translated);
+            return node(block.ops, End::Handover);
+        }
+        if let Some(cut) = cut {
+            let next = block.address(cut);
+            block.ops.truncate(cut);
+            return node(block.ops, End::Next(edge(Some((next, chain)), next)));
+        }
+        let ways = self.ways(&block, chain, chains);
+        let last = *block.ops.last()?;
+        let next = block.next(self.bits);
+        let taken = block.taken(self.bits).unwrap_or(next);
+        let end = match last.row().format {
+            Format::Branch => End::Branch(edge(ways.taken, taken), edge(ways.next, next)),
+            Format::Jump => End::Next(edge(ways.taken, taken)),
+            Format::JumpRegister => {
+                let known = ways.indirect.iter().map(|(pc, place)| (*pc, edge(*place, *pc)));
+                End::Indirect(known.filter(|k| matches!(k.1, Edge::Node(_))).collect())
+            }
+            _ => End::Next(edge(ways.next, self.wrap(next))),
+        };
+        node(block.ops, end)
+    }
+}
+
+/// Mark the nodes that some path leads back to.
+fn mark_headers(nodes: &mut [Node]) {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Seen {
+        No,
+        OnPath,
+        Done,
+    }
+    let mut seen = vec![Seen::No; nodes.len()];
+    let mut path: Vec<(usize, Vec<usize>)> = Vec::new();
+    if nodes.is_empty() {
+        return;
+    }
+    seen[0] = Seen::OnPath;
+    path.push((0, nodes[0].successors()));
+    while let Some((node, left)) = path.last_mut() {
+        match left.pop() {
+            None => {
+                seen[*node] = Seen::Done;
+                path.pop();
+            }
+            Some(next) => match seen[next] {
+                Seen::No => {
+                    seen[next] = Seen::OnPath;
+                    let successors = nodes[next].successors();
+                    path.push((next, successors));
+                }
+                Seen::OnPath => nodes[next].header = true,
+                Seen::Done => {}
+            },
+        }
+    }
+}
+
+/// Whether the code generator knows an instruction, for a hart of either width.
+pub(crate) fn translates(op: &Op) -> bool {
+    use Code::*;
+    match op.row().format {
+        Format::LoadReserved | Format::Atomic | Format::FenceVma | Format::Illegal | Format::StreamRead => false,
+        Format::Bare => false,
+        Format::Csr | Format::CsrImmediate => op.reads_stream_register(),
+        _ => !matches!(op.code, Ecall | Ebreak),
+    }
+}

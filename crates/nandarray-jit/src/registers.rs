@@ -1,0 +1,155 @@
+//! Which registers an instruction reads and writes, and what of a floating-point register is known at each node.
+
+use nandarray_hart::isa::{Code, Extension, Format, Op};
+
+use crate::region::Region;
+
+/// Registers: integer ones in the low half, floating-point ones in the high half; integer register 0 is never in it.
+pub(crate) type Set = u64;
+
+fn x(number: u8) -> Set {
+    (1 << (number & 31)) & !1
+}
+
+fn f(number: u8) -> Set {
+    1 << (32 + (number & 31))
+}
+
+/// What an instruction reads.
+pub(crate) fn reads(op: &Op) -> Set {
+    use Format::*;
+    match op.row().format {
+        Register | Branch | Store => x(op.rs1) | x(op.rs2),
+        Immediate | Shift | ShiftWord | Unary | Load | JumpRegister | FloatLoad => x(op.rs1),
+        FloatStore => x(op.rs1) | f(op.rs2),
+        FloatFused => f(op.rs1) | f(op.rs2) | f(op.rs3),
+        FloatRounded | FloatRegister | FloatCompare => f(op.rs1) | f(op.rs2),
+        FloatUnaryRounded | FloatToIntRounded | FloatToInt => f(op.rs1),
+        IntToFloatRounded | IntToFloat => x(op.rs1),
+        StreamStore | StreamRead => x(op.rs2),
+        _ => 0,
+    }
+}
+
+/// What it writes.
+pub(crate) fn writes(op: &Op) -> Set {
+    use Format::*;
+    match op.row().format {
+        Register | Immediate | Shift | ShiftWord | Unary | Load | Jump | JumpRegister | Upper | Csr | CsrImmediate
+        | FloatCompare | FloatToIntRounded | FloatToInt | StreamLoad | StreamRead => x(op.rd),
+        FloatLoad | FloatFused | FloatRounded | FloatUnaryRounded | FloatRegister | IntToFloatRounded | IntToFloat => {
+            f(op.rd)
+        }
+        _ => 0,
+    }
+}
+
+/// Whether its floating-point sources are numbers of single precision; not if it takes bits as they are.
+pub(crate) fn reads_single(op: &Op) -> bool {
+    match op.code {
+        Code::FcvtDS => true,
+        Code::Fsw | Code::FmvXW => false,
+        _ => op.row().extension == Extension::F,
+    }
+}
+
+/// Whether its floating-point destination becomes a number of single precision.
+pub(crate) fn writes_single(op: &Op) -> bool {
+    match op.code {
+        Code::FcvtSD => true,
+        Code::FcvtDS => false,
+        _ => op.row().extension == Extension::F,
+    }
+}
+
+/// What is known of the registers of a region.
+#[derive(Debug)]
+pub(crate) struct Knowledge {
+    /// Read or written anywhere.
+    pub(crate) used: Set,
+    /// Written on some way from where it is entered to each node.
+    pub(crate) dirty: Vec<Set>,
+    /// Floating-point registers (bits 0 to 31) that hold a boxed number of single precision whenever a node is reached.
+    pub(crate) single: Vec<u32>,
+    /// Those that must do so where the region is entered.
+    pub(crate) wanted: u32,
+}
+
+fn floats(set: Set) -> u32 {
+    (set >> 32) as u32
+}
+
+/// What a node does to floating-point registers.
+#[derive(Clone, Copy, Default)]
+struct Effect {
+    /// Read as single precision, or otherwise, before being written.
+    exposed_single: u32,
+    exposed_other: u32,
+    written: u32,
+    /// Hold single precision at its end, of those written.
+    made_single: u32,
+    all: Set,
+}
+
+fn effect(ops: &[Op]) -> Effect {
+    let mut e = Effect::default();
+    for op in ops {
+        let fresh = floats(reads(op)) & !e.written;
+        if reads_single(op) {
+            e.exposed_single |= fresh;
+        } else {
+            e.exposed_other |= fresh;
+        }
+        let target = writes(op);
+        e.all |= target;
+        let target = floats(target);
+        e.written |= target;
+        e.made_single = if writes_single(op) { e.made_single | target } else { e.made_single & !target };
+    }
+    e
+}
+
+impl Knowledge {
+    pub(crate) fn of(region: &Region) -> Self {
+        let nodes = &region.nodes;
+        let effects: Vec<Effect> = nodes.iter().map(|n| effect(&n.ops)).collect();
+        let successors: Vec<Vec<usize>> = nodes.iter().map(|n| n.successors()).collect();
+        let used = nodes.iter().flat_map(|n| &n.ops).fold(0, |set, op| set | reads(op) | writes(op));
+        // Backwards: what is read before it is written, from each node on.
+        let mut exposed = vec![(0u32, 0u32); nodes.len()];
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for n in (0..nodes.len()).rev() {
+                let (mut single, mut other) = (0, 0);
+                for s in &successors[n] {
+                    single |= exposed[*s].0;
+                    other |= exposed[*s].1;
+                }
+                let e = &effects[n];
+                let new = (e.exposed_single | single & !e.written, e.exposed_other | other & !e.written);
+                changed |= new != exposed[n];
+                exposed[n] = new;
+            }
+        }
+        let wanted = exposed[0].0 & !exposed[0].1;
+        // Forwards: what was written on some way, what is single on all ways.
+        let mut dirty = vec![0; nodes.len()];
+        let mut single = vec![u32::MAX; nodes.len()];
+        single[0] = wanted;
+        changed = true;
+        while changed {
+            changed = false;
+            for n in 0..nodes.len() {
+                let e = &effects[n];
+                let (written, kept) = (dirty[n] | e.all, single[n] & !e.written | e.made_single);
+                for s in &successors[n] {
+                    let new = (dirty[*s] | written, single[*s] & kept);
+                    changed |= new != (dirty[*s], single[*s]);
+                    (dirty[*s], single[*s]) = new;
+                }
+            }
+        }
+        Self { used, dirty, single, wanted }
+    }
+}

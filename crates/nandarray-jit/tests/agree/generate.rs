@@ -1,0 +1,244 @@
+//! Random programs: a loop over random instructions, with jumps forward, inner loops and calls, and what they begin with.
+//!
+//! Registers x26 to x31 are the frame's: x29 points into the program's memory, x30 into a window, x28 counts rounds, x27
+//! inner rounds, x26 keeps the return address.
+
+use nandarray_hart::isa::{self, Code, Extensions, Format, Op, TABLE};
+
+/// The draws of one seed (SplitMix64).
+pub(crate) struct Chance(pub(crate) u64);
+
+impl Chance {
+    /// Any 64 bits.
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// A number below `n`.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.bits() % n as u64) as usize
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// Which instructions most are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Integers and memory.
+    Integer,
+    /// Floating point.
+    Float,
+    /// Streams.
+    Stream,
+    /// All alike, those that trap among them.
+    Any,
+}
+
+const FRAME: u8 = 26;
+/// Points into the program's memory.
+pub(crate) const BASE: u8 = 29;
+/// Points into a window.
+pub(crate) const WINDOW: u8 = 30;
+
+/// Any integer, often a special one.
+pub(crate) fn integer(chance: &mut Chance) -> u64 {
+    const SPECIAL: [u64; 8] = [0, 1, 2, u64::MAX, 1 << 63, 1 << 31, 0x7fff_ffff, 0xffff_ffff_8000_0000];
+    match chance.below(5) {
+        0 => SPECIAL[chance.below(SPECIAL.len())],
+        1 => chance.bits() as i8 as u64,
+        2 => chance.bits() as i32 as u64,
+        3 => 1 << chance.below(64),
+        _ => chance.bits(),
+    }
+}
+
+/// Any number, often near where something happens; single precision is boxed, but for a few.
+pub(crate) fn float(chance: &mut Chance) -> u64 {
+    let mut part = |exponent: u32, fraction: u32| {
+        let (ones, top) = ((1u64 << fraction) - 1, (1u64 << exponent) - 1);
+        let biased = match chance.below(8) {
+            0 => 0,
+            1 => top,
+            2 => 1 + chance.bits() % 3,
+            3 => top - 1 - chance.bits() % 3,
+            4..=6 => (top >> 1) - 4 + chance.bits() % 40,
+            _ => chance.bits() & top,
+        };
+        let bits = match chance.below(5) {
+            0 => 0,
+            1 => chance.bits() & 7,
+            2 => ones - (chance.bits() & 7),
+            3 => ones & u64::MAX << chance.below(fraction as usize),
+            _ => chance.bits() & ones,
+        };
+        (chance.bits() & 1) << (exponent + fraction) | biased << fraction | bits
+    };
+    let (double, single) = (part(11, 52), part(8, 23));
+    match chance.below(9) {
+        0..=3 => double,
+        4..=7 => single | 0xffff_ffff << 32,
+        _ => single | (chance.bits() & 0xffff_fffe) << 32,
+    }
+}
+
+/// One random instruction.
+fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Op {
+    loop {
+        let row = &TABLE[chance.below(TABLE.len())];
+        let float = row.format.float();
+        let stream = matches!(row.format, Format::StreamLoad | Format::StreamStore | Format::StreamRead);
+        let wanted = match kind {
+            Kind::Integer => !float && !stream,
+            Kind::Float => float || chance.one_in(10),
+            Kind::Stream => stream || chance.one_in(4),
+            Kind::Any => true,
+        };
+        if !row.width.has(bits) || !wanted {
+            continue;
+        }
+        let word = row.bits | chance.bits() as u32 & !row.mask;
+        let Some(mut op) = isa::decode32(word, bits, Extensions::PROGRAM) else { continue };
+        if op.code != row.code {
+            continue;
+        }
+        let rare = !chance.one_in(if kind == Kind::Any { 40 } else { 4000 });
+        let writes_x = !matches!(
+            row.format,
+            Format::FloatLoad
+                | Format::FloatFused
+                | Format::FloatRounded
+                | Format::FloatUnaryRounded
+                | Format::FloatRegister
+                | Format::IntToFloatRounded
+                | Format::IntToFloat
+        );
+        if writes_x {
+            op.rd %= FRAME;
+        }
+        if float {
+            // Few registers, so that values meet; most to nearest.
+            (op.rs1, op.rs2, op.rs3) = (op.rs1 & 15, op.rs2 & 15, op.rs3 & 15);
+            if row.format.rounded() && !chance.one_in(6) {
+                op.rm = if matches!(row.format, Format::FloatToIntRounded) { 1 } else { 7 };
+            }
+            if !writes_x {
+                op.rd &= 15;
+            }
+        }
+        let base = if chance.one_in(3) { WINDOW } else { BASE };
+        match row.format {
+            Format::Bare | Format::FenceVma | Format::Illegal | Format::JumpRegister if rare => continue,
+            Format::Branch | Format::Jump => continue,
+            Format::Load | Format::Store | Format::FloatLoad | Format::FloatStore => {
+                op.imm = chance.below(256) as i32 - 128;
+                if rare {
+                    op.rs1 = base;
+                } else if chance.one_in(2) {
+                    (op.rs1, op.imm) = (base, 2040);
+                }
+                if float && matches!(row.format, Format::FloatStore) {
+                    op.rs2 &= 15;
+                }
+            }
+            Format::Atomic | Format::LoadReserved if rare => op.rs1 = BASE,
+            Format::StreamLoad | Format::StreamStore | Format::StreamRead => {
+                op.rs1 = if rare { chance.below(2) as u8 } else { chance.below(4) as u8 };
+            }
+            Format::Csr | Format::CsrImmediate => {
+                op.imm = match chance.below(6) {
+                    0 => 1,
+                    1 => 3,
+                    2 if chance.one_in(4) => 2,
+                    _ => 0x800 + 32 * chance.below(5) as i32 + chance.below(2) as i32,
+                };
+                if op.imm >= 0x800 {
+                    op.rs1 = 0;
+                    op.code = Code::Csrrs;
+                } else if op.imm != 1 && rare {
+                    (op.rs1, op.code) = (0, Code::Csrrs);
+                }
+            }
+            _ => {}
+        }
+        return op;
+    }
+}
+
+fn line(text: &str, bits: u32) -> u32 {
+    isa::encode(&isa::assemble(text, bits).unwrap_or_else(|e| panic!("{text}: {e}")))
+}
+
+/// The words of a program that begins at its first.
+pub(crate) fn program(chance: &mut Chance, bits: u32, kind: Kind) -> Vec<u32> {
+    let mut words = vec![line("addi x26, x1, 0", bits), line(&format!("addi x28, x0, {}", 1 + chance.below(12)), bits)];
+    let top = words.len();
+    let mut functions: Vec<usize> = Vec::new();
+    let length = 4 + chance.below(40);
+    let mut inner: Option<usize> = None;
+    while words.len() < top + length {
+        let next = |over: usize| 4 * (1 + over);
+        match chance.below(14) {
+            0 | 1 => {
+                // A branch over a few: within the body they are any instructions.
+                let over = 1 + chance.below(3);
+                let name = ["beq", "bne", "blt", "bge", "bltu", "bgeu"][chance.below(6)];
+                let (a, b) = (chance.below(26), chance.below(26));
+                words.push(line(&format!("{name} x{a}, x{b}, . + {}", next(over)), bits));
+                for _ in 0..over {
+                    words.push(isa::encode(&some(chance, bits, kind)));
+                }
+            }
+            2 => {
+                words.push(line(&format!("jal x{}, . + 8", chance.below(2) * 5), bits));
+                words.push(isa::encode(&some(chance, bits, kind)));
+            }
+            3 if inner.is_none() => {
+                words.push(line(&format!("addi x27, x0, {}", 1 + chance.below(5)), bits));
+                inner = Some(words.len());
+            }
+            4 | 5 => {
+                if let Some(begin) = inner.take() {
+                    words.push(line("addi x27, x27, -1", bits));
+                    let back = 4 * (words.len() - begin);
+                    words.push(line(&format!("bne x27, x0, . - {back}"), bits));
+                }
+            }
+            6 => {
+                // A call: patched when it is known where the function stands.
+                functions.push(words.len());
+                words.push(0);
+            }
+            7 => {
+                // A jump to an address in a register: behind the next instruction.
+                words.push(line("auipc x31, 0", bits));
+                words.push(line(&format!("jalr x{}, 12(x31)", chance.below(2)), bits));
+                words.push(isa::encode(&some(chance, bits, kind)));
+            }
+            _ => words.push(isa::encode(&some(chance, bits, kind))),
+        }
+    }
+    words.push(line("addi x28, x28, -1", bits));
+    let back = 4 * (words.len() - top);
+    words.push(line(&format!("bne x28, x0, . - {back}"), bits));
+    words.push(line("jalr x0, 0(x26)", bits));
+    for call in functions {
+        let over = 4 * (words.len() - call);
+        words[call] = line(&format!("jal x1, . + {over}"), bits);
+        for _ in 0..1 + chance.below(5) {
+            let mut op = some(chance, bits, kind);
+            if op.rd == 1 {
+                op.rd = 3;
+            }
+            words.push(isa::encode(&op));
+        }
+        words.push(line("jalr x0, 0(x1)", bits));
+    }
+    words
+}

@@ -1,0 +1,224 @@
+//! Promise: the translator does what the interpreter does, to the bit, whatever the program.
+//!
+//! Registers, flags, memory, streams, count of instructions, program counter and why it stopped are compared after random
+//! programs, at random limits, and when both go on afterwards. What fails prints its seed; `PROPTEST_CASES=n` in the
+//! environment runs more.
+
+mod generate;
+
+use generate::{BASE, Chance, Kind, WINDOW, float, integer, program};
+use nandarray_hart::{
+    Extensions, Hart, Input, Limits, Memory, Mode, Output, Room, Rv32, Rv64, Stop, Streams, Xlen, isa,
+};
+use nandarray_jit::{Settings, Translated};
+use proptest::prelude::*;
+
+const CODE: u64 = 0x1_0000;
+const DATA: u64 = 0x1_1000;
+const END: u64 = 0x1_2000;
+const WINDOW_AT: u64 = 0x2000_0000;
+const WINDOW_BYTES: usize = 512;
+
+/// One of the two.
+trait Runner<X: Xlen> {
+    fn hart(&mut self) -> &mut Hart<X>;
+    fn go(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop;
+}
+
+impl<X: Xlen> Runner<X> for Hart<X> {
+    fn hart(&mut self) -> &mut Hart<X> {
+        self
+    }
+
+    fn go(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
+        self.run(memory, streams, limits)
+    }
+}
+
+impl<X: Xlen> Runner<X> for Translated<X> {
+    fn hart(&mut self) -> &mut Hart<X> {
+        self.hart_mut()
+    }
+
+    fn go(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
+        self.run(memory, streams, limits)
+    }
+}
+
+/// What can be seen of a hart between two runs.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    stop: Stop,
+    pc: u64,
+    instructions: u64,
+    x: Vec<u64>,
+    f: Vec<u64>,
+    fcsr: u8,
+    heads: Vec<u64>,
+}
+
+/// What a program begins with.
+#[derive(Clone)]
+struct Start {
+    words: Vec<u32>,
+    x: Vec<u64>,
+    f: Vec<u64>,
+    fcsr: u8,
+    data: Vec<u8>,
+    window: Vec<u8>,
+    input: Vec<u8>,
+    /// Limits of the runs, one after the other; 0 is none.
+    limits: Vec<u64>,
+    ring: usize,
+}
+
+fn start(chance: &mut Chance, bits: u32, kind: Kind) -> Start {
+    let words = program(chance, bits, kind);
+    let limits = (0..3).map(|_| if chance.below(3) == 0 { 0 } else { 1 + chance.below(700) as u64 }).collect();
+    Start {
+        words,
+        x: (0..32).map(|_| integer(chance)).collect(),
+        f: (0..32).map(|_| float(chance)).collect(),
+        fcsr: chance.bits() as u8 & chance.bits() as u8 & 31,
+        data: (0..0x1000).map(|_| chance.bits() as u8).collect(),
+        window: (0..WINDOW_BYTES).map(|_| chance.bits() as u8).collect(),
+        input: (0..64 + chance.below(512)).map(|_| chance.bits() as u8).collect(),
+        limits,
+        ring: if chance.below(2) == 0 { 64 } else { 24 + chance.below(80) },
+    }
+}
+
+/// Run it, and say what was seen after each run, and what memory was left.
+fn play<X: Xlen>(start: &Start, runner: &mut impl Runner<X>) -> (Vec<Seen>, Vec<u8>) {
+    let mut own = Memory::new();
+    own.add_program(CODE, END - CODE, DATA..END, CODE..DATA).unwrap();
+    for (i, word) in start.words.iter().enumerate() {
+        let at = CODE + 4 * i as u64;
+        own.get_mut(at..at + 4).unwrap().copy_from_slice(&word.to_le_bytes());
+    }
+    own.get_mut(DATA..END).unwrap().copy_from_slice(&start.data);
+    let (mut window, mut ring) = (start.window.clone(), vec![0; start.ring]);
+    let hart = runner.hart();
+    hart.call(CODE, END, &[]);
+    (3..32).for_each(|r| hart.set_x(r, start.x[r]));
+    (0..32).for_each(|r| hart.set_f(r, start.f[r]));
+    hart.set_fcsr(start.fcsr);
+    hart.set_x(BASE as usize, DATA + 0x800);
+    hart.set_x(WINDOW as usize, WINDOW_AT + 256);
+    let (mut head, mut written, mut drained, mut arrived) = (0, 0, 0, 64.min(start.input.len() as u64));
+    let mut seen = Vec::new();
+    let mut total = 0;
+    let mut run = 0;
+    while run < 200 {
+        let mut memory = own.for_call();
+        memory.lend_mut(WINDOW_AT, &mut window).unwrap();
+        let mut streams = Streams::none();
+        // The first is a ring of what has arrived so far, the second an array that is all there.
+        streams.inputs.push(Input::resume(&start.input, head, arrived, arrived == start.input.len() as u64));
+        streams.inputs.push(Input::whole(&start.input));
+        let room = if run % 2 == 0 { Room::Eight } else { Room::Width };
+        streams.outputs.push(Output::resume(&mut ring, written, drained, room));
+        let limit = start.limits[run % start.limits.len()];
+        // Programs that do not end are stopped.
+        let limit = if limit == 0 { 20_000 } else { limit };
+        let stop = runner.go(&mut memory, &mut streams, Limits { instructions: Some(limit), stop: None });
+        let heads = streams.inputs.iter().map(Input::head).chain(streams.outputs.iter().map(Output::head)).collect();
+        head = streams.inputs[0].head();
+        written = streams.outputs[0].head();
+        let hart = runner.hart();
+        let state = Seen {
+            stop,
+            pc: hart.pc(),
+            instructions: hart.instructions(),
+            x: (0..32).map(|r| hart.x(r)).collect(),
+            f: (0..32).map(|r| hart.f(r)).collect(),
+            fcsr: hart.fcsr(),
+            heads,
+        };
+        total += state.instructions;
+        seen.push(state);
+        run += 1;
+        match stop {
+            Stop::InstructionLimit if total < 200_000 => {}
+            Stop::WaitInput { .. } => arrived = (arrived + 40).min(start.input.len() as u64),
+            Stop::WaitOutput { .. } => drained = written - (written - drained) / 3,
+            // On behind it.
+            Stop::Trap(trap) if run < 20 => hart.set_pc(trap.pc + 4),
+            Stop::EnvironmentCall if run < 20 => {}
+            _ => break,
+        }
+    }
+    let mut left = own.get(CODE..END).unwrap().to_vec();
+    left.extend_from_slice(&window);
+    left.extend_from_slice(&ring);
+    (seen, left)
+}
+
+/// What differs, and the program.
+fn differences(a: &Seen, b: &Seen, start: &Start) -> String {
+    let end = |s: &Seen| format!("{:?} pc {:#x} {} fcsr {:#x} {:?}", s.stop, s.pc, s.instructions, s.fcsr, s.heads);
+    let mut lines = vec![end(a), end(b)];
+    for (name, a, b) in [("x", &a.x, &b.x), ("f", &a.f, &b.f)] {
+        let different = (0..32).filter(|r| a[*r] != b[*r]);
+        lines.extend(different.map(|r| format!("{name}{r}: {:#x} {:#x}", a[r], b[r])));
+    }
+    for (i, word) in start.words.iter().enumerate() {
+        let op = isa::decode(*word, 64, Extensions::PROGRAM);
+        lines.push(format!("{:#x}: {}", CODE + 4 * i as u64, isa::disassemble(&op)));
+    }
+    lines.join("\n")
+}
+
+fn agree<X: Xlen>(seed: u64, kind: Kind) {
+    let chance = &mut Chance(seed);
+    let mut start = start(chance, X::BITS, kind);
+    let settings = Settings { visits: chance.below(4) as u32, region_instructions: [12, 60, 1500][chance.below(3)] };
+    let mut interpreter = Hart::<X>::new(Mode::Program, Extensions::PROGRAM);
+    let mut translated = Translated::<X>::with_settings(Extensions::PROGRAM, settings);
+    // The second time, code is there from the beginning.
+    for round in 0..2 {
+        let (ours, our_memory) = play(&start, &mut translated);
+        let (theirs, their_memory) = play(&start, &mut interpreter);
+        for (run, (a, b)) in ours.iter().zip(&theirs).enumerate() {
+            assert!(
+                a == b,
+                "seed {seed} {kind:?} {settings:?} round {round} run {run}:\n{}",
+                differences(a, b, &start)
+            );
+        }
+        assert_eq!(ours.len(), theirs.len(), "seed {seed} {kind:?}");
+        assert!(our_memory == their_memory, "seed {seed} {kind:?} round {round}: memory differs");
+        // Other values the second time.
+        start.x.rotate_left(3);
+        start.f.rotate_left(5);
+    }
+    assert!(translated.statistics().regions > 0 || settings.visits > 0, "seed {seed}: nothing was translated");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn integer_programs_agree(seed: u64) {
+        agree::<Rv64>(seed, Kind::Integer);
+        agree::<Rv32>(seed, Kind::Integer);
+    }
+
+    #[test]
+    fn float_programs_agree(seed: u64) {
+        agree::<Rv64>(seed, Kind::Float);
+        agree::<Rv32>(seed, Kind::Float);
+    }
+
+    #[test]
+    fn stream_programs_agree(seed: u64) {
+        agree::<Rv64>(seed, Kind::Stream);
+        agree::<Rv32>(seed, Kind::Stream);
+    }
+
+    #[test]
+    fn any_programs_agree(seed: u64) {
+        agree::<Rv64>(seed, Kind::Any);
+        agree::<Rv32>(seed, Kind::Any);
+    }
+}

@@ -1,0 +1,213 @@
+//! Promise: the translator stops where and when it is asked to: limits, the stop flag, traps, streams, changed code.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nandarray_hart::isa::{assemble, encode};
+use nandarray_hart::{
+    Cause, Extensions, Hart, Input, Limits, Memory, Output, Room, Rv32, Rv64, Stop, Streams, Trap, Xlen,
+};
+use nandarray_jit::{Settings, Translated};
+
+const CODE: u64 = 0x1000;
+const DATA: u64 = 0x3000;
+const END: u64 = 0x4000;
+const LOOP: &[&str] = &["addi a0, a0, 1", "addi a1, a1, -1", "bne a1, zero, . - 8", "jalr zero, 0(ra)"];
+
+fn put<X: Xlen>(memory: &mut Memory<'_>, lines: &[&str]) {
+    for (i, line) in lines.iter().enumerate() {
+        let word = encode(&assemble(line, X::BITS).unwrap_or_else(|e| panic!("{line}: {e}")));
+        let at = CODE + 4 * i as u64;
+        memory.get_mut(at..at + 4).unwrap().copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// A processor that translates at once, and a program with its stack.
+fn program<X: Xlen>(lines: &[&str]) -> (Translated<X>, Memory<'static>) {
+    let mut memory = Memory::new();
+    memory.add_program(CODE, END - CODE, DATA..END, CODE..DATA).unwrap();
+    put::<X>(&mut memory, lines);
+    let settings = Settings { visits: 0, ..Settings::default() };
+    let mut translated = Translated::with_settings(Extensions::PROGRAM, settings);
+    translated.hart_mut().call(CODE, END, &[]);
+    (translated, memory)
+}
+
+#[test]
+fn the_instruction_limit_is_exact() {
+    let (mut translated, mut memory) = program::<Rv64>(LOOP);
+    for limit in 0..=301 {
+        let before = translated.hart().instructions();
+        translated.hart_mut().call(CODE, END, &[0, 100]);
+        let limits = Limits { instructions: Some(limit), stop: None };
+        let stop = translated.run(&mut memory, &mut Streams::none(), limits);
+        assert_eq!(translated.hart().instructions() - before, limit);
+        if limit == 301 {
+            assert_eq!(stop, Stop::Returned { code: 100 });
+            break;
+        }
+        assert_eq!(stop, Stop::InstructionLimit);
+        assert_eq!(translated.hart().pc(), CODE + 4 * (limit % 3) + if limit == 300 { 12 } else { 0 });
+        assert_eq!(translated.hart().x(10), limit.div_ceil(3));
+        // It goes on from there as if it had not stopped.
+        let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
+        assert_eq!((stop, translated.hart().instructions() - before), (Stop::Returned { code: 100 }, 301));
+    }
+    assert!(translated.statistics().regions > 0);
+}
+
+#[test]
+fn a_loop_without_end_is_interrupted() {
+    let (mut translated, mut memory) = program::<Rv32>(&["addi a0, a0, 1", "jal zero, . - 4"]);
+    let flag = AtomicBool::new(false);
+    let stop = std::thread::scope(|scope| {
+        scope.spawn(|| flag.store(true, Ordering::Relaxed));
+        translated.run(&mut memory, &mut Streams::none(), Limits { instructions: None, stop: Some(&flag) })
+    });
+    assert_eq!(stop, Stop::Interrupted);
+    let hart = translated.hart();
+    assert_eq!(hart.x(10), (hart.instructions() + 1) / 2 & 0xffff_ffff);
+}
+
+#[test]
+fn traps_name_instruction_and_address() {
+    let trap = |cause, index: u64, value| Stop::Trap(Trap { cause, pc: CODE + 4 * index, value });
+    let first = "addi a0, zero, 1";
+    for (lines, expected) in [
+        ([first, "lw a1, 0(zero)"], trap(Cause::LoadAccess, 1, 0)),
+        (["lui a0, 0x4", "sw a1, -3(a0)"], trap(Cause::StoreAccess, 1, END - 3)),
+        (["lui a0, 0x4", "ld a1, -7(a0)"], trap(Cause::LoadAccess, 1, END - 7)),
+        (["lui a0, 0x1", "sb a1, 0(a0)"], trap(Cause::StoreAccess, 1, CODE)),
+        (["addi a0, zero, -1", "lb a1, 0(a0)"], trap(Cause::LoadAccess, 1, u64::MAX)),
+        (["addi a0, zero, 2", "amoor.w a1, a1, (a0)"], trap(Cause::StoreMisaligned, 1, 2)),
+        ([first, ".4byte 0xffffffff"], trap(Cause::IllegalInstruction, 1, 0xffff_ffff)),
+        ([first, "ebreak"], trap(Cause::Breakpoint, 1, CODE + 4)),
+        ([first, "csrrs a0, mstatus, zero"], trap(Cause::IllegalInstruction, 1, 0x3000_2573)),
+        ([first, "streamload.w a0, 3"], trap(Cause::LoadAccess, 1, 3)),
+        ([first, "streamstore.w a0, 3"], trap(Cause::StoreAccess, 1, 3)),
+    ] {
+        let (mut translated, mut memory) = program::<Rv64>(&lines);
+        for _ in 0..3 {
+            let before = translated.hart().instructions();
+            translated.hart_mut().call(CODE, END, &[]);
+            let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
+            assert_eq!((stop, translated.hart().instructions() - before), (expected, 1), "{lines:?}");
+        }
+    }
+    let (mut translated, mut memory) = program::<Rv64>(&["lui a0, 0x5", "jalr zero, 6(a0)"]);
+    let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
+    assert_eq!(stop, Stop::Trap(Trap { cause: Cause::FetchAccess, pc: 0x5006, value: 0x5006 }));
+}
+
+#[test]
+fn a_program_that_waits_goes_on_where_it_stopped() {
+    let lines = ["streamload.w a0, 0", "addi a0, a0, 1", "streamstore.w a0, 0", "jal zero, . - 12"];
+    let (mut translated, mut memory) = program::<Rv64>(&lines);
+    let (mut ring_in, mut ring_out) = ([0u8; 12], [0u8; 20]);
+    let (mut head_in, mut head_out, mut written, mut sent) = (0, 0, Vec::new(), 0u32);
+    loop {
+        let arrived = u64::from(sent) * 4;
+        let mut streams = Streams::none();
+        streams.inputs.push(Input::resume(&ring_in, head_in, arrived, sent == 50));
+        streams.outputs.push(Output::resume(&mut ring_out, head_out, written.len() as u64, Room::Eight));
+        let stop = translated.run(&mut memory, &mut streams, Limits::default());
+        (head_in, head_out) = (streams.inputs[0].head(), streams.outputs[0].head());
+        let parts = streams.outputs[0].waiting_at();
+        match stop {
+            Stop::WaitInput { stream: 0 } => {
+                let at = (arrived % 12) as usize;
+                ring_in[at..at + 4].copy_from_slice(&sent.to_le_bytes());
+                sent += 1;
+            }
+            Stop::WaitOutput { stream: 0 } => parts.into_iter().for_each(|p| written.extend_from_slice(&ring_out[p])),
+            Stop::InputExhausted { stream: 0, left: 0 } => {
+                parts.into_iter().for_each(|p| written.extend_from_slice(&ring_out[p]));
+                break;
+            }
+            other => panic!("{other}"),
+        }
+    }
+    let words: Vec<u32> = written.chunks(4).map(|w| u32::from_le_bytes(w.try_into().unwrap())).collect();
+    assert_eq!(words, (1..=50).collect::<Vec<u32>>());
+    assert_eq!(translated.hart().instructions(), 200);
+}
+
+#[test]
+fn windows_may_lie_elsewhere_in_each_call_and_end_anywhere() {
+    // Sums bytes at a0, as many as a1.
+    let lines = [
+        "addi a2, zero, 0",
+        "beq a1, zero, . + 24",
+        "lbu a3, 0(a0)",
+        "add a2, a2, a3",
+        "addi a0, a0, 1",
+        "addi a1, a1, -1",
+        "jal zero, . - 20",
+        "addi a0, a2, 0",
+        "jalr zero, 0(ra)",
+    ];
+    let (mut translated, mut own) = program::<Rv32>(&lines);
+    for length in [1u64, 100, 7, 64, 0, 33] {
+        let bytes: Vec<u8> = (0..length).map(|i| i as u8).collect();
+        for (extra, sum) in [(0, Some((0..length).sum())), (1, None)] {
+            let mut memory = own.for_call();
+            if length > 0 {
+                memory.lend(0x2000_0000, &bytes).unwrap();
+            }
+            translated.hart_mut().call(CODE, END, &[0x2000_0000, length + extra]);
+            let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
+            match sum {
+                Some(code) => assert_eq!(stop, Stop::Returned { code }),
+                None => {
+                    let fault = Trap { cause: Cause::LoadAccess, pc: CODE + 8, value: 0x2000_0000 + length };
+                    assert_eq!(stop, Stop::Trap(fault));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn code_that_can_change_itself_is_interpreted() {
+    let mut memory = Memory::new();
+    memory.add_program(CODE, END - CODE, CODE..END, CODE..END).unwrap();
+    put::<Rv64>(&mut memory, &["sw a1, 8(a2)", "addi a0, zero, 1", "addi a0, zero, 2", "jalr zero, 0(ra)"]);
+    let new = encode(&assemble("addi a0, zero, 7", 64).unwrap());
+    let mut translated =
+        Translated::<Rv64>::with_settings(Extensions::PROGRAM, Settings { visits: 0, ..Settings::default() });
+    translated.hart_mut().call(CODE, END, &[0, u64::from(new), CODE]);
+    let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
+    assert_eq!(stop, Stop::Returned { code: 7 });
+    assert_eq!(translated.statistics().regions, 0);
+}
+
+#[test]
+fn code_that_the_caller_changed_is_forgotten_on_demand() {
+    let (mut translated, mut memory) = program::<Rv64>(&["addi a0, zero, 1", "jalr zero, 0(ra)"]);
+    let mut call = |memory: &mut Memory<'_>, forget: bool| {
+        if forget {
+            translated.forget();
+        }
+        translated.hart_mut().call(CODE, END, &[]);
+        translated.run(memory, &mut Streams::none(), Limits::default())
+    };
+    assert_eq!(call(&mut memory, false), Stop::Returned { code: 1 });
+    put::<Rv64>(&mut memory, &["addi a0, zero, 2"]);
+    assert_eq!(call(&mut memory, true), Stop::Returned { code: 2 });
+}
+
+#[test]
+fn a_processor_may_move_to_another_thread() {
+    let (mut translated, mut memory) = program::<Rv64>(LOOP);
+    for rounds in [10, 20] {
+        let stop;
+        (translated, memory, stop) = std::thread::spawn(move || {
+            translated.hart_mut().call(CODE, END, &[0, rounds]);
+            let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
+            (translated, memory, stop)
+        })
+        .join()
+        .unwrap();
+        assert_eq!(stop, Stop::Returned { code: rounds });
+    }
+    assert_eq!(translated.hart().pc(), Hart::<Rv64>::RETURN);
+}

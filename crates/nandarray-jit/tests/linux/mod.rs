@@ -1,0 +1,67 @@
+//! Running a Linux program by interpreter or translator: the system calls `write` and `exit`, and no others.
+#![allow(dead_code, unreachable_pub, reason = "each test and example is a crate of its own, and takes what it needs")]
+
+use nandarray_hart::{Extensions, Hart, Limits, Mode, Program, Stop, Streams, Xlen};
+use nandarray_jit::{Statistics, Translated};
+
+/// System call numbers.
+const WRITE: u64 = 64;
+const EXIT: u64 = 93;
+const STACK_BYTES: u64 = 1 << 20;
+
+/// Who runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The hart itself.
+    Interpreter,
+    /// The translator.
+    Translator,
+}
+
+/// What a program left behind.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What it wrote.
+    pub output: Vec<u8>,
+    /// Its exit status, or why it did not come to that.
+    pub status: Result<u64, Stop>,
+    /// Instructions that it executed.
+    pub instructions: u64,
+    /// Registers at its end, integer and then floating-point ones, and the flags.
+    pub registers: Vec<u64>,
+    /// What the translator did.
+    pub statistics: Statistics,
+}
+
+/// Run a static ELF file of width `X`.
+pub fn run<X: Xlen>(elf: &[u8], kind: Kind) -> Outcome {
+    let program = Program::from_elf(elf, Extensions::PROGRAM).expect("a program");
+    assert_eq!(program.bits, X::BITS);
+    let mut loaded = program.load(STACK_BYTES, None).expect("memory");
+    let mut translated = Translated::<X>::new(Extensions::PROGRAM);
+    let mut interpreter = Hart::<X>::new(Mode::Program, Extensions::PROGRAM);
+    let mut output = Vec::new();
+    let memory = &mut loaded.memory;
+    interpreter.call(program.entry, loaded.stack, &[]);
+    translated.hart_mut().call(program.entry, loaded.stack, &[]);
+    let status = loop {
+        let stop = match kind {
+            Kind::Interpreter => interpreter.run(memory, &mut Streams::none(), Limits::default()),
+            Kind::Translator => translated.run(memory, &mut Streams::none(), Limits::default()),
+        };
+        let hart = if kind == Kind::Translator { translated.hart_mut() } else { &mut interpreter };
+        match stop {
+            Stop::EnvironmentCall if hart.x(17) == WRITE => {
+                let (from, length) = (hart.x(11), hart.x(12));
+                output.extend_from_slice(memory.get(from..from + length).expect("bytes to write"));
+                hart.set_x(10, length);
+            }
+            Stop::EnvironmentCall if hart.x(17) == EXIT => break Ok(hart.x(10)),
+            other => break Err(other),
+        }
+    };
+    let statistics = translated.statistics();
+    let hart = if kind == Kind::Translator { translated.hart() } else { &interpreter };
+    let registers = (0..32).map(|r| hart.x(r)).chain((0..32).map(|r| hart.f(r))).chain([u64::from(hart.fcsr())]);
+    Outcome { output, status, instructions: hart.instructions(), registers: registers.collect(), statistics }
+}

@@ -13,13 +13,18 @@ mod code;
 mod context;
 mod emit;
 mod engine;
+mod processor;
 mod region;
 mod registers;
+mod shared;
 mod sites;
+
+use std::sync::Arc;
 
 use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Stop, Streams, Xlen};
 
 pub use engine::Statistics;
+pub use processor::Translations;
 
 /// When and how much is translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +33,13 @@ pub struct Settings {
     pub visits: u32,
     /// Instructions that are translated as one, at most.
     pub region_instructions: usize,
+    /// Bytes of host code after which nothing more is translated.
+    pub code_bytes: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { visits: 100, region_instructions: 1500 }
+        Self { visits: 100, region_instructions: 1500, code_bytes: 64 << 20 }
     }
 }
 
@@ -50,7 +57,12 @@ impl<X: Xlen> Translated<X> {
 
     /// The same, with settings of one's own.
     pub fn with_settings(extensions: Extensions, settings: Settings) -> Self {
-        Self { hart: Hart::new(Mode::Program, extensions), engine: engine::Engine::new(settings, X::BITS, extensions) }
+        Self::sharing(Arc::new(shared::Shared::new(settings, X::BITS, extensions)))
+    }
+
+    fn sharing(shared: Arc<shared::Shared>) -> Self {
+        assert_eq!(shared.bits, X::BITS, "harts of one width share code");
+        Self { hart: Hart::new(Mode::Program, shared.extensions), engine: engine::Engine::new(shared) }
     }
 
     /// The hart, to look at.
@@ -68,7 +80,8 @@ impl<X: Xlen> Translated<X> {
         self.engine.run(&mut self.hart, memory, streams, limits)
     }
 
-    /// Forget what was decoded and translated: the caller changed code in memory, or lends another program's.
+    /// Forget what was decoded and translated, and share nothing any more: the caller changed code in memory, or lends
+    /// another program's.
     pub fn forget(&mut self) {
         self.hart.forget_blocks();
         self.engine.forget();
@@ -76,6 +89,6 @@ impl<X: Xlen> Translated<X> {
 
     /// What the translator did so far.
     pub fn statistics(&self) -> Statistics {
-        self.engine.statistics
+        self.engine.statistics()
     }
 }

@@ -5,8 +5,6 @@
 
 use std::collections::HashMap;
 
-use crate::context::SLOTS;
-
 /// The program's own memory.
 pub(crate) const MAIN: u8 = u8::MAX;
 /// Regions that code for one instruction compares with, and targets of one jump.
@@ -15,26 +13,11 @@ const SEEN_MAX: usize = 3;
 /// What was seen.
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
-    /// First addresses of the regions beside the main one, by slot.
-    pub(crate) bases: Vec<u64>,
     reached: HashMap<u64, Vec<u8>>,
     pub(crate) targets: HashMap<u64, Vec<u64>>,
 }
 
 impl Sites {
-    /// The slot of the region that begins at `base`; none if there are too many.
-    pub(crate) fn slot(&mut self, base: u64) -> Option<u8> {
-        let known = self.bases.iter().position(|b| *b == base);
-        known
-            .or_else(|| {
-                (self.bases.len() < SLOTS).then(|| {
-                    self.bases.push(base);
-                    self.bases.len() - 1
-                })
-            })
-            .map(|slot| slot as u8)
-    }
-
     /// The instruction at `pc` reached a region. Whether that is news.
     pub(crate) fn reached(&mut self, pc: u64, slot: u8) -> bool {
         let seen = self.reached.entry(pc).or_default();

@@ -6,7 +6,7 @@ use nandarray_hart::isa::{assemble, encode};
 use nandarray_hart::{
     Cause, Extensions, Hart, Input, Limits, Memory, Output, Room, Rv32, Rv64, Stop, Streams, Trap, Xlen,
 };
-use nandarray_jit::{Settings, Translated};
+use nandarray_jit::{Settings, Translated, Translations};
 
 const CODE: u64 = 0x1000;
 const DATA: u64 = 0x3000;
@@ -65,7 +65,7 @@ fn a_loop_without_end_is_interrupted() {
     });
     assert_eq!(stop, Stop::Interrupted);
     let hart = translated.hart();
-    assert_eq!(hart.x(10), (hart.instructions() + 1) / 2 & 0xffff_ffff);
+    assert_eq!(hart.x(10), hart.instructions().div_ceil(2) & 0xffff_ffff);
 }
 
 #[test]
@@ -210,4 +210,48 @@ fn a_processor_may_move_to_another_thread() {
         assert_eq!(stop, Stop::Returned { code: rounds });
     }
     assert_eq!(translated.hart().pc(), Hart::<Rv64>::RETURN);
+}
+
+#[test]
+fn what_is_translated_is_bounded() {
+    let (_, mut memory) = program::<Rv64>(LOOP);
+    let settings = Settings { visits: 0, code_bytes: 0, ..Settings::default() };
+    let mut translated = Translated::<Rv64>::with_settings(Extensions::PROGRAM, settings);
+    translated.hart_mut().call(CODE, END, &[0, 1000]);
+    let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
+    assert_eq!((stop, translated.hart().instructions()), (Stop::Returned { code: 1000 }, 3001));
+    assert_eq!(translated.statistics().regions, 0);
+}
+
+#[test]
+fn cores_share_what_was_translated() {
+    let translations = Translations::with_settings(64, Settings { visits: 3, ..Settings::default() });
+    let once = |rounds: u64| {
+        let mut memory = Memory::new();
+        memory.add_program(CODE, END - CODE, DATA..END, CODE..DATA).unwrap();
+        // Counts a0 down: what is left in a0 is what a word in memory was counted up to.
+        put::<Rv64>(
+            &mut memory,
+            &[
+                "lui a2, 0x3",
+                "addi a1, a0, 0",
+                "ld a0, 0(a2)",
+                "addi a0, a0, 1",
+                "sd a0, 0(a2)",
+                "addi a1, a1, -1",
+                "bne a1, zero, . - 16",
+                "jalr zero, 0(ra)",
+            ],
+        );
+        let mut processor = translations.processor();
+        let stop = processor.call(CODE, END, rounds, &mut memory, &mut Streams::none(), Limits::default());
+        assert_eq!((stop, processor.result()), (Stop::Returned { code: rounds }, rounds as i64));
+        assert_eq!(processor.instructions(), 3 + 5 * rounds);
+    };
+    once(100);
+    let bytes = translations.code_bytes();
+    assert!(bytes > 0);
+    std::thread::scope(|scope| (0..4).for_each(|n| drop(scope.spawn(move || (0..50).for_each(|i| once(1 + n + i))))));
+    // The loop's code served all of them; one entry more may have been reached often enough.
+    assert!(translations.code_bytes() <= 3 * bytes);
 }

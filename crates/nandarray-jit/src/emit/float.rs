@@ -245,9 +245,9 @@ impl Emit<'_, '_> {
                     }),
                 );
             }
-            FcvtDW | FcvtDWu | FcvtSW | FcvtSWu | FcvtDL | FcvtDLu | FcvtSL | FcvtSLu => self.from_integer(op),
+            FcvtDW | FcvtDWu | FcvtSW | FcvtSWu | FcvtDL | FcvtDLu | FcvtSL | FcvtSLu => self.integer_to_float(op),
             FcvtWS | FcvtWuS | FcvtLS | FcvtLuS | FcvtWD | FcvtWuD | FcvtLD | FcvtLuD if op.rm == 1 => {
-                self.to_integer(op, single);
+                self.float_to_integer(op, single);
             }
             _ => {
                 let value = self.called(op);
@@ -396,7 +396,7 @@ impl Emit<'_, '_> {
     }
 
     /// Integers that the significand holds are exact in any mode.
-    fn from_integer(&mut self, op: &Op) {
+    fn integer_to_float(&mut self, op: &Op) {
         use Code::*;
         let single = writes_single(op);
         let ty = if single { types::F32 } else { types::F64 };
@@ -425,7 +425,7 @@ impl Emit<'_, '_> {
     }
 
     /// Towards zero, as casts are. Half of the range is certain to fit.
-    fn to_integer(&mut self, op: &Op, single: bool) {
+    fn float_to_integer(&mut self, op: &Op, single: bool) {
         use Code::*;
         let value = self.source(single, op.rs1);
         let word = matches!(op.code, FcvtWS | FcvtWuS | FcvtWD | FcvtWuD);

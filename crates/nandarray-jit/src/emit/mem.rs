@@ -54,7 +54,7 @@ impl Emit<'_, '_> {
             let inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, offset, room as i64);
             return (inside, self.main);
         }
-        let base = self.target.sites.bases[slot as usize];
+        let base = self.target.bases[slot as usize];
         let at = offset_of!(Context, slots) + slot as usize * size_of::<Slot>();
         let reach = if store { offset_of!(Slot, store) } else { offset_of!(Slot, load) };
         let offset = self.b.ins().iadd_imm_s(address, (base as i64).wrapping_neg());

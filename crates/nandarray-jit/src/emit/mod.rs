@@ -28,6 +28,8 @@ pub(crate) struct Target<'t> {
     pub(crate) bits: u32,
     pub(crate) layout: &'t Layout,
     pub(crate) sites: &'t Sites,
+    /// First addresses of the regions of memory beside the main one, by slot.
+    pub(crate) bases: &'t [u64],
     pub(crate) isa: &'t dyn TargetIsa,
     /// The host has fused multiply-add.
     pub(crate) fma: bool,

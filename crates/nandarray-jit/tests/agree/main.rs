@@ -172,7 +172,11 @@ fn differences(a: &Seen, b: &Seen, start: &Start) -> String {
 fn agree<X: Xlen>(seed: u64, kind: Kind) {
     let chance = &mut Chance(seed);
     let mut start = start(chance, X::BITS, kind);
-    let settings = Settings { visits: chance.below(4) as u32, region_instructions: [12, 60, 1500][chance.below(3)] };
+    let settings = Settings {
+        visits: chance.below(4) as u32,
+        region_instructions: [12, 60, 1500][chance.below(3)],
+        code_bytes: [4096, 1 << 20][chance.below(2)],
+    };
     let mut interpreter = Hart::<X>::new(Mode::Program, Extensions::PROGRAM);
     let mut translated = Translated::<X>::with_settings(Extensions::PROGRAM, settings);
     // The second time, code is there from the beginning.

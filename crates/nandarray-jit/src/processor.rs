@@ -1,0 +1,74 @@
+//! The translator as what executes programs beside the data: processors that share what was translated.
+
+use std::sync::Arc;
+
+use nandarray_cores::Processor;
+use nandarray_hart::{Extensions, Hart, Limits, Memory, Rv32, Rv64, Stop, Streams, Xlen};
+
+use crate::shared::Shared;
+use crate::{Settings, Translated};
+
+/// What was translated of one program, for all cores that run it, in any thread. Kept as long as the program is.
+#[derive(Clone)]
+pub struct Translations(Arc<Shared>);
+
+impl Translations {
+    /// Nothing yet, of a program for harts of 32 or 64 bits.
+    pub fn new(bits: u32) -> Self {
+        Self::with_settings(bits, Settings::default())
+    }
+
+    /// The same, with settings of one's own.
+    pub fn with_settings(bits: u32, settings: Settings) -> Self {
+        Self(Arc::new(Shared::new(settings, bits, Extensions::PROGRAM)))
+    }
+
+    /// A processor for this program, and for no other.
+    pub fn processor(&self) -> Box<dyn Processor> {
+        match self.0.bits {
+            32 => Box::new(Translated::<Rv32>::sharing(self.0.clone())),
+            _ => Box::new(Translated::<Rv64>::sharing(self.0.clone())),
+        }
+    }
+
+    /// Bytes of host code so far.
+    pub fn code_bytes(&self) -> u64 {
+        self.0.made().code_bytes
+    }
+}
+
+impl std::fmt::Debug for Translations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Translations").field("bits", &self.0.bits).finish_non_exhaustive()
+    }
+}
+
+impl<X: Xlen> Processor for Translated<X>
+where
+    Hart<X>: Processor,
+{
+    fn call(
+        &mut self,
+        entry: u64,
+        stack: u64,
+        argument: u64,
+        memory: &mut Memory<'_>,
+        streams: &mut Streams<'_>,
+        limits: Limits<'_>,
+    ) -> Stop {
+        self.hart_mut().call(entry, stack, &[argument]);
+        self.run(memory, streams, limits)
+    }
+
+    fn pc(&self) -> u64 {
+        self.hart().pc()
+    }
+
+    fn result(&self) -> i64 {
+        self.hart().result()
+    }
+
+    fn instructions(&self) -> u64 {
+        self.hart().instructions()
+    }
+}

@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from nandarray._nandarray import __version__
+from nandarray._open import open
 from nandarray.array import Array
 from nandarray.errors import (
     BadIndexError,
@@ -39,8 +40,9 @@ from nandarray.errors import (
     VolumeMismatchError,
     WrongKeyError,
 )
+from nandarray.group import Group
 from nandarray.report import Report
-from nandarray.store import Group, Store, open
+from nandarray.store import Store
 from nandarray.view import View
 
 if TYPE_CHECKING:

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from xarray import DataArray
 
     from nandarray.array import Array
-    from nandarray.store import Group, Store
+    from nandarray.group import Group
+    from nandarray.store import Store
 
 __all__ = ["NandarrayBackendEntrypoint", "from_xarray", "to_xarray"]
 

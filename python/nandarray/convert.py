@@ -33,7 +33,7 @@ from nandarray.convert_sinks import Sink, Spec, open_sink
 from nandarray.convert_slabs import Box, box_shape, boxes, pump, run_shape, slab_shape
 from nandarray.convert_sources import Member, Source, SourceOptions, open_source
 from nandarray.errors import ExistsError, InvalidError
-from nandarray.store import MARKER, Group, make_marker
+from nandarray.group import MARKER, Group, make_marker
 
 if TYPE_CHECKING:
     from nandarray.array import Array
@@ -463,7 +463,7 @@ def _gather(
 ) -> tuple[list[tuple[str, dict[str, Any]]], list[tuple[str, Array]], bool]:
     """Give the groups with their attributes, the arrays, and whether it is one array alone."""
     from nandarray.array import Array
-    from nandarray.store import Group
+    from nandarray.group import Group
 
     if isinstance(source, Array):
         return [], [(source.name.rpartition("/")[2], source)], True

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from nandarray.array import Array
     from nandarray.device import Description
-    from nandarray.store import Group
+    from nandarray.group import Group
 
 __all__ = ["array_html", "description_html", "effective_rows", "format_bytes", "nest", "tree_html"]
 

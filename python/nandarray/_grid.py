@@ -171,6 +171,7 @@ class Grid:
         *others: Any,
         key: Any = ...,
         out: Any = None,
+        form: str | None = None,
         threads: int | None = None,
         instructions: int | None = None,
         progress: Callable[[int, int, int], object] | None = None,
@@ -190,6 +191,8 @@ class Grid:
             Part of this: integers and forward slices.
         out : Array, View, nandarray.Box or mapping, optional
             Where outputs go instead of into memory.
+        form : {"interpreted", "native"}, optional
+            How it is executed: :func:`nandarray.offload` says more.
         threads : int, optional
             Cores; all of the machine if left out.
         instructions : int, optional
@@ -214,7 +217,7 @@ class Grid:
         from nandarray._program import run
 
         inputs = [run.Box(self, key), *others]  # type: ignore[arg-type]  # a grid is one of the two
-        options = {"out": out, "threads": threads, "instructions": instructions, "progress": progress}
+        options = {"out": out, "form": form, "threads": threads, "instructions": instructions, "progress": progress}
         return run.offload(program, inputs, scalars, **options).result
 
     def __len__(self) -> int:

@@ -43,7 +43,7 @@ def _loader(target: str) -> Path:
         zig.compile_c(source, folder / "loader.o", machine, flags=["-fno-builtin"])
         address = "0x400000000" if machine.bits == 64 else "0xa0000000"
         words = ["ld.lld", "-m", f"elf{machine.bits}lriscv", f"-Ttext={address}", "-e", "start", "--gc-sections"]
-        status, said = zig._run([*words, "-o", folder / "loader", folder / "loader.o"])
+        status, said = zig.run([*words, "-o", folder / "loader", folder / "loader.o"])
         assert status == 0, said
         (folder / "loader").chmod(0o755)
         _LOADERS[target] = folder / "loader"

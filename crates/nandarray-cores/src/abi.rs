@@ -114,10 +114,23 @@ impl Arguments {
     /// # Panics
     /// If there can be no such output.
     pub fn used(block: &[u8], output: usize) -> u64 {
-        assert!(output < PORTS_MAX);
-        let at = OUTPUTS_AT + output * PORT_BYTES + 16;
-        u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"))
+        word(block, OUTPUTS_AT, output)
     }
+
+    /// The same field of an input.
+    ///
+    /// # Panics
+    /// If there can be no such input.
+    pub(crate) fn taken(block: &[u8], input: usize) -> u64 {
+        word(block, INPUTS_AT, input)
+    }
+}
+
+/// The field `used` of a port.
+fn word(block: &[u8], ports: usize, port: usize) -> u64 {
+    assert!(port < PORTS_MAX);
+    let at = ports + port * PORT_BYTES + 16;
+    u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"))
 }
 
 /// The window of an input.

@@ -1,6 +1,8 @@
-//! A core: a processor, the memory of one worker, and the calls of a program's entry points.
+//! A core: what executes a program, the memory of one worker, and the calls of its entry points.
 //!
-//! A core runs one task after another. Windows are lent for one call; what else it may reach is its own.
+//! A core runs one task after another. Windows are lent for one call; what else it may reach is its own. Its place is either
+//! a hart's memory, with a [`Processor`], or this process ([`Host`]): what differs is where things are and how a function is
+//! called.
 
 use std::sync::atomic::AtomicBool;
 
@@ -9,6 +11,7 @@ use nandarray_hart::{Extensions, Hart, Input, Limits, Memory, Mode, Output, Room
 use crate::abi::{self, Arguments, Port};
 use crate::error::{LoadError, RunError};
 use crate::metadata::{Kind, Metadata, Phase, states};
+use crate::native::{Host, Native};
 use crate::program::{Entry, Program};
 
 /// What executes a program's instructions.
@@ -81,12 +84,18 @@ pub(crate) struct Bounds<'l> {
     pub(crate) stop: &'l AtomicBool,
 }
 
+/// Where a core's memory is, and what executes.
+enum Place {
+    /// A hart's addresses.
+    Hart { processor: Box<dyn Processor>, memory: Memory<'static>, stack: u64 },
+    /// This process's.
+    Host(Host),
+}
+
 /// A core.
 pub struct Core<'p> {
     program: &'p Program,
-    processor: Box<dyn Processor>,
-    memory: Memory<'static>,
-    stack: u64,
+    place: Place,
 }
 
 impl<'p> Core<'p> {
@@ -108,12 +117,29 @@ impl<'p> Core<'p> {
     /// [`LoadError`].
     pub fn new(program: &'p Program, processor: Box<dyn Processor>) -> Result<Self, LoadError> {
         let loaded = program.load()?;
-        Ok(Self { program, processor, memory: loaded.memory, stack: loaded.stack })
+        Ok(Self { program, place: Place::Hart { processor, memory: loaded.memory, stack: loaded.stack } })
     }
 
-    /// Instructions executed so far.
+    /// A core that calls functions of this process.
+    ///
+    /// # Errors
+    /// [`LoadError::Entry`]: they are not those of the program.
+    pub fn native(program: &'p Program, entries: Native) -> Result<Self, LoadError> {
+        let differs = [Entry::Begin, Entry::Task, Entry::Merge, Entry::End]
+            .into_iter()
+            .find(|entry| program.entry(*entry).is_some() != entries.get(*entry).is_some());
+        if let Some(entry) = differs {
+            return Err(LoadError::Entry(program.entry_name(entry)));
+        }
+        Ok(Self { program, place: Place::Host(Host::new(entries, program.metadata().scratchpad())) })
+    }
+
+    /// Instructions executed so far; 0 for functions of this process, whose instructions nobody counts.
     pub fn instructions(&self) -> u64 {
-        self.processor.instructions()
+        match &self.place {
+            Place::Hart { processor, .. } => processor.instructions(),
+            Place::Host(_) => 0,
+        }
     }
 
     fn metadata(&self) -> &'p Metadata {
@@ -123,16 +149,30 @@ impl<'p> Core<'p> {
     fn arguments(&self, scalars: &[u64]) -> Arguments {
         let metadata = self.metadata();
         let both = states(metadata.state_bytes);
+        let scratchpad = self.scratchpad();
         Arguments {
             inputs: vec![Port::default(); metadata.inputs.len()],
             outputs: vec![Port::default(); metadata.outputs.len()],
             scalars: scalars.to_vec(),
-            state: abi::SCRATCHPAD_ADDRESS,
+            state: scratchpad,
             state_bytes: metadata.state_bytes,
-            scratchpad: abi::SCRATCHPAD_ADDRESS + both,
+            scratchpad: scratchpad + both,
             scratchpad_bytes: metadata.scratchpad() - both,
             ..Arguments::default()
         }
+    }
+
+    fn scratchpad(&self) -> u64 {
+        match &self.place {
+            Place::Hart { .. } => abi::SCRATCHPAD_ADDRESS,
+            Place::Host(host) => host.scratchpad(),
+        }
+    }
+
+    /// Whether an entry point gets windows; streams have none on a hart.
+    fn windows(&self, entry: Entry) -> bool {
+        let host = matches!(self.place, Place::Host(_));
+        host || entry != Entry::Task || self.metadata().kind == Kind::Block
     }
 
     /// A state of zeros, and what `nd_begin` makes of it.
@@ -164,13 +204,17 @@ impl<'p> Core<'p> {
         let mut arguments = self.arguments(scalars);
         (arguments.task, arguments.first_record) = (task.number, task.first_record);
         for (i, (input, port)) in task.inputs.iter().zip(&metadata.inputs).enumerate() {
-            let address = if metadata.kind == Kind::Block { abi::input_window(i) } else { 0 };
+            let address = match &self.place {
+                Place::Host(_) => input.as_ptr() as u64,
+                Place::Hart { .. } if self.windows(Entry::Task) => abi::input_window(i),
+                Place::Hart { .. } => 0,
+            };
             let records = (input.len() as u64).div_ceil(port.record_bytes);
             arguments.inputs[i] = Port { address, bytes: input.len() as u64, shape: vec![records] };
         }
         for (i, port) in metadata.outputs.iter().enumerate() {
             let room = if port.phase == Phase::Task { port.bound.room(task.records, bytes) } else { 0 };
-            self.make_room(&mut arguments, outputs, i, room, metadata.kind == Kind::Block, task.number)?;
+            self.make_room(&mut arguments, outputs, i, room, Entry::Task, task.number)?;
         }
         self.call(Entry::Task, &arguments, task, outputs, bounds)
     }
@@ -187,7 +231,7 @@ impl<'p> Core<'p> {
         arguments.task = tasks;
         for (i, port) in self.metadata().outputs.iter().enumerate() {
             let room = if port.phase == Phase::End { port.bound.room(0, 0) } else { 0 };
-            self.make_room(&mut arguments, outputs, i, room, true, tasks)?;
+            self.make_room(&mut arguments, outputs, i, room, Entry::End, tasks)?;
         }
         let task = Task { number: tasks, first_record: 0, records: 0, inputs: &[] };
         self.call(Entry::End, &arguments, task, outputs, bounds)
@@ -199,7 +243,7 @@ impl<'p> Core<'p> {
         outputs: &mut [Vec<u8>],
         output: usize,
         room: u64,
-        window: bool,
+        entry: Entry,
         task: u64,
     ) -> Result<(), RunError> {
         if room > abi::WINDOW_BYTES {
@@ -208,7 +252,11 @@ impl<'p> Core<'p> {
         // Zeros: nothing of one task is seen by another.
         outputs[output].clear();
         outputs[output].resize(room as usize, 0);
-        let address = if room > 0 && window { abi::output_window(output) } else { 0 };
+        let address = match &self.place {
+            _ if room == 0 || !self.windows(entry) => 0,
+            Place::Hart { .. } => abi::output_window(output),
+            Place::Host(_) => outputs[output].as_mut_ptr() as u64,
+        };
         let records = room / self.metadata().outputs[output].record_bytes;
         arguments.outputs[output] = Port { address, bytes: room, shape: vec![records] };
         Ok(())
@@ -225,7 +273,7 @@ impl<'p> Core<'p> {
         let mut arguments = self.arguments(scalars);
         let half = states(self.metadata().state_bytes) / 2;
         arguments.task = task;
-        arguments.other_state = abi::SCRATCHPAD_ADDRESS + half;
+        arguments.other_state = self.scratchpad() + half;
         self.state_mut(half)?.copy_from_slice(other);
         let none = Task { number: task, first_record: 0, records: 0, inputs: &[] };
         self.call(Entry::Merge, &arguments, none, &mut [], bounds).map(drop)
@@ -243,8 +291,14 @@ impl<'p> Core<'p> {
     }
 
     fn state_mut(&mut self, at: u64) -> Result<&mut [u8], RunError> {
-        let from = abi::SCRATCHPAD_ADDRESS + at;
-        Ok(self.memory.get_mut(from..from + self.program.metadata().state_bytes)?)
+        let bytes = self.program.metadata().state_bytes;
+        match &mut self.place {
+            Place::Hart { memory, .. } => {
+                let from = abi::SCRATCHPAD_ADDRESS + at;
+                Ok(memory.get_mut(from..from + bytes)?)
+            }
+            Place::Host(host) => Ok(host.scratchpad_mut(at..at + bytes)),
+        }
     }
 
     /// Call an entry point; nothing if the program does not have it. Gives the bytes of each output.
@@ -256,12 +310,58 @@ impl<'p> Core<'p> {
         outputs: &mut [Vec<u8>],
         bounds: Bounds<'_>,
     ) -> Result<Vec<u64>, RunError> {
-        let Some(address) = self.program.entry(entry) else { return Ok(vec![0; outputs.len()]) };
-        let block = abi::ARGS_ADDRESS..abi::ARGS_ADDRESS + abi::ARGS_BYTES;
-        arguments.write(self.memory.get_mut(block.clone())?);
-        let streamed = entry == Entry::Task && self.metadata().kind == Kind::Stream;
         let room: Vec<u64> = outputs.iter().map(|o| o.len() as u64).collect();
-        let mut memory = self.memory.for_call();
+        let used = match &mut self.place {
+            _ if self.program.entry(entry).is_none() => return Ok(vec![0; outputs.len()]),
+            Place::Host(host) => {
+                let inputs = task.inputs.len();
+                // SAFETY: the arguments name the task's inputs, `outputs` and the host's scratchpad, all of which live longer.
+                let given = unsafe { host.call(entry, arguments, inputs, outputs.len()) };
+                self.given(given, entry, task.number)?
+            }
+            Place::Hart { .. } => self.execute(entry, arguments, &task, outputs, bounds, &room)?,
+        };
+        for (output, port) in self.metadata().outputs.iter().enumerate().take(outputs.len()) {
+            let (used, room, task) = (used[output], room[output], task.number);
+            if used > room {
+                return Err(RunError::Overflow { task, output, used, room });
+            }
+            if !used.is_multiple_of(port.item_bytes) {
+                return Err(RunError::Ragged { task, output, used, item: port.item_bytes });
+            }
+        }
+        Ok(used)
+    }
+
+    /// What a function of this process gave.
+    fn given(&self, given: crate::native::Given, entry: Entry, task: u64) -> Result<Vec<u64>, RunError> {
+        if given.code < 0 {
+            return Err(RunError::Status { task, entry: self.program.entry_name(entry), code: given.code });
+        }
+        match given.torn {
+            Some((stream, left)) => Err(RunError::Torn { task, stream, left }),
+            None => Ok(given.used),
+        }
+    }
+
+    /// Call an entry point that there is, on the hart.
+    fn execute(
+        &mut self,
+        entry: Entry,
+        arguments: &Arguments,
+        task: &Task<'_>,
+        outputs: &mut [Vec<u8>],
+        bounds: Bounds<'_>,
+        room: &[u64],
+    ) -> Result<Vec<u64>, RunError> {
+        let address = self.program.entry(entry).expect("an entry point that there is");
+        let streamed = !self.windows(entry);
+        let Place::Hart { processor, memory: own, stack } = &mut self.place else {
+            unreachable!("the caller looked");
+        };
+        let block = abi::ARGS_ADDRESS..abi::ARGS_ADDRESS + abi::ARGS_BYTES;
+        arguments.write(own.get_mut(block.clone())?);
+        let mut memory = own.for_call();
         let mut streams = Streams::none();
         for (i, input) in task.inputs.iter().enumerate() {
             if streamed {
@@ -282,30 +382,29 @@ impl<'p> Core<'p> {
             }
         }
         let limits = Limits { instructions: bounds.instructions, stop: Some(bounds.stop) };
-        let stop = self.processor.call(address, self.stack, abi::ARGS_ADDRESS, &mut memory, &mut streams, limits);
+        let stop = processor.call(address, *stack, abi::ARGS_ADDRESS, &mut memory, &mut streams, limits);
+        let at = (processor.pc(), processor.result());
         let stored: Vec<u64> = streams.outputs.iter().map(Output::head).collect();
         drop((memory, streams));
-        self.ended(stop, entry, task.number, bounds, &room)?;
-        let block = self.memory.get(block)?;
+        let block = own.get(block)?;
         let used = |i: usize| if streamed { stored[i] } else { Arguments::used(block, i) };
         let used: Vec<u64> = (0..outputs.len()).map(used).collect();
-        for (output, port) in self.metadata().outputs.iter().enumerate().take(outputs.len()) {
-            let (used, room, task) = (used[output], room[output], task.number);
-            if used > room {
-                return Err(RunError::Overflow { task, output, used, room });
-            }
-            if !used.is_multiple_of(port.item_bytes) {
-                return Err(RunError::Ragged { task, output, used, item: port.item_bytes });
-            }
-        }
+        self.ended(stop, at, entry, task.number, bounds, room)?;
         Ok(used)
     }
 
     /// What a stop means.
-    fn ended(&self, stop: Stop, entry: Entry, task: u64, bounds: Bounds<'_>, room: &[u64]) -> Result<(), RunError> {
-        let pc = self.processor.pc();
+    fn ended(
+        &self,
+        stop: Stop,
+        (pc, result): (u64, i64),
+        entry: Entry,
+        task: u64,
+        bounds: Bounds<'_>,
+        room: &[u64],
+    ) -> Result<(), RunError> {
         match stop {
-            Stop::Returned { .. } => match self.processor.result() {
+            Stop::Returned { .. } => match result {
                 code if code < 0 => Err(RunError::Status { task, entry: self.program.entry_name(entry), code }),
                 _ => Ok(()),
             },

@@ -5,13 +5,15 @@
 //! order, so that a result does not depend on how many cores there are. Where bytes come from and go to is the caller's
 //! ([`Source`], [`Sink`]); a program reaches its memory, its scratchpad and its windows, and nothing else.
 //!
-//! What executes instructions is a [`Processor`]: the interpreter of `nandarray-hart` is one. How long anything takes on a
+//! What executes instructions is a [`Processor`]: the interpreter of `nandarray-hart` is one. A trusted program can be called as
+//! functions of this process instead ([`Native`]). How long anything takes on a
 //! described core is not told here.
 
 pub mod abi;
 mod core;
 mod error;
 mod metadata;
+mod native;
 mod program;
 mod run;
 mod tasks;
@@ -19,5 +21,6 @@ mod tasks;
 pub use crate::core::{Core, Processor};
 pub use error::{LoadError, RunError};
 pub use metadata::{Bound, InputPort, Kind, Metadata, OutputPort, Phase, Records, ScalarPort};
+pub use native::{Form, Native};
 pub use program::{Entry, Program};
 pub use run::{Account, Failure, Options, Outcome, Progress, Sink, Source, run};

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use nandarray::device::{Command, Device, Execution, Given, Input, Output, ProgramId, Reply};
 use nandarray::stl::space::SpaceId;
-use nandarray_cores::{Options, Progress};
+use nandarray_cores::{Form, Native, Options, Progress};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -73,6 +73,9 @@ fn owned(py: Python<'_>, device: &Arc<Device>, boxed: &Boxed<'_>) -> PyResult<Ow
 #[derive(FromPyObject)]
 pub(crate) struct Asked<'py> {
     program: ProgramId,
+    form: String,
+    /// Addresses of nd_begin, of the task, of nd_merge and nd_end in this process, for the form "native"; 0 is none.
+    entries: Option<[usize; 4]>,
     inputs: Vec<GivenInput<'py>>,
     scalars: Vec<u64>,
     outputs: Vec<Option<Boxed<'py>>>,
@@ -87,6 +90,18 @@ pub(crate) fn load(py: Python<'_>, device: &Arc<Device>, elf: &[u8], metadata: O
         Ok(other) => panic!("a program was to be loaded, and the reply is {other:?}"),
         Err(e) => Err(to_py(py, &e, None)),
     }
+}
+
+fn form_of(py: Python<'_>, asked: &Asked<'_>) -> PyResult<Form> {
+    let found = match (asked.form.as_str(), asked.entries) {
+        ("interpreted", None) => Some(Form::Interpreted),
+        // SAFETY: the package takes them of a library that it compiled of a trusted program and never closes.
+        ("native", Some(entries)) => unsafe { Native::new(entries) }.map(Form::Native),
+        _ => None,
+    };
+    let wrong =
+        || nandarray::Error::Invalid(format!("there is no form {:?} of a program, or not with these", asked.form));
+    found.ok_or_else(|| to_py(py, &wrong(), None))
 }
 
 pub(crate) fn execute<'py>(
@@ -130,10 +145,12 @@ pub(crate) fn execute<'py>(
         })
         .collect();
     let options = Options { threads: asked.threads, task_bytes: asked.task_bytes, instructions: asked.instructions };
+    let form = form_of(py, asked)?;
     let (program, scalars, progress) = (asked.program, &asked.scalars[..], watch.progress.clone());
     let done = py.detach(|| {
         device.execute(Command::Execute(Execution {
             program,
+            form,
             inputs: &inputs,
             scalars,
             outputs,

@@ -47,7 +47,8 @@ class _ProgramDecorator:
     **settings
         ``name``; ``bound``: for outputs the room they get, ``{"out": {"per_record": 8, "fixed": 64}}`` in bytes;
         ``memory_bytes``; ``scratchpad_bytes``; ``fastmath`` (False: sums keep their order) and ``boundscheck`` (False:
-        a wrong index is noticed only outside the array's window), as Numba has them.
+        a wrong index is noticed only outside the array's window), as Numba has them; ``trusted`` (False): whether it
+        may be executed as a part of this process, see :attr:`Program.trusted`.
 
     Returns
     -------

@@ -52,6 +52,7 @@ class Form:
     state: np.dtype[Any] | None = None
     bound: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    trusted: bool = False
 
     @property
     def source(self) -> str:
@@ -158,6 +159,7 @@ def _form(
     name: str | None = None,
     summary: str | None = None,
     bound: Mapping[str, Any] | None = None,
+    trusted: bool = False,
     **options: Any,
 ) -> Form:
     unknown = sorted(set(options) - {*SIZES, *OPTIONS})
@@ -182,6 +184,7 @@ def _form(
         state=state,
         bound=given,
         options={key: value for key, value in options.items() if value is not None},
+        trusted=trusted,
     )
 
 

@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,9 +30,10 @@ from nandarray.errors import CompileError, InvalidError
 if TYPE_CHECKING:
     from nandarray._program.riscv import Entry
 
-__all__ = ["build"]
+__all__ = ["build", "typed"]
 
 _TARGET = "rv64"
+_LAST: dict[str, str] = {}
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _AT_LINE = re.compile(r"^During: .* at (\S.*) \((\d+)\)$", re.MULTILINE)
 _NO_HEAP = "it makes an array or another object that needs memory"
@@ -68,7 +69,7 @@ def build(form: Form) -> tuple[bytes, str]:
     except ImportError as error:
         raise ImportError("this needs numba, which is not installed: pip install 'nandarray[programs]'") from error
     zig.version()
-    text = _typed(form)
+    text = typed(form)[1]()
     target = zig.TARGETS[_TARGET]
     scratch = Path(tempfile.mkdtemp(prefix="nandarray-"))
     try:
@@ -86,6 +87,23 @@ def build(form: Form) -> tuple[bytes, str]:
     if key:
         cache.put(key, raw)
     return raw, form.source
+
+
+def typed(form: Form) -> tuple[str | None, Callable[[], str]]:
+    """Give a program's key, if it has one, and how to make LLVM's intermediate representation of it.
+
+    Typing takes most of the time of compiling; the last text is kept for whoever asks again.
+    """
+    key = _key(form)
+
+    def text() -> str:
+        if key is None or key not in _LAST:
+            made = _typed(form)
+            _LAST.clear()
+            _LAST[key or ""] = made
+        return _LAST[key or ""]
+
+    return key, text
 
 
 def _key(form: Form) -> str | None:

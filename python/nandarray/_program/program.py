@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 from nandarray._program import abi, zig
 from nandarray._program.cache import Cache, digest, write_whole
 from nandarray._program.elf import Image, Location, Section, Symbol, read
+from nandarray._program.native import Recipe
 from nandarray.errors import InvalidError, ProgramError
 
 if TYPE_CHECKING:
@@ -55,13 +56,15 @@ class Program:
     <nandarray.Program 'double' block rv64: x int32 -> y int32>
     """
 
-    __slots__ = ("_elf", "_function", "_image", "_metadata", "_source", "_warnings")
+    __slots__ = ("_elf", "_function", "_image", "_metadata", "_recipe", "_source", "_trusted", "_warnings")
 
     _elf: bytes
     _function: Callable[..., Any] | None
     _image: Image
     _metadata: dict[str, Any]
+    _recipe: Recipe | Form | None
     _source: str | None
+    _trusted: bool
     _warnings: str
 
     def __init__(self) -> None:
@@ -69,7 +72,14 @@ class Program:
 
     @classmethod
     def _make(
-        cls, raw: bytes, *, source: str | None = None, function: Callable[..., Any] | None = None, warnings: str = ""
+        cls,
+        raw: bytes,
+        *,
+        source: str | None = None,
+        function: Callable[..., Any] | None = None,
+        warnings: str = "",
+        recipe: Recipe | Form | None = None,
+        trusted: bool = False,
     ) -> Self:
         image = read(raw)
         if not image.metadata:
@@ -81,6 +91,8 @@ class Program:
         self._metadata = abi.parse(image.metadata, entries=defined)
         self._source = source
         self._function = function
+        self._recipe = recipe
+        self._trusted = trusted
         self._warnings = warnings
         _fits(image, self._metadata)
         return self
@@ -93,6 +105,7 @@ class Program:
         target: str = "rv64",
         flags: Sequence[str] = (),
         name: str | None = None,
+        trusted: bool = False,
     ) -> Self:
         """Compile a C file, or C text.
 
@@ -107,6 +120,8 @@ class Program:
             -fno-math-errno``.
         name : str, optional
             What to call the file in messages, if ``source`` is text.
+        trusted : bool
+            Whether it may be executed as a part of this process: see :attr:`trusted`.
 
         Returns
         -------
@@ -126,19 +141,23 @@ class Program:
         words = [str(flag) for flag in flags]
         inline = isinstance(source, str) and re.search(r"[\n{]", source) is not None
         if inline:
-            return cls._from_c(str(source), Path(Path(name or "program.c").name), made_for, words, inline=True)
-        path = Path(source)
-        return cls._from_c(path.read_text(), path, made_for, words, inline=False)
+            recipe = Recipe(str(source), Path(Path(name or "program.c").name), tuple(words), inline=True)
+        else:
+            path = Path(source)
+            recipe = Recipe(path.read_text(), path, tuple(words), inline=False)
+        return cls._from_c(recipe, made_for, trusted=bool(trusted))
 
     @classmethod
-    def _from_c(cls, text: str, path: Path, target: zig.Target, flags: list[str], *, inline: bool) -> Self:
+    def _from_c(cls, recipe: Recipe, target: zig.Target, *, trusted: bool) -> Self:
+        text, path, flags, inline = recipe.text, recipe.path, recipe.flags, recipe.inline
         cache = Cache()
         where = "" if inline else path.resolve().parent
         ours = [file.read_bytes() for file in sorted(zig.INCLUDE.iterdir())]
         key = digest(["c", zig.version(), abi.ABI, target, *ours, zig.OPTIONS, text, path.name, where, *flags])
         found = cache.get(key)
         if found is not None:
-            return cls._make(found[0], source=text, warnings=str(found[1].get("warnings", "")))
+            said = str(found[1].get("warnings", ""))
+            return cls._make(found[0], source=text, warnings=said, recipe=recipe, trusted=trusted)
         scratch = Path(tempfile.mkdtemp(prefix="nandarray-"))
         try:
             file = path
@@ -152,7 +171,7 @@ class Program:
             raw = (scratch / "program.elf").read_bytes()
             mine = str(file.resolve())
             others = [name for name in files if name != mine and not name.startswith(str(zig.INCLUDE))]
-            made = cls._make(raw, source=text, warnings=warnings)
+            made = cls._make(raw, source=text, warnings=warnings, recipe=recipe, trusted=trusted)
             cache.put(key, raw, files=others, note={"warnings": warnings})
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -288,6 +307,15 @@ class Program:
         """What the compiler remarked."""
         return self._warnings
 
+    @property
+    def trusted(self) -> bool:
+        """Whether it may be executed in its native form: compiled for this machine, as a part of this process.
+
+        True for ready-made programs, and for those that were made with ``trusted=True``. Nothing stands between such a
+        program and the process: one that goes wrong can end it, or change what it holds.
+        """
+        return self._trusted
+
     def locate(self, address: int) -> Location:
         """Say which function and source line an address belongs to.
 
@@ -322,7 +350,9 @@ class Program:
         return hash(self._elf)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (self._elf, self._source, self._warnings)
+        recipe = self._recipe if isinstance(self._recipe, Recipe) else None
+        more = {"recipe": recipe, "trusted": self.trusted}
+        return _unpickle, (self._elf, {"source": self._source, "warnings": self._warnings, **more})
 
     def __setattr__(self, key: str, value: object) -> None:
         if hasattr(self, "_warnings"):
@@ -373,7 +403,13 @@ class PythonProgram(Program):
             if not self._ready():
                 raw, source = build(self._form)
                 functions = self._form.functions
-                made = Program._make(raw, source=source, function=functions.get("function"))
+                made = Program._make(
+                    raw,
+                    source=source,
+                    function=functions.get("function"),
+                    recipe=self._form,
+                    trusted=self._form.trusted,
+                )
                 for slot in Program.__slots__:
                     object.__setattr__(self, slot, getattr(made, slot))
         return object.__getattribute__(self, name)
@@ -406,8 +442,8 @@ class PythonProgram(Program):
         return f"<nandarray.Program {self._form.name!r} from Python, not compiled yet>"
 
 
-def _unpickle(raw: bytes, source: str | None, warnings: str) -> Program:
-    return Program._make(raw, source=source, warnings=warnings)
+def _unpickle(raw: bytes, given: Mapping[str, Any]) -> Program:
+    return Program._make(raw, **given)
 
 
 def _port(one: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 
 from nandarray import _nandarray
 from nandarray._program import abi
+from nandarray._program import native as forms
 from nandarray.errors import InvalidError
 from nandarray.indexing import plain
 
@@ -64,9 +65,11 @@ class Account:
     bytes_out : int
         Given back.
     instructions : int
-        Executed by the cores.
+        Executed by the cores; 0 in native form, where nobody counts them.
     seconds : float
         Of this machine.
+    form : {"interpreted", "native"}
+        How the program was executed.
     """
 
     tasks: int
@@ -74,6 +77,7 @@ class Account:
     bytes_out: int
     instructions: int
     seconds: float
+    form: str
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,8 @@ class _Asked:
     """What the native command is asked for; it reads these attributes."""
 
     program: int
+    form: str
+    entries: tuple[int, ...] | None
     inputs: list[Any]
     scalars: list[int]
     outputs: list[Any]
@@ -119,6 +125,7 @@ def offload(
     scalars: Mapping[str, Any] | None = None,
     *,
     out: Any = None,
+    form: str | None = None,
     threads: int | None = None,
     task_bytes: int = TASK_BYTES,
     instructions: int | None = None,
@@ -137,12 +144,15 @@ def offload(
         Numbers by name; those left out have the program's defaults.
     out : Array, View, Box or mapping of them by output, optional
         Where outputs go instead of into memory. If the program fails, what was written stays written.
+    form : {"interpreted", "native"}, optional
+        How it is executed: instruction by instruction, or as a part of this process, for which it has to be
+        :attr:`~Program.trusted`. Native if left out and the program is, interpreted if not. Both give the same.
     threads : int, optional
         Cores; all of the machine if left out.
     task_bytes : int
         Bytes of the first input that a task should have.
     instructions : int, optional
-        The most of them in one call of the program; it is ended with an error then.
+        The most of them in one call of the program; it is ended with an error then. Not in native form.
     progress : callable, optional
         Called now and then with tasks done, tasks there are, and bytes read.
 
@@ -169,11 +179,14 @@ def offload(
     targets = _targets(out, metadata)
     if threads is not None and threads < 1:
         raise InvalidError(f"threads is {threads}; at least 1 is needed")
+    chosen, entries = forms.choose(program, form, counted=instructions is not None)
     number = native.load_program(program.elf, _metadata(program))
     watch = _nandarray.Watch()
     try:
         asked = _Asked(
             number,
+            chosen,
+            entries,
             [box.native() if isinstance(box, _Boxed) else box for box in boxes],
             _scalars(scalars or {}, metadata),
             [None if target is None else target.native() for target in targets],
@@ -189,7 +202,7 @@ def offload(
     outputs = {}
     for port, target, got in zip(metadata["outputs"], targets, given["outputs"], strict=True):
         outputs[port["name"]] = got if target is not None else _shaped(got, port, boxes[0])
-    account = Account(given["tasks"], given["bytes_in"], given["bytes_out"], given["instructions"], seconds)
+    account = Account(given["tasks"], given["bytes_in"], given["bytes_out"], given["instructions"], seconds, chosen)
     return Offloaded(outputs, account)
 
 

@@ -35,8 +35,10 @@ __all__ = [
     "compile_c",
     "compile_ir",
     "link",
+    "run",
     "runtime",
     "support",
+    "undefined",
     "version",
 ]
 
@@ -63,9 +65,19 @@ class Target:
         return f"riscv{self.bits}-unknown-elf"
 
     @property
-    def features(self) -> str:
-        """LLVM's list of features."""
-        return "+m,+a,+f,+d,+c,+zicsr,+zba,+zbb,+zbs" + (",+64bit" if self.bits == 64 else "")  # noqa: PLR2004
+    def words(self) -> tuple[str, ...]:
+        """How Clang is told of it."""
+        return ("-target", self.triple, f"-march={self.isa}", f"-mabi={self.abi}", "-mcmodel=medany", "-fno-pic")
+
+    @property
+    def machine(self) -> str:
+        """What musl calls it."""
+        return f"riscv{self.bits}"
+
+    @property
+    def general(self) -> tuple[str, ...]:
+        """What Zig is told of it beside the processor."""
+        return ()
 
 
 TARGETS = {
@@ -74,8 +86,8 @@ TARGETS = {
 }
 
 # Contraction to fused multiply-add is off, so that results are those of NumPy; without errno, sqrt is an instruction.
-_CODE = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-ffunction-sections", "-fdata-sections", "-mcmodel=medany")
-_PLAIN = ("-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-fno-ident", "-fno-pic")
+_CODE = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-ffunction-sections", "-fdata-sections")
+_PLAIN = ("-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-fno-ident")
 
 _NOTES = ("-std=gnu11", "-gline-tables-only", "-fdebug-compilation-dir=.", "-Wall", "-fno-color-diagnostics")
 #: What every program is compiled with; part of what it follows from.
@@ -102,7 +114,8 @@ def version() -> str:
     return importlib.metadata.version("ziglang")
 
 
-def _run(words: Sequence[str | Path], *, cwd: Path | None = None, scratch: Path | None = None) -> tuple[int, str]:
+def run(words: Sequence[str | Path], *, cwd: Path | None = None, scratch: Path | None = None) -> tuple[int, str]:
+    """Run a tool of the wheel; its exit status and all that it says."""
     environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"}
     if scratch is not None:
         environment |= {"ZIG_GLOBAL_CACHE_DIR": str(scratch), "ZIG_LOCAL_CACHE_DIR": str(scratch), "HOME": str(scratch)}
@@ -121,7 +134,7 @@ def _run(words: Sequence[str | Path], *, cwd: Path | None = None, scratch: Path 
 def _system(target: Target) -> list[str | Path]:
     headers = _home() / "lib" / "libc" / "include"
     found: list[str | Path] = ["-nostdinc"]
-    for path in (_home() / "lib" / "include", headers / f"riscv{target.bits}-linux-musl", headers / "generic-musl"):
+    for path in (_home() / "lib" / "include", headers / f"{target.machine}-linux-musl", headers / "generic-musl"):
         found += ["-isystem", path]
     return found
 
@@ -155,9 +168,9 @@ def compile_c(
         It is not C, or uses what is not there.
     """
     depends = output.with_suffix(".d")
-    words: list[str | Path] = ["clang", "-target", target.triple, f"-march={target.isa}", f"-mabi={target.abi}"]
+    words: list[str | Path] = ["clang", *target.words]
     words += [*OPTIONS, "-MMD", "-MF", depends, "-I", INCLUDE, *_system(target), *flags]
-    status, said = _run([*words, "-c", source, "-o", output])
+    status, said = run([*words, "-c", source, "-o", output])
     name = str(source)
     if shown is not None:
         said, name = said.replace(*shown), shown[1]
@@ -174,8 +187,8 @@ def compile_ir(source: Path, output: Path, target: Target) -> None:
     CompileError
         Clang refuses it.
     """
-    words: list[str | Path] = ["clang", "-target", target.triple, f"-march={target.isa}", f"-mabi={target.abi}"]
-    status, said = _run([*words, *_CODE, *_PLAIN, "-Wno-override-module", "-c", source, "-o", output])
+    words: list[str | Path] = ["clang", *target.words]
+    status, said = run([*words, *_CODE, *_PLAIN, "-Wno-override-module", "-c", source, "-o", output])
     if status != 0:
         raise CompileError(_summary("the typed function does not compile", said), output=said)
 
@@ -191,9 +204,9 @@ def link(objects: Sequence[Path], output: Path, target: Target) -> None:
     script = INCLUDE / "program.ld"
     words: list[str | Path] = ["ld.lld", "-T", script, "--gc-sections", "--color-diagnostics=never", "-e", "0x10000"]
     words += ["-z", "max-page-size=4096", "-m", f"elf{target.bits}lriscv", "-o", output]
-    status, said = _run([*words, *objects])
+    status, said = run([*words, *objects])
     if status != 0 and _UNDEFINED.search(said):
-        status, said = _run([*words, *objects, "--start-group", *support(target), "--end-group"])
+        status, said = run([*words, *objects, "--start-group", *support(target), "--end-group"])
     if status != 0:
         raise CompileError(_link_summary(said), diagnostics=_undefined(said), output=said)
 
@@ -264,35 +277,35 @@ def _build_support(target: Target, scratch: Path) -> None:
     objects, made = scratch / "objects", scratch / "made"
     objects.mkdir()
     made.mkdir()
-    words: list[str | Path] = ["clang", "-target", f"riscv{target.bits}-unknown-linux-musl", f"-march={target.isa}"]
-    words += [f"-mabi={target.abi}", "-std=c99", "-w", "-D_XOPEN_SOURCE=700", *_CODE, *_PLAIN, "-nostdinc"]
-    inside = (f"arch/riscv{target.bits}", "arch/generic", "src/include", "src/internal", "include")
+    words: list[str | Path] = ["clang", *target.words, "-target", f"{target.machine}-unknown-linux-musl"]
+    words += ["-std=c99", "-w", "-D_XOPEN_SOURCE=700", *_CODE, *_PLAIN, "-nostdinc"]
+    inside = (f"arch/{target.machine}", "arch/generic", "src/include", "src/internal", "include")
     words += [f"-I{musl / part}" for part in inside]
     words += _system(target)[1:]
     own = musl / "src" / "math"
-    special = own / f"riscv{target.bits}"
     sources = {path.stem: path for path in own.glob("*.c")}
-    sources |= {path.stem: path for path in special.glob("*.c")}
+    if target.machine.startswith("riscv"):  # single instructions; elsewhere they may differ in zeros and NaNs
+        sources |= {path.stem: path for path in (own / target.machine).glob("*.c")}
     # long double is not supported: it would be software, and NumPy's differs between machines.
     doubles = [path for name, path in sources.items() if not (name.endswith("l") and name[:-1] in sources)]
     general: list[str | Path] = [f"-mcpu={target.zig_cpu}", "-OReleaseFast", "-fstrip"]
-    general += ["-ffunction-sections", "-fdata-sections"]
-    hosted = ["-lc", "-target", f"riscv{target.bits}-linux-musl", "-fno-stack-check", "--name", "zigc"]
-    bare = ["-target", f"riscv{target.bits}-freestanding-none", "--name", "compiler"]
+    general += ["-ffunction-sections", "-fdata-sections", *target.general]
+    hosted = ["-lc", "-target", f"{target.machine}-linux-musl", "-fno-stack-check", "--name", "zigc"]
+    bare = ["-target", f"{target.machine}-freestanding-none", "--name", "compiler"]
     with ThreadPoolExecutor(3) as pool:
         jobs = [
-            ("musl's mathematics", pool.submit(_run, [*words, "-c", *doubles], cwd=objects)),
+            ("musl's mathematics", pool.submit(run, [*words, "-c", *doubles], cwd=objects)),
             (
                 "the compiler's library",
-                pool.submit(_run, ["build-lib", home / "compiler_rt.zig", *bare, *general], cwd=made, scratch=scratch),
+                pool.submit(run, ["build-lib", home / "compiler_rt.zig", *bare, *general], cwd=made, scratch=scratch),
             ),
         ]
         if (home / "c.zig").exists():  # newer wheels have part of these functions in Zig instead
-            job = pool.submit(_run, ["build-obj", home / "c.zig", *hosted, *general], cwd=objects, scratch=scratch)
+            job = pool.submit(run, ["build-obj", home / "c.zig", *hosted, *general], cwd=objects, scratch=scratch)
             jobs.append(("Zig's C library", job))
         for what, job in jobs:
             _checked(job.result(), what)
-    _checked(_run(["ar", "rcs", made / "libmath.a", *sorted(objects.glob("*.o"))]), "the mathematics' archive")
+    _checked(run(["ar", "rcs", made / "libmath.a", *sorted(objects.glob("*.o"))]), "the mathematics' archive")
 
 
 def _checked(ran: tuple[int, str], what: str) -> None:
@@ -309,6 +322,11 @@ def _diagnostics(said: str) -> list[dict[str, object]]:
         {"file": file, "line": int(line), "column": int(column), "severity": severity, "text": text}
         for file, line, column, severity, text in _DIAGNOSTIC.findall(said)
     ]
+
+
+def undefined(said: str) -> set[str]:
+    """Give the names that the linker said nothing defines."""
+    return set(_UNDEFINED.findall(said))
 
 
 def _undefined(said: str) -> list[dict[str, object]]:

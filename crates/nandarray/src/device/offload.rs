@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use nandarray_cores::{Account, Core, Failure, Options, Program, Progress, RunError, Sink, Source, run};
+use nandarray_cores::{Account, Core, Failure, Form, Options, Program, Progress, RunError, Sink, Source, run};
 use parking_lot::RwLock;
 
 use super::{Device, Target};
@@ -89,6 +89,8 @@ pub struct Executed {
 pub struct Execution<'a> {
     /// Which.
     pub program: ProgramId,
+    /// How it is executed.
+    pub form: Form,
     /// Its inputs.
     pub inputs: &'a [Input<'a>],
     /// Bit patterns of its scalars.
@@ -145,7 +147,7 @@ impl Device {
     }
 
     pub(super) fn execute_program(&self, execution: Execution<'_>) -> Result<Executed> {
-        let Execution { program: id, inputs, scalars, outputs, mut options, progress } = execution;
+        let Execution { program: id, form, inputs, scalars, outputs, mut options, progress } = execution;
         let program = self.programs.read().loaded.get(&id).cloned().ok_or_else(|| unknown(id))?;
         let wanted = [program.metadata().inputs.len(), program.metadata().outputs.len()];
         if [inputs.len(), outputs.len()] != wanted {
@@ -164,7 +166,10 @@ impl Device {
             Output::Box { .. } => Given::Elements(0),
         });
         let mut drain = Drain { device: self, given: given.collect(), outputs };
-        let core = |p| Core::interpreter(p);
+        let core = |p| match form {
+            Form::Interpreted => Core::interpreter(p),
+            Form::Native(entries) => Core::native(p, entries),
+        };
         let mut outcome = run(&program, &core, scalars, &feed, &mut drain, options, progress).map_err(Error::from)?;
         for (output, bytes) in std::mem::take(&mut outcome.ends) {
             drain.put(output, &bytes)?;

@@ -9,7 +9,7 @@
 #ifndef NANDARRAY_H
 #define NANDARRAY_H
 
-#ifndef __riscv
+#if !defined(__riscv) && !defined(ND_NATIVE)
 #error "nandarray.h is for programs that run beside the data: compile them for RISC-V"
 #endif
 
@@ -106,6 +106,10 @@ static inline float nd_scalar_f32(const nd_args *args, unsigned i) {
 /* The stream number S is a constant from 0 to 7. A load waits until there is an element, a store until there is room. A load
  * from a stream that has ended ends the task, as if the entry point had returned 0. */
 
+#ifdef ND_NATIVE
+#include <nandarray_native.h>
+#else
+
 #define ND_INSN_LOAD_(s, width, type)                                                                \
     __extension__({                                                                                  \
         uintptr_t nd_v_;                                                                             \
@@ -151,8 +155,6 @@ static inline float nd_scalar_f32(const nd_args *args, unsigned i) {
     })
 #define nd_load_i64(s) ((int64_t)nd_load_u64(s))
 #endif
-#define nd_load_f32(s) nd_f32_of_bits_(nd_load_u32(s))
-#define nd_load_f64(s) nd_f64_of_bits_(nd_load_u64(s))
 
 /* StreamStore: one element more for output stream S. */
 #define nd_store_u8(s, v) ND_INSN_STORE_(s, 0, (uint8_t)(v))
@@ -168,24 +170,16 @@ static inline float nd_scalar_f32(const nd_args *args, unsigned i) {
         nd_store_u32(s, (uint32_t)(nd_both_ >> 32));            \
     })
 #endif
-#define nd_store_i8(s, v) nd_store_u8(s, (int8_t)(v))
-#define nd_store_i16(s, v) nd_store_u16(s, (int16_t)(v))
-#define nd_store_i32(s, v) nd_store_u32(s, (int32_t)(v))
-#define nd_store_i64(s, v) nd_store_u64(s, (int64_t)(v))
-#define nd_store_f32(s, v) nd_store_u32(s, nd_bits_of_f32_(v))
-#define nd_store_f64(s, v) nd_store_u64(s, nd_bits_of_f64_(v))
 
 /* ReadIStream: the element BACK bytes before the tail of input stream S (what came in last), without taking it. */
 #define nd_read_input_u8(s, back) ND_INSN_READ_(0x5b, s, 4, back, uint8_t)
 #define nd_read_input_u16(s, back) ND_INSN_READ_(0x5b, s, 5, back, uint16_t)
 #define nd_read_input_i32(s, back) ND_INSN_READ_(0x5b, s, 2, back, int32_t)
-#define nd_read_input_u32(s, back) ((uint32_t)nd_read_input_i32(s, back))
 
 /* ReadOStream: the element BACK bytes before the head of output stream S (what was stored last). */
 #define nd_read_output_u8(s, back) ND_INSN_READ_(0x7b, s, 4, back, uint8_t)
 #define nd_read_output_u16(s, back) ND_INSN_READ_(0x7b, s, 5, back, uint16_t)
 #define nd_read_output_i32(s, back) ND_INSN_READ_(0x7b, s, 2, back, int32_t)
-#define nd_read_output_u32(s, back) ((uint32_t)nd_read_output_i32(s, back))
 #if __riscv_xlen == 64
 #define nd_read_input_u64(s, back) ND_INSN_READ_(0x5b, s, 3, back, uint64_t)
 #define nd_read_output_u64(s, back) ND_INSN_READ_(0x7b, s, 3, back, uint64_t)
@@ -198,6 +192,19 @@ static inline float nd_scalar_f32(const nd_args *args, unsigned i) {
 #define nd_output_tail(s) ND_CSR_(0x860 + (s)) /* where there is room up to */
 /* Has input stream S ended? Waits until there is a byte, or until there will be none. */
 #define nd_at_end(s) (ND_CSR_(0x880 + (s)) != 0)
+
+#endif /* ND_NATIVE */
+
+#define nd_load_f32(s) nd_f32_of_bits_(nd_load_u32(s))
+#define nd_load_f64(s) nd_f64_of_bits_(nd_load_u64(s))
+#define nd_store_i8(s, v) nd_store_u8(s, (int8_t)(v))
+#define nd_store_i16(s, v) nd_store_u16(s, (int16_t)(v))
+#define nd_store_i32(s, v) nd_store_u32(s, (int32_t)(v))
+#define nd_store_i64(s, v) nd_store_u64(s, (int64_t)(v))
+#define nd_store_f32(s, v) nd_store_u32(s, nd_bits_of_f32_(v))
+#define nd_store_f64(s, v) nd_store_u64(s, nd_bits_of_f64_(v))
+#define nd_read_input_u32(s, back) ((uint32_t)nd_read_input_i32(s, back))
+#define nd_read_output_u32(s, back) ((uint32_t)nd_read_output_i32(s, back))
 /* Bytes that can be loaded, or stored, without waiting. */
 #define nd_available(s) (nd_input_tail(s) - nd_input_head(s))
 #define nd_room(s) (nd_output_tail(s) - nd_output_head(s))
@@ -233,6 +240,7 @@ static inline uint64_t nd_bits_of_f64_(double value) {
 /* ---- memory functions ----------------------------------------------------------------------------------------------- */
 
 /* Compilers make calls of these by themselves. Weak: a program may have its own. What is not called is not linked. */
+#ifndef ND_NATIVE
 #ifdef __clang__
 #define ND_RUNTIME_ __attribute__((weak, no_builtin))
 #else
@@ -292,5 +300,7 @@ ND_RUNTIME_ size_t strlen(const char *text) {
     while (*end) end++;
     return (size_t)(end - text);
 }
+
+#endif /* ND_NATIVE */
 
 #endif

@@ -1,0 +1,126 @@
+//! A program's functions in this process: compiled for it, trusted, called as they are.
+//!
+//! The argument block is the same, with this process's addresses in it. Nothing is checked but what the functions say: one
+//! that reaches beyond its windows takes the process with it, and none can be interrupted within a task. How they came into
+//! the process is the caller's affair.
+
+use std::ops::Range;
+
+use crate::abi::{self, Arguments};
+use crate::program::Entry;
+
+/// An entry point: takes the argument block, gives 0, a positive status, or an error of its own.
+type Function = unsafe extern "C" fn(*mut u8) -> i64;
+
+/// How a program is executed.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Form {
+    /// Its instructions, one after the other: the reference.
+    #[default]
+    Interpreted,
+    /// Functions of this process.
+    Native(Native),
+}
+
+/// A program's entry points in this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Native {
+    begin: Option<Function>,
+    task: Function,
+    merge: Option<Function>,
+    end: Option<Function>,
+}
+
+impl Native {
+    /// Entry points by their addresses: `nd_begin`, `nd_block` or `nd_stream`, `nd_merge`, `nd_end`; 0 is none. `None` if there
+    /// is no task.
+    ///
+    /// # Safety
+    /// Each address is 0 or that of a function of this type which stays where it is as long as this value, or a copy of it, is
+    /// used; which several threads may call at once, with argument blocks of their own; and which reaches nothing but what its
+    /// argument block names.
+    pub unsafe fn new(addresses: [usize; 4]) -> Option<Self> {
+        // SAFETY: the caller vouches for what is not 0, and `None` is 0.
+        let [begin, task, merge, end] =
+            addresses.map(|address| unsafe { std::mem::transmute::<usize, Option<Function>>(address) });
+        Some(Self { begin, task: task?, merge, end })
+    }
+
+    pub(crate) fn get(&self, entry: Entry) -> Option<Function> {
+        match entry {
+            Entry::Begin => self.begin,
+            Entry::Task => Some(self.task),
+            Entry::Merge => self.merge,
+            Entry::End => self.end,
+        }
+    }
+}
+
+/// What a function gave.
+pub(crate) struct Given {
+    /// What it returned.
+    pub(crate) code: i64,
+    /// Bytes of each output.
+    pub(crate) used: Vec<u64>,
+    /// The stream that ended within an element, and the bytes that were left.
+    pub(crate) torn: Option<(u8, u8)>,
+}
+
+/// Memory that begins where vectors like to.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// One worker's memory.
+pub(crate) struct Host {
+    entries: Native,
+    block: Vec<Line>,
+    scratchpad: Vec<Line>,
+}
+
+impl Host {
+    pub(crate) fn new(entries: Native, scratchpad_bytes: u64) -> Self {
+        let lines = |bytes: u64| vec![Line([0; 64]); bytes.div_ceil(64) as usize];
+        Self { entries, block: lines(abi::ARGS_BYTES), scratchpad: lines(scratchpad_bytes) }
+    }
+
+    /// Where the scratchpad begins.
+    pub(crate) fn scratchpad(&self) -> u64 {
+        self.scratchpad.as_ptr() as u64
+    }
+
+    /// Bytes of the scratchpad.
+    pub(crate) fn scratchpad_mut(&mut self, bytes: Range<u64>) -> &mut [u8] {
+        let all = self.scratchpad.as_flattened_bytes();
+        &mut all[bytes.start as usize..bytes.end as usize]
+    }
+
+    /// Call an entry point that there is, with this argument block.
+    ///
+    /// # Safety
+    /// What the arguments name is there, and nobody else writes it.
+    pub(crate) unsafe fn call(&mut self, entry: Entry, arguments: &Arguments, inputs: usize, outputs: usize) -> Given {
+        let function = self.entries.get(entry).expect("an entry point that there is");
+        let block = self.block.as_flattened_bytes();
+        arguments.write(block);
+        // SAFETY: whoever made the entries vouched for the function, the caller for what the block names.
+        let code = unsafe { function(block.as_mut_ptr()) };
+        // A stream that ended within an element says so where else nothing is: one more than the bytes that were left.
+        let torn = (0..inputs).find_map(|i| match Arguments::taken(block, i) {
+            0 | 1 => None,
+            left => Some((i as u8, (left - 1) as u8)),
+        });
+        Given { code, used: (0..outputs).map(|i| Arguments::used(block, i)).collect(), torn }
+    }
+}
+
+trait Bytes {
+    fn as_flattened_bytes(&mut self) -> &mut [u8];
+}
+
+impl Bytes for Vec<Line> {
+    fn as_flattened_bytes(&mut self) -> &mut [u8] {
+        // SAFETY: a line is 64 bytes without padding, and every byte is a value.
+        unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), self.len() * 64) }
+    }
+}

@@ -27,6 +27,9 @@ def _side_commands(commands: Any) -> None:
     opening.add_argument("--systems", nargs="+", choices=("nandarray", "h5py", "zarr"))
     memory = commands.add_parser("memory", help="memory beside the buffer while a whole array is read")
     _output(memory)
+    first = commands.add_parser("first-result", help="a small program from a new process to its first result")
+    _output(first)
+    first.add_argument("--rounds", type=int, default=5)
     model = commands.add_parser("model", help="the modelled clock beside MQSim and data sheets, and its speed")
     _output(model)
     model.add_argument("--section", action="append", default=[], choices=("rows", "sheets", "speed", "steady"))
@@ -190,6 +193,29 @@ def _open(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
+def _first(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import first_result
+
+    found = first_result.measure(arguments.rounds)
+    header = [
+        "system",
+        "function",
+        "programs",
+        "import, s",
+        "to the result, s",
+        "of these the offload, s",
+        "process, s",
+    ]
+    rows = []
+    for one in found:
+        times = (one.import_s, one.result_s, one.offload_s, one.process_s)
+        rows.append([one.what, one.function, one.state, *(f"{time:.3f}" for time in times)])
+    _lines(arguments, command, header, rows, json.dumps([vars(one) for one in found], indent=1))
+    return 0
+
+
 def _memory(arguments: argparse.Namespace, command: str) -> int:
     import json
 
@@ -239,7 +265,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     command = "python -m bench " + shlex.join(sys.argv[1:] if argv is None else argv)
     act = {"run": _run, "open": _open, "memory": _memory, "geometry": _geometry, "write": _write, "report": _show}
-    act["model"] = _model
+    act |= {"model": _model, "first-result": _first}
     return act[arguments.command](arguments, command)
 
 

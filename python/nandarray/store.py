@@ -9,7 +9,6 @@ What is not here: opening one (``_open``), moving data (:mod:`nandarray.array`),
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import Callable
@@ -228,4 +227,6 @@ class Store(Group):
                 count = min(64, 4 * (os.cpu_count() or 1) + 4)
                 self._threads = ThreadPoolExecutor(count, thread_name_prefix="nandarray")
             pool = self._threads
+        import asyncio  # 20 ms, which few need
+
         return await asyncio.get_running_loop().run_in_executor(pool, partial(function, *args))

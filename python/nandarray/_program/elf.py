@@ -10,6 +10,7 @@ import io
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from nandarray._program import abi
@@ -80,7 +81,28 @@ class Image:
     sections: tuple[Section, ...]
     segments: tuple[tuple[int, int, int, str], ...]  # address, bytes in memory, bytes in the file, access
     metadata: bytes
-    lines: tuple[tuple[int, str, int], ...]  # first address, file, line; sorted; file "" where none is known
+    file: bytes
+
+    @cached_property
+    def lines(self) -> tuple[tuple[int, str, int], ...]:
+        """First address, file, line; sorted; file "" where none is known. Empty if what tells lines is damaged."""
+        from elftools.common.exceptions import ELFError
+        from elftools.construct.core import ConstructError
+        from elftools.elf.elffile import ELFFile
+
+        damage: tuple[type[Exception], ...] = (ELFError, ConstructError, *_DAMAGE)
+        try:
+            return _lines(ELFFile(io.BytesIO(self.file)))
+        except damage:
+            return ()
+
+    @property
+    def essentials(self) -> dict[str, Any]:
+        """What making a program of it needs, as JSON has it: metadata, entry points, where the last segment ends."""
+        defined = {one.name for one in self.symbols} & set(abi.ENTRIES)
+        end = max(address + size for address, size, _, _ in self.segments)
+        text = self.metadata.decode("utf-8", "surrogateescape")
+        return {"metadata": text, "entries": sorted(defined), "end": end}
 
     def locate(self, address: int) -> Location:
         """Say what an address belongs to.
@@ -135,14 +157,14 @@ def read(elf: bytes) -> Image:
     # pyelftools leaves it to Python to notice much of what is wrong.
     damage: tuple[type[Exception], ...] = (ELFError, ConstructError, *_DAMAGE)
     try:
-        return _read(ELFFile(io.BytesIO(elf)), len(elf))
+        return _read(ELFFile(io.BytesIO(elf)), elf)
     except ProgramError:
         raise
     except damage as error:
         raise ProgramError(f"the ELF file is damaged: {error or type(error).__name__}") from error
 
 
-def _read(file: Any, length: int) -> Image:
+def _read(file: Any, elf: bytes) -> Image:
     machine = file.header["e_machine"]
     if machine not in ("EM_RISCV", _RISCV):
         raise ProgramError(f"the ELF file is for {machine}, not for RISC-V")
@@ -150,7 +172,7 @@ def _read(file: Any, length: int) -> Image:
         raise ProgramError("the ELF file is big-endian; programs are little-endian")
     if file.header["e_type"] not in ("ET_EXEC", _EXEC):
         raise ProgramError(f"the ELF file is {file.header['e_type']}; a program is linked to fixed places (ET_EXEC)")
-    segments = tuple(_segments(file, length))
+    segments = tuple(_segments(file, len(elf)))
     isa = _isa(file)
     _check_isa(isa)
     metadata = file.get_section_by_name(abi.SECTION)
@@ -162,7 +184,7 @@ def _read(file: Any, length: int) -> Image:
         sections=tuple(Section(one.name, one["sh_addr"], one["sh_size"]) for one in file.iter_sections() if one.name),
         segments=segments,
         metadata=b"" if metadata is None else metadata.data(),
-        lines=_lines(file),
+        file=elf,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["fingerprint"]
+__all__ = ["fingerprint", "names_of"]
 
 _BYTES_MAX = 64 << 20
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
@@ -117,7 +117,7 @@ class _Walk:
                 self.value(cell.cell_contents)
             except ValueError:
                 self.say("empty cell")
-        names = _names(code)
+        names = names_of(code)
         for name in sorted(names):
             if name in function.__globals__:
                 found = function.__globals__[name]
@@ -139,9 +139,10 @@ class _Walk:
         self.value(code.co_consts)
 
 
-def _names(code: types.CodeType) -> set[str]:
+def names_of(code: types.CodeType) -> set[str]:
+    """Give the names that a function, and those inside it, look up: globals, attributes, modules."""
     found = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found |= _names(constant)
+            found |= names_of(constant)
     return found

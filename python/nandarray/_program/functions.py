@@ -7,6 +7,7 @@ and makes errors that name the user's line of what Numba says. It imports no com
 
 from __future__ import annotations
 
+import contextlib
 import json
 import linecache
 import re
@@ -14,16 +15,16 @@ import shutil
 import sys
 import tempfile
 import textwrap
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nandarray._program import abi, zig
-from nandarray._program.cache import Cache, digest
-from nandarray._program.fingerprint import fingerprint
+from nandarray._program import abi, elf, mathematics, zig
+from nandarray._program.cache import Cache, digest, installed
+from nandarray._program.fingerprint import fingerprint, names_of
 from nandarray._program.forms import OPTIONS, SIZES, Form, parameters
 from nandarray.errors import CompileError, InvalidError
 
@@ -40,7 +41,7 @@ _NO_HEAP = "it makes an array or another object that needs memory"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def build(form: Form) -> tuple[bytes, str]:
+def build(form: Form) -> tuple[bytes, dict[str, Any]]:
     """Compile a program in Python, or find it in the cache.
 
     Parameters
@@ -50,8 +51,8 @@ def build(form: Form) -> tuple[bytes, str]:
 
     Returns
     -------
-    (bytes, str)
-        The ELF, and the text it was made of.
+    (bytes, dict)
+        The ELF, and what :attr:`nandarray._program.elf.Image.essentials` says of it.
 
     Raises
     ------
@@ -63,18 +64,21 @@ def build(form: Form) -> tuple[bytes, str]:
     key, cache = _key(form), Cache()
     found = cache.get(key) if key else None
     if found is not None:
-        return found[0], form.source
+        return found
+    target = zig.TARGETS[_TARGET]
+    ahead = threading.Thread(target=_ahead, args=(form, target), name="nandarray-compile", daemon=True)
+    ahead.start()
     try:
         import numba  # noqa: F401
     except ImportError as error:
         raise ImportError("this needs numba, which is not installed: pip install 'nandarray[programs]'") from error
     zig.version()
     text = typed(form)[1]()
-    target = zig.TARGETS[_TARGET]
     scratch = Path(tempfile.mkdtemp(prefix="nandarray-"))
     try:
         (scratch / "program.ll").write_text(text)
         zig.compile_ir(scratch / "program.ll", scratch / "program.o", target)
+        ahead.join()
         zig.link([scratch / "program.o", zig.runtime(target)], scratch / "program.elf", target)
         raw = (scratch / "program.elf").read_bytes()
     except CompileError as error:
@@ -84,9 +88,21 @@ def build(form: Form) -> tuple[bytes, str]:
         raise CompileError(says, diagnostics=error.diagnostics, output=error.output) from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    known = elf.read(raw).essentials
     if key:
-        cache.put(key, raw)
-    return raw, form.source
+        cache.put(key, raw, note=known)
+    return raw, known
+
+
+def _ahead(form: Form, target: zig.Target) -> None:
+    """Compile what the function will be linked with while Numba is imported and types it."""
+    # Whatever goes wrong goes wrong again where it is needed.
+    with contextlib.suppress(CompileError, ImportError, OSError):
+        zig.runtime(target)
+        names = set[str]()
+        for function in form.functions.values():
+            names |= names_of(getattr(function, "py_func", function).__code__)
+        mathematics.needed(names, target)
 
 
 def typed(form: Form) -> tuple[str | None, Callable[[], str]]:
@@ -122,7 +138,7 @@ def _key(form: Form) -> str | None:
     here = Path(__file__).parent
     ours = [(here / name).read_bytes() for name in ("forms.py", "functions.py", "riscv.py", "streams.py")]
     ours += [file.read_bytes() for file in sorted(zig.INCLUDE.iterdir())]
-    compilers = [zig.version(), version("numba"), version("llvmlite"), sys.version_info[:2], np.__version__]
+    compilers = [*map(installed, ("ziglang", "numba", "llvmlite")), sys.version_info[:2], np.__version__]
     return digest(["python", abi.ABI, zig.OPTIONS, *compilers, *ours, found])
 
 
@@ -348,7 +364,7 @@ def _explained(form: Form, error: Exception) -> CompileError:
 
 def _unlinked(error: CompileError) -> str:
     """Say what it means that a function of Python's or Numba's own is not there."""
-    names = set(re.findall(r"undefined symbol: (\S+)", error.output))
+    names = set(re.findall(r"undefined (?:\w+ )?symbol: (\S+)", error.output))
     python = sorted(name for name in names if name.startswith(("Py", "_Py", "numba_gil", "numba_unpickle")))
     if python:
         return f"it needs Python itself while it runs ({', '.join(python[:3])}); there is none beside the data"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from nandarray._program import zig
+from nandarray._program import mathematics, zig
 from nandarray._program.cache import digest
 from nandarray.errors import CompileError
 
@@ -95,6 +95,10 @@ def link(objects: Sequence[Path], output: Path, host: Host) -> None:
     words += ["-z", "defs", "-z", "now", "-z", "noexecstack", "--warn-unresolved-symbols"]
     words += [f"--version-script={script}", "--undefined-version", "-o", output]
     status, said = zig.run([*words, *objects])
+    known: list[Path] = []
+    while status == 0 and (more := mathematics.needed(zig.undefined(said) - _PROCESS, host, known)):
+        known += more
+        status, said = zig.run([*words, *objects, *known])
     if status == 0 and zig.undefined(said) - _PROCESS:
         status, said = zig.run([*words, *objects, "--start-group", *zig.support(host), "--end-group"])
     missing = sorted(zig.undefined(said) - _PROCESS)

@@ -56,12 +56,12 @@ class Program:
     <nandarray.Program 'double' block rv64: x int32 -> y int32>
     """
 
-    __slots__ = ("_elf", "_function", "_image", "_metadata", "_recipe", "_source", "_trusted", "_warnings")
+    __slots__ = ("_elf", "_function", "_metadata", "_read", "_recipe", "_source", "_trusted", "_warnings")
 
     _elf: bytes
     _function: Callable[..., Any] | None
-    _image: Image
     _metadata: dict[str, Any]
+    _read: list[Image]  # what is in the ELF, once something asks for it
     _recipe: Recipe | Form | None
     _source: str | None
     _trusted: bool
@@ -80,22 +80,33 @@ class Program:
         warnings: str = "",
         recipe: Recipe | Form | None = None,
         trusted: bool = False,
+        known: Mapping[str, Any] | None = None,
     ) -> Self:
-        image = read(raw)
-        if not image.metadata:
-            raise ProgramError(f"the ELF file has no section {abi.SECTION}, which says what a program takes and gives")
-        defined = {one.name for one in image.symbols} & set(abi.ENTRIES)
+        """Make a program of an ELF; `known` is what :attr:`Image.essentials` said of it before."""
         self: Self = object.__new__(cls)
         self._elf = raw
-        self._image = image
-        self._metadata = abi.parse(image.metadata, entries=defined)
+        if known is None or "end" not in known:
+            self._read = [read(raw)]
+            known = self._read[0].essentials
+        else:
+            self._read = []
+        if not known["metadata"]:
+            raise ProgramError(f"the ELF file has no section {abi.SECTION}, which says what a program takes and gives")
+        said = known["metadata"].encode("utf-8", "surrogateescape")
+        self._metadata = abi.parse(said, entries=set(known["entries"]))
         self._source = source
         self._function = function
         self._recipe = recipe
         self._trusted = trusted
+        _fits(known["end"], self._metadata)
         self._warnings = warnings
-        _fits(image, self._metadata)
         return self
+
+    @property
+    def _image(self) -> Image:
+        if not self._read:
+            self._read.append(read(self._elf))
+        return self._read[0]
 
     @classmethod
     def from_c(
@@ -157,7 +168,7 @@ class Program:
         found = cache.get(key)
         if found is not None:
             said = str(found[1].get("warnings", ""))
-            return cls._make(found[0], source=text, warnings=said, recipe=recipe, trusted=trusted)
+            return cls._make(found[0], source=text, warnings=said, recipe=recipe, trusted=trusted, known=found[1])
         scratch = Path(tempfile.mkdtemp(prefix="nandarray-"))
         try:
             file = path
@@ -172,7 +183,7 @@ class Program:
             mine = str(file.resolve())
             others = [name for name in files if name != mine and not name.startswith(str(zig.INCLUDE))]
             made = cls._make(raw, source=text, warnings=warnings, recipe=recipe, trusted=trusted)
-            cache.put(key, raw, files=others, note={"warnings": warnings})
+            cache.put(key, raw, files=others, note={"warnings": warnings, **made._image.essentials})
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         return made
@@ -397,21 +408,25 @@ class PythonProgram(Program):
         # Python comes here for slots that are empty.
         if name not in Program.__slots__:
             raise AttributeError(f"a Program has no attribute {name!r}")
+        if name == "_source":
+            object.__setattr__(self, name, self._form.source)
+            return self._source
         from nandarray._program.functions import build
 
         with self._lock:
             if not self._ready():
-                raw, source = build(self._form)
+                raw, known = build(self._form)
                 functions = self._form.functions
                 made = Program._make(
                     raw,
-                    source=source,
                     function=functions.get("function"),
                     recipe=self._form,
                     trusted=self._form.trusted,
+                    known=known,
                 )
                 for slot in Program.__slots__:
-                    object.__setattr__(self, slot, getattr(made, slot))
+                    if slot != "_source":
+                        object.__setattr__(self, slot, getattr(made, slot))
         return object.__getattribute__(self, name)
 
     def _ready(self) -> bool:
@@ -456,8 +471,7 @@ def _target(name: str) -> zig.Target:
     return zig.TARGETS[name]
 
 
-def _fits(image: Image, metadata: Mapping[str, Any]) -> None:
-    end = max(address + size for address, size, _, _ in image.segments)
+def _fits(end: int, metadata: Mapping[str, Any]) -> None:
     room = abi.IMAGE_ADDRESS + metadata["memory_bytes"]
     if end > room:
         needs = end - abi.IMAGE_ADDRESS

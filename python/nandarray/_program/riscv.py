@@ -11,7 +11,9 @@ instructions. This is the only module that knows Numba's inside; it is imported 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -125,6 +127,27 @@ for _name in dir(NRTContext):
         setattr(_NoHeap, _name, _refuse)
 
 
+def _without_blas() -> None:
+    """Import Numba's functions of arrays without all of SciPy, which they import to see whether it is there.
+
+    It is half of what compiling a small program takes. Found is found: it is imported where Numba calls it.
+    """
+    if "numba.np.arraymath" in sys.modules or importlib.util.find_spec("scipy") is None:
+        return
+    from numba.np import linalg
+
+    real = getattr(linalg, "ensure_blas", None)
+    if real is None:
+        return
+    linalg.ensure_blas = lambda: None
+    try:
+        from numba.np import arraymath
+
+        arraymath.ensure_blas = real
+    finally:
+        linalg.ensure_blas = real
+
+
 class _Context(cpu.CPUContext):
     """Lowering to RISC-V: only what needs neither heap nor Python."""
 
@@ -155,6 +178,8 @@ class _Context(cpu.CPUContext):
             tupleobj,
         )
         from numba.misc import literal  # noqa: F401
+
+        _without_blas()
         from numba.np import arraymath, arrayobj, npyimpl  # noqa: F401
 
         for registry in (cmathimpl.registry, mathimpl.registry, npyimpl.registry, streams.lowering):

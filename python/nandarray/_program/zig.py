@@ -10,21 +10,19 @@ This module runs tools and reads what they say. It knows no programs.
 from __future__ import annotations
 
 import fcntl
-import importlib.metadata
 import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from nandarray._program.cache import digest, folder, write_whole
+from nandarray._program import mathematics
+from nandarray._program.cache import digest, folder, installed, write_whole
 from nandarray.errors import CompileError
 
 __all__ = [
@@ -45,7 +43,7 @@ __all__ = [
 INCLUDE = Path(__file__).parent / "include"
 
 _DIAGNOSTIC = re.compile(r"^(.+?):(\d+):(\d+): (?:fatal )?(error|warning): (.*)$", re.MULTILINE)
-_UNDEFINED = re.compile(r"undefined symbol: (\S+)")
+_UNDEFINED = re.compile(r"undefined (?:\w+ )?symbol: (\S+)")
 _WHERE = re.compile(r">>> referenced by (\S+?):(\d+)")
 
 
@@ -95,13 +93,15 @@ OPTIONS = (*_CODE, *_PLAIN, *_NOTES)
 
 
 @cache
-def _home() -> Path:
+def home() -> Path:
+    """Give the folder of the package ``ziglang``."""
     found = importlib.util.find_spec("ziglang")
     if found is None or not found.submodule_search_locations:
         raise ImportError("this needs ziglang, which is not installed: pip install 'nandarray[programs]'")
     return Path(found.submodule_search_locations[0])
 
 
+@cache
 def version() -> str:
     """Give the compiler's version; part of what a compiled program follows from.
 
@@ -110,17 +110,19 @@ def version() -> str:
     ImportError
         The package ``ziglang`` is not installed.
     """
-    _home()
-    return importlib.metadata.version("ziglang")
+    home()
+    return installed("ziglang")
 
 
 def run(words: Sequence[str | Path], *, cwd: Path | None = None, scratch: Path | None = None) -> tuple[int, str]:
     """Run a tool of the wheel; its exit status and all that it says."""
+    import subprocess
+
     environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"}
     if scratch is not None:
         environment |= {"ZIG_GLOBAL_CACHE_DIR": str(scratch), "ZIG_LOCAL_CACHE_DIR": str(scratch), "HOME": str(scratch)}
     ran = subprocess.run(
-        [str(_home() / "zig"), *map(str, words)],
+        [str(home() / "zig"), *map(str, words)],
         cwd=cwd,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -132,9 +134,9 @@ def run(words: Sequence[str | Path], *, cwd: Path | None = None, scratch: Path |
 
 
 def _system(target: Target) -> list[str | Path]:
-    headers = _home() / "lib" / "libc" / "include"
+    headers = home() / "lib" / "libc" / "include"
     found: list[str | Path] = ["-nostdinc"]
-    for path in (_home() / "lib" / "include", headers / f"{target.machine}-linux-musl", headers / "generic-musl"):
+    for path in (home() / "lib" / "include", headers / f"{target.machine}-linux-musl", headers / "generic-musl"):
         found += ["-isystem", path]
     return found
 
@@ -203,8 +205,12 @@ def link(objects: Sequence[Path], output: Path, target: Target) -> None:
     """
     script = INCLUDE / "program.ld"
     words: list[str | Path] = ["ld.lld", "-T", script, "--gc-sections", "--color-diagnostics=never", "-e", "0x10000"]
-    words += ["-z", "max-page-size=4096", "-m", f"elf{target.bits}lriscv", "-o", output]
+    words += ["-z", "max-page-size=4096", "-m", f"elf{target.bits}lriscv", "--error-limit=0", "-o", output]
     status, said = run([*words, *objects])
+    known: list[Path] = []
+    while status != 0 and (more := mathematics.needed(undefined(said), target, known)):
+        known += more
+        status, said = run([*words, *objects, *known])
     if status != 0 and _UNDEFINED.search(said):
         status, said = run([*words, *objects, "--start-group", *support(target), "--end-group"])
     if status != 0:
@@ -244,8 +250,8 @@ def _alone(path: Path) -> Iterator[None]:
 def support(target: Target) -> list[Path]:
     """Give the libraries for what programs call and do not define: ``<math.h>``, and the compiler's own arithmetic.
 
-    They are built from the sources in the wheel (musl's, Zig's) at first use, in about 6 seconds, and kept beside the
-    compiled programs.
+    They are built whole from the sources in the wheel (musl's, Zig's), in some seconds, and kept beside the compiled
+    programs; only if :mod:`nandarray._program.mathematics` did not know what was missing.
 
     Raises
     ------
@@ -254,7 +260,7 @@ def support(target: Target) -> list[Path]:
     OSError
         There is no place to keep them.
     """
-    where = folder() / "support" / f"{target.name}-{digest([version(), target, _CODE])[:16]}"
+    where = folder() / "support" / f"{target.name}-{support_key(target)}"
     wanted = [where / "libmath.a", where / "libcompiler.a"]
     if all(path.exists() for path in wanted):
         return wanted
@@ -273,42 +279,65 @@ def support(target: Target) -> list[Path]:
 
 
 def _build_support(target: Target, scratch: Path) -> None:
-    home, musl = _home() / "lib", _home() / "lib" / "libc" / "musl"
+    from concurrent.futures import ThreadPoolExecutor
+
+    lib = home() / "lib"
     objects, made = scratch / "objects", scratch / "made"
     objects.mkdir()
     made.mkdir()
+    compiler = [lib / "compiler_rt.zig", "--name", "compiler", *zig_words("compiler_rt.zig", target)]
+    with ThreadPoolExecutor(3) as pool:
+        jobs = [
+            ("musl's mathematics", pool.submit(run, [*musl_words(target), "-c", *musl_sources(target)], cwd=objects)),
+            (
+                "the compiler's library",
+                pool.submit(run, ["build-lib", *compiler], cwd=made, scratch=scratch),
+            ),
+        ]
+        if (lib / "c.zig").exists():  # newer wheels have part of these functions in Zig instead
+            words = ["build-obj", lib / "c.zig", "--name", "zigc", *zig_words("c.zig", target)]
+            job = pool.submit(run, words, cwd=objects, scratch=scratch)
+            jobs.append(("Zig's C library", job))
+        for what, job in jobs:
+            checked(job.result(), what)
+    checked(run(["ar", "rcs", made / "libmath.a", *sorted(objects.glob("*.o"))]), "the mathematics' archive")
+
+
+def support_key(target: Target) -> str:
+    """Say in a few digits what the support libraries follow from."""
+    return digest([version(), target, _CODE])[:16]
+
+
+def musl_sources(target: Target) -> list[Path]:
+    """Give the files of musl's mathematics for a processor."""
+    own = home() / "lib" / "libc" / "musl" / "src" / "math"
+    sources = {path.stem: path for path in sorted(own.glob("*.c"))}
+    if target.machine.startswith("riscv"):  # single instructions; elsewhere they may differ in zeros and NaNs
+        sources |= {path.stem: path for path in sorted((own / target.machine).glob("*.c"))}
+    # long double is not supported: it would be software, and NumPy's differs between machines.
+    return [path for name, path in sources.items() if not (name.endswith("l") and name[:-1] in sources)]
+
+
+def musl_words(target: Target) -> list[str | Path]:
+    """Give the words of a command that compiles files of musl's to objects."""
+    musl = home() / "lib" / "libc" / "musl"
     words: list[str | Path] = ["clang", *target.words, "-target", f"{target.machine}-unknown-linux-musl"]
     words += ["-std=c99", "-w", "-D_XOPEN_SOURCE=700", *_CODE, *_PLAIN, "-nostdinc"]
     inside = (f"arch/{target.machine}", "arch/generic", "src/include", "src/internal", "include")
-    words += [f"-I{musl / part}" for part in inside]
-    words += _system(target)[1:]
-    own = musl / "src" / "math"
-    sources = {path.stem: path for path in own.glob("*.c")}
-    if target.machine.startswith("riscv"):  # single instructions; elsewhere they may differ in zeros and NaNs
-        sources |= {path.stem: path for path in (own / target.machine).glob("*.c")}
-    # long double is not supported: it would be software, and NumPy's differs between machines.
-    doubles = [path for name, path in sources.items() if not (name.endswith("l") and name[:-1] in sources)]
-    general: list[str | Path] = [f"-mcpu={target.zig_cpu}", "-OReleaseFast", "-fstrip"]
-    general += ["-ffunction-sections", "-fdata-sections", *target.general]
-    hosted = ["-lc", "-target", f"{target.machine}-linux-musl", "-fno-stack-check", "--name", "zigc"]
-    bare = ["-target", f"{target.machine}-freestanding-none", "--name", "compiler"]
-    with ThreadPoolExecutor(3) as pool:
-        jobs = [
-            ("musl's mathematics", pool.submit(run, [*words, "-c", *doubles], cwd=objects)),
-            (
-                "the compiler's library",
-                pool.submit(run, ["build-lib", home / "compiler_rt.zig", *bare, *general], cwd=made, scratch=scratch),
-            ),
-        ]
-        if (home / "c.zig").exists():  # newer wheels have part of these functions in Zig instead
-            job = pool.submit(run, ["build-obj", home / "c.zig", *hosted, *general], cwd=objects, scratch=scratch)
-            jobs.append(("Zig's C library", job))
-        for what, job in jobs:
-            _checked(job.result(), what)
-    _checked(run(["ar", "rcs", made / "libmath.a", *sorted(objects.glob("*.o"))]), "the mathematics' archive")
+    return [*words, *(f"-I{musl / part}" for part in inside), *_system(target)[1:]]
 
 
-def _checked(ran: tuple[int, str], what: str) -> None:
+def zig_words(root: str, target: Target) -> list[str | Path]:
+    """Give the words behind those that name a library in Zig."""
+    words: list[str | Path] = [f"-mcpu={target.zig_cpu}", "-OReleaseFast", "-fstrip"]
+    words += ["-ffunction-sections", "-fdata-sections", *target.general]
+    if root == "c.zig":
+        return [*words, "-lc", "-target", f"{target.machine}-linux-musl", "-fno-stack-check"]
+    return [*words, "-target", f"{target.machine}-freestanding-none"]
+
+
+def checked(ran: tuple[int, str], what: str) -> None:
+    """Raise what a tool that failed said."""
     status, said = ran
     if status != 0:
         raise CompileError(_summary(f"{what} does not build with ziglang {version()}", said), output=said)

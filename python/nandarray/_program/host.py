@@ -96,10 +96,10 @@ def link(objects: Sequence[Path], output: Path, host: Host) -> None:
     words += [f"--version-script={script}", "--undefined-version", "-o", output]
     status, said = zig.run([*words, *objects])
     known: list[Path] = []
-    while status == 0 and (more := mathematics.needed(zig.undefined(said) - _PROCESS, host, known)):
+    while more := mathematics.needed(zig.undefined(said) - _PROCESS, host, known):
         known += more
         status, said = zig.run([*words, *objects, *known])
-    if status == 0 and zig.undefined(said) - _PROCESS:
+    if zig.undefined(said) - _PROCESS:
         status, said = zig.run([*words, *objects, "--start-group", *zig.support(host), "--end-group"])
     missing = sorted(zig.undefined(said) - _PROCESS)
     if status != 0 or missing:

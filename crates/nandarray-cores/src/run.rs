@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::core::{Bounds, Core, Task};
 use crate::error::{LoadError, RunError};
 use crate::metadata::Phase;
+use crate::profile::Profiler;
 use crate::program::{Entry, Program};
 use crate::tasks::Tasks;
 
@@ -58,6 +59,8 @@ pub struct Progress {
     pub bytes_in: AtomicU64,
     /// Set to stop.
     pub stop: AtomicBool,
+    /// Counts instructions, for whoever makes cores to use.
+    pub profiler: Option<Profiler>,
 }
 
 /// How to run.

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// From the bottom up; a module may use those before it, and itself.
-const LAYERS: &[&str] = &["abi", "error", "metadata", "program", "native", "core", "tasks", "run", "lib"];
+const LAYERS: &[&str] = &["abi", "error", "metadata", "program", "native", "core", "profile", "tasks", "run", "lib"];
 
 /// `tasks` asks a `run::Source` for bytes: the trait stands beside what runs, where users look for it.
 const BACK: &[(&str, &str)] = &[("tasks", "run")];

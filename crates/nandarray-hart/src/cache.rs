@@ -40,11 +40,11 @@ impl<X: Xlen> Cache<X> {
         self.by_pc.get(&pc).map(|unit| *unit as usize)
     }
 
-    /// Keep a block.
-    pub(crate) fn insert(&mut self, block: Block, float_off: bool) -> usize {
+    /// Keep a block; where `counted`, one that counts how often it is entered.
+    pub(crate) fn insert(&mut self, block: Block, float_off: bool, counted: bool) -> usize {
         let unit = self.blocks.len();
         self.by_pc.insert(block.pc, unit as u32);
-        self.steps.push(steps::<X>(&block, unit as u32, float_off));
+        self.steps.push(steps::<X>(&block, unit as u32, float_off, counted));
         self.blocks.push(block);
         unit
     }

@@ -31,6 +31,7 @@ mod float;
 mod hart;
 pub mod isa;
 mod memory;
+mod profile;
 #[cfg(feature = "elf")]
 mod program;
 mod streams;
@@ -41,8 +42,9 @@ pub use block::{Block, OPS_MAX};
 pub use csr::Privilege;
 pub use float::{FloatFunction, float_function};
 pub use hart::{Door, Hart, Limits, Mode, Registers, Span, Stop};
-pub use isa::{Extension, Extensions};
+pub use isa::{Class, Extension, Extensions};
 pub use memory::{Memory, MemoryError};
+pub use profile::Profile;
 #[cfg(feature = "elf")]
 pub use program::{Loaded, Program, ProgramError, SPAN_MAX, Segment};
 pub use streams::{Input, Output, Room, STREAMS_MAX, Streams};

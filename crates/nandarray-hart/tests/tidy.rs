@@ -11,6 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["xlen", "trap", "isa"],
     &["memory", "streams", "block", "float"],
     &["exec"],
+    &["profile"],
     &["cache", "csr"],
     &["hart"],
     &["program"],

@@ -90,6 +90,8 @@ pub(crate) struct State<X: Xlen> {
     pub(crate) exit: Exit,
     /// The address that is reserved, and what was there.
     pub(crate) reserved: Option<(u64, u64)>,
+    /// How often each block of the cache was entered, where blocks count that.
+    pub(crate) entered: Vec<u64>,
 }
 
 impl<X: Xlen> State<X> {
@@ -107,6 +109,7 @@ impl<X: Xlen> State<X> {
             target: 0,
             exit: Exit::System,
             reserved: None,
+            entered: Vec::new(),
         }
     }
 
@@ -223,7 +226,11 @@ fn nowhere<X: Xlen>() -> *const Slot<X> {
 
 /// The steps of a block, where they stay until they are dropped.
 #[derive(Debug)]
-pub(crate) struct Steps<X: Xlen>(std::ptr::NonNull<[Slot<X>]>);
+pub(crate) struct Steps<X: Xlen> {
+    slots: std::ptr::NonNull<[Slot<X>]>,
+    /// Steps before that of the first instruction: 1 in a block that is counted.
+    before: usize,
+}
 
 // SAFETY: it owns its slots; what those point to is owned by the same cache.
 unsafe impl<X: Xlen> Send for Steps<X> {}
@@ -232,32 +239,32 @@ unsafe impl<X: Xlen> Sync for Steps<X> {}
 
 impl<X: Xlen> Steps<X> {
     /// Slots as `select` makes them: a header, steps, links.
-    fn new(slots: Vec<Slot<X>>) -> Self {
-        Self(std::ptr::NonNull::from(Box::leak(slots.into_boxed_slice())))
+    fn new(slots: Vec<Slot<X>>, counted: bool) -> Self {
+        Self { slots: std::ptr::NonNull::from(Box::leak(slots.into_boxed_slice())), before: usize::from(counted) }
     }
 
     /// The first step.
     pub(crate) fn first(&self) -> *const Slot<X> {
         // SAFETY: a header is before it.
-        unsafe { self.0.as_ptr().cast::<Slot<X>>().cast_const().add(1) }
+        unsafe { self.slots.as_ptr().cast::<Slot<X>>().cast_const().add(1) }
     }
 
     /// The instruction that `step` of these executes.
     pub(crate) fn index(&self, step: *const Slot<X>) -> usize {
-        (step as usize - self.first() as usize) / size_of::<Slot<X>>()
+        (step as usize - self.first() as usize) / size_of::<Slot<X>>() - self.before
     }
 
     /// Link the block to the one whose first step is `first`: by [`TAKEN`] or [`NEXT`].
     pub(crate) fn link(&mut self, flow: Flow, first: *const Slot<X>) {
         // SAFETY: the links are the last slot; the reference is exclusive.
-        unsafe { (*self.0.as_ptr().cast::<Slot<X>>().add(self.0.len() - 1)).links[flow] = first };
+        unsafe { (*self.slots.as_ptr().cast::<Slot<X>>().add(self.slots.len() - 1)).links[flow] = first };
     }
 }
 
 impl<X: Xlen> Drop for Steps<X> {
     fn drop(&mut self) {
         // SAFETY: it was leaked from such a box.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        drop(unsafe { Box::from_raw(self.slots.as_ptr()) });
     }
 }
 

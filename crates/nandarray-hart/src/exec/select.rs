@@ -9,8 +9,9 @@ use crate::isa::{Code, Format, Op};
 use crate::xlen::Xlen;
 
 /// The steps of a block, which is number `unit` in the cache: one an instruction, and one behind the last if that does not
-/// jump. Where `float_off`, instructions that need the floating-point unit are illegal.
-pub(crate) fn steps<X: Xlen>(block: &Block, unit: u32, float_off: bool) -> Steps<X> {
+/// jump. Where `float_off`, instructions that need the floating-point unit are illegal. Where `counted`, a step before all
+/// others counts how often the block is entered.
+pub(crate) fn steps<X: Xlen>(block: &Block, unit: u32, float_off: bool, counted: bool) -> Steps<X> {
     let mut steps: Vec<Step<X>> = Vec::with_capacity(block.ops.len() + 1);
     let mut offset = 0;
     for op in &block.ops {
@@ -26,11 +27,14 @@ pub(crate) fn steps<X: Xlen>(block: &Block, unit: u32, float_off: bool) -> Steps
     }
     fuse::fuse(&block.ops, &mut steps);
     let header = Header { pc: block.pc, count: block.ops.len() as u32, unit };
-    let mut slots = Vec::with_capacity(steps.len() + 2);
+    let mut slots = Vec::with_capacity(steps.len() + 3);
     slots.push(Slot { header });
+    if counted {
+        slots.push(Slot { step: Step { run: control::count, rd: SINK, rs1: 0, rs2: 0, rs3: 0, imm: 0 } });
+    }
     slots.extend(steps.into_iter().map(|step| Slot { step }));
     slots.push(Slot { links: [nowhere(); 2] });
-    Steps::new(slots)
+    Steps::new(slots, counted)
 }
 
 fn step<X: Xlen>(op: &Op, offset: u16) -> Step<X> {

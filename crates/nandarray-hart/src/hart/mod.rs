@@ -17,6 +17,7 @@ use crate::csr::{Csrs, Privilege};
 use crate::exec::{self, Env, Exit, JUMP, LEAVE, State};
 use crate::isa::Extensions;
 use crate::memory::Memory;
+use crate::profile::Profile;
 use crate::streams::Streams;
 use crate::trap::{Cause, Trap};
 use crate::xlen::Xlen;
@@ -112,6 +113,8 @@ pub struct Hart<X: Xlen> {
     pub(crate) retired: u64,
     /// Addresses of which blocks are kept.
     pub(crate) code: Range<u64>,
+    /// What was counted of blocks that are no longer kept, where instructions are counted.
+    profile: Option<Box<Profile>>,
 }
 
 /// Why the inner loop ended.
@@ -147,6 +150,7 @@ impl<X: Xlen> Hart<X> {
             csrs,
             retired: 0,
             code: 0..0,
+            profile: None,
         }
     }
 
@@ -224,9 +228,30 @@ impl<X: Xlen> Hart<X> {
 
     /// Forget decoded blocks: the caller changed code in memory.
     pub fn forget_blocks(&mut self) {
+        self.fold_entered();
         self.cache.clear();
         self.state.forget_blocks();
         self.code = 0..0;
+    }
+
+    /// From now on, count how often each instruction is executed.
+    pub fn count_instructions(&mut self) {
+        self.forget_blocks();
+        self.profile = Some(Box::default());
+    }
+
+    /// What was counted since this was last asked, or since counting began.
+    pub fn take_profile(&mut self) -> Profile {
+        self.fold_entered();
+        self.profile.as_deref_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Put what blocks counted to the rest.
+    fn fold_entered(&mut self) {
+        let Some(profile) = &mut self.profile else { return };
+        for (block, times) in self.cache.blocks.iter().zip(&mut self.state.entered) {
+            profile.entered(block, std::mem::take(times));
+        }
     }
 
     /// Execute until something stops it.
@@ -281,6 +306,9 @@ impl<X: Xlen> Hart<X> {
                 let block = &self.cache.blocks[unit];
                 self.retired -= block.ops.len() as u64 - index as u64;
                 let (pc, op) = (block.address(index), block.ops[index]);
+                if let Some(profile) = &mut self.profile {
+                    profile.left(block, index);
+                }
                 self.left(pc, &op, env)
             }
         }
@@ -347,7 +375,11 @@ impl<X: Xlen> Hart<X> {
         }
         env.spans.decoded(pc..pc.saturating_add(block.bytes()));
         self.code = env.spans.decoded_range();
-        Ok(self.cache.insert(block, self.float_off()))
+        let counted = self.profile.is_some();
+        if counted {
+            self.state.entered.resize(self.cache.blocks.len() + 1, 0);
+        }
+        Ok(self.cache.insert(block, self.float_off(), counted))
     }
 
     /// Execute at most `most` instructions of the block at the program counter: fewer than are left of the limit.
@@ -360,7 +392,7 @@ impl<X: Xlen> Hart<X> {
         let Some(block) = Block::decode(pc, X::BITS, self.extensions, most, |at| spans.executable(at)) else {
             return self.trapped(Cause::FetchAccess, pc, pc);
         };
-        let steps = exec::steps::<X>(&block, 0, self.float_off());
+        let steps = exec::steps::<X>(&block, 0, self.float_off(), false);
         // None are left behind this block, so that it ends even where it could go on.
         self.state.left = block.ops.len() as i64;
         // SAFETY: the steps were made of the block just now, and are linked to nothing.
@@ -368,9 +400,15 @@ impl<X: Xlen> Hart<X> {
         if flow == LEAVE {
             let index = steps.index(self.state.at);
             self.retired += index as u64;
+            if let Some(profile) = &mut self.profile {
+                profile.first(&block, index, 1);
+            }
             return self.left(block.address(index), &block.ops[index], env);
         }
         self.retired += block.ops.len() as u64;
+        if let Some(profile) = &mut self.profile {
+            profile.first(&block, block.ops.len(), 1);
+        }
         self.pc = match flow {
             exec::TAKEN => block.taken(X::BITS).unwrap_or(pc),
             exec::NEXT => block.next(X::BITS),
@@ -387,7 +425,7 @@ impl<X: Xlen> Hart<X> {
             match self.system(op, pc, env) {
                 Outcome::Leave(exit) => exit,
                 outcome => {
-                    self.retired += 1;
+                    self.retire(pc, op);
                     self.pc = if let Outcome::Jump(to) = outcome { to } else { behind };
                     return if let Outcome::Stop(stop) = outcome { Some(stop) } else { None };
                 }
@@ -402,7 +440,7 @@ impl<X: Xlen> Hart<X> {
             }
             Exit::Trap { cause, value } => self.trapped(cause, value, pc),
             Exit::Stored => {
-                self.retired += 1;
+                self.retire(pc, op);
                 self.pc = behind;
                 if std::mem::take(&mut env.spans.code_written) {
                     self.forget_code(env);
@@ -417,6 +455,14 @@ impl<X: Xlen> Hart<X> {
                 Some(Stop::InputExhausted { stream, left })
             }
             Exit::System => None,
+        }
+    }
+
+    /// An instruction outside of blocks was executed.
+    fn retire(&mut self, pc: u64, op: &crate::isa::Op) {
+        self.retired += 1;
+        if let Some(profile) = &mut self.profile {
+            profile.op(pc, op, 1);
         }
     }
 

@@ -291,3 +291,34 @@ fn blocks_are_there_to_be_looked_at() {
     assert_eq!(hart.blocks()[0].next(64), CODE + 12);
     assert_eq!(*hart.blocks()[0].summary.get_or_init(|| Box::new(5u32)).downcast_ref::<u32>().unwrap(), 5);
 }
+
+#[test]
+fn what_is_counted_is_what_was_executed() {
+    for limit in [u64::MAX, 2000] {
+        let (mut hart, mut memory) = program::<Rv64>(LOOP);
+        hart.count_instructions();
+        hart.call(CODE, END, &[0, 1000]);
+        hart.run(&mut memory, &mut Streams::none(), Limits { instructions: Some(limit), stop: None });
+        let profile = hart.take_profile();
+        assert_eq!(profile.total(), hart.instructions());
+        let counts: Vec<_> = profile.instructions().map(|(pc, op, times)| (pc, op.row().name, times)).collect();
+        if limit == 2000 {
+            let at = [(CODE, "addi", 667), (CODE + 4, "addi", 667), (CODE + 8, "bne", 666)];
+            assert_eq!(counts, at);
+        } else {
+            assert_eq!(counts[2..], [(CODE + 8, "bne", 1000), (CODE + 12, "jalr", 1)]);
+            assert_eq!(profile.blocks().collect::<Vec<_>>(), [(CODE, 3, 1000), (CODE + 12, 1, 1)]);
+        }
+        assert_eq!(hart.take_profile().total(), 0);
+    }
+    // What trapped was not executed; what was before it was.
+    let (mut hart, mut memory) =
+        program::<Rv32>(&["addi a0, zero, 8", "lw a1, 0(a0)", "addi a0, a0, 1", "jal zero, . - 4"]);
+    hart.count_instructions();
+    assert!(matches!(hart.run(&mut memory, &mut Streams::none(), Limits::default()), Stop::Trap(_)));
+    let profile = hart.take_profile();
+    assert_eq!(profile.instructions().map(|(pc, _, times)| (pc, times)).collect::<Vec<_>>(), [(CODE, 1)]);
+    let mut twice = profile.clone();
+    twice.add(&profile);
+    assert_eq!((twice.total(), twice.blocks().next()), (2, Some((CODE, 4, 2))));
+}

@@ -3,11 +3,13 @@
 //! [`table`](self) holds one row an instruction; `decode` turns bits into an [`Op`] and back, `compressed` does so for the
 //! 16-bit forms, `text` disassembles and assembles. Nothing here executes.
 
+mod class;
 mod compressed;
 mod decode;
 mod table;
 mod text;
 
+pub use class::Class;
 pub use compressed::{COMPRESSED, CompressedFormat, CompressedRow, decode16};
 pub use decode::{decode, decode32, encode, length};
 pub use table::{Code, TABLE};

@@ -54,7 +54,7 @@ pub fn execute(data: &[u8]) {
 /// What is left of a run: the stop, registers, flags, counters, memory.
 type Rest = (Stop, Vec<u64>, u8, u64, u64, Vec<u8>, Vec<u8>);
 
-fn run_in_parts<X: Xlen>(data: &[u8], arguments: &[u16], part: u64) -> Rest {
+fn run_in_parts<X: Xlen>(data: &[u8], arguments: &[u16], part: u64, counted: bool) -> Rest {
     let code = &data[..data.len().min(1024)];
     let mut window: Vec<u8> = (0..=255).cycle().take(600).collect();
     let mut memory = Memory::new();
@@ -63,6 +63,9 @@ fn run_in_parts<X: Xlen>(data: &[u8], arguments: &[u16], part: u64) -> Rest {
     memory.lend_mut(END + 0x1000, &mut window).unwrap();
     let mut hart = Hart::<X>::new(Mode::Program, Extensions::PROGRAM);
     hart.call(CODE, END, &[]);
+    if counted {
+        hart.count_instructions();
+    }
     // Registers point into the program's memory, into the window, and to their edges.
     for (i, value) in (5..32).zip(arguments.iter().cycle()) {
         let base = if i % 2 == 0 { CODE + 1024 } else { END + 0x1000 };
@@ -81,16 +84,21 @@ fn run_in_parts<X: Xlen>(data: &[u8], arguments: &[u16], part: u64) -> Rest {
     let registers = (0..32).map(|i| hart.x(i)).chain((0..32).map(|i| hart.f(i))).collect();
     let own = memory.get(CODE..END).unwrap().to_vec();
     let (fcsr, pc, instructions) = (hart.fcsr(), hart.pc(), hart.instructions());
+    let profile = hart.take_profile();
+    assert_eq!(profile.total(), if counted { instructions } else { 0 });
+    assert!(profile.instructions().all(|(_, _, times)| times <= instructions));
     drop(memory);
     (stop, registers, fcsr, pc, instructions, own, window)
 }
 
-/// Any bytes as code: executed in one go, and in parts, it comes to the same.
+/// Any bytes as code: executed in one go, and in parts, counted and not, it comes to the same.
 pub fn stepwise(data: &[u8], arguments: &[u16]) {
-    let whole = run_in_parts::<Rv64>(data, arguments, LIMIT);
-    assert_eq!(whole, run_in_parts::<Rv64>(data, arguments, 1));
-    assert_eq!(whole, run_in_parts::<Rv64>(data, arguments, 3));
-    assert_eq!(run_in_parts::<Rv32>(data, arguments, LIMIT), run_in_parts::<Rv32>(data, arguments, 1));
+    let whole = run_in_parts::<Rv64>(data, arguments, LIMIT, false);
+    assert_eq!(whole, run_in_parts::<Rv64>(data, arguments, LIMIT, true));
+    assert_eq!(whole, run_in_parts::<Rv64>(data, arguments, 1, false));
+    assert_eq!(whole, run_in_parts::<Rv64>(data, arguments, 3, true));
+    let narrow = run_in_parts::<Rv32>(data, arguments, LIMIT, false);
+    assert_eq!(narrow, run_in_parts::<Rv32>(data, arguments, 1, true));
 }
 
 /// Any bytes as an ELF file: refused, or loaded and executed.

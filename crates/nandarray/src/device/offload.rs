@@ -166,9 +166,11 @@ impl Device {
             Output::Box { .. } => Given::Elements(0),
         });
         let mut drain = Drain { device: self, given: given.collect(), outputs };
-        let core = |p| match form {
-            Form::Interpreted => Core::interpreter(p),
-            Form::Native(entries) => Core::native(p, entries),
+        let core = |p| match (form, &progress.profiler) {
+            // Whoever counts instructions wants those of the interpreter.
+            (Form::Interpreted, Some(profiler)) => profiler.core(p),
+            (Form::Interpreted, None) => Core::interpreter(p),
+            (Form::Native(entries), _) => Core::native(p, entries),
         };
         let mut outcome = run(&program, &core, scalars, &feed, &mut drain, options, progress).map_err(Error::from)?;
         for (output, bytes) in std::mem::take(&mut outcome.ends) {

@@ -1,0 +1,85 @@
+//! Where a program's instructions go: cores that count, and what they counted together.
+//!
+//! A [`Profiler`] makes cores like [`Core::interpreter`], which add what they counted when they are dropped. What an address
+//! means to whoever wrote the program (functions, lines) is not known here.
+
+use std::sync::Arc;
+
+use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Profile, Rv32, Rv64, Stop, Streams, Xlen};
+use parking_lot::Mutex;
+
+use crate::core::{Core, Processor};
+use crate::error::LoadError;
+use crate::program::Program;
+
+/// Makes cores that count how often each instruction is executed.
+#[derive(Clone, Debug, Default)]
+pub struct Profiler(Arc<Mutex<Profile>>);
+
+impl Profiler {
+    /// A core on which an interpreter that counts runs.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn core<'p>(&self, program: &'p Program) -> Result<Core<'p>, LoadError> {
+        let processor: Box<dyn Processor> = match program.bits() {
+            32 => Box::new(Counting::<Rv32>::new(self.clone())),
+            _ => Box::new(Counting::<Rv64>::new(self.clone())),
+        };
+        Core::new(program, processor)
+    }
+
+    /// What all of its cores counted that were dropped since this was last asked.
+    pub fn take(&self) -> Profile {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+/// An interpreter that counts.
+struct Counting<X: Xlen> {
+    hart: Hart<X>,
+    to: Profiler,
+}
+
+impl<X: Xlen> Counting<X> {
+    fn new(to: Profiler) -> Self {
+        let mut hart = Hart::new(Mode::Program, Extensions::PROGRAM);
+        hart.count_instructions();
+        Self { hart, to }
+    }
+}
+
+impl<X: Xlen> Drop for Counting<X> {
+    fn drop(&mut self) {
+        self.to.0.lock().add(&self.hart.take_profile());
+    }
+}
+
+impl<X: Xlen> Processor for Counting<X>
+where
+    Hart<X>: Processor,
+{
+    fn call(
+        &mut self,
+        entry: u64,
+        stack: u64,
+        argument: u64,
+        memory: &mut Memory<'_>,
+        streams: &mut Streams<'_>,
+        limits: Limits<'_>,
+    ) -> Stop {
+        Processor::call(&mut self.hart, entry, stack, argument, memory, streams, limits)
+    }
+
+    fn pc(&self) -> u64 {
+        self.hart.pc()
+    }
+
+    fn result(&self) -> i64 {
+        Processor::result(&self.hart)
+    }
+
+    fn instructions(&self) -> u64 {
+        self.hart.instructions()
+    }
+}

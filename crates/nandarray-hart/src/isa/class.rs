@@ -1,0 +1,122 @@
+//! Classes of instructions: what a profile counts together, and what a description of a core gives a cost.
+
+use std::fmt;
+
+use super::{Extension, Format, Op};
+
+/// What kind of work an instruction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Class {
+    /// Addition, comparison, logic, shifts, constants.
+    Integer,
+    /// Integer multiplication, division and remainder.
+    Multiply,
+    /// Zba, Zbb, Zbs.
+    Bits,
+    /// From memory into a register.
+    Load,
+    /// From a register into memory.
+    Store,
+    /// Atomic, with load-reserved and store-conditional.
+    Atomic,
+    /// A branch, taken or not.
+    Branch,
+    /// A jump, call or return.
+    Jump,
+    /// Floating-point arithmetic, comparison and conversion.
+    Float,
+    /// Of a stream, or of where its head and tail are.
+    Stream,
+    /// Fences, control and status registers, calls, returns from traps; and what is no instruction.
+    System,
+}
+
+impl Class {
+    /// All, in the order of their declaration.
+    pub const ALL: [Self; 11] = [
+        Self::Integer,
+        Self::Multiply,
+        Self::Bits,
+        Self::Load,
+        Self::Store,
+        Self::Atomic,
+        Self::Branch,
+        Self::Jump,
+        Self::Float,
+        Self::Stream,
+        Self::System,
+    ];
+
+    /// Its name in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Integer => "integer",
+            Self::Multiply => "multiply",
+            Self::Bits => "bits",
+            Self::Load => "load",
+            Self::Store => "store",
+            Self::Atomic => "atomic",
+            Self::Branch => "branch",
+            Self::Jump => "jump",
+            Self::Float => "float",
+            Self::Stream => "stream",
+            Self::System => "system",
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Op {
+    /// What kind of work it is.
+    pub fn class(&self) -> Class {
+        let row = self.row();
+        match (row.format, row.extension) {
+            (Format::Load | Format::FloatLoad, _) => Class::Load,
+            (Format::Store | Format::FloatStore, _) => Class::Store,
+            (Format::LoadReserved | Format::Atomic, _) => Class::Atomic,
+            (Format::Branch, _) => Class::Branch,
+            (Format::Jump | Format::JumpRegister, _) => Class::Jump,
+            (Format::StreamLoad | Format::StreamStore | Format::StreamRead, _) => Class::Stream,
+            (Format::Csr | Format::CsrImmediate, _) if self.reads_stream_register() => Class::Stream,
+            (Format::Fence | Format::FenceVma | Format::Bare | Format::Csr | Format::CsrImmediate, _)
+            | (Format::Illegal, _) => Class::System,
+            (_, Extension::M) => Class::Multiply,
+            (_, Extension::Zba | Extension::Zbb | Extension::Zbs) => Class::Bits,
+            (_, Extension::F | Extension::D) => Class::Float,
+            _ => Class::Integer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::assemble;
+
+    #[test]
+    fn every_class_has_instructions() {
+        for (text, class) in [
+            ("add a0, a1, a2", Class::Integer),
+            ("lui a0, 1", Class::Integer),
+            ("mulw a0, a1, a2", Class::Multiply),
+            ("sh1add a0, a1, a2", Class::Bits),
+            ("ld a0, 8(a1)", Class::Load),
+            ("fld fa0, 8(a1)", Class::Load),
+            ("fsw fa0, 8(a1)", Class::Store),
+            ("amoadd.d a0, a2, (a1)", Class::Atomic),
+            ("beq a0, a1, . + 8", Class::Branch),
+            ("jalr zero, 0(ra)", Class::Jump),
+            ("fadd.d fa0, fa1, fa2, dyn", Class::Float),
+            ("ecall", Class::System),
+        ] {
+            assert_eq!(assemble(text, 64).unwrap().class(), class, "{text}");
+        }
+        let names: std::collections::BTreeSet<_> = Class::ALL.iter().map(|c| c.name()).collect();
+        assert_eq!(names.len(), Class::ALL.len());
+    }
+}

@@ -1,0 +1,80 @@
+//! Where instructions go: how often each was executed, and each block entered.
+//!
+//! A hart that counts has a step at the head of each block that adds one; nothing else of it is slower, and one that does
+//! not count has no such step. Counts are kept by address: where code was rewritten, the last instruction is named. How
+//! addresses become functions and lines is the caller's business.
+
+use std::collections::BTreeMap;
+
+use crate::block::Block;
+use crate::isa::Op;
+
+/// How often instructions were executed.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    ops: BTreeMap<u64, (Op, u64)>,
+    blocks: BTreeMap<u64, (u32, u64)>,
+}
+
+impl Profile {
+    /// Address, instruction, and how often it was executed; by address.
+    pub fn instructions(&self) -> impl Iterator<Item = (u64, Op, u64)> {
+        self.ops.iter().filter(|(_, (_, times))| *times > 0).map(|(pc, (op, times))| (*pc, *op, *times))
+    }
+
+    /// Address of a block, instructions in it, and how often it was entered; by address.
+    ///
+    /// A block that was left before its end was entered; what was executed of blocks cut short by a limit is not here.
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, u32, u64)> {
+        self.blocks.iter().filter(|(_, (_, times))| *times > 0).map(|(pc, (ops, times))| (*pc, *ops, *times))
+    }
+
+    /// Instructions executed altogether.
+    pub fn total(&self) -> u64 {
+        self.ops.values().fold(0, |all, (_, times)| all.wrapping_add(*times))
+    }
+
+    /// Add what another hart of the same program counted.
+    pub fn add(&mut self, other: &Self) {
+        for (pc, (op, times)) in &other.ops {
+            self.op(*pc, op, *times);
+        }
+        for (pc, (ops, times)) in &other.blocks {
+            let entry = self.blocks.entry(*pc).or_insert((*ops, 0));
+            *entry = (*ops, entry.1.wrapping_add(*times));
+        }
+    }
+
+    /// An instruction was executed so many times.
+    pub(crate) fn op(&mut self, pc: u64, op: &Op, times: u64) {
+        let entry = self.ops.entry(pc).or_insert((*op, 0));
+        *entry = (*op, entry.1.wrapping_add(times));
+    }
+
+    /// A block was entered so many times, and executed to its end but for what [`Profile::left`] takes back.
+    pub(crate) fn entered(&mut self, block: &Block, times: u64) {
+        if times > 0 {
+            self.first(block, block.ops.len(), times);
+            let entry = self.blocks.entry(block.pc).or_insert((0, 0));
+            *entry = (block.ops.len() as u32, entry.1.wrapping_add(times));
+        }
+    }
+
+    /// The first instructions of a block were executed so many times.
+    pub(crate) fn first(&mut self, block: &Block, ops: usize, times: u64) {
+        let mut at = block.pc;
+        for op in &block.ops[..ops] {
+            self.op(at, op, times);
+            at = at.wrapping_add(u64::from(op.len));
+        }
+    }
+
+    /// A block that was entered was left before this instruction: take back the rest, which may be counted later only.
+    pub(crate) fn left(&mut self, block: &Block, index: usize) {
+        let mut at = block.address(index);
+        for op in &block.ops[index..] {
+            self.op(at, op, 1u64.wrapping_neg());
+            at = at.wrapping_add(u64::from(op.len));
+        }
+    }
+}

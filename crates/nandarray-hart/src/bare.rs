@@ -2,12 +2,14 @@
 //!
 //! The file is loaded at its addresses into memory that can be read, written and executed; the hart begins at its entry in
 //! machine mode. A store of 1 to the 64 bits at the symbol `tohost` means passed, of an odd number above that failed in test
-//! number / 2. The signature is the memory from `begin_signature` to `end_signature` in lines of hexadecimal digits.
+//! number / 2. Others are requests to the host: bytes for the console (device 1), or the address of a system call's
+//! number and arguments (device 0), of which `write` and `exit` are carried out; the answer is in `fromhost`. The signature is
+//! the memory from `begin_signature` to `end_signature` in lines of hexadecimal digits.
 
 use std::fmt::Write;
 
 use crate::hart::{Hart, Limits, Mode, Stop};
-use crate::isa::Extensions;
+use crate::isa::{Extension, Extensions};
 use crate::memory::Memory;
 use crate::program::{Program, ProgramError};
 use crate::streams::Streams;
@@ -16,6 +18,12 @@ use crate::xlen::{Rv32, Rv64, Xlen};
 /// Memory behind the file's lowest address, at least.
 const MEMORY_BYTES: u64 = 16 << 20;
 const PAGE: u64 = 4096;
+/// The most bytes that are kept of what a program writes to its console.
+const OUTPUT_MAX: usize = 16 << 20;
+/// System calls: numbers, and the answer to all others.
+const WRITE: u64 = 64;
+const EXIT: u64 = 93;
+const NO_SUCH_CALL: u64 = (-38i64) as u64;
 
 /// What a test came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +50,25 @@ impl BareStatus {
     }
 }
 
+/// How a bare-metal test is run.
+#[derive(Clone, Copy, Debug)]
+pub struct BareOptions<'l> {
+    /// Bytes of a line of the signature: 4 or 8.
+    pub granularity: usize,
+    /// The register width that the file must have, if one is wanted.
+    pub bits: Option<u32>,
+    /// What the hart has; a bare machine has machine and supervisor mode, control and status registers and `fence.i` besides.
+    pub extensions: Extensions,
+    /// What bounds the run.
+    pub limits: Limits<'l>,
+}
+
+impl Default for BareOptions<'_> {
+    fn default() -> Self {
+        Self { granularity: 4, bits: None, extensions: Extensions::ALL, limits: Limits::default() }
+    }
+}
+
 /// A bare-metal test that was run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BareOutcome {
@@ -49,30 +76,44 @@ pub struct BareOutcome {
     pub status: BareStatus,
     /// Its signature, if it has one: a line for each 4 or 8 bytes.
     pub signature: Option<String>,
+    /// What it wrote to its console.
+    pub output: Vec<u8>,
     /// Instructions executed.
     pub instructions: u64,
     /// Where it ended.
     pub pc: u64,
+    /// The function there, and the distance from its beginning.
+    pub symbol: Option<(String, u64)>,
 }
 
-/// Run a bare-metal test from an ELF file. `granularity` is the bytes of a line of the signature: 4 or 8.
+/// Run a bare-metal test from an ELF file.
 ///
 /// # Errors
-/// [`ProgramError`] if it is no program for a hart.
+/// [`ProgramError`] if it is no program for this hart.
 ///
 /// # Panics
-/// If `granularity` is neither 4 nor 8.
-pub fn run(elf: &[u8], granularity: usize, limits: Limits<'_>) -> Result<BareOutcome, ProgramError> {
+/// If the granularity is neither 4 nor 8.
+pub fn run(elf: &[u8], options: BareOptions<'_>) -> Result<BareOutcome, ProgramError> {
+    let granularity = options.granularity;
     assert!(matches!(granularity, 4 | 8), "a line of a signature is 4 or 8 bytes, not {granularity}");
-    let program = Program::from_elf(elf, Extensions::ALL)?;
+    let always = [Extension::Privileged, Extension::Zicsr, Extension::Zifencei];
+    let extensions = always.into_iter().fold(options.extensions, Extensions::with);
+    let program = Program::from_elf(elf, extensions)?;
+    if options.bits.is_some_and(|bits| bits != program.bits) {
+        return Err(ProgramError::Extension(format!("rv{}i", program.bits)));
+    }
     if program.bits == 32 {
-        run_at::<Rv32>(&program, granularity, limits)
+        run_at::<Rv32>(&program, extensions, options)
     } else {
-        run_at::<Rv64>(&program, granularity, limits)
+        run_at::<Rv64>(&program, extensions, options)
     }
 }
 
-fn run_at<X: Xlen>(program: &Program, granularity: usize, limits: Limits<'_>) -> Result<BareOutcome, ProgramError> {
+fn run_at<X: Xlen>(
+    program: &Program,
+    extensions: Extensions,
+    options: BareOptions<'_>,
+) -> Result<BareOutcome, ProgramError> {
     let (first, last) = (&program.segments[0], &program.segments[program.segments.len() - 1]);
     let base = first.address & !(PAGE - 1);
     let end = (last.address + last.length).next_multiple_of(PAGE).max(base.saturating_add(MEMORY_BYTES));
@@ -83,19 +124,110 @@ fn run_at<X: Xlen>(program: &Program, granularity: usize, limits: Limits<'_>) ->
         let to = segment.address..segment.address + segment.bytes.len() as u64;
         memory.get_mut(to)?.copy_from_slice(&segment.bytes);
     }
-    if let Some(tohost) = program.symbol("tohost") {
+    let tohost = program.symbol("tohost");
+    if let Some(tohost) = tohost {
         memory.watch(tohost);
     }
-    let mut hart = Hart::<X>::new(Mode::Bare, Extensions::ALL);
+    let mut hart = Hart::<X>::new(Mode::Bare, extensions);
     hart.set_pc(program.entry);
-    let status = match hart.run(&mut memory, &mut Streams::none(), limits) {
-        Stop::ToHost(1) => BareStatus::Passed,
-        Stop::ToHost(value) if value & 1 != 0 => BareStatus::Failed { test: value >> 1 },
-        stop => BareStatus::Stopped(stop),
+    let mut host = Host { memory, tohost, fromhost: program.symbol("fromhost"), output: Vec::new() };
+    let most = options.limits.instructions;
+    let status = loop {
+        let left = most.map(|most| most - hart.instructions().min(most));
+        let limits = Limits { instructions: left, stop: options.limits.stop };
+        match hart.run(&mut host.memory, &mut Streams::none(), limits) {
+            Stop::ToHost(1) => break BareStatus::Passed,
+            Stop::ToHost(value) if value >> 48 == 0 && value & 1 != 0 => break BareStatus::Failed { test: value >> 1 },
+            Stop::ToHost(value) => {
+                if let Some(status) = host.serve(value) {
+                    break status;
+                }
+            }
+            stop => break BareStatus::Stopped(stop),
+        }
     };
     let marks = program.symbol("begin_signature").zip(program.symbol("end_signature"));
-    let signature = marks.map(|(from, to)| memory.get(from..to.max(from)).map(|bytes| lines(bytes, granularity)));
-    Ok(BareOutcome { status, signature: signature.transpose()?, instructions: hart.instructions(), pc: hart.pc() })
+    let memory = &host.memory;
+    let signature =
+        marks.map(|(from, to)| memory.get(from..to.max(from)).map(|bytes| lines(bytes, options.granularity)));
+    Ok(BareOutcome {
+        status,
+        signature: signature.transpose()?,
+        instructions: hart.instructions(),
+        pc: hart.pc(),
+        symbol: program.symbol_at(hart.pc()).map(|(name, by)| (name.to_owned(), by)),
+        output: host.output,
+    })
+}
+
+/// The host's side of `tohost` and `fromhost`.
+struct Host {
+    memory: Memory<'static>,
+    tohost: Option<u64>,
+    fromhost: Option<u64>,
+    output: Vec<u8>,
+}
+
+impl Host {
+    /// Carry out a request; what the test came to, if that ends it.
+    fn serve(&mut self, value: u64) -> Option<BareStatus> {
+        let (device, command, payload) = (value >> 56, value >> 48 & 0xff, value & 0xffff_ffff_ffff);
+        let answer = match (device, command) {
+            (0, 0) => {
+                let (answer, status) = self.system_call(payload);
+                if status.is_some() {
+                    return status;
+                }
+                self.put(payload, answer);
+                1
+            }
+            (1, 1) => {
+                self.print(&[payload as u8]);
+                value & !0xffff_ffff_ffff
+            }
+            // A console that nobody types at, and devices that there are not: no answer.
+            _ => 0,
+        };
+        if let Some(at) = self.tohost {
+            self.put(at, 0);
+        }
+        if let Some(at) = self.fromhost {
+            self.put(at, answer);
+        }
+        None
+    }
+
+    fn system_call(&mut self, at: u64) -> (u64, Option<BareStatus>) {
+        let [number, first, second, third] = [0, 8, 16, 24].map(|by| self.word(at.wrapping_add(by)));
+        match number {
+            WRITE => {
+                let bytes = second.checked_add(third).and_then(|end| self.memory.get(second..end).ok());
+                let Some(bytes) = bytes.map(<[u8]>::to_vec) else { return ((-14i64) as u64, None) };
+                self.print(&bytes);
+                (third, None)
+            }
+            EXIT if first == 0 => (0, Some(BareStatus::Passed)),
+            EXIT => (0, Some(BareStatus::Failed { test: first })),
+            _ => (NO_SUCH_CALL, None),
+        }
+    }
+
+    fn print(&mut self, bytes: &[u8]) {
+        let room = OUTPUT_MAX - self.output.len();
+        self.output.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    /// 64 bits of memory; 0 where there is none.
+    fn word(&self, at: u64) -> u64 {
+        let bytes = at.checked_add(8).and_then(|end| self.memory.get(at..end).ok());
+        bytes.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
+    }
+
+    fn put(&mut self, at: u64, value: u64) {
+        if let Some(bytes) = at.checked_add(8).and_then(|end| self.memory.get_mut(at..end).ok()) {
+            bytes.copy_from_slice(&value.to_le_bytes());
+        }
+    }
 }
 
 /// Bytes as lines of hexadecimal digits, each a little-endian number.
@@ -113,7 +245,7 @@ fn lines(bytes: &[u8], granularity: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Tests of signatures; whole tests are in `tests/bare.rs`.
+    //! Tests of signatures; whole tests are in `tests/bare_metal.rs`.
 
     use super::*;
 

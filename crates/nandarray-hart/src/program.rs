@@ -11,7 +11,7 @@ use object::elf::{EF_RISCV_RVE, EM_RISCV, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD, 
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, Object, ObjectSymbol};
 
-use crate::isa::{Extension, Extensions};
+use crate::isa::Extensions;
 use crate::memory::{Memory, MemoryError};
 
 /// The most bytes from the lowest to the highest address of a program.
@@ -310,34 +310,14 @@ fn architecture(section: &[u8]) -> Option<&str> {
 
 /// Whether a hart of `bits` bits with `extensions` has all of an architecture string such as `rv64i2p1_m2p0`.
 fn require(arch: &str, bits: u32, extensions: Extensions) -> Result<(), ProgramError> {
-    let missing = |name: &str| Err(ProgramError::Extension(name.to_owned()));
-    let Some(names) = arch.strip_prefix(&format!("rv{bits}")) else { return missing(arch) };
-    for part in names.split('_') {
-        // Versions such as `2p1` follow the name.
-        let name = part.trim_end_matches(|c: char| c.is_ascii_digit());
-        let name = name.strip_suffix('p').map_or(name, |n| n.trim_end_matches(|c: char| c.is_ascii_digit()));
-        let needed: &[Extension] = match name {
-            "i" | "zicntr" | "zihpm" | "" => &[],
-            "m" | "zmmul" => &[Extension::M],
-            "a" | "zaamo" | "zalrsc" => &[Extension::A],
-            "f" => &[Extension::F],
-            "d" => &[Extension::D],
-            "c" | "zca" => &[Extension::C],
-            "zcf" => &[Extension::C, Extension::F],
-            "zcd" => &[Extension::C, Extension::D],
-            "zicsr" => &[Extension::Zicsr],
-            "zifencei" => &[Extension::Zifencei],
-            "b" => &[Extension::Zba, Extension::Zbb, Extension::Zbs],
-            "zba" => &[Extension::Zba],
-            "zbb" => &[Extension::Zbb],
-            "zbs" => &[Extension::Zbs],
-            _ => return missing(name),
-        };
-        if needed.iter().any(|e| !extensions.has(*e)) {
-            return missing(name);
-        }
+    let (width, needed) = Extensions::parse(arch).map_err(ProgramError::Extension)?;
+    if width != bits {
+        return Err(ProgramError::Extension(arch.to_owned()));
     }
-    Ok(())
+    match needed.beyond(extensions).next() {
+        Some(missing) => Err(ProgramError::Extension(format!("{missing:?}").to_lowercase())),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

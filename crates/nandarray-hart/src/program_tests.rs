@@ -1,6 +1,7 @@
 //! Tests of loading programs: what is refused, by a type of its own, and what any bytes do.
 
 use super::*;
+use crate::isa::Extension;
 use proptest::prelude::*;
 
 /// A static RV64 file with one executable segment of `code`, by hand.

@@ -5,18 +5,18 @@
 
 use std::path::Path;
 
-use nandarray_hart::bare::{self, BareOutcome, BareStatus};
-use nandarray_hart::{Limits, ProgramError, Stop};
+use nandarray_hart::bare::{self, BareOptions, BareOutcome, BareStatus};
+use nandarray_hart::{Extension, Extensions, Limits, ProgramError, Stop};
 
 fn run(name: &str, granularity: usize) -> BareOutcome {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bare/built").join(name);
     let limits = Limits { instructions: Some(100_000), stop: None };
-    bare::run(&std::fs::read(path).unwrap(), granularity, limits).unwrap()
+    bare::run(&std::fs::read(path).unwrap(), BareOptions { granularity, limits, ..BareOptions::default() }).unwrap()
 }
 
 #[test]
 fn tests_pass() {
-    for test in ["traps", "modes", "interrupts", "state"] {
+    for test in ["traps", "modes", "interrupts", "state", "host"] {
         for bits in [32, 64] {
             let outcome = run(&format!("{test}-{bits}.elf"), 4);
             assert_eq!(outcome.status, BareStatus::Passed, "{test} {bits}: at {:#x}", outcome.pc);
@@ -46,12 +46,36 @@ fn signatures_come_in_lines_of_four_or_eight_bytes() {
 fn a_machine_without_end_is_stopped() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bare/built/modes-64.elf");
     let limits = Limits { instructions: Some(20), stop: None };
-    let outcome = bare::run(&std::fs::read(path).unwrap(), 4, limits).unwrap();
+    let options = BareOptions { limits, ..BareOptions::default() };
+    let outcome = bare::run(&std::fs::read(path).unwrap(), options).unwrap();
     assert_eq!(outcome.status, BareStatus::Stopped(Stop::InstructionLimit));
     assert_eq!((outcome.instructions, outcome.status.exit_status()), (20, 255));
 }
 
 #[test]
 fn what_is_no_program_is_refused() {
-    assert!(matches!(bare::run(b"\x7fELF", 4, Limits::default()), Err(ProgramError::NotElf(_))));
+    assert!(matches!(bare::run(b"\x7fELF", BareOptions::default()), Err(ProgramError::NotElf(_))));
+}
+
+#[test]
+fn a_program_may_write_and_leave_through_its_host() {
+    for bits in [32, 64] {
+        let outcome = run(&format!("host-{bits}.elf"), 4);
+        assert_eq!(String::from_utf8(outcome.output).unwrap(), "console, write\n");
+        assert_eq!(outcome.symbol.map(|(name, _)| name).as_deref(), Some("main"));
+    }
+}
+
+#[test]
+fn a_machine_has_what_it_is_given() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bare/built/traps-64.elf");
+    let elf = std::fs::read(path).unwrap();
+    let with = |extensions, bits| {
+        let limits = Limits { instructions: Some(100_000), stop: None };
+        bare::run(&elf, BareOptions { extensions, bits, limits, ..BareOptions::default() }).map(|o| o.status)
+    };
+    let (_, all) = Extensions::parse("rv64imafd_zicsr_zifencei").unwrap();
+    assert_eq!(with(all, Some(64)), Ok(BareStatus::Passed));
+    assert_eq!(with(all, Some(32)), Err(ProgramError::Extension("rv64i".into())));
+    assert_eq!(with(all.without(Extension::A), None), Err(ProgramError::Extension("a".into())));
 }

@@ -3,6 +3,7 @@
 //! [`table`](self) holds one row an instruction; `decode` turns bits into an [`Op`] and back, `compressed` does so for the
 //! 16-bit forms, `text` disassembles and assembles. Nothing here executes.
 
+mod arch;
 mod class;
 mod compressed;
 mod decode;

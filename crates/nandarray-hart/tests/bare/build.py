@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-TESTS = ("traps", "modes", "interrupts", "state", "fails")
+TESTS = ("traps", "modes", "interrupts", "state", "host", "fails")
 OPTIONS = ["-g0", "-static", "-nostdlib", "-ffreestanding", "-fno-pic", "-Wl,-T,link.ld", "-mno-relax"]
 
 

@@ -110,7 +110,8 @@ pub fn elf(data: &[u8]) {
         let _ = program.load_within(0x1_0000..0x11_0000);
         let span = program.segments.iter().map(|s| s.address + s.length).max().unwrap() - program.segments[0].address;
         if span < 1 << 22 {
-            let _ = bare::run(data, 4, Limits { instructions: Some(LIMIT), stop: None });
+            let limits = Limits { instructions: Some(LIMIT), stop: None };
+            let _ = bare::run(data, bare::BareOptions { limits, ..Default::default() });
         }
     }
 }

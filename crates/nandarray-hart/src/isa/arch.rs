@@ -1,0 +1,105 @@
+//! Architecture strings such as `rv64imafdc_zba` or `rv32i2p1_m2p0`: the register width, and the extensions that they name.
+
+use super::{Extension, Extensions};
+
+/// What a name in an architecture string stands for; none if nothing here has it.
+fn named(name: &str) -> Option<&'static [Extension]> {
+    use Extension::*;
+    Some(match name {
+        "i" | "zicntr" | "zihpm" => &[],
+        "g" => &[M, A, F, D, Zicsr, Zifencei],
+        "m" | "zmmul" => &[M],
+        "a" | "zaamo" | "zalrsc" => &[A],
+        "f" => &[F],
+        "d" => &[F, D],
+        "c" | "zca" => &[C],
+        "zcf" => &[C, F],
+        "zcd" => &[C, F, D],
+        "b" => &[Zba, Zbb, Zbs],
+        "zicsr" => &[Zicsr],
+        "zifencei" => &[Zifencei],
+        "zba" => &[Zba],
+        "zbb" => &[Zbb],
+        "zbs" => &[Zbs],
+        _ => return None,
+    })
+}
+
+/// A version such as `2p1` at the beginning of `text` is left out.
+fn without_version(text: &str) -> &str {
+    let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let major = digits(text);
+    let minor = text[major..].strip_prefix('p').map_or(0, digits);
+    if major > 0 && minor > 0 { &text[major + 1 + minor..] } else { &text[major..] }
+}
+
+impl Extensions {
+    /// The register width and the extensions of an architecture string.
+    ///
+    /// # Errors
+    /// The name that is none of a hart's extensions, or all of the text if it is no architecture.
+    pub fn parse(arch: &str) -> Result<(u32, Self), String> {
+        let (bits, names) = match (arch.strip_prefix("rv64"), arch.strip_prefix("rv32")) {
+            (Some(names), _) => (64, names),
+            (_, Some(names)) => (32, names),
+            _ => return Err(arch.to_owned()),
+        };
+        let mut found = Self(1);
+        let mut add = |name: &str| -> Result<(), String> {
+            let extensions = named(name).ok_or_else(|| name.to_owned())?;
+            found = extensions.iter().fold(found, |all, extension| all.with(*extension));
+            Ok(())
+        };
+        if !names.starts_with(['i', 'g']) {
+            return Err(arch.to_owned());
+        }
+        for part in names.split('_') {
+            if part.len() > 1 && part.starts_with(['z', 's', 'x']) {
+                let name = part.trim_end_matches(|c: char| c.is_ascii_digit());
+                let before = name.strip_suffix('p').filter(|n| n.ends_with(|c: char| c.is_ascii_digit()));
+                add(before.map_or(name, |n| n.trim_end_matches(|c: char| c.is_ascii_digit())))?;
+                continue;
+            }
+            let mut rest = part;
+            while let Some(letter) = rest.chars().next() {
+                add(&rest[..letter.len_utf8()])?;
+                rest = without_version(&rest[letter.len_utf8()..]);
+            }
+        }
+        Ok((bits, found))
+    }
+
+    /// Those of this set that are not in `other`, in the order of their declaration.
+    pub fn beyond(self, other: Self) -> impl Iterator<Item = Extension> {
+        Extension::ALL.into_iter().filter(move |e| self.has(*e) && !other.has(*e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn architectures_name_extensions() {
+        let of = |arch: &str| Extensions::parse(arch).map(|(bits, set)| (bits, set.beyond(Extensions(0)).collect()));
+        use Extension::*;
+        assert_eq!(of("rv64i"), Ok((64, vec![I])));
+        assert_eq!(of("rv32imc"), Ok((32, vec![I, M, C])));
+        assert_eq!(of("rv64gc"), Ok((64, vec![I, M, A, F, D, C, Zicsr, Zifencei])));
+        assert_eq!(of("rv64imac_zba_zbb_zbs"), Ok((64, vec![I, M, A, C, Zba, Zbb, Zbs])));
+        assert_eq!(of("rv32i2p1_m2p0_zicsr2p0_zmmul1p0"), Ok((32, vec![I, M, Zicsr])));
+        assert_eq!(of("rv64i2p1m2"), Ok((64, vec![I, M])));
+        for (wrong, says) in [
+            ("rv128i", "rv128i"),
+            ("", ""),
+            ("rv64", "rv64"),
+            ("rv64v", "rv64v"),
+            ("rv64iv", "v"),
+            ("rv64i_zvl128b1p0", "zvl128b"),
+            ("rv64i_zfh", "zfh"),
+            ("rv64i\u{e4}", "\u{e4}"),
+        ] {
+            assert_eq!(Extensions::parse(wrong), Err(says.to_owned()), "{wrong}");
+        }
+    }
+}

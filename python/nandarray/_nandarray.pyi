@@ -36,10 +36,19 @@ _Axis = tuple[int, int, int] | np.ndarray[Any, Any]
 
 @final
 class Watch:
-    def __init__(self) -> None: ...
+    def __init__(self, *, profile: bool = False) -> None: ...
     def state(self) -> tuple[int, int, int]: ...  # tasks done, tasks there are, bytes read
     def cancel(self) -> None: ...
+    def profile(self) -> tuple[list[tuple[int, str, str, int]], list[tuple[int, int, int]]]: ...
 
+def program_run_bare(
+    elf: bytes,
+    watch: Watch,
+    *,
+    isa: str | None = None,
+    granularity: int = 4,
+    instructions: int | None = None,
+) -> dict[str, Any]: ...
 def program_disassemble(elf: bytes) -> list[tuple[int, str | None, str]]: ...  # a symbol has no bytes
 
 @final

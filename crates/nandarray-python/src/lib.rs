@@ -7,6 +7,7 @@
 //! | file | one idea |
 //! | --- | --- |
 //! | `buffers` | NumPy arrays as addresses and strides |
+//! | `bare` | bare-metal tests |
 //! | `clock` | the modelled clock of a store |
 //! | `device` | descriptions of devices, as texts |
 //! | `errors` | engine errors as the exceptions of `nandarray.errors` |
@@ -15,6 +16,7 @@
 //! | `replay` | workloads on described devices |
 //! | `store` | the two classes |
 
+mod bare;
 mod buffers;
 mod clock;
 mod device;
@@ -45,5 +47,6 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(device::device_import_mqsim, m)?)?;
     m.add_function(wrap_pyfunction!(replay::replay, m)?)?;
     m.add_function(wrap_pyfunction!(offload::program_disassemble, m)?)?;
+    m.add_function(wrap_pyfunction!(bare::program_run_bare, m)?)?;
     Ok(())
 }

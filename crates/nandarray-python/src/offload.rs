@@ -8,25 +8,31 @@ use std::sync::atomic::Ordering;
 
 use nandarray::device::{Command, Device, Execution, Given, Input, Output, ProgramId, Reply};
 use nandarray::stl::space::SpaceId;
-use nandarray_cores::{Form, Native, Options, Progress};
+use nandarray_cores::{Form, Native, Options, Profiler, Progress};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::to_py;
 use crate::store::Space;
 
+/// An instruction that was counted: address, class, text, times.
+type CountedOp = (u64, &'static str, String, u64);
+
 /// What a run has done so far; another thread may look, and stop it.
 #[pyclass(module = "nandarray._nandarray", frozen)]
 #[derive(Default)]
 pub(crate) struct Watch {
-    progress: Arc<Progress>,
+    pub(crate) progress: Arc<Progress>,
 }
 
 #[pymethods]
 impl Watch {
+    /// A watch; with `profile`, one that has the run's instructions counted.
     #[new]
-    fn new() -> Self {
-        Self::default()
+    #[pyo3(signature = (*, profile = false))]
+    fn new(profile: bool) -> Self {
+        let progress = Progress { profiler: profile.then(Profiler::default), ..Progress::default() };
+        Self { progress: Arc::new(progress) }
     }
 
     /// (tasks done, tasks there are, bytes read)
@@ -38,6 +44,14 @@ impl Watch {
     /// End the run soon.
     fn cancel(&self) {
         self.progress.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// What was counted: ([(address, class, text, times)], [(address, instructions, times)] of blocks).
+    fn profile(&self) -> (Vec<CountedOp>, Vec<(u64, u32, u64)>) {
+        let profile = self.progress.profiler.as_ref().map(Profiler::take).unwrap_or_default();
+        let ops = profile.instructions();
+        let ops = ops.map(|(pc, op, times)| (pc, op.class().name(), nandarray_hart::isa::disassemble(&op), times));
+        (ops.collect(), profile.blocks().collect())
     }
 }
 

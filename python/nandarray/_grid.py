@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray import _buffers, indexing
+from nandarray._compute import Compute
 from nandarray._transfer import Commands, fetch, put
 from nandarray.errors import BadIndexError, InvalidError, NandarrayError
 
 if TYPE_CHECKING:
-    from nandarray._program.program import Program
     from nandarray.indexing import Box, Mode, Selection
 
 __all__ = ["Grid", "Indexer", "check_axis", "check_shape"]
@@ -29,7 +29,7 @@ MAX_AXIS = 2**64
 _BAND_BYTES = 8 << 20  # what iteration reads ahead
 
 
-class Grid:
+class Grid(Compute):
     """An N-dimensional array in a store, seen under one shape. Base of ``Array`` and ``View``."""
 
     #: Whether the native engine takes index arrays for this grid; if not, they go as points.
@@ -164,61 +164,6 @@ class Grid:
     def __dlpack_device__(self) -> tuple[int, int]:
         """Give DLPack's number of the processor's memory."""
         return (1, 0)
-
-    def offload(
-        self,
-        program: Program,
-        *others: Any,
-        key: Any = ...,
-        out: Any = None,
-        form: str | None = None,
-        threads: int | None = None,
-        instructions: int | None = None,
-        progress: Callable[[int, int, int], object] | None = None,
-        **scalars: Any,
-    ) -> Any:
-        """Run a program beside the data, and get what it gives.
-
-        The array is fetched piece by piece into the cores' windows, never whole; what comes back is the output.
-
-        Parameters
-        ----------
-        program : Program
-            What to run; this is its first input.
-        *others : Array, View, nandarray.Box or array_like
-            Its other inputs.
-        key : index expression, optional
-            Part of this: integers and forward slices.
-        out : Array, View, nandarray.Box or mapping, optional
-            Where outputs go instead of into memory.
-        form : {"interpreted", "native"}, optional
-            How it is executed: :func:`nandarray.offload` says more.
-        threads : int, optional
-            Cores; all of the machine if left out.
-        instructions : int, optional
-            The most of them in one call of the program.
-        progress : callable, optional
-            Called now and then with tasks done, tasks there are, and bytes read.
-        **scalars
-            The program's numbers, by name.
-
-        Returns
-        -------
-        array, scalar or dict
-            The output; a dictionary by name if there are several. :func:`nandarray.offload` tells what it took, too.
-
-        Raises
-        ------
-        InvalidError
-            Inputs or scalars do not fit the program.
-        ProgramFailedError
-            The program did what it may not do, or returned an error.
-        """
-        from nandarray._program import run
-
-        inputs = [run.Box(self, key), *others]  # type: ignore[arg-type]  # a grid is one of the two
-        options = {"out": out, "form": form, "threads": threads, "instructions": instructions, "progress": progress}
-        return run.offload(program, inputs, scalars, **options).result
 
     def __len__(self) -> int:
         if not self.shape:

@@ -380,6 +380,9 @@ class Array(Grid):
 
     # --- Towards the engine ------------------------------------------------------------------------------------------
 
+    def _store_of(self) -> Store:
+        return self._store
+
     def _commands(self) -> _ArrayCommands:
         return _ArrayCommands(self._space)
 

@@ -23,6 +23,7 @@ from nandarray.errors import BadIndexError, InvalidError, VolumeMismatchError
 
 if TYPE_CHECKING:
     from nandarray.array import Array
+    from nandarray.store import Store
 
 __all__ = ["View", "check_volume", "resolve_shape", "translate"]
 
@@ -215,6 +216,9 @@ class View(Grid):
                 )
         edges = zip(start, sub_shape, self._shape, strict=True)
         return start, tuple(min(extent, length - first) for first, extent, length in edges)
+
+    def _store_of(self) -> Store:
+        return self._of.store
 
     def _commands(self) -> _ViewCommands:
         check_volume(self._shape, self._of.shape)

@@ -18,7 +18,7 @@ import numpy as np
 from nandarray._program.annotations import parse_dtype, specs
 from nandarray.errors import InvalidError
 
-__all__ = ["OPTIONS", "SIZES", "Form", "block_form", "map_form", "parameters", "reduce_form"]
+__all__ = ["OPTIONS", "SIZES", "Form", "block_form", "fold_form", "map_form", "parameters", "reduce_form"]
 
 #: Options that go into the metadata, and those that Numba takes.
 SIZES = ("memory_bytes", "scratchpad_bytes")
@@ -31,7 +31,7 @@ class Form:
 
     Attributes
     ----------
-    style : {"block", "stream", "map", "filter", "reduce"}
+    style : {"block", "stream", "map", "filter", "reduce", "fold"}
         What the functions are.
     functions : mapping
         The user's functions: one named ``"function"``, or those of a reduction by their names.
@@ -143,6 +143,30 @@ def reduce_form(
     return _form(
         "reduce", body, ins, [("result", made)], list(numbers.items()),
         functions=functions, state=kind, name=settings.pop("name", None) or name, summary=summary, **settings,
+    )  # fmt: skip
+
+
+def fold_form(
+    function: Callable[..., Any],
+    dtype: np.dtype[Any],
+    kind: np.dtype[Any],
+    scalars: Mapping[str, Any] | None,
+    **settings: Any,
+) -> Form:
+    """Read a function of two values that is associative: of two elements, and of what parts were folded into."""
+    _plain(function)
+    names = parameters(function)
+    numbers = _scalars(scalars, names, function)
+    taken = [name for name in names if name not in numbers]
+    if len(taken) != 2:  # noqa: PLR2004
+        raise InvalidError(
+            f"{function.__qualname__}() takes {len(taken)} values ({', '.join(taken) or 'none'}); a reduction has a "
+            "function of two, or a class of functions and state="
+        )
+    state = np.dtype([("n", "int64"), ("value", parse_dtype(kind))], align=True)
+    return _form(
+        "fold", function, [(taken[1], parse_dtype(dtype))], [("result", state["value"])], list(numbers.items()),
+        parameters=tuple(names), state=state, **settings,
     )  # fmt: skip
 
 

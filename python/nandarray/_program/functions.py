@@ -174,6 +174,15 @@ def _outputs(form: Form) -> list[tuple[str, np.dtype[Any]]]:
         function = form.functions["function"]
         found = result_type(function, [values[name] for name in form.parameters], options)
         return [(name, _decided(form, dtype, found)) for name, dtype in form.outputs]
+    if form.style == "fold":
+        assert form.state is not None
+        value = element_type(form.state["value"])
+        for second in (element_type(form.inputs[0][1]), value):
+            pair = iter((value, second))
+            result_type(
+                form.functions["function"], [numbers.get(name) or next(pair) for name in form.parameters], options
+            )
+        return [(name, dtype) for name, dtype in form.outputs if dtype is not None]
     if form.style == "reduce":
         assert form.state is not None
         kinds = {"state": Parameter("state", 0, form.state).type, "other": Parameter("other", 0, form.state).type}
@@ -230,6 +239,10 @@ def _entries(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]]) -> list[E
     assert form.state is not None
     state, other = Parameter("state", 0, form.state), Parameter("other", 0, form.state)
     found = [Entry("nd_block", _loop(form), [state, *ins, *numbers])]
+    if form.style == "fold":
+        found.append(Entry("nd_merge", _folding(form), [state, other, *numbers]))
+        found.append(Entry("nd_end", _folded(form), [state, Parameter("out", 0, dtype)]))
+        return found
     if "init" in form.functions:
         found.append(Entry("nd_begin", _calling(form, "init", "state"), [state, *numbers]))
     found.append(Entry("nd_merge", _calling(form, "merge", "state, other"), [state, other, *numbers]))
@@ -265,6 +278,23 @@ def _loop(form: Form) -> Any:
                     _step(state, {given})
             """,
         )
+    if form.style == "fold":
+        pair = iter(("state.value", f"{ins[0]}[i_]"))
+        given = ", ".join(name if name in dict(form.scalars) else next(pair) for name in form.parameters)
+        return _written(
+            form,
+            "loop_",
+            f"""
+            def loop_(state, {taken}{numbers}):
+                first = 0
+                if state.n == 0 and len({ins[0]}) > 0:
+                    state.value = {ins[0]}[0]
+                    first = 1
+                for i_ in range(first, len({ins[0]})):
+                    state.value = _function({given})
+                state.n += len({ins[0]})
+            """,
+        )
     given = ", ".join(at_i[name] for name in form.parameters)
     if form.style == "map":
         return _written(
@@ -291,6 +321,42 @@ def _loop(form: Form) -> Any:
     )
 
 
+def _folding(form: Form) -> Any:
+    """Fold the value of later pieces into that of earlier ones, if both have any."""
+    numbers = "".join(f", {one}" for one, _ in form.scalars)
+    scalars = {name for name, _ in form.scalars}
+    pair = iter(("state.value", "other.value"))
+    given = ", ".join(name if name in scalars else next(pair) for name in form.parameters)
+    return _written(
+        form,
+        "merge_",
+        f"""
+        def merge_(state, other{numbers}):
+            if other.n > 0:
+                if state.n > 0:
+                    state.value = _function({given})
+                else:
+                    state.value = other.value
+                state.n += other.n
+        """,
+    )
+
+
+def _folded(form: Form) -> Any:
+    """Give the value, if there was an element."""
+    return _written(
+        form,
+        "end_",
+        """
+        def end_(state, out_):
+            if state.n == 0:
+                return 0
+            out_[0] = state.value
+            return 1
+        """,
+    )
+
+
 def _calling(form: Form, name: str, first: str) -> Any:
     """Call one of the user's functions with those scalars that it wants."""
     numbers = "".join(f", {one}" for one, _ in form.scalars)
@@ -312,7 +378,7 @@ def _ending(form: Form, dtype: np.dtype[Any]) -> Any:
 
 
 def _metadata(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]], codes: Mapping[int, str]) -> bytes:
-    phase = {"phase": "end"} if form.style == "reduce" else {}
+    phase = {"phase": "end"} if form.style in {"reduce", "fold"} else {}
     said: dict[str, Any] = {
         "abi": abi.ABI,
         "name": form.name,

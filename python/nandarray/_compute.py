@@ -1,0 +1,341 @@
+"""What arrays and views compute beside the data in one call: ``offload`` and what stands on it.
+
+:class:`Compute` is a base of :class:`~nandarray._grid.Grid`; it turns calls into :func:`nandarray.offload`. Programs
+and compiling are in :mod:`nandarray._program`, which is loaded when something is computed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import DTypeLike
+
+from nandarray.errors import InvalidError
+
+if TYPE_CHECKING:
+    from nandarray._program.program import Program
+    from nandarray.store import Store
+
+__all__ = ["Compute"]
+
+_OPTIONS = ("form", "threads", "instructions", "progress", "trusted")
+
+
+class Compute:
+    """Computing beside the data, for an N-dimensional array in a store."""
+
+    def _store_of(self) -> Store:
+        raise NotImplementedError
+
+    def offload(
+        self,
+        program: Program,
+        *others: Any,
+        key: Any = ...,
+        out: Any = None,
+        form: str | None = None,
+        threads: int | None = None,
+        instructions: int | None = None,
+        progress: Callable[[int, int, int], object] | None = None,
+        **scalars: Any,
+    ) -> Any:
+        """Run a program beside the data, and get what it gives.
+
+        The array is fetched piece by piece into the cores' windows, never whole; what comes back is the output.
+
+        Parameters
+        ----------
+        program : Program
+            What to run; this is its first input.
+        *others : Array, View, nandarray.Box or array_like
+            Its other inputs.
+        key : index expression, optional
+            Part of this: integers and forward slices.
+        out : Array, View, nandarray.Box or mapping, optional
+            Where outputs go instead of into memory.
+        form : {"interpreted", "native"}, optional
+            How it is executed: :func:`nandarray.offload` says more.
+        threads : int, optional
+            Cores; all of the machine if left out.
+        instructions : int, optional
+            The most of them in one call of the program.
+        progress : callable, optional
+            Called now and then with tasks done, tasks there are, and bytes read.
+        **scalars
+            The program's numbers, by name.
+
+        Returns
+        -------
+        array, scalar or dict
+            The output; a dictionary by name if there are several. :func:`nandarray.offload` tells what it took, too.
+
+        Raises
+        ------
+        InvalidError
+            Inputs or scalars do not fit the program.
+        ProgramFailedError
+            The program did what it may not do, or returned an error.
+        """
+        from nandarray._program import run
+
+        inputs = [run.Box(self, key), *others]  # type: ignore[arg-type]  # a grid is one of the two
+        options = {"out": out, "form": form, "threads": threads, "instructions": instructions, "progress": progress}
+        return run.offload(program, inputs, scalars, **options).result
+
+    async def offload_async(self, program: Program, *others: Any, **options: Any) -> Any:
+        """Run a program beside the data without blocking the event loop; many may be in flight.
+
+        Parameters
+        ----------
+        program : Program
+            As for :meth:`offload`.
+        *others : Array, View, nandarray.Box or array_like
+            As for :meth:`offload`.
+        **options
+            As for :meth:`offload`; ``progress`` is called in another thread.
+
+        Returns
+        -------
+        array, scalar or dict
+            As :meth:`offload` gives it. When the task is cancelled, the run is ended.
+
+        Examples
+        --------
+        >>> import asyncio, nandarray
+        >>> from nandarray import programs
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(100).reshape(10, 10)
+        >>> total = programs.get("sum", dtype="int64")
+        >>> async def sums():
+        ...     rows = await asyncio.gather(*(store["a"].offload_async(total, key=i) for i in range(10)))
+        ...     return [int(row) for row in rows]
+        >>> asyncio.run(sums())[:3]
+        [45, 145, 245]
+        """
+        ended = threading.Event()
+        told = options.pop("progress", None)
+
+        def tell(done: int, tasks: int, bytes_in: int) -> None:
+            if ended.is_set():
+                raise InterruptedError("the task that waits for this program was cancelled")
+            if told is not None:
+                told(done, tasks, bytes_in)
+
+        try:
+            return await self._store_of()._in_thread(lambda: self.offload(program, *others, progress=tell, **options))
+        except BaseException:
+            ended.set()
+            raise
+
+    def map_blocks(
+        self,
+        function: Callable[..., Any] | Program | str,
+        *others: Any,
+        key: Any = ...,
+        out: Any = None,
+        dtype: DTypeLike | None = None,
+        **scalars: Any,
+    ) -> Any:
+        """Compute elements from elements, block by block on all cores.
+
+        A function takes one element of each input and returns one; it is compiled (Numba's subset), and the loop over a
+        block is compiled with it. It does not see blocks: neighbours, positions and shapes belong to a program over
+        blocks, ``@nandarray.program`` with annotations, which is taken as it is.
+
+        Parameters
+        ----------
+        function : callable, Program or str
+            A function of single elements; a program; or the name of a ready-made one (``"sqrt"``, ``"add"``).
+        *others : Array, View, nandarray.Box or array_like
+            Further inputs, of this shape.
+        key : index expression, optional
+            Part of this: integers and forward slices.
+        out : Array, View, nandarray.Box or str, optional
+            Where the result goes instead of into memory; text makes a new array of this name, stored as this one is.
+        dtype : dtype_like, optional
+            Of the result; what the function returns, if left out.
+        **scalars
+            Numbers that the function takes by name; and ``form``, ``threads``, ``instructions``, ``progress`` as for
+            :meth:`offload`, ``trusted`` as for :func:`nandarray.program`.
+
+        Returns
+        -------
+        numpy.ndarray, Array or int
+            The result, of the box's shape; the new array; or how many elements went into ``out``.
+
+        Raises
+        ------
+        CompileError
+            The function cannot be compiled; names its line.
+        InvalidError
+            Inputs do not fit each other or the program.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6.0).reshape(2, 3)
+        >>> store["a"].map_blocks(lambda x, by: x * by + 1, by=2.0)
+        array([[ 1.,  3.,  5.],
+               [ 7.,  9., 11.]])
+        >>> store["a"].map_blocks("sqrt", out="root")[1]
+        array([1.73205081, 2.        , 2.23606798])
+        """
+        from nandarray._program import wrappers
+
+        options = _taken(scalars)
+        return wrappers.map_blocks(
+            self, function, others, key=key, out=out, dtype=dtype, options=options, scalars=scalars
+        )
+
+    def filter(
+        self,
+        predicate: Callable[..., Any] | Program | str = "filter",
+        *others: Any,
+        key: Any = ...,
+        out: Any = None,
+        **scalars: Any,
+    ) -> Any:
+        """Keep the elements for which a function is true: ``a[mask]`` without the mask.
+
+        Parameters
+        ----------
+        predicate : callable, Program or str
+            A function of one element of each input; a program; or ``"filter"``, the elements from ``low=`` to
+            ``high=``, or ``"filter_index"``, their places in the flat box.
+        *others : Array, View, nandarray.Box or array_like
+            Further inputs of the function, of this shape.
+        key : index expression, optional
+            Part of this: integers and forward slices.
+        out : Array, View or nandarray.Box, optional
+            Where the elements go instead of into memory.
+        **scalars
+            As for :meth:`map_blocks`.
+
+        Returns
+        -------
+        numpy.ndarray or int
+            The elements, flat, in C order; or how many went into ``out``.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6).reshape(2, 3)
+        >>> store["a"].filter(lambda x: x % 2 == 1)
+        array([1, 3, 5])
+        >>> store["a"].filter(low=2, high=3)
+        array([2, 3])
+        """
+        from nandarray._program import wrappers
+
+        options = _taken(scalars)
+        return wrappers.filter_(self, predicate, others, key=key, out=out, options=options, scalars=scalars)
+
+    def reduce(
+        self,
+        function: Callable[..., Any] | Program | str | type,
+        *,
+        key: Any = ...,
+        initial: Any = None,
+        dtype: DTypeLike | None = None,
+        state: Any = None,
+        **scalars: Any,
+    ) -> Any:
+        """Fold all elements of a box into one value.
+
+        Parameters
+        ----------
+        function : str, callable, type or Program
+            ``"sum"``, ``"mean"``, ``"min"``, ``"max"``, ``"var"``, ``"std"``, ``"minmax"``, ``"histogram"``; a function
+            of two values that is associative, of which the first is what was folded so far; a class of functions as
+            for ``nandarray.program.reduce``, with ``state=``; or a program.
+        key : index expression, optional
+            Part of this: integers and forward slices.
+        initial : number, optional
+            What to begin with; without it an empty box has no least element, and nothing to call a function with.
+        dtype : dtype_like, optional
+            Of what a function folds into; the array's if left out. Of a class, of its result.
+        state : dtype_like, optional
+            Of a class: what is kept.
+        **scalars
+            As for :meth:`map_blocks`.
+
+        Returns
+        -------
+        scalar, array or dict
+            The value. Sums of integers are 64 bits wide, those of floats are float64.
+
+        Raises
+        ------
+        InvalidError
+            There is no element, and no initial value.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6.0).reshape(2, 3)
+        >>> float(store["a"].reduce("sum")), float(store["a"].reduce("max", key=0))
+        (15.0, 2.0)
+        >>> float(store["a"].reduce(lambda x, y: x + y * y))
+        55.0
+        """
+        from nandarray._program import wrappers
+
+        options = _taken(scalars)
+        return wrappers.reduce(
+            self,
+            function,
+            key=key,
+            initial=initial,
+            dtype=dtype,
+            state=state,
+            options=options,
+            scalars=scalars,
+        )
+
+    def select(self, *columns: Any, key: Any = ..., **options: Any) -> Any:
+        """Take some columns of each row; the others do not leave the store.
+
+        Parameters
+        ----------
+        *columns : str or int
+            Fields of structured elements; or numbers along the last axis.
+        key : index expression, optional
+            Part of this: integers and forward slices.
+        **options
+            ``form``, ``threads``, ``instructions``, ``progress`` as for :meth:`offload`.
+
+        Returns
+        -------
+        numpy.ndarray
+            Structured, with these fields; or with this many elements along the last axis.
+
+        Raises
+        ------
+        InvalidError
+            There is no such column, or a row is longer than 16 KiB.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(8).reshape(2, 4)
+        >>> store["a"].select(3, 0)
+        array([[3, 0],
+               [7, 4]])
+        """
+        from nandarray._program import wrappers
+
+        taken = _taken(options)
+        if options:
+            raise InvalidError(f"select has no option {min(options)!r}; there is key, {', '.join(_OPTIONS)}")
+        return wrappers.select(self, columns, key=key, options=taken)
+
+
+def _taken(named: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of a run out of what was given by name."""
+    return {name: named.pop(name) for name in _OPTIONS if name in named}

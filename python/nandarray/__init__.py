@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from nandarray._program.decorator import program
     from nandarray._program.program import Program
     from nandarray._program.run import Box, offload
+    from nandarray._program.step import Step
     from nandarray._replay import Boxes, Replay, Synthetic, Trace, replay
     from nandarray._xarray import from_xarray, to_xarray
     from nandarray.convert import export, import_
@@ -85,6 +86,7 @@ __all__ = [
     "Replay",
     "Report",
     "Scalar",
+    "Step",
     "Store",
     "StoreExistsError",
     "StoreFullError",
@@ -126,6 +128,7 @@ _LAZY = {
     "program": "nandarray._program.decorator",
     "Box": "nandarray._program.run",
     "offload": "nandarray._program.run",
+    "Step": "nandarray._program.step",
     "devices": "nandarray.device",
     "Replay": "nandarray._replay",
     "Boxes": "nandarray._replay",

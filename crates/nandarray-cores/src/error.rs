@@ -105,7 +105,30 @@ pub enum RunError {
     /// Memory of a core could not be laid out.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// A stage cannot go on before another has taken what it gave, nor that one before it gave more.
+    #[error("{held} bytes are held between programs, and output {output} has to wait longer; at most {most}")]
+    Held {
+        /// The output.
+        output: String,
+        /// Bytes held between stages.
+        held: u64,
+        /// The most.
+        most: u64,
+    },
     /// Bytes could not be fetched or delivered.
     #[error("{0}")]
     Transfer(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Which stage of a pipeline did not come to its end, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{program}: {error}")]
+pub struct StageError {
+    /// The stage's number.
+    pub stage: usize,
+    /// Its program's name.
+    pub program: String,
+    /// Why.
+    #[source]
+    pub error: RunError,
 }

@@ -5,24 +5,32 @@
 //! order, so that a result does not depend on how many cores there are. Where bytes come from and go to is the caller's
 //! ([`Source`], [`Sink`]); a program reaches its memory, its scratchpad and its windows, and nothing else.
 //!
+//! A [`pipeline`] runs several programs at once, what one gives being what another takes.
+//!
 //! What executes instructions is a [`Processor`]: the interpreter of `nandarray-hart` is one. A trusted program can be called as
 //! functions of this process instead ([`Native`]). How long anything takes on a
 //! described core is not told here.
 
 pub mod abi;
+mod board;
 mod core;
 mod error;
+mod held;
 mod metadata;
 mod native;
+mod pipeline;
 mod profile;
 mod program;
 mod run;
+mod stage;
 mod tasks;
 
 pub use crate::core::{Core, Processor};
-pub use error::{LoadError, RunError};
+pub use error::{LoadError, RunError, StageError};
 pub use metadata::{Bound, InputPort, Kind, Metadata, OutputPort, Phase, Records, ScalarPort};
 pub use native::{Form, Native};
+pub use pipeline::{Completed, Ended, Resources, pipeline};
 pub use profile::Profiler;
 pub use program::{Entry, Program};
-pub use run::{Account, Failure, Options, Outcome, Progress, Sink, Source, run};
+pub use run::{Account, Failure, HOLD_BYTES, Options, Outcome, Progress, Sink, Source, run};
+pub use stage::{Feed, Maker, Stage};

@@ -1,28 +1,23 @@
 //! Running a program over its inputs: on several cores at once, with results as if on one.
 //!
-//! Threads take runs of consecutive tasks. A task's outputs are given to the sink in the order of tasks; a run's state is
-//! folded into those before it in that order. Both wait in memory for those before them, and a thread that is too far ahead
-//! waits with its next run, so that what waits is bounded. The first error by task ends everything.
+//! Where inputs come from and outputs go to, what a run is told and what it tells. A program on its own is a pipeline of
+//! one stage; how that is run is [`crate::pipeline`]'s business.
 
-use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::{Condvar, Mutex};
-
-use crate::core::{Bounds, Core, Task};
+use crate::core::Core;
 use crate::error::{LoadError, RunError};
-use crate::metadata::Phase;
+use crate::pipeline::{Resources, pipeline};
 use crate::profile::Profiler;
-use crate::program::{Entry, Program};
-use crate::tasks::Tasks;
-
-/// Consecutive tasks whose states are one, where there is a state to fold.
-const TASKS_A_RUN: u64 = 16;
-/// Runs that may wait for those before them, for each thread.
-const RUNS_AHEAD: u64 = 4;
+use crate::program::Program;
+use crate::stage::{Feed, Stage};
 
 /// Where a transfer went wrong.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Bytes held between stages at most, if nothing else is said: 1 GiB.
+pub const HOLD_BYTES: u64 = 1 << 30;
 
 /// Where inputs come from: bytes one after the other.
 pub trait Source: Sync {
@@ -33,8 +28,8 @@ pub trait Source: Sync {
     /// # Errors
     /// Whatever keeps it from that.
     fn read(&self, input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure>;
-    /// Bytes of the first input that are best read in multiples; 0 if any are.
-    fn grain(&self) -> u64 {
+    /// Bytes of an input that are best read in multiples; 0 if any are. Asked of what a program's first input is.
+    fn grain(&self, _input: usize) -> u64 {
         0
     }
 }
@@ -46,12 +41,19 @@ pub trait Sink: Send {
     /// # Errors
     /// Whatever keeps it from that.
     fn take(&mut self, output: usize, task: u64, bytes: Vec<u8>) -> Result<(), Failure>;
+    /// Take the bytes that a program wrote to an output at its end.
+    ///
+    /// # Errors
+    /// Whatever keeps it from that.
+    fn end(&mut self, output: usize, bytes: Vec<u8>) -> Result<(), Failure> {
+        self.take(output, u64::MAX, bytes)
+    }
 }
 
 /// What has happened so far; may be looked at from elsewhere while it runs.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Tasks there are.
+    /// Tasks there are, as far as is known yet.
     pub tasks: AtomicU64,
     /// Tasks that are done.
     pub done: AtomicU64,
@@ -61,6 +63,59 @@ pub struct Progress {
     pub stop: AtomicBool,
     /// Counts instructions, for whoever makes cores to use.
     pub profiler: Option<Profiler>,
+    stages: OnceLock<Vec<StageProgress>>,
+}
+
+/// The same of one stage.
+#[derive(Debug, Default)]
+struct StageProgress {
+    known: AtomicBool,
+    tasks: AtomicU64,
+    done: AtomicU64,
+}
+
+impl Progress {
+    /// Nothing yet; with somebody who counts instructions.
+    pub fn counted_by(profiler: Profiler) -> Self {
+        Self { profiler: Some(profiler), ..Self::default() }
+    }
+
+    /// For each stage tasks done, and tasks there are as far as is known yet; empty before it begins.
+    pub fn stages(&self) -> Vec<(u64, u64)> {
+        let one = |s: &StageProgress| (s.done.load(Ordering::Relaxed), s.tasks.load(Ordering::Relaxed));
+        self.stages.get().map_or_else(Vec::new, |stages| stages.iter().map(one).collect())
+    }
+
+    pub(crate) fn begin(&self, stages: usize) {
+        self.stages.get_or_init(|| (0..stages).map(|_| StageProgress::default()).collect());
+    }
+
+    fn stage(&self, stage: usize) -> &StageProgress {
+        &self.stages.get().expect("the run has begun")[stage]
+    }
+
+    /// A stage will have so many tasks, if that is known.
+    pub(crate) fn expect(&self, stage: usize, tasks: Option<u64>) {
+        if let Some(tasks) = tasks {
+            self.more(stage, tasks);
+            self.stage(stage).known.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A stage has more tasks than were known of.
+    pub(crate) fn more(&self, stage: usize, tasks: u64) {
+        let this = self.stage(stage);
+        if !this.known.load(Ordering::Relaxed) {
+            this.tasks.fetch_add(tasks, Ordering::Relaxed);
+            self.tasks.fetch_add(tasks, Ordering::Relaxed);
+        }
+    }
+
+    /// A task of a stage is done.
+    pub(crate) fn advance(&self, stage: usize) {
+        self.stage(stage).done.fetch_add(1, Ordering::Relaxed);
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// How to run.
@@ -93,6 +148,15 @@ pub struct Account {
     pub instructions: u64,
 }
 
+impl Account {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.tasks += other.tasks;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.instructions += other.instructions;
+    }
+}
+
 /// What a run gave, beside what the sink got.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -104,23 +168,21 @@ pub struct Outcome {
     pub account: Account,
 }
 
-/// What a run of tasks gave.
-struct Done {
-    tasks: Vec<(u64, Vec<Vec<u8>>)>,
-    state: Vec<u8>,
+/// Keeps what a program gives at its end apart from what its tasks give.
+struct Apart<'s> {
+    sink: &'s mut dyn Sink,
+    ends: Vec<(usize, Vec<u8>)>,
 }
 
-/// What the threads share.
-struct Shared<'a> {
-    sink: &'a mut dyn Sink,
-    /// The next run that may go to the sink.
-    next: u64,
-    waiting: BTreeMap<u64, Done>,
-    /// States of the runs before `next`, in order.
-    states: Vec<Vec<u8>>,
-    error: Option<(u64, RunError)>,
-    bytes_out: u64,
-    instructions: u64,
+impl Sink for Apart<'_> {
+    fn take(&mut self, output: usize, task: u64, bytes: Vec<u8>) -> Result<(), Failure> {
+        self.sink.take(output, task, bytes)
+    }
+
+    fn end(&mut self, output: usize, bytes: Vec<u8>) -> Result<(), Failure> {
+        self.ends.push((output, bytes));
+        Ok(())
+    }
 }
 
 /// Run a program over all of its inputs.
@@ -139,194 +201,18 @@ pub fn run<'p>(
     progress: &Progress,
 ) -> Result<Outcome, RunError> {
     let metadata = program.metadata();
-    if scalars.len() != metadata.scalars.len() {
-        let (given, wanted) = (scalars.len(), metadata.scalars.len());
-        return Err(RunError::Inputs(format!("{given} scalars for a program that takes {wanted}")));
-    }
-    let tasks = Tasks::new(metadata, source, options.task_bytes.max(1))?;
-    let count = tasks.count();
-    progress.tasks.store(count, Ordering::Relaxed);
-    let mut whole: Vec<Vec<u8>> = Vec::new();
-    for (i, port) in metadata.inputs.iter().enumerate() {
-        let mut bytes = vec![0; if port.whole { source.bytes(i) as usize } else { 0 }];
-        if port.whole {
-            source.read(i, 0, &mut bytes).map_err(RunError::Transfer)?;
-            progress.bytes_in.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        }
-        whole.push(bytes);
-    }
-    let each = if metadata.state_bytes > 0 { TASKS_A_RUN } else { 1 };
-    let runs = count.div_ceil(each);
-    let threads = options.threads.clamp(1, usize::try_from(runs.max(1)).unwrap_or(usize::MAX));
-    let shared = Mutex::new(Shared {
-        sink,
-        next: 0,
-        waiting: BTreeMap::new(),
-        states: Vec::new(),
-        error: None,
-        bytes_out: 0,
-        instructions: 0,
-    });
-    let (moved, claimed) = (Condvar::new(), AtomicU64::new(0));
-    let worker = Worker { program, core, scalars, source, options, progress, tasks: &tasks, whole: &whole, each };
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| worker.work(&shared, &moved, &claimed, runs, threads as u64));
-        }
-    });
-    let shared = shared.into_inner();
-    if let Some((_, error)) = shared.error {
-        return Err(error);
-    }
-    assert!(shared.next == runs && shared.waiting.is_empty(), "every run of tasks went to the sink");
-    let mut outcome = Outcome::default();
-    let mut core = core(program).map_err(|e| RunError::Inputs(e.to_string()))?;
-    let bounds = Bounds { instructions: options.instructions, stop: &progress.stop };
-    core.begin(scalars, count, bounds)?;
-    if metadata.state_bytes > 0 {
-        let mut states = shared.states.iter();
-        if let Some(first) = states.next() {
-            core.set_state(first)?;
-        }
-        if program.entry(Entry::Merge).is_some() {
-            states.try_for_each(|state| core.merge(scalars, state, count, bounds))?;
-        }
-        outcome.state = core.state()?;
-    }
-    let mut bytes_out = shared.bytes_out;
-    if program.entry(Entry::End).is_some() {
-        let mut outputs = vec![Vec::new(); metadata.outputs.len()];
-        let used = core.end(scalars, count, &mut outputs, bounds)?;
-        for (i, mut bytes) in outputs.into_iter().enumerate() {
-            if metadata.outputs[i].phase == Phase::End {
-                bytes.truncate(used[i] as usize);
-                bytes_out += used[i];
-                outcome.ends.push((i, bytes));
-            }
-        }
-    }
-    outcome.account = Account {
-        tasks: count,
-        bytes_in: progress.bytes_in.load(Ordering::Relaxed),
-        bytes_out,
-        instructions: shared.instructions + core.instructions(),
+    let stage = Stage {
+        program,
+        core,
+        scalars,
+        inputs: (0..metadata.inputs.len()).map(Feed::Outside).collect(),
+        outputs: (0..metadata.outputs.len()).map(Some).collect(),
+        task_bytes: options.task_bytes,
+        instructions: options.instructions,
     };
-    Ok(outcome)
-}
-
-struct Worker<'w, 'p> {
-    program: &'p Program,
-    core: &'w (dyn Fn(&'p Program) -> Result<Core<'p>, LoadError> + Sync),
-    scalars: &'w [u64],
-    source: &'w dyn Source,
-    options: Options,
-    progress: &'w Progress,
-    tasks: &'w Tasks,
-    whole: &'w [Vec<u8>],
-    each: u64,
-}
-
-impl<'p> Worker<'_, 'p> {
-    /// Take runs of tasks until there are none left, or one failed.
-    fn work(&self, shared: &Mutex<Shared<'_>>, moved: &Condvar, claimed: &AtomicU64, runs: u64, threads: u64) {
-        let mut core = match (self.core)(self.program) {
-            Ok(core) => core,
-            Err(e) => return self.fail(shared, moved, 0, RunError::Inputs(e.to_string())),
-        };
-        let mut windows = vec![Vec::new(); self.whole.len()];
-        loop {
-            let run = claimed.fetch_add(1, Ordering::Relaxed);
-            if run >= runs {
-                break;
-            }
-            {
-                let mut shared = shared.lock();
-                while shared.error.is_none() && run >= shared.next + RUNS_AHEAD * threads {
-                    moved.wait(&mut shared);
-                }
-                // A run before this one failed; one behind it may have, and then this one still has its say.
-                if shared.error.as_ref().is_some_and(|(failed, _)| *failed <= run) {
-                    break;
-                }
-            }
-            match self.one(&mut core, &mut windows, run) {
-                Ok(done) => {
-                    let mut shared = shared.lock();
-                    shared.waiting.insert(run, done);
-                    self.deliver(&mut shared);
-                    moved.notify_all();
-                }
-                Err(error) => self.fail(shared, moved, run, error),
-            }
-        }
-        shared.lock().instructions += core.instructions();
-    }
-
-    fn fail(&self, shared: &Mutex<Shared<'_>>, moved: &Condvar, run: u64, error: RunError) {
-        let mut shared = shared.lock();
-        if shared.error.as_ref().is_none_or(|(first, _)| run < *first) {
-            shared.error = Some((run, error));
-        }
-        moved.notify_all();
-    }
-
-    /// Give the sink what is next in order.
-    fn deliver(&self, shared: &mut Shared<'_>) {
-        while shared.error.is_none() {
-            let next = shared.next;
-            let Some(done) = shared.waiting.remove(&next) else { break };
-            for (task, outputs) in done.tasks {
-                for (output, bytes) in outputs.into_iter().enumerate() {
-                    if self.program.metadata().outputs[output].phase == Phase::End {
-                        continue;
-                    }
-                    shared.bytes_out += bytes.len() as u64;
-                    if let Err(e) = shared.sink.take(output, task, bytes) {
-                        shared.error = Some((next, RunError::Transfer(e)));
-                        return;
-                    }
-                }
-            }
-            shared.states.push(done.state);
-            shared.next += 1;
-        }
-    }
-
-    /// One run of tasks on one core.
-    fn one(&self, core: &mut Core<'p>, windows: &mut [Vec<u8>], run: u64) -> Result<Done, RunError> {
-        let metadata = self.program.metadata();
-        let bounds = Bounds { instructions: self.options.instructions, stop: &self.progress.stop };
-        let tasks = run * self.each..((run + 1) * self.each).min(self.tasks.count());
-        core.begin(self.scalars, tasks.start, bounds)?;
-        let mut done = Done { tasks: Vec::new(), state: Vec::new() };
-        for number in tasks {
-            if self.progress.stop.load(Ordering::Relaxed) {
-                return Err(RunError::Cancelled);
-            }
-            let cut = self.tasks.cut(number);
-            for (i, port) in metadata.inputs.iter().enumerate().filter(|(_, port)| !port.whole) {
-                let from = cut.first * port.record_bytes;
-                let bytes = (cut.records * port.record_bytes).min(self.source.bytes(i) - from);
-                windows[i].resize(bytes as usize, 0);
-                self.source.read(i, from, &mut windows[i]).map_err(RunError::Transfer)?;
-                self.progress.bytes_in.fetch_add(bytes, Ordering::Relaxed);
-            }
-            let inputs: Vec<&[u8]> = metadata
-                .inputs
-                .iter()
-                .enumerate()
-                .map(|(i, p)| if p.whole { &self.whole[i] } else { &windows[i] }[..].as_ref())
-                .collect();
-            let mut outputs = vec![Vec::new(); metadata.outputs.len()];
-            let task = Task { number, first_record: cut.first, records: cut.records, inputs: &inputs };
-            let used = core.task(self.scalars, task, &mut outputs, bounds)?;
-            for (output, used) in outputs.iter_mut().zip(used) {
-                output.truncate(used as usize);
-            }
-            done.tasks.push((number, outputs));
-            self.progress.done.fetch_add(1, Ordering::Relaxed);
-        }
-        done.state = core.state()?;
-        Ok(done)
-    }
+    let mut apart = Apart { sink, ends: Vec::new() };
+    let resources = Resources { threads: options.threads, hold_bytes: HOLD_BYTES };
+    let done = pipeline(&[stage], source, &mut apart, resources, progress).map_err(|failed| failed.error)?;
+    let state = done.stages.into_iter().next().map(|one| one.state).unwrap_or_default();
+    Ok(Outcome { ends: apart.ends, state, account: done.account })
 }

@@ -1,11 +1,13 @@
 //! Tasks: which records of the inputs are worked on together.
 //!
 //! Inputs are bytes one after the other. Records of one size are cut by count; lines and prefixed records where one begins.
-//! The cut depends on the inputs and on the bytes that a task should have, never on how many cores there are.
+//! The cut depends on the inputs and on the bytes that a task should have, never on how many cores there are, nor on when an
+//! input came that another program gives.
 
 use crate::abi;
 use crate::error::RunError;
-use crate::metadata::{Metadata, Records};
+use crate::held::Held;
+use crate::metadata::{InputPort, Metadata, Records};
 use crate::run::Source;
 
 /// A task: for each input that is cut, which bytes of it.
@@ -17,96 +19,269 @@ pub(crate) struct Cut {
     pub(crate) records: u64,
 }
 
+/// What is there of an input that is cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Supply {
+    /// Bytes that are there.
+    pub(crate) bytes: u64,
+    /// Whether these are all.
+    pub(crate) closed: bool,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// A task.
+    Task(Cut),
+    /// Nothing before more of the inputs is there.
+    Wait,
+    /// Nothing any more.
+    End,
+}
+
 /// How the inputs are cut.
-pub(crate) enum Tasks {
-    /// So many records each, of so many.
-    Even { each: u64, all: u64 },
+enum Way {
+    /// So many records each.
+    Even(u64),
     /// From one of these bytes to the next.
     At(Vec<u64>),
+    /// Where a line ends, found as the input comes; none ends before this byte.
+    Lines(u64),
+    /// Where a record with a prefix ends, found as the input comes; one begins at this byte.
+    Prefixed(u64),
+}
+
+/// Cuts the inputs of a program into tasks, one after the other.
+pub(crate) struct Tasks {
+    way: Way,
+    /// Bytes that a task should have.
+    bytes: u64,
+    /// Records, or bytes, that were cut off so far.
+    first: u64,
+    /// Tasks that were cut off so far.
+    cut: u64,
 }
 
 impl Tasks {
-    /// Cut the inputs into tasks of about `bytes` bytes of the first one.
-    pub(crate) fn new(metadata: &Metadata, source: &dyn Source, bytes: u64) -> Result<Self, RunError> {
-        let all = records(metadata, source)?;
+    /// Cut the inputs into tasks of about `bytes` bytes of the first one, of which `grain` are best read together.
+    pub(crate) fn new(metadata: &Metadata, grain: u64, bytes: u64) -> Self {
+        let bytes = bytes.max(1);
         let first = &metadata.inputs[0];
-        match first.records {
+        let way = match first.records {
             Records::Fixed => {
                 // No input of a task may be larger than a window.
                 let largest = metadata.inputs.iter().filter(|i| !i.whole).map(|i| i.record_bytes).max().unwrap_or(1);
                 let most = (abi::WINDOW_BYTES / largest).max(1);
-                let grain = source.grain() / first.record_bytes;
+                let grain = grain / first.record_bytes;
                 let wanted = (bytes / first.record_bytes).max(1);
                 // Whole rows of building blocks, where there is room for them.
                 let grained = if grain > 1 && grain <= most { wanted.next_multiple_of(grain) } else { wanted };
-                Ok(Self::Even { each: if grained <= most { grained } else { wanted.min(most) }, all })
+                Way::Even(if grained <= most { grained } else { wanted.min(most) })
             }
-            Records::Lines => Ok(Self::At(at_lines(source, all, bytes)?)),
-            Records::Prefixed => Ok(Self::At(at_prefixes(source, all, bytes)?)),
-        }
+            Records::Lines => Way::Lines(0),
+            Records::Prefixed => Way::Prefixed(0),
+        };
+        Self { way, bytes: bytes.clamp(1, abi::WINDOW_BYTES), first: 0, cut: 0 }
     }
 
+    /// Whether [`Self::look`] has to be called first where the first input comes from outside.
+    pub(crate) fn is_to_look(&self) -> bool {
+        matches!(self.way, Way::Lines(_) | Way::Prefixed(_))
+    }
+
+    /// Find where records end that have no common size, in an input that can be read anywhere.
+    pub(crate) fn look(metadata: &Metadata, source: &dyn Source, input: usize, bytes: u64) -> Result<Edges, RunError> {
+        let all = source.bytes(input);
+        match metadata.inputs[0].records {
+            Records::Fixed => panic!("records of one size need no looking"),
+            Records::Lines => at_lines(source, input, all, bytes),
+            Records::Prefixed => at_prefixes(source, input, all, bytes),
+        }
+        .map(Edges)
+    }
+
+    /// Cut there.
+    pub(crate) fn at(&mut self, edges: Edges) {
+        self.way = Way::At(edges.0);
+    }
+
+    /// Tasks that were cut off so far.
     pub(crate) fn count(&self) -> u64 {
-        match self {
-            Self::Even { each, all } => all.div_ceil(*each),
-            Self::At(edges) => edges.len() as u64 - 1,
+        self.cut
+    }
+
+    /// Tasks there will be, where that can be told.
+    pub(crate) fn expected(&self, metadata: &Metadata, supplies: &[Supply]) -> Option<u64> {
+        match &self.way {
+            Way::Even(each) if supplies[0].closed => {
+                Some(supplies[0].bytes.div_ceil(metadata.inputs[0].record_bytes).div_ceil(*each))
+            }
+            Way::At(edges) => Some(edges.len() as u64 - 1),
+            _ => None,
         }
     }
 
-    pub(crate) fn cut(&self, task: u64) -> Cut {
-        match self {
-            Self::Even { each, all } => Cut { first: task * each, records: (*each).min(all - task * each) },
-            Self::At(edges) => {
-                let (from, to) = (edges[task as usize], edges[task as usize + 1]);
-                Cut { first: from, records: to - from }
+    /// Bytes of an input that the next task may need.
+    pub(crate) fn need(&self, metadata: &Metadata, input: usize) -> u64 {
+        match &self.way {
+            Way::Even(each) => each * metadata.inputs[input].record_bytes,
+            _ => self.bytes * metadata.inputs[input].record_bytes,
+        }
+    }
+
+    /// What comes next, by what there is of each input; of the first one `held` has what comes by and by.
+    pub(crate) fn next(
+        &mut self,
+        metadata: &Metadata,
+        supplies: &[Supply],
+        held: Option<&Held>,
+    ) -> Result<Next, RunError> {
+        let all = check(metadata, supplies)?;
+        let first = self.first;
+        let there = |records: u64| {
+            let mut cut = metadata.inputs.iter().zip(supplies).filter(|(port, _)| !port.whole);
+            cut.all(|(port, supply)| supply.bytes >= (first + records).saturating_mul(port.record_bytes))
+        };
+        let end = match &mut self.way {
+            Way::Even(each) if there(*each) => first + *each,
+            Way::Even(each) => match all {
+                Some(all) => all.min(first + *each),
+                None => return Ok(Next::Wait),
+            },
+            Way::At(edges) => edges.get(self.cut as usize + 1).copied().unwrap_or(first),
+            Way::Lines(from) => {
+                let held = held.expect("lines from outside were looked for before");
+                match line_end(held, first, self.bytes, from) {
+                    Some(edge) => edge,
+                    None => return fits(first, held.end()).map(|()| Next::Wait),
+                }
+            }
+            Way::Prefixed(at) => {
+                let held = held.expect("prefixes from outside were looked for before");
+                match prefix_end(held, first, self.bytes, at)? {
+                    Some(edge) => edge,
+                    None if *at == first => return fits(first, held.end()).map(|()| Next::Wait),
+                    None => return Ok(Next::Wait),
+                }
+            }
+        };
+        if end == first {
+            return Ok(if all.is_some() { Next::End } else { Next::Wait });
+        }
+        if !matches!(self.way, Way::Even(_)) {
+            fits(first, end)?;
+            if all.is_none() && !there(end - first) {
+                return Ok(Next::Wait);
             }
         }
+        Ok(Next::Task(Cut { first, records: end - first }))
+    }
+
+    /// A task was taken.
+    pub(crate) fn take(&mut self, cut: Cut) {
+        self.first += cut.records;
+        self.cut += 1;
     }
 }
 
-/// Records of the inputs, which must be as many in all that are cut; bytes where they have no common size.
-fn records(metadata: &Metadata, source: &dyn Source) -> Result<u64, RunError> {
-    let mut all = None;
-    for (i, port) in metadata.inputs.iter().enumerate() {
-        let bytes = source.bytes(i);
-        if port.whole {
-            if bytes > abi::WINDOW_BYTES {
-                let most = abi::WINDOW_BYTES;
-                return Err(RunError::Inputs(format!(
-                    "input {} is {bytes} bytes; whole inputs have {most} at most",
-                    port.name
-                )));
-            }
-            continue;
+/// Where tasks begin, and the end.
+pub(crate) struct Edges(Vec<u64>);
+
+/// Check that inputs which are cut are whole elements and have as many records each; how many, once all are there.
+pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u64>, RunError> {
+    let ports = || metadata.inputs.iter().zip(supplies);
+    for (port, supply) in ports().filter(|(port, supply)| port.whole || supply.closed) {
+        let (name, bytes, item) = (&port.name, supply.bytes, port.item_bytes);
+        if port.whole && bytes > abi::WINDOW_BYTES {
+            let most = abi::WINDOW_BYTES;
+            return Err(RunError::Inputs(format!("input {name} is {bytes} bytes; whole inputs have {most} at most")));
         }
-        if !bytes.is_multiple_of(port.item_bytes) {
-            let item = port.item_bytes;
-            return Err(RunError::Inputs(format!(
-                "input {} of {bytes} bytes is not whole elements of {item}",
-                port.name
-            )));
-        }
-        let found = bytes.div_ceil(port.record_bytes);
-        match all {
-            None => all = Some(found),
-            Some(first) if first != found => {
-                let name = &port.name;
-                return Err(RunError::Inputs(format!(
-                    "input {} has {first} records, input {name} {found}; they must have the same",
-                    metadata.inputs[0].name
-                )));
-            }
-            Some(_) => {}
+        if !port.whole && !bytes.is_multiple_of(item) {
+            return Err(RunError::Inputs(format!("input {name} of {bytes} bytes is not whole elements of {item}")));
         }
     }
-    Ok(all.unwrap_or(0))
+    let cut = || ports().filter(|(port, _)| !port.whole);
+    let records = |(port, supply): (&InputPort, &Supply)| supply.bytes.div_ceil(port.record_bytes);
+    let Some(ended) = cut().find(|(_, supply)| supply.closed) else { return Ok(None) };
+    let all = records(ended);
+    for other in cut() {
+        let found = records(other);
+        // An input that still comes may only have fewer so far.
+        if found > all || (other.1.closed && found != all) {
+            let (first, name) = (&ended.0.name, &other.0.name);
+            let more = if other.1.closed { "" } else { " or more" };
+            return Err(RunError::Inputs(format!(
+                "input {first} has {all} records, input {name} {found}{more}; they must have the same"
+            )));
+        }
+    }
+    Ok(cut().all(|(_, supply)| supply.closed).then_some(all))
+}
+
+/// The end of a task of lines that begins at `first`, if it is there; no line ends from where it must up to `from`.
+fn line_end(held: &Held, first: u64, bytes: u64, from: &mut u64) -> Option<u64> {
+    // The line that holds the byte before is the task's.
+    let least = (first + bytes - 1).max(*from);
+    if let Some(at) = held.find(b'\n', least) {
+        return Some(at + 1);
+    }
+    *from = (*from).max(held.end());
+    held.is_closed().then(|| held.end())
+}
+
+/// The end of a task of records with prefixes that begins at `first`, if it is there; a record begins at `at`.
+fn prefix_end(held: &Held, first: u64, bytes: u64, at: &mut u64) -> Result<Option<u64>, RunError> {
+    loop {
+        let Some(word) = held.word(*at) else {
+            let left = held.end() - (*at).min(held.end());
+            return match held.is_closed() {
+                true if left > 0 => Err(no_length(*at, held.end())),
+                true => Ok(Some(*at)),
+                false => Ok(None),
+            };
+        };
+        let length = record_length(word);
+        let next = *at + 4 + length;
+        if next - first > bytes && *at > first {
+            return Ok(Some(*at));
+        }
+        if next > held.end() {
+            if held.is_closed() {
+                return Err(beyond(*at, length, held.end()));
+            }
+            return Ok(None);
+        }
+        *at = next;
+    }
+}
+
+fn record_length(word: [u8; 4]) -> u64 {
+    u64::from(u32::from_le_bytes(word) & 0x7fff_ffff)
+}
+
+fn no_length(at: u64, all: u64) -> RunError {
+    RunError::Inputs(format!("a record at byte {at} has no room for its length before the end at {all}"))
+}
+
+fn beyond(at: u64, length: u64, all: u64) -> RunError {
+    RunError::Inputs(format!("a record at byte {at} of {length} bytes ends beyond the end at {all}"))
+}
+
+fn fits(first: u64, end: u64) -> Result<(), RunError> {
+    let (length, most) = (end - first, abi::WINDOW_BYTES);
+    if length > most {
+        return Err(RunError::Inputs(format!(
+            "the record at byte {first} needs a task of {length} bytes; at most {most}"
+        )));
+    }
+    Ok(())
 }
 
 /// Bytes that are looked at at once.
 const LOOK_BYTES: u64 = 64 << 10;
 
 /// Where tasks begin that hold whole lines, and the end.
-fn at_lines(source: &dyn Source, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
+fn at_lines(source: &dyn Source, input: usize, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
     let bytes = bytes.clamp(1, abi::WINDOW_BYTES);
     let mut edges = vec![0];
     let mut buffer = Vec::new();
@@ -119,7 +294,7 @@ fn at_lines(source: &dyn Source, all: u64, bytes: u64) -> Result<Vec<u64>, RunEr
                 break all;
             }
             buffer.resize(LOOK_BYTES.min(all - at) as usize, 0);
-            source.read(0, at, &mut buffer).map_err(RunError::Transfer)?;
+            source.read(input, at, &mut buffer).map_err(RunError::Transfer)?;
             match buffer.iter().position(|b| *b == b'\n') {
                 Some(i) => break at + i as u64 + 1,
                 None => at += buffer.len() as u64,
@@ -133,28 +308,24 @@ fn at_lines(source: &dyn Source, all: u64, bytes: u64) -> Result<Vec<u64>, RunEr
 }
 
 /// Where tasks begin that hold whole records with prefixes, and the end.
-fn at_prefixes(source: &dyn Source, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
+fn at_prefixes(source: &dyn Source, input: usize, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
     let bytes = bytes.clamp(1, abi::WINDOW_BYTES);
     let (mut edges, mut at) = (vec![0], 0u64);
     let (mut buffer, mut begin) = (Vec::new(), 0u64);
     while at < all {
         if all - at < 4 {
-            return Err(RunError::Inputs(format!(
-                "a record at byte {at} has no room for its length before the end at {all}"
-            )));
+            return Err(no_length(at, all));
         }
         if at < begin || at + 4 > begin + buffer.len() as u64 {
             buffer.resize(LOOK_BYTES.min(all - at) as usize, 0);
-            source.read(0, at, &mut buffer).map_err(RunError::Transfer)?;
+            source.read(input, at, &mut buffer).map_err(RunError::Transfer)?;
             begin = at;
         }
         let i = (at - begin) as usize;
-        let length = u32::from_le_bytes(buffer[i..i + 4].try_into().expect("four bytes")) & 0x7fff_ffff;
-        let next = at + 4 + u64::from(length);
+        let length = record_length(buffer[i..i + 4].try_into().expect("four bytes"));
+        let next = at + 4 + length;
         if next > all {
-            return Err(RunError::Inputs(format!(
-                "a record at byte {at} of {length} bytes ends beyond the end at {all}"
-            )));
+            return Err(beyond(at, length, all));
         }
         let last = *edges.last().expect("the first edge");
         if next - last > bytes && at > last {
@@ -168,14 +339,93 @@ fn at_prefixes(source: &dyn Source, all: u64, bytes: u64) -> Result<Vec<u64>, Ru
 
 fn push(edges: &mut Vec<u64>, edge: u64) -> Result<(), RunError> {
     let last = *edges.last().expect("the first edge");
-    if edge - last > abi::WINDOW_BYTES {
-        let (length, most) = (edge - last, abi::WINDOW_BYTES);
-        return Err(RunError::Inputs(format!(
-            "the record at byte {last} needs a task of {length} bytes; at most {most}"
-        )));
-    }
+    fits(last, edge)?;
     if edge > last {
         edges.push(edge);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::run::Failure;
+
+    struct Memory(Vec<u8>);
+
+    impl Source for Memory {
+        fn bytes(&self, _input: usize) -> u64 {
+            self.0.len() as u64
+        }
+
+        fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
+            into.copy_from_slice(&self.0[offset as usize..][..into.len()]);
+            Ok(())
+        }
+    }
+
+    fn metadata(records: &str) -> Metadata {
+        let dtype = r#""dtype": "uint8", "record_bytes": 1"#;
+        let text = format!(r#"{{"abi": 1, "kind": "block", "inputs": [{{{dtype}, "records": "{records}"}}]}}"#);
+        Metadata::parse(text.as_bytes()).unwrap()
+    }
+
+    /// Cuts made as pieces come in.
+    fn by_and_by(metadata: &Metadata, pieces: &[Vec<u8>], bytes: u64) -> Result<Vec<Cut>, String> {
+        let mut held = Held::default();
+        let reader = held.reader();
+        let mut tasks = Tasks::new(metadata, 0, bytes);
+        let (mut cuts, mut left) = (Vec::new(), pieces.iter());
+        loop {
+            let supply = Supply { bytes: held.end(), closed: held.is_closed() };
+            match tasks.next(metadata, &[supply], Some(&held)).map_err(|e| e.to_string())? {
+                Next::End => return Ok(cuts),
+                Next::Task(cut) => {
+                    tasks.take(cut);
+                    held.take(reader, cut.first + cut.records);
+                    cuts.push(cut);
+                }
+                Next::Wait => match left.next() {
+                    Some(piece) => held.push(piece.clone()),
+                    None => held.close(),
+                },
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_comes_by_and_by_is_cut_as_what_is_there(
+            pieces in prop::collection::vec(prop::collection::vec(0u8..12, 0..40), 0..20),
+            bytes in 1u64..60,
+            kind in 0usize..3,
+        ) {
+            let metadata = metadata(["fixed", "lines", "prefixed"][kind]);
+            // Few lines, and lengths that often fit.
+            let byte = |b: u8| match (kind, b) { (1, 3) => b'\n', (2, 4..) => 0, (_, b) => b };
+            let pieces: Vec<Vec<u8>> =
+                pieces.into_iter().map(|piece| piece.into_iter().map(byte).collect()).collect();
+            let source = Memory(pieces.concat());
+            let mut tasks = Tasks::new(&metadata, 0, bytes);
+            let looked = match tasks.is_to_look() {
+                true => Tasks::look(&metadata, &source, 0, bytes).map(|edges| tasks.at(edges)),
+                false => Ok(()),
+            };
+            let supply = [Supply { bytes: source.bytes(0), closed: true }];
+            let there = looked.map_err(|e| e.to_string()).map(|()| {
+                let mut cuts = Vec::new();
+                while let Next::Task(cut) = tasks.next(&metadata, &supply, None).unwrap() {
+                    tasks.take(cut);
+                    cuts.push(cut);
+                }
+                cuts
+            });
+            if let Ok(cuts) = &there {
+                prop_assert_eq!(cuts.iter().map(|cut| cut.records).sum::<u64>(), source.bytes(0));
+            }
+            prop_assert_eq!(by_and_by(&metadata, &pieces, bytes), there);
+        }
+    }
 }

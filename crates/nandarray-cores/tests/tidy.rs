@@ -4,10 +4,13 @@
 use std::path::{Path, PathBuf};
 
 /// From the bottom up; a module may use those before it, and itself.
-const LAYERS: &[&str] = &["abi", "error", "metadata", "program", "native", "core", "profile", "tasks", "run", "lib"];
+const LAYERS: &[&str] = &[
+    "abi", "error", "metadata", "program", "native", "core", "profile", "held", "tasks", "stage", "board", "pipeline",
+    "run", "lib",
+];
 
-/// `tasks` asks a `run::Source` for bytes: the trait stands beside what runs, where users look for it.
-const BACK: &[(&str, &str)] = &[("tasks", "run")];
+/// `run` has the traits and numbers that a run is told: they stand where users look for them.
+const BACK: &[(&str, &str)] = &[("tasks", "run"), ("stage", "run"), ("board", "run"), ("pipeline", "run")];
 
 const LINES_MAX: usize = 520;
 

@@ -1,14 +1,14 @@
 //! Programs beside the data: loaded, run over boxes of spaces, watched and cancelled.
 //!
-//! Inputs and outputs come as tuples of a space and a box, or as bytes. What a run gives is a dictionary; what it prints and
+//! Inputs and outputs come as tuples of a space and a box, as bytes, or as outputs of other programs of the run. What a run gives is a dictionary; what it prints and
 //! how dtypes are named is Python's.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use nandarray::device::{Command, Device, Execution, Given, Input, Output, ProgramId, Reply};
+use nandarray::device::{Command, Device, Execution, Given, Input, Output, ProgramId, Reply, Stage};
 use nandarray::stl::space::SpaceId;
-use nandarray_cores::{Form, Native, Options, Profiler, Progress};
+use nandarray_cores::{Account, Form, Native, Profiler, Progress};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -31,7 +31,7 @@ impl Watch {
     #[new]
     #[pyo3(signature = (*, profile = false))]
     fn new(profile: bool) -> Self {
-        let progress = Progress { profiler: profile.then(Profiler::default), ..Progress::default() };
+        let progress = if profile { Progress::counted_by(Profiler::default()) } else { Progress::default() };
         Self { progress: Arc::new(progress) }
     }
 
@@ -39,6 +39,11 @@ impl Watch {
     fn state(&self) -> (u64, u64, u64) {
         let p = &self.progress;
         (p.done.load(Ordering::Relaxed), p.tasks.load(Ordering::Relaxed), p.bytes_in.load(Ordering::Relaxed))
+    }
+
+    /// For each program of the run: (tasks done, tasks there are)
+    fn stages(&self) -> Vec<(u64, u64)> {
+        self.progress.stages()
     }
 
     /// End the run soon.
@@ -62,6 +67,15 @@ type Boxed<'py> = (PyRef<'py, Space>, Vec<u64>, Vec<u64>, Vec<u64>, Option<Vec<u
 pub(crate) enum GivenInput<'py> {
     Box(Boxed<'py>),
     Bytes(Bound<'py, PyBytes>),
+    /// An output of a program before: the program's place, the output's.
+    Output((usize, usize)),
+}
+
+#[derive(FromPyObject)]
+pub(crate) enum GivenOutput<'py> {
+    Box(Boxed<'py>),
+    /// Whether it is wanted in memory.
+    Wanted(bool),
 }
 
 /// A box without its borrow of Python.
@@ -83,19 +97,77 @@ fn owned(py: Python<'_>, device: &Arc<Device>, boxed: &Boxed<'_>) -> PyResult<Ow
     Ok(Owned { space, start, step, count: count.clone(), view: view.clone() })
 }
 
-/// One run, as Python asks for it.
+/// One program of a run, as Python asks for it.
 #[derive(FromPyObject)]
-pub(crate) struct Asked<'py> {
+struct AskedStage<'py> {
     program: ProgramId,
     form: String,
     /// Addresses of nd_begin, of the task, of nd_merge and nd_end in this process, for the form "native"; 0 is none.
     entries: Option<[usize; 4]>,
     inputs: Vec<GivenInput<'py>>,
     scalars: Vec<u64>,
-    outputs: Vec<Option<Boxed<'py>>>,
-    threads: usize,
+    outputs: Vec<GivenOutput<'py>>,
     task_bytes: u64,
     instructions: Option<u64>,
+}
+
+/// One run, as Python asks for it.
+#[derive(FromPyObject)]
+pub(crate) struct Asked<'py> {
+    stages: Vec<AskedStage<'py>>,
+    threads: usize,
+    hold_bytes: u64,
+}
+
+/// An input without its borrow of Python.
+enum HeldInput<'h> {
+    Bytes(&'h [u8]),
+    Box(Owned),
+    Output(usize, usize),
+}
+
+enum HeldOutput {
+    None,
+    Collect,
+    Box(Owned),
+}
+
+fn held_input<'h>(py: Python<'_>, device: &Arc<Device>, input: &'h GivenInput<'_>) -> PyResult<HeldInput<'h>> {
+    match input {
+        GivenInput::Bytes(bytes) => Ok(HeldInput::Bytes(bytes.as_bytes())),
+        GivenInput::Box(boxed) => owned(py, device, boxed).map(HeldInput::Box),
+        GivenInput::Output((stage, output)) => Ok(HeldInput::Output(*stage, *output)),
+    }
+}
+
+fn held_output(py: Python<'_>, device: &Arc<Device>, output: &GivenOutput<'_>) -> PyResult<HeldOutput> {
+    match output {
+        GivenOutput::Wanted(false) => Ok(HeldOutput::None),
+        GivenOutput::Wanted(true) => Ok(HeldOutput::Collect),
+        GivenOutput::Box(boxed) => owned(py, device, boxed).map(HeldOutput::Box),
+    }
+}
+
+fn input_of<'h>(held: &'h HeldInput<'_>) -> Input<'h> {
+    match held {
+        HeldInput::Bytes(bytes) => Input::Bytes(bytes),
+        HeldInput::Output(stage, output) => Input::Output { stage: *stage, output: *output },
+        HeldInput::Box(b) => {
+            let view = b.view.as_deref();
+            Input::Box { space: b.space, start: &b.start, step: &b.step, count: &b.count, view }
+        }
+    }
+}
+
+fn output_of(held: &HeldOutput) -> Option<Output<'_>> {
+    match held {
+        HeldOutput::None => None,
+        HeldOutput::Collect => Some(Output::Collect),
+        HeldOutput::Box(b) => {
+            let view = b.view.as_deref();
+            Some(Output::Box { space: b.space, start: &b.start, count: &b.count, view })
+        }
+    }
 }
 
 pub(crate) fn load(py: Python<'_>, device: &Arc<Device>, elf: &[u8], metadata: Option<&[u8]>) -> PyResult<ProgramId> {
@@ -106,7 +178,7 @@ pub(crate) fn load(py: Python<'_>, device: &Arc<Device>, elf: &[u8], metadata: O
     }
 }
 
-fn form_of(py: Python<'_>, asked: &Asked<'_>) -> PyResult<Form> {
+fn form_of(py: Python<'_>, asked: &AskedStage<'_>) -> PyResult<Form> {
     let found = match (asked.form.as_str(), asked.entries) {
         ("interpreted", None) => Some(Form::Interpreted),
         // SAFETY: the package takes them of a library that it compiled of a trusted program and never closes.
@@ -124,70 +196,64 @@ pub(crate) fn execute<'py>(
     asked: &Asked<'py>,
     watch: &Watch,
 ) -> PyResult<Bound<'py, PyDict>> {
-    enum Held<'h> {
-        Bytes(&'h [u8]),
-        Box(Owned),
+    let mut held = Vec::new();
+    for stage in &asked.stages {
+        let inputs: Vec<_> = stage.inputs.iter().map(|i| held_input(py, device, i)).collect::<PyResult<_>>()?;
+        let outputs: Vec<_> = stage.outputs.iter().map(|o| held_output(py, device, o)).collect::<PyResult<_>>()?;
+        held.push((inputs, outputs));
     }
-    let inputs: Vec<Held<'_>> = asked
-        .inputs
+    let lent: Vec<(Vec<Input<'_>>, Vec<Option<Output<'_>>>)> = held
         .iter()
-        .map(|input| match input {
-            GivenInput::Bytes(bytes) => Ok(Held::Bytes(bytes.as_bytes())),
-            GivenInput::Box(boxed) => owned(py, device, boxed).map(Held::Box),
-        })
-        .collect::<PyResult<_>>()?;
-    let inputs: Vec<Input<'_>> = inputs
-        .iter()
-        .map(|held| match held {
-            Held::Bytes(bytes) => Input::Bytes(bytes),
-            Held::Box(b) => {
-                let view = b.view.as_deref();
-                Input::Box { space: b.space, start: &b.start, step: &b.step, count: &b.count, view }
-            }
-        })
+        .map(|(inputs, outputs)| (inputs.iter().map(input_of).collect(), outputs.iter().map(output_of).collect()))
         .collect();
-    let boxes: Vec<Option<Owned>> =
-        asked.outputs.iter().map(|o| o.as_ref().map(|b| owned(py, device, b)).transpose()).collect::<PyResult<_>>()?;
-    let outputs: Vec<Output<'_>> = boxes
+    let forms: Vec<Form> = asked.stages.iter().map(|stage| form_of(py, stage)).collect::<PyResult<_>>()?;
+    let stages: Vec<Stage<'_>> = asked
+        .stages
         .iter()
-        .map(|output| match output {
-            None => Output::Collect,
-            Some(b) => {
-                let view = b.view.as_deref();
-                Output::Box { space: b.space, start: &b.start, count: &b.count, view }
-            }
-        })
-        .collect();
-    let options = Options { threads: asked.threads, task_bytes: asked.task_bytes, instructions: asked.instructions };
-    let form = form_of(py, asked)?;
-    let (program, scalars, progress) = (asked.program, &asked.scalars[..], watch.progress.clone());
-    let done = py.detach(|| {
-        device.execute(Command::Execute(Execution {
-            program,
+        .zip(&lent)
+        .zip(forms)
+        .map(|((stage, (inputs, outputs)), form)| Stage {
+            program: stage.program,
             form,
-            inputs: &inputs,
-            scalars,
+            inputs,
+            scalars: &stage.scalars,
             outputs,
-            options,
-            progress: &progress,
-        }))
+            task_bytes: stage.task_bytes,
+            instructions: stage.instructions,
+        })
+        .collect();
+    let (threads, hold_bytes, progress) = (asked.threads, asked.hold_bytes, watch.progress.clone());
+    let done = py.detach(|| {
+        let execution = Execution { stages: &stages, threads, hold_bytes, progress: &progress };
+        device.execute(Command::Execute(execution))
     });
     let outcome = match done {
         Ok(Reply::Executed(outcome)) => outcome,
-        Ok(other) => panic!("a program was to be run, and the reply is {other:?}"),
+        Ok(other) => panic!("programs were to be run, and the reply is {other:?}"),
         Err(e) => return Err(to_py(py, &e, None)),
     };
-    let given = PyDict::new(py);
-    let mut gathered: Vec<Py<PyAny>> = Vec::new();
-    for output in outcome.outputs {
-        gathered.push(match output {
-            Given::Bytes(bytes) => PyBytes::new(py, &bytes).into_any().unbind(),
-            Given::Elements(written) => written.into_pyobject(py)?.into_any().unbind(),
-        });
+    let given = accounted(py, outcome.account)?;
+    let mut parts = Vec::new();
+    for stage in outcome.stages {
+        let part = accounted(py, stage.account)?;
+        let mut outputs: Vec<Option<Py<PyAny>>> = Vec::new();
+        for output in stage.outputs {
+            outputs.push(match output {
+                None => None,
+                Some(Given::Bytes(bytes)) => Some(PyBytes::new(py, &bytes).into_any().unbind()),
+                Some(Given::Elements(written)) => Some(written.into_pyobject(py)?.into_any().unbind()),
+            });
+        }
+        part.set_item("outputs", outputs)?;
+        part.set_item("state", PyBytes::new(py, &stage.state))?;
+        parts.push(part);
     }
-    given.set_item("outputs", gathered)?;
-    given.set_item("state", PyBytes::new(py, &outcome.state))?;
-    let account = outcome.account;
+    given.set_item("stages", parts)?;
+    Ok(given)
+}
+
+fn accounted(py: Python<'_>, account: Account) -> PyResult<Bound<'_, PyDict>> {
+    let given = PyDict::new(py);
     given.set_item("tasks", account.tasks)?;
     given.set_item("bytes_in", account.bytes_in)?;
     given.set_item("bytes_out", account.bytes_out)?;

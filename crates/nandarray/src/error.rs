@@ -158,7 +158,7 @@ pub enum Error {
     Program(Box<nandarray_cores::LoadError>),
     /// A program beside the data did not come to its end; its outputs do not count.
     #[error(transparent)]
-    Execution(Box<nandarray_cores::RunError>),
+    Execution(Box<nandarray_cores::StageError>),
 }
 
 /// The stable strings of [`Error::kind`], in the order of their introduction. Append only.

@@ -27,6 +27,7 @@ from nandarray.errors import InvalidError, ProgramError
 
 if TYPE_CHECKING:
     from nandarray._program.forms import Form
+    from nandarray._program.step import Step
 
 __all__ = ["Program", "PythonProgram"]
 
@@ -240,6 +241,30 @@ class Program:
         """
         raw = bytes(source) if isinstance(source, bytes | bytearray | memoryview) else Path(source).read_bytes()
         return cls._make(raw)
+
+    def on(self, *inputs: Any, **scalars: Any) -> Step:
+        """Give the program its inputs; what comes of that can be run, or be an input of another program.
+
+        Parameters
+        ----------
+        *inputs : Array, View, Box, Step, output of a step or array_like
+            One for each input. A step stands for its only output; of several one is named: ``step["name"]``.
+        **scalars
+            The program's numbers, by name.
+
+        Returns
+        -------
+        Step
+            To be run by :meth:`Step.run` or :func:`nandarray.offload`.
+
+        Raises
+        ------
+        InvalidError
+            Inputs or scalars do not fit the program.
+        """
+        from nandarray._program.step import Step
+
+        return Step(self, inputs, scalars)
 
     # --- what it is ---------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,13 @@
-"""Running a program beside the data: from arrays and numbers to one native command, and from its outputs to NumPy.
+"""Running programs beside the data: from arrays and numbers to one native command, and from its outputs to NumPy.
 
-:func:`offload` is what :meth:`nandarray.Array.offload` calls. The native command fetches the boxes task by task, runs
-the program on all cores, and gives outputs in the order of the data. Here inputs are matched with the program's,
-scalars become bit patterns, and bytes become arrays. The run is in a thread of its own, so that Ctrl-C ends it and
-progress can be told.
+:func:`offload` is what :meth:`nandarray.Array.offload` and :meth:`nandarray.Step.run` call. The native command fetches
+boxes task by task, runs the programs on all cores, and gives outputs in the order of the data. Here steps are put in
+order, and bytes become arrays. The run is in a thread of its own, so that Ctrl-C ends it and progress can be told.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -18,38 +18,50 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nandarray import _nandarray
-from nandarray._program import abi
+from nandarray._program import abi, ports
 from nandarray._program import native as forms
+from nandarray._program.ports import Box, Boxed
+from nandarray._program.step import Output, Step, in_order, source
 from nandarray.errors import InvalidError
-from nandarray.indexing import plain
 
 if TYPE_CHECKING:
     from nandarray._program.program import Program
-    from nandarray.array import Array
-    from nandarray.view import View
 
-__all__ = ["Account", "Box", "Offloaded", "offload"]
+__all__ = ["Account", "Box", "Offloaded", "StepAccount", "offload"]
 
 TASK_BYTES = 1 << 20
+HOLD_BYTES = 1 << 30
 _POLL_S = 0.05
 _Array = np.ndarray[Any, Any]
 Progress = Callable[[int, int, int], object]
 
 
 @dataclass(frozen=True)
-class Box:
-    """Part of an array, as an input of a program.
+class StepAccount:
+    """What one program of a run took.
 
-    Parameters
+    Attributes
     ----------
-    array : Array or View
-        Which array.
-    key : index expression
-        Integers and forward slices: ``np.s_[10:20, ::2]``.
+    name : str
+        The program's.
+    tasks : int
+        Pieces that its inputs were cut into.
+    bytes_in : int
+        Of its inputs, wherever they came from.
+    bytes_out : int
+        Of its outputs, wherever they went to.
+    instructions : int
+        Executed by the cores; 0 in native form, where nobody counts them.
+    form : {"interpreted", "native"}
+        How the program was executed.
     """
 
-    array: Array | View
-    key: Any = ...
+    name: str
+    tasks: int
+    bytes_in: int
+    bytes_out: int
+    instructions: int
+    form: str
 
 
 @dataclass(frozen=True)
@@ -61,15 +73,17 @@ class Account:
     tasks : int
         Pieces that the data was cut into.
     bytes_in : int
-        Read from the store, or given.
+        Read from the store, or given; not what programs gave each other.
     bytes_out : int
-        Given back.
+        Given back, or written.
     instructions : int
         Executed by the cores; 0 in native form, where nobody counts them.
     seconds : float
         Of this machine.
-    form : {"interpreted", "native"}
-        How the program was executed.
+    form : {"interpreted", "native", "mixed"}
+        How the program was executed; of several their form, or ``"mixed"``.
+    steps : tuple of StepAccount
+        The same of each program, those first that gave inputs to others.
     """
 
     tasks: int
@@ -78,6 +92,7 @@ class Account:
     instructions: int
     seconds: float
     form: str
+    steps: tuple[StepAccount, ...]
 
 
 @dataclass(frozen=True)
@@ -105,8 +120,8 @@ class Offloaded:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What the native command is asked for; it reads these attributes."""
+class _AskedStage:
+    """What the native command is told of a program; it reads these attributes."""
 
     program: int
     form: str
@@ -114,14 +129,22 @@ class _Asked:
     inputs: list[Any]
     scalars: list[int]
     outputs: list[Any]
-    threads: int
     task_bytes: int
     instructions: int | None
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What the native command is asked for; it reads these attributes."""
+
+    stages: list[_AskedStage]
+    threads: int
+    hold_bytes: int
+
+
 def offload(
-    program: Program,
-    inputs: Sequence[Any],
+    program: Program | Step | Output | Mapping[str, Step | Output],
+    inputs: Sequence[Any] | None = None,
     scalars: Mapping[str, Any] | None = None,
     *,
     out: Any = None,
@@ -129,32 +152,37 @@ def offload(
     threads: int | None = None,
     task_bytes: int = TASK_BYTES,
     instructions: int | None = None,
+    hold_bytes: int = HOLD_BYTES,
     progress: Progress | None = None,
 ) -> Offloaded:
-    """Run a program beside arrays of a store.
+    """Run a program, or several that feed each other, beside arrays of a store.
 
     Parameters
     ----------
-    program : Program
-        What to run.
-    inputs : sequence
-        For each input of the program an :class:`Array`, a :class:`View`, a :class:`Box` of one, or something in memory
-        (``numpy.asarray``). One at least is of a store. Elements come in C order.
+    program : Program, Step, output of a step, or mapping of these by name
+        What to run. A :class:`Step` brings its inputs along, and the steps that it needs.
+    inputs : sequence, optional
+        For each input of a :class:`Program` an :class:`Array`, a :class:`View`, a :class:`Box` of one, a step, or
+        something in memory (``numpy.asarray``). One input of the run at least is of a store. Elements come in C order.
     scalars : mapping, optional
         Numbers by name; those left out have the program's defaults.
     out : Array, View, Box or mapping of them by output, optional
-        Where outputs go instead of into memory. If the program fails, what was written stays written.
+        Where outputs go instead of into memory. All of them are written when the run has come to its end, as one
+        command; until then, and if it fails, the arrays are as they were.
     form : {"interpreted", "native"}, optional
-        How it is executed: instruction by instruction, or as a part of this process, for which it has to be
-        :attr:`~Program.trusted`. Native if left out and the program is, interpreted if not. Both give the same.
+        How programs are executed: instruction by instruction, or as a part of this process, for which they have to be
+        :attr:`~Program.trusted`. If left out, native for each that is, interpreted for each that is not. Both give the
+        same.
     threads : int, optional
         Cores; all of the machine if left out.
     task_bytes : int
         Bytes of the first input that a task should have.
     instructions : int, optional
-        The most of them in one call of the program; it is ended with an error then. Not in native form.
+        The most of them in one call of a program; it is ended with an error then. Not in native form.
+    hold_bytes : int
+        The most bytes held between programs where one cannot go on before another has more.
     progress : callable, optional
-        Called now and then with tasks done, tasks there are, and bytes read.
+        Called now and then with tasks done, tasks there are as far as is known yet, and bytes read.
 
     Returns
     -------
@@ -168,177 +196,147 @@ def offload(
     ProgramError
         The ELF cannot be run here.
     ProgramFailedError
-        The program did what it may not do, or returned an error.
+        A program did what it may not do, or returned an error.
     """
-    metadata = program.metadata
-    boxes = [_input(one, port) for one, port in zip(_counted(inputs, metadata), metadata["inputs"], strict=True)]
-    store = next((box.array for box in boxes if isinstance(box, _Boxed)), None)
-    if store is None:
-        raise InvalidError("no input is an array of a store; a program runs beside one")
-    native = store.store._native
-    targets = _targets(out, metadata)
-    if threads is not None and threads < 1:
-        raise InvalidError(f"threads is {threads}; at least 1 is needed")
-    chosen, entries = forms.choose(program, form, counted=instructions is not None)
-    number = native.load_program(program.elf, _metadata(program))
+    roots, wanted = _wanted(program, inputs, scalars)
+    targets = _targets(out, wanted)
+    for name, value in (("threads", threads), ("task_bytes", task_bytes), ("hold_bytes", hold_bytes)):
+        if value is not None and value < 1:
+            raise InvalidError(f"{name} is {value}; at least 1 is needed")
+    common = {"form": form, "task_bytes": task_bytes, "instructions": instructions}
+    run = _Run(in_order(roots))
+    native = run.store()
     watch = _nandarray.Watch()
+    numbers: dict[Program, int] = {}
     try:
-        asked = _Asked(
-            number,
-            chosen,
-            entries,
-            [box.native() if isinstance(box, _Boxed) else box for box in boxes],
-            _scalars(scalars or {}, metadata),
-            [None if target is None else target.native() for target in targets],
-            threads or os.cpu_count() or 1,
-            task_bytes,
-            instructions,
-        )
+        for step in run.steps:
+            if step.program not in numbers:
+                text = json.dumps(step.program.metadata).encode()
+                numbers[step.program] = native.load_program(step.program.elf, text)
+        outputs = {(id(one.step), one.number): targets.get(name) for name, one in wanted.items()}
+        stages = [run.asked(step, numbers[step.program], outputs, common | step.settings) for step in run.steps]
+        asked = _Asked(stages, threads or os.cpu_count() or 1, hold_bytes)
         begin = time.perf_counter()
         given = _watched(lambda: native.execute(asked, watch), watch, progress)
         seconds = time.perf_counter() - begin
     finally:
-        native.unload_program(number)
-    outputs = {}
-    for port, target, got in zip(metadata["outputs"], targets, given["outputs"], strict=True):
-        outputs[port["name"]] = got if target is not None else _shaped(got, port, boxes[0])
-    account = Account(given["tasks"], given["bytes_in"], given["bytes_out"], given["instructions"], seconds, chosen)
-    return Offloaded(outputs, account)
+        for number in numbers.values():
+            native.unload_program(number)
+    got = {}
+    for name, one in wanted.items():
+        value = given["stages"][run.places[id(one.step)]]["outputs"][one.number]
+        got[name] = value if name in targets else _shaped(value, one.port, run.shapes.get((id(one.step), one.number)))
+    steps = tuple(
+        StepAccount(
+            step.program.name, part["tasks"], part["bytes_in"], part["bytes_out"], part["instructions"], stage.form
+        )
+        for step, part, stage in zip(run.steps, given["stages"], stages, strict=True)
+    )
+    used = {one.form for one in steps}
+    tasks, bytes_in, bytes_out = given["tasks"], given["bytes_in"], given["bytes_out"]
+    return Offloaded(
+        got,
+        Account(
+            tasks, bytes_in, bytes_out, given["instructions"], seconds, used.pop() if len(used) == 1 else "mixed", steps
+        ),
+    )
 
 
-class _Boxed:
-    """A box of an array of a store, checked."""
+class _Run:
+    """Steps in order, with what is known of their inputs."""
 
-    def __init__(self, given: Any) -> None:
-        from nandarray.view import View
+    def __init__(self, steps: list[Step]) -> None:
+        self.steps = steps
+        self.places = {id(step): place for place, step in enumerate(steps)}
+        #: Shapes of outputs that have an element for each one of an array.
+        self.shapes: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._boxes: dict[int, list[Boxed | None]] = {}
+        for step in steps:
+            boxes = [Boxed(given) if ports.is_stored(given) else None for given in step.inputs]
+            self._boxes[id(step)] = boxes
+            first, box = step.inputs[0], boxes[0]
+            shape = tuple(box.shape) if box else None
+            if isinstance(first, Output):
+                shape = self.shapes.get((id(first.step), first.number))
+            for number, port in enumerate(step.program.outputs):
+                one_for_one = {"per_record": port["record_bytes"], "per_input_byte": 0, "fixed": 0}
+                if shape is not None and port["phase"] == "task" and port["bound"] == one_for_one:
+                    self.shapes[id(step), number] = shape
 
-        box = given if isinstance(given, Box) else Box(given)
-        whole = box.array
-        self.array = whole.array if isinstance(whole, View) else whole
-        self.dtype = whole.dtype
-        self.view = list(whole.shape) if isinstance(whole, View) else None
-        found = plain(_full(box.key), whole.shape)
-        if found is None:
-            raise InvalidError(f"{box.key!r} of shape {whole.shape}: a program takes integers and forward slices")
-        self.start, self.step, self.lengths, self.shape = found
+    def store(self) -> Any:
+        """Give the native store that has the arrays."""
+        for boxes in self._boxes.values():
+            for box in boxes:
+                if box:
+                    return box.array.store._native
+        raise InvalidError("no input is an array of a store; a program runs beside one")
 
-    def native(self) -> tuple[Any, ...]:
-        return self.array._space, self.start, self.step, self.lengths, self.view
-
-
-def _full(key: Any) -> Any:
-    """Drop an ellipsis that says nothing."""
-    if key is ...:
-        return ()
-    if isinstance(key, tuple) and key and key[-1] is ...:
-        return key[:-1]
-    return key
-
-
-def _is_stored(given: Any) -> bool:
-    from nandarray._grid import Grid
-
-    return isinstance(given, Box | Grid)
-
-
-def _counted(inputs: Sequence[Any], metadata: Mapping[str, Any]) -> Sequence[Any]:
-    wanted = metadata["inputs"]
-    if len(inputs) != len(wanted):
-        names = ", ".join(one["name"] for one in wanted)
-        raise InvalidError(f"{len(inputs)} inputs for a program that takes {len(wanted)}: {names}")
-    return inputs
-
-
-def _input(given: Any, port: Mapping[str, Any]) -> _Boxed | bytes:
-    wanted = abi.record(port["dtype"], port["name"])
-    boxed = _Boxed(given) if _is_stored(given) else None
-    array = None if boxed else np.asarray(given)
-    dtype = boxed.dtype if boxed else array.dtype  # type: ignore[union-attr]
-    # Bytes are bytes: a program over uint8 takes anything.
-    if dtype != wanted and wanted != np.dtype("u1"):
-        raise InvalidError(f"input {port['name']} has dtype {dtype}; the program takes {wanted}")
-    return boxed if boxed else np.ascontiguousarray(array).tobytes()
+    def asked(
+        self, step: Step, number: int, outputs: Mapping[tuple[int, int], Boxed | None], settings: Mapping[str, Any]
+    ) -> _AskedStage:
+        """Give what the native command is told of a step."""
+        inputs: list[Any] = []
+        for given, box in zip(step.inputs, self._boxes[id(step)], strict=True):
+            if isinstance(given, Output):
+                inputs.append((self.places[id(given.step)], given.number))
+            else:
+                inputs.append(box.native() if box else np.ascontiguousarray(given).tobytes())
+        going: list[Any] = []
+        for output in range(len(step.program.outputs)):
+            target = outputs.get((id(step), output))
+            going.append(target.native() if target else (id(step), output) in outputs)
+        most = settings["instructions"]
+        form, entries = forms.choose(step.program, settings["form"], counted=most is not None)
+        return _AskedStage(number, form, entries, inputs, list(step._scalars), going, settings["task_bytes"], most)
 
 
-def _scalars(given: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[int]:
-    unknown = sorted(set(given) - {one["name"] for one in metadata["scalars"]})
-    if unknown:
-        names = ", ".join(one["name"] for one in metadata["scalars"]) or "none"
-        raise InvalidError(f"the program has no scalar {unknown[0]!r}; it has {names}")
-    found = []
-    for port in metadata["scalars"]:
-        if port["name"] not in given and "default" not in port:
-            raise InvalidError(f"scalar {port['name']} is missing, and has no default")
-        found.append(bits(given.get(port["name"], port.get("default")), port))
-    return found
+def _wanted(
+    program: Program | Step | Output | Mapping[str, Step | Output],
+    inputs: Sequence[Any] | None,
+    scalars: Mapping[str, Any] | None,
+) -> tuple[list[Step], dict[str, Output]]:
+    """Give the steps and the outputs that are asked for, these by name."""
+    from nandarray._program.program import Program
+
+    if isinstance(program, Program):
+        program = Step(program, () if inputs is None else inputs, scalars)
+    elif inputs is not None or scalars is not None:
+        raise InvalidError("inputs and scalars belong to a program; a step has its own")
+    if isinstance(program, Step):
+        return [program], {one.name: one for one in program}
+    if isinstance(program, Output):
+        return [program.step], {program.name: program}
+    if not isinstance(program, Mapping) or not program:
+        raise InvalidError(f"{program!r} cannot be run; a program, a step, or steps by name can")
+    named = {str(name): source(step) for name, step in program.items()}
+    seen: dict[tuple[int, int], str] = {}
+    for name, one in named.items():
+        other = seen.setdefault((id(one.step), one.number), name)
+        if other != name:
+            raise InvalidError(f"{other!r} and {name!r} are the same output; ask for it once")
+    return [one.step for one in named.values()], named
 
 
-def bits(value: Any, port: Mapping[str, Any]) -> int:
-    """Give a scalar as the 64 bits that the argument block has.
-
-    Parameters
-    ----------
-    value : number
-        The scalar.
-    port : mapping
-        Its name and dtype.
-
-    Returns
-    -------
-    int
-        Signed integers extended by their sign, others by zeros.
-    """
-    dtype = abi.record(port["dtype"], port["name"])
-    try:
-        made = np.array(value).astype(dtype, casting="same_kind") if np.array(value).dtype.kind == "f" else None
-        made = np.array(value, dtype=dtype) if made is None else made
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidError(f"scalar {port['name']} is {value!r}: {error}") from None
-    if made.ndim:
-        raise InvalidError(f"scalar {port['name']} is {value!r}; it is one number")
-    if dtype.kind in "iub":
-        return int(made) & (2**64 - 1)
-    return int.from_bytes(made.tobytes(), "little")
-
-
-def _targets(out: Any, metadata: Mapping[str, Any]) -> list[_Boxed | None]:
-    ports = metadata["outputs"]
+def _targets(out: Any, wanted: Mapping[str, Output]) -> dict[str, Boxed]:
     if out is None:
-        return [None] * len(ports)
+        return {}
     if not isinstance(out, Mapping):
-        if len(ports) != 1:
-            raise InvalidError(f"out is one array; the program has {len(ports)} outputs: give a mapping by their names")
-        out = {ports[0]["name"]: out}
-    unknown = sorted(set(out) - {port["name"] for port in ports})
+        if len(wanted) != 1:
+            raise InvalidError(f"out is one array; there are {len(wanted)} outputs: give a mapping by their names")
+        out = dict.fromkeys(wanted, out)
+    unknown = sorted(set(out) - set(wanted))
     if unknown:
-        raise InvalidError(f"the program has no output {unknown[0]!r}; it has {', '.join(p['name'] for p in ports)}")
-    found: list[_Boxed | None] = []
-    for port in ports:
-        box = _Boxed(out[port["name"]]) if port["name"] in out else None
-        wanted = abi.record(port["dtype"], port["name"])
-        if box is not None and box.dtype != wanted:
-            raise InvalidError(f"output {port['name']} has dtype {wanted}; the array has {box.dtype}")
-        if box is not None and any(step != 1 for step in box.step):
-            raise InvalidError(f"output {port['name']}: a box with steps cannot be written")
-        found.append(box)
-    return found
+        raise InvalidError(f"there is no output {unknown[0]!r}; there is {', '.join(wanted) or 'none'}")
+    return {name: ports.target(given, wanted[name].port) for name, given in out.items()}
 
 
-def _metadata(program: Program) -> bytes:
-    """Give what the program says of itself, filled in."""
-    import json
-
-    return json.dumps(program.metadata).encode()
-
-
-def _shaped(got: bytes, port: Mapping[str, Any], first: _Boxed | bytes) -> _Array:
-    """Give an output as an array: of the input's shape if it has an element for each of its elements."""
+def _shaped(got: bytes, port: Mapping[str, Any], shape: Sequence[int] | None) -> Any:
+    """Give an output as an array: of its array's shape if it has an element for each of that one's."""
     flat = np.frombuffer(bytearray(got), dtype=abi.record(port["dtype"], port["name"]))
     if port["phase"] == "end":
         return flat[0] if port["bound"]["fixed"] == flat.dtype.itemsize and len(flat) == 1 else flat
-    one_for_one = port["bound"] == {"per_record": port["record_bytes"], "per_input_byte": 0, "fixed": 0}
-    if isinstance(first, _Boxed) and one_for_one and flat.size == np.prod(first.shape, dtype=object):
-        return flat.reshape(first.shape)
+    if shape is not None and flat.size == np.prod(shape, dtype=object):
+        return flat.reshape(shape)
     return flat
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nandarray import programs
-from nandarray._program import run
+from nandarray._program import ports, run
 from nandarray._program.forms import fold_form, map_form, reduce_form
 from nandarray._program.program import Program, PythonProgram
 from nandarray.errors import InvalidError, NotFoundError
@@ -190,7 +190,7 @@ def _created(grid: Compute, name: str, made: Program, key: Any) -> Array:
     one_for_one = {"per_record": port["record_bytes"], "per_input_byte": 0, "fixed": 0}
     if port["bound"] != one_for_one or port["phase"] == "end":
         raise InvalidError(f"how much {made.name} gives is not known before; give an array of the store to out=")
-    box = run._Boxed(run.Box(grid, key))  # type: ignore[arg-type]  # a grid is one of the two
+    box = ports.Boxed(run.Box(grid, key))  # type: ignore[arg-type]  # a grid is one of the two
     same = tuple(box.shape) == tuple(box.array.shape)
     block = box.array.building_block if same else None
     dtype = abi.record(port["dtype"], port["name"])
@@ -199,9 +199,9 @@ def _created(grid: Compute, name: str, made: Program, key: Any) -> Array:
 
 def _boxes(grid: Compute, key: Any, others: Sequence[Any]) -> list[Any]:
     """Give shape and dtype of each input."""
-    found: list[Any] = [run._Boxed(run.Box(grid, key))]  # type: ignore[arg-type]
+    found: list[Any] = [ports.Boxed(run.Box(grid, key))]  # type: ignore[arg-type]
     for one in others:
-        found.append(run._Boxed(one) if run._is_stored(one) else np.asarray(one))
+        found.append(ports.Boxed(one) if ports.is_stored(one) else np.asarray(one))
     return found
 
 

@@ -224,7 +224,7 @@ pub enum Command<'a> {
         /// Metadata in place of the ELF's.
         metadata: Option<&'a [u8]>,
     },
-    /// Runs a program beside the data. Gives [`Reply::Executed`].
+    /// Runs programs beside the data. Gives [`Reply::Executed`].
     Execute(Execution<'a>),
     /// Forgets a program. Whoever runs it goes on.
     UnloadProgram {
@@ -313,7 +313,7 @@ impl Command<'_> {
             Self::StatSpace { space } => device.stat_space(space).map(Reply::Numbers),
             Self::List { prefix } => Ok(Reply::Names(device.list(prefix))),
             Self::LoadProgram { elf, metadata } => device.load_program(elf, metadata).map(Reply::Program),
-            Self::Execute(execution) => device.execute_program(execution).map(Reply::Executed),
+            Self::Execute(execution) => device.execute_program(&execution).map(Reply::Executed),
             Self::UnloadProgram { program } => device.unload_program(program).map(|()| Reply::Done),
         }
     }

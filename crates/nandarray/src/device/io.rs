@@ -152,6 +152,18 @@ fn for_work(
     }
 }
 
+/// The work of a write, as one, and its bytes; `None` if it is nothing.
+pub(super) fn plan_box(space: &Space, shape: &[u64], target: &Target<'_>) -> Result<Option<(Work, u64)>> {
+    let mut works = Vec::new();
+    for_work(space, shape, target, ALL_AT_ONCE, &mut |work, bytes| {
+        works.push((work, bytes));
+        Ok(())
+    })?;
+    let found = works.pop();
+    debug_assert!(works.is_empty(), "one batch");
+    Ok(found)
+}
+
 /// What reads after this one will probably want, where boxes of the space's own shape follow one another.
 fn coming(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> {
     let Target::Box { start, step, count, view, .. } = target else { return None };
@@ -192,14 +204,7 @@ impl Device {
         self.sound()?;
         let space = self.space(id)?;
         let shape = space.read()?.record.shape.clone();
-        let (mut works, mut bytes) = (Vec::new(), 0);
-        for_work(&space, &shape, &target, ALL_AT_ONCE, &mut |work, b| {
-            works.push(work);
-            bytes += b;
-            Ok(())
-        })?;
-        let Some(work) = works.pop() else { return Ok(()) };
-        debug_assert!(works.is_empty(), "one batch");
+        let Some((work, bytes)) = plan_box(&space, &shape, &target)? else { return Ok(()) };
         let range = space.ranges.lock(work.bounds(shape.len()));
         // The shape was read before the range was ours. What grew since still has the elements wanted, at the same places; but
         // a view of it is no longer one.
@@ -229,7 +234,7 @@ impl Device {
         if space.coded() {
             space.codec()?;
         }
-        let writer = Writer { ftl: &self.ftl, space, seq: self.next_seq(), extent: shape, bytes };
+        let writer = Writer { ftl: &self.ftl, space, seq: self.next_seq(), extent: shape, bytes, over: None };
         let _pages = self.reserve(writer.pages_needed(work))?;
         // SAFETY: a `Source` buffer is made by the promise that it covers its command's target.
         let staged = unsafe { writer.stage(&self.workers, work, source)? };
@@ -251,13 +256,25 @@ impl Device {
                 return Err(e);
             }
         };
+        self.apply_to(space, &mut inner, staged, more);
+        Ok(())
+    }
+
+    /// The same to a space that is held, under the epoch.
+    pub(super) fn apply_to(
+        &self,
+        space: &Space,
+        inner: &mut Inner,
+        staged: Vec<Staged>,
+        more: &mut dyn FnMut(&mut Inner) -> Vec<Op>,
+    ) {
         let mut ops = Vec::with_capacity(staged.len());
         let mut dead = Vec::new();
         for one in staged {
-            let before = space.gathers(&inner, &one.at);
+            let before = space.gathers(inner, &one.at);
             let at = one.at.clone();
-            let applied = apply(&mut inner, one);
-            self.regather(before, space.gathers(&inner, &at));
+            let applied = apply(inner, one);
+            self.regather(before, space.gathers(inner, &at));
             self.ftl.adopt(&applied.runs);
             let gone = Update::wire_gone(&applied.gone);
             if !applied.runs.is_empty() || !applied.dead.is_empty() {
@@ -267,11 +284,10 @@ impl Device {
             }
             dead.extend(applied.dead);
         }
-        ops.extend(more(&mut inner));
+        ops.extend(more(inner));
         let mut log = self.log.lock();
         log.pending.extend(ops);
         self.ftl.release(dead.into_iter());
-        Ok(())
     }
 
     /// Works on the blocks that exist, not on those of the box: a box may be far larger than what was ever written.
@@ -357,7 +373,7 @@ impl Device {
         }
         let work = Work::plans(vec![Plan::new(&Selection::contiguous(&from, &count, item), &space.shape.block, item)]);
         let bytes = count.iter().product::<u64>() * item;
-        let writer = Writer { ftl: &self.ftl, space, seq, extent: shape, bytes };
+        let writer = Writer { ftl: &self.ftl, space, seq, extent: shape, bytes, over: None };
         // A block that becomes fill as a whole gives room even to a store that has none.
         let whole = count.as_slice() == valid.as_slice();
         let _pages = if whole { None } else { Some(self.reserve(writer.pages_needed(&work))?) };

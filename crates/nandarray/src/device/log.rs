@@ -302,7 +302,7 @@ impl Device {
 
     fn stage_gathered(&self, space: &Space, inner: &Inner, at: &BlockAt, seq: u64) -> Result<Staged> {
         let shape = &space.shape;
-        let writer = Writer { ftl: &self.ftl, space, seq, extent: &inner.record.shape, bytes: 0 };
+        let writer = Writer { ftl: &self.ftl, space, seq, extent: &inner.record.shape, bytes: 0, over: None };
         let mut staged = Staged::releasing(at.clone(), seq);
         match &inner.gathered[at] {
             Gathered::Block(block) => {

@@ -7,9 +7,11 @@
 //! | --- | --- |
 //! | `command` | the commands and their replies |
 //! | `io` | read, write, deallocate: from a command to the layers below |
+//! | `draft` | what a long command writes bit by bit, applied as one |
 //! | `reshape` | resize, append |
 //! | `catalog` | create, open, delete, attributes, numbers |
 //! | `offload` | programs beside the data: load, execute, unload |
+//! | `offload_io` | where programs' inputs come from, and where their outputs go |
 //! | `together` | several changes of names and attributes as one command |
 //! | `log` | commit: the journal; checkpoints; flush |
 //! | `recover` | format, open, replay |
@@ -24,9 +26,11 @@
 mod catalog;
 mod check;
 mod command;
+mod draft;
 mod io;
 mod log;
 mod offload;
+mod offload_io;
 mod reclaim;
 mod recover;
 mod repair;
@@ -43,7 +47,7 @@ use parking_lot::{Mutex, RwLock};
 
 pub use check::{CheckReport, Finding};
 pub use command::{Change, Command, NewSpace, Reply, Target};
-pub use offload::{Executed, Execution, Given, Input, Output, ProgramId};
+pub use offload::{Executed, ExecutedStage, Execution, Given, Input, Output, ProgramId, Stage};
 
 use crate::error::{Error, Holder, Result};
 use crate::flash::Geometry;

@@ -136,7 +136,7 @@ impl Device {
             }
             // With what both shapes have as extent the kept box covers the block, so it is replaced whole.
             let both: Vec<u64> = from.iter().zip(to).map(|(a, b)| *a.min(b)).collect();
-            let writer = Writer { ftl: &self.ftl, space, seq, extent: &both, bytes };
+            let writer = Writer { ftl: &self.ftl, space, seq, extent: &both, bytes, over: None };
             let _pages = self.reserve(writer.pages_needed(&work))?;
             // SAFETY: as above.
             staged.extend(unsafe { writer.stage(&self.workers, &work, Source::from_raw(buffer.as_ptr()))? });

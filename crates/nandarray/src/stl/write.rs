@@ -6,6 +6,7 @@
 //! The caller's bytes are copied before their checksum is taken, so that a buffer changed meanwhile by another thread tears
 //! nothing but itself.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use parking_lot::Mutex;
@@ -24,7 +25,7 @@ use crate::ftl::{Ftl, UnitWrite};
 
 /// A command of at least this many bytes appends its partly covered units at once: gathering them would save little, and
 /// keep the command from being committed.
-const DIRECT_BYTES: u64 = 256 << 10;
+pub const DIRECT_BYTES: u64 = 256 << 10;
 
 /// Where written elements come from.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +65,23 @@ impl Gone {
             Self::All => true,
             Self::Units(ranges) => ranges.iter().any(|r| r.contains(&unit)),
         }
+    }
+}
+
+impl Gone {
+    /// What either includes.
+    fn and(self, other: Self) -> Self {
+        let (Self::Units(mut all), Self::Units(more)) = (self, other) else { return Self::All };
+        all.extend(more);
+        all.sort_unstable_by_key(|r| r.start);
+        all.dedup_by(|next, last| {
+            let joins = next.start <= last.end;
+            if joins {
+                last.end = last.end.max(next.end);
+            }
+            joins
+        });
+        Self::Units(all)
     }
 }
 
@@ -119,6 +137,8 @@ pub struct Writer<'a> {
     pub extent: &'a [u64],
     /// Bytes that the whole command writes.
     pub bytes: u64,
+    /// What the command staged before, by block: content that counts before the space's. Nothing gathers of these blocks.
+    pub over: Option<&'a BTreeMap<BlockAt, Staged>>,
 }
 
 impl Writer<'_> {
@@ -226,6 +246,9 @@ impl Writer<'_> {
         let reader = Reader { ftl: self.ftl, space: self.space, inner: &inner };
         let at = &tasks[0].at;
         let (map, gathered) = (inner.index().get(at), inner.gathered.get(at));
+        let staged = self.over.and_then(|over| over.get(at));
+        let composed = staged.and_then(|s| BlockMap::replaced(map, |u| s.gone.has(u), &s.runs));
+        let (map, gathered) = if staged.is_some() { (composed.as_ref(), None) } else { (map, gathered) };
         if self.space.coded() {
             touched.add(0..shape.units);
             match (gathered, map) {
@@ -415,6 +438,19 @@ unsafe fn gather(task: &Task<'_>, item_bytes: usize, source: Source, fill: &[u8]
         // SAFETY: the plan keeps offsets within the block.
         None => unsafe { super::copy::fill(&loops, fill, to) },
     }
+}
+
+/// What a block is after it was staged twice by one command, and the pages of the first time that the second made useless.
+pub fn overlay(before: Option<Staged>, after: Staged) -> (Staged, Vec<Run>) {
+    let Some(before) = before else { return (after, vec![]) };
+    let Some(map) = BlockMap::from_runs(before.runs) else {
+        let gone = before.gone.and(after.gone);
+        return (Staged { gone, ..after }, vec![]);
+    };
+    let dropped = lost(&map, &after.gone);
+    let both = BlockMap::replaced(Some(&map), |u| after.gone.has(u), &after.runs);
+    let runs = both.iter().flat_map(BlockMap::runs).collect();
+    (Staged { gone: before.gone.and(after.gone), runs, ..after }, dropped)
 }
 
 /// Applies one staged block to a space's state.

@@ -1,0 +1,169 @@
+//! What a program has given and others have not taken yet: bytes in order, held until the last reader has them.
+//!
+//! Bytes stay in the pieces that they were given in and are lent, not copied. Positions are bytes from the beginning of the
+//! output. How much may be held is the board's business.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A piece of an output, and which bytes of it are meant.
+pub(crate) type Piece = (Arc<Vec<u8>>, Range<usize>);
+
+/// An output on its way to its readers.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    pieces: VecDeque<(u64, Arc<Vec<u8>>)>,
+    end: u64,
+    closed: bool,
+    /// Up to where each reader has taken.
+    readers: Vec<u64>,
+}
+
+impl Held {
+    /// Another reader, from the beginning on; gives its number.
+    pub(crate) fn reader(&mut self) -> usize {
+        self.readers.push(0);
+        self.readers.len() - 1
+    }
+
+    /// Whether anybody reads it.
+    pub(crate) fn is_read(&self) -> bool {
+        !self.readers.is_empty()
+    }
+
+    /// Put bytes behind the others.
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) {
+        assert!(!self.closed, "nothing is given after the end");
+        if !bytes.is_empty() && self.is_read() {
+            let at = self.end;
+            self.end += bytes.len() as u64;
+            self.pieces.push_back((at, Arc::new(bytes)));
+        }
+    }
+
+    /// Nothing comes any more.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Whether nothing comes any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Bytes given so far.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes that a reader has not taken.
+    pub(crate) fn ahead(&self, reader: usize) -> u64 {
+        self.end - self.readers[reader]
+    }
+
+    /// Bytes held for the slowest reader.
+    pub(crate) fn held(&self) -> u64 {
+        self.end - self.readers.iter().min().copied().unwrap_or(self.end)
+    }
+
+    /// A reader takes what lies up to `to`.
+    pub(crate) fn take(&mut self, reader: usize, to: u64) -> Vec<Piece> {
+        let found = self.pieces(self.readers[reader]..to);
+        self.readers[reader] = to;
+        let last = self.readers.iter().min().copied().unwrap_or(to);
+        while self.pieces.front().is_some_and(|(at, bytes)| at + bytes.len() as u64 <= last) {
+            self.pieces.pop_front();
+        }
+        found
+    }
+
+    fn pieces(&self, range: Range<u64>) -> Vec<Piece> {
+        assert!(range.end <= self.end, "bytes up to {} of {}", range.end, self.end);
+        let first = self.pieces.partition_point(|(at, bytes)| at + bytes.len() as u64 <= range.start);
+        let within = self.pieces.range(first..).take_while(|(at, _)| *at < range.end);
+        let cut = |(at, bytes): &(u64, Arc<Vec<u8>>)| {
+            let from = range.start.max(*at) - at;
+            let to = range.end.min(at + bytes.len() as u64) - at;
+            (bytes.clone(), from as usize..to as usize)
+        };
+        within.map(cut).collect()
+    }
+
+    /// The first place of a byte from `from` on.
+    pub(crate) fn find(&self, byte: u8, from: u64) -> Option<u64> {
+        let mut at = from;
+        for (bytes, range) in self.pieces(from.min(self.end)..self.end) {
+            if let Some(i) = bytes[range.clone()].iter().position(|b| *b == byte) {
+                return Some(at + i as u64);
+            }
+            at += range.len() as u64;
+        }
+        None
+    }
+
+    /// The four bytes at a place, if they are there.
+    pub(crate) fn word(&self, at: u64) -> Option<[u8; 4]> {
+        if at + 4 > self.end {
+            return None;
+        }
+        let mut word = [0; 4];
+        let mut filled = 0;
+        for (bytes, range) in self.pieces(at..at + 4) {
+            let n = range.len();
+            word[filled..filled + n].copy_from_slice(&bytes[range]);
+            filled += n;
+        }
+        Some(word)
+    }
+}
+
+/// Put pieces one behind the other.
+pub(crate) fn joined(pieces: &[Piece], into: &mut Vec<u8>) {
+    into.clear();
+    for (bytes, range) in pieces {
+        into.extend_from_slice(&bytes[range.clone()]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_taken_is_what_was_given(
+            given in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..12),
+            steps in prop::collection::vec((0usize..2, 0u64..7), 0..60),
+        ) {
+            let all: Vec<u8> = given.concat();
+            let mut held = Held::default();
+            let readers = [held.reader(), held.reader()];
+            let mut given = given.into_iter();
+            let mut taken = [Vec::new(), Vec::new()];
+            for (who, more) in steps {
+                match given.next() {
+                    Some(bytes) => held.push(bytes),
+                    None => held.close(),
+                }
+                let to = (taken[who].len() as u64 + more).min(held.end());
+                let mut bytes = Vec::new();
+                joined(&held.take(readers[who], to), &mut bytes);
+                taken[who].extend(bytes);
+                prop_assert_eq!(held.ahead(readers[who]), held.end() - to);
+                let least = taken[0].len().min(taken[1].len()) as u64;
+                prop_assert_eq!(held.held(), held.end() - least);
+                let from = least.min(held.end());
+                let expected = all[from as usize..held.end() as usize].iter().position(|b| *b == 7);
+                prop_assert_eq!(held.find(7, from), expected.map(|i| from + i as u64));
+                let word = all[from as usize..held.end() as usize].get(..4).map(<[u8]>::to_vec);
+                prop_assert_eq!(held.word(from).map(Vec::from), word);
+            }
+            for one in taken {
+                prop_assert_eq!(&all[..one.len()], &one[..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! Where programs' inputs come from, and where their outputs go: boxes of spaces, or memory.
+//!
+//! An input is read a task's bytes at a time. An output for a box is a [`Draft`]: it is written in slabs of whole building
+//! blocks, as far as those are small enough to wait for, and stands in the space only when every program has come to its end.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use nandarray_cores::{Failure, Sink, Source};
+
+use super::draft::Draft;
+use super::offload::{Given, Input, Output};
+use super::{Device, Target};
+use crate::error::{Error, Result, Shape};
+use crate::sim::count;
+use crate::stl::read::BufferMut;
+use crate::stl::space::{Space, SpaceId};
+use crate::stl::translate::check_view;
+use crate::stl::write::Source as Written;
+
+/// Bytes of an output that are waited for, to write whole building blocks.
+const SLAB_BYTES_MAX: u64 = 64 << 20;
+/// Bytes written at once where that would be more.
+const PART_BYTES: u64 = 16 << 20;
+
+/// An input with what is known of its space.
+pub(super) struct Fed<'a> {
+    input: &'a Input<'a>,
+    item: u64,
+    bytes: u64,
+    grain: u64,
+}
+
+/// The inputs of a run that come from outside.
+pub(super) struct Feed<'a> {
+    device: &'a Device,
+    inputs: Vec<Fed<'a>>,
+}
+
+impl<'a> Feed<'a> {
+    pub(super) fn new(device: &'a Device) -> Self {
+        Self { device, inputs: Vec::new() }
+    }
+
+    /// Another input; gives its number.
+    pub(super) fn add(&mut self, input: &'a Input<'a>) -> Result<usize> {
+        self.inputs.push(self.device.fed(input)?);
+        Ok(self.inputs.len() - 1)
+    }
+}
+
+impl Device {
+    fn fed<'a>(&self, input: &'a Input<'a>) -> Result<Fed<'a>> {
+        let (space, start, step, count, view) = match input {
+            Input::Box { space, start, step, count, view } => (space, start, step, count, view),
+            Input::Bytes(bytes) => return Ok(Fed { input, item: 1, bytes: bytes.len() as u64, grain: 0 }),
+            Input::Output { .. } => unreachable!("what a program gives does not come from outside"),
+        };
+        let space = self.space(*space)?;
+        let item = space.shape.item_bytes as u64;
+        let shape = space.read()?.record.shape.clone();
+        let within = view.unwrap_or(&shape);
+        check_view(&shape, within)?;
+        let n = within.len();
+        if [start.len(), step.len(), count.len()] != [n; 3] {
+            let got = count.len();
+            return Err(Error::invalid(format!("an input of {got} dimensions of an array of shape {}", Shape(within))));
+        }
+        for axis in 0..n {
+            let last = u128::from(start[axis]) + u128::from(step[axis]) * u128::from(count[axis].saturating_sub(1));
+            if count[axis] > 0 && last >= u128::from(within[axis]) {
+                return Err(Error::OutOfRange { axis, index: last, size: within[axis] });
+            }
+        }
+        let volume = |counts: &[u64]| counts.iter().try_fold(item, |all, &c| all.checked_mul(c));
+        let bytes =
+            volume(count).ok_or_else(|| Error::invalid(format!("an input of shape {} is too large", Shape(count))))?;
+        let row = count.get(1..).and_then(volume).unwrap_or(0);
+        // What is compressed is opened block by block: better each block once. Else rows are as good.
+        let blocks = if space.coded() && view.is_none() && n > 1 && step[0] == 1 { space.shape.block[0] } else { 1 };
+        Ok(Fed { input, item, bytes, grain: row.saturating_mul(blocks) })
+    }
+}
+
+impl Source for Feed<'_> {
+    fn bytes(&self, input: usize) -> u64 {
+        self.inputs[input].bytes
+    }
+
+    fn grain(&self, input: usize) -> u64 {
+        self.inputs[input].grain
+    }
+
+    fn read(&self, input: usize, offset: u64, into: &mut [u8]) -> std::result::Result<(), Failure> {
+        let fed = &self.inputs[input];
+        let end = offset + into.len() as u64;
+        assert!(end <= fed.bytes, "an input of {} bytes is read up to {end}", fed.bytes);
+        match fed.input {
+            Input::Bytes(bytes) => into.copy_from_slice(&bytes[offset as usize..end as usize]),
+            Input::Box { .. } if offset.is_multiple_of(fed.item) && end.is_multiple_of(fed.item) => {
+                self.fetch(fed, offset / fed.item..end / fed.item, into)?;
+            }
+            Input::Output { .. } => unreachable!("what a program gives does not come from outside"),
+            Input::Box { .. } => {
+                // Records that are no whole elements: fetch the elements that they lie in.
+                let elements = offset / fed.item..end.div_ceil(fed.item);
+                let mut whole = vec![0; ((elements.end - elements.start) * fed.item) as usize];
+                self.fetch(fed, elements.clone(), &mut whole)?;
+                let skip = (offset - elements.start * fed.item) as usize;
+                into.copy_from_slice(&whole[skip..skip + into.len()]);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Feed<'_> {
+    /// Fetch elements of a box by their place in it, the last dimension fastest.
+    fn fetch(&self, fed: &Fed<'_>, elements: Range<u64>, into: &mut [u8]) -> Result<()> {
+        let Input::Box { space, start, step, count, view } = fed.input else { return Ok(()) };
+        let (mut at, item) = (0usize, fed.item);
+        pieces(count, elements, &mut |first, size| {
+            let from: Vec<u64> = (0..first.len()).map(|d| start[d] + step[d] * first[d]).collect();
+            let strides = packed(size, item);
+            let bytes = (size.iter().product::<u64>() * item) as usize;
+            let target = Target::Box { start: &from, step, count: size, strides: &strides, view: *view };
+            let part = &mut into[at..at + bytes];
+            at += bytes;
+            // SAFETY: the strides are those of an array of this size, whose bytes are `part`.
+            self.device.read(*space, target, unsafe { BufferMut::from_raw(part.as_mut_ptr()) })
+        })?;
+        assert_eq!(at, into.len(), "the pieces of a range are the range");
+        Ok(())
+    }
+}
+
+/// An output's place in the spaces.
+struct Place<'d> {
+    draft: usize,
+    start: &'d [u64],
+    count: &'d [u64],
+    view: Option<&'d [u64]>,
+    item: u64,
+    /// Elements that were written.
+    written: u64,
+    /// Bytes behind those that wait for more.
+    waiting: Vec<u8>,
+}
+
+/// The outputs of a run.
+pub(super) struct Drain<'d> {
+    device: &'d Device,
+    drafts: Vec<Draft<'d>>,
+    places: Vec<Option<Place<'d>>>,
+    collected: Vec<Vec<u8>>,
+}
+
+/// The spaces that outputs go into, each once, in order.
+pub(super) fn spaces_of(device: &Device, outputs: &[&Output<'_>]) -> Result<Vec<Arc<Space>>> {
+    let mut ids: Vec<SpaceId> = outputs.iter().filter_map(|output| boxed(output)).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.into_iter().map(|id| device.space(id)).collect()
+}
+
+fn boxed(output: &Output<'_>) -> Option<SpaceId> {
+    match output {
+        Output::Box { space, .. } => Some(*space),
+        Output::Collect => None,
+    }
+}
+
+impl<'d> Drain<'d> {
+    /// Hold the blocks that outputs go into; `spaces` are [`spaces_of`] them.
+    pub(super) fn begin(device: &'d Device, spaces: &'d [Arc<Space>], outputs: &[&Output<'d>]) -> Result<Self> {
+        let mut drafts = Vec::new();
+        for space in spaces {
+            let theirs: Vec<&Output<'d>> = outputs.iter().copied().filter(|o| boxed(o) == Some(space.id)).collect();
+            apart(&theirs)?;
+            let shape = space.read()?.record.shape.clone();
+            theirs.iter().try_for_each(|output| within(output, &shape))?;
+            let draft = Draft::begin(device, space, blocks(&theirs, &shape, &space.shape.block))?;
+            // Nobody changes it from now on; before, somebody may have.
+            theirs.iter().try_for_each(|output| within(output, draft.shape()))?;
+            drafts.push(draft);
+        }
+        let mut places = Vec::new();
+        for output in outputs {
+            places.push(match output {
+                Output::Collect => None,
+                Output::Box { space, start, count, view } => {
+                    let draft = spaces.iter().position(|s| s.id == *space).expect("the space of an output");
+                    let item = spaces[draft].shape.item_bytes as u64;
+                    Some(Place { draft, start, count, view: *view, item, written: 0, waiting: Vec::new() })
+                }
+            });
+        }
+        Ok(Self { device, drafts, collected: vec![Vec::new(); places.len()], places })
+    }
+
+    /// Everything was given: write what waits, and make it all stand at once.
+    pub(super) fn finish(mut self) -> Result<Vec<Given>> {
+        let mut given = Vec::new();
+        for (place, bytes) in self.places.iter_mut().zip(self.collected) {
+            given.push(match place {
+                None => Given::Bytes(bytes),
+                Some(place) => {
+                    let rest = std::mem::take(&mut place.waiting);
+                    place.write(&mut self.drafts[place.draft], &rest)?;
+                    Given::Elements(place.written)
+                }
+            });
+        }
+        if !self.drafts.is_empty() {
+            let bytes = self.device.apply_drafts(self.drafts)?;
+            count(&self.device.counters.writes, 1);
+            count(&self.device.counters.bytes_written, bytes);
+        }
+        Ok(given)
+    }
+}
+
+impl Sink for Drain<'_> {
+    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> std::result::Result<(), Failure> {
+        match &mut self.places[output] {
+            None => self.collected[output].extend_from_slice(&bytes),
+            Some(place) => place.put(output, &mut self.drafts[place.draft], &bytes)?,
+        }
+        Ok(())
+    }
+}
+
+impl Place<'_> {
+    /// Put bytes behind what there is.
+    fn put(&mut self, output: usize, draft: &mut Draft<'_>, bytes: &[u8]) -> Result<()> {
+        let (n, item) = (bytes.len() as u64, self.item);
+        if !n.is_multiple_of(item) {
+            return Err(Error::invalid(format!("output {output} of {n} bytes is no whole elements of {item} bytes")));
+        }
+        let all: u64 = self.count.iter().product();
+        if self.written + (self.waiting.len() as u64 + n) / item > all {
+            let shape = Shape(self.count);
+            return Err(Error::invalid(format!("output {output} has more than the {all} elements of {shape}")));
+        }
+        let mut rest = bytes;
+        if self.waiting.is_empty() {
+            let now = self.due(draft.space(), n);
+            self.write(draft, &rest[..now])?;
+            rest = &rest[now..];
+        }
+        self.waiting.extend_from_slice(rest);
+        let now = self.due(draft.space(), self.waiting.len() as u64);
+        if now > 0 {
+            let mut waiting = std::mem::take(&mut self.waiting);
+            self.write(draft, &waiting[..now])?;
+            waiting.drain(..now);
+            self.waiting = waiting;
+        }
+        Ok(())
+    }
+
+    /// Of so many bytes behind those written, how many to write now.
+    fn due(&self, space: &Space, bytes: u64) -> usize {
+        let inner: u64 = self.count.iter().skip(1).product();
+        let rows = self.count.first().copied().unwrap_or(1);
+        let block = if self.view.is_some() { 1 } else { space.shape.block[0] };
+        let first = self.start.first().copied().unwrap_or(0);
+        // Rows up to where a row of building blocks ends.
+        let edge = |row: u64| ((first + row) / block * block).saturating_sub(first).min(rows);
+        let slab = block.min(rows).saturating_mul(inner).saturating_mul(self.item);
+        if self.view.is_some() || slab > SLAB_BYTES_MAX {
+            return if bytes >= PART_BYTES { bytes as usize } else { 0 };
+        }
+        let end = self.written + bytes / self.item;
+        let last = if end == rows * inner { rows } else { edge(end / inner) };
+        ((last * inner).saturating_sub(self.written) * self.item) as usize
+    }
+
+    fn write(&mut self, draft: &mut Draft<'_>, bytes: &[u8]) -> Result<()> {
+        let (item, more, mut at) = (self.item, bytes.len() as u64 / self.item, 0usize);
+        pieces(self.count, self.written..self.written + more, &mut |first, size| {
+            let from: Vec<u64> = (0..first.len()).map(|d| self.start[d] + first[d]).collect();
+            let strides = packed(size, item);
+            let part = (size.iter().product::<u64>() * item) as usize;
+            let step = vec![1; size.len()];
+            let target = Target::Box { start: &from, step: &step, count: size, strides: &strides, view: self.view };
+            let source = bytes[at..at + part].as_ptr();
+            at += part;
+            // SAFETY: the strides are those of an array of this size, whose bytes are there.
+            draft.put(&target, unsafe { Written::from_raw(source) })
+        })?;
+        self.written += more;
+        Ok(())
+    }
+}
+
+/// Whether outputs that go into one space leave each other alone.
+fn apart(outputs: &[&Output<'_>]) -> Result<()> {
+    for (i, one) in outputs.iter().enumerate() {
+        for other in &outputs[i + 1..] {
+            let (Output::Box { start, count, view, .. }, Output::Box { start: begin, count: size, view: seen, .. }) =
+                (one, other)
+            else {
+                continue;
+            };
+            let meets = |d: usize| start[d] < begin[d].saturating_add(size[d]) && begin[d] < start[d] + count[d];
+            if view != seen || start.len() != begin.len() || (0..start.len()).all(meets) {
+                return Err(Error::invalid("two outputs go to the same elements of one array, or to two views of it"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether an output's box lies within the space.
+fn within(output: &Output<'_>, shape: &[u64]) -> Result<()> {
+    let Output::Box { start, count, view, .. } = output else { return Ok(()) };
+    let within = view.unwrap_or(shape);
+    check_view(shape, within)?;
+    // The one element of a scalar has no dimensions.
+    if start.is_empty() && count.is_empty() && within.iter().all(|&n| n == 1) {
+        return Ok(());
+    }
+    if [start.len(), count.len()] != [within.len(); 2] {
+        let got = count.len();
+        return Err(Error::invalid(format!("an output of {got} dimensions to an array of shape {}", Shape(within))));
+    }
+    for axis in 0..within.len() {
+        let end = u128::from(start[axis]) + u128::from(count[axis]);
+        if end > u128::from(within[axis]) {
+            return Err(Error::OutOfRange { axis, index: end - 1, size: within[axis] });
+        }
+    }
+    Ok(())
+}
+
+/// The building blocks around outputs; none is all of them.
+fn blocks(outputs: &[&Output<'_>], shape: &[u64], block: &[u64]) -> Vec<(u64, u64)> {
+    let mut around: Option<Vec<(u64, u64)>> = None;
+    for output in outputs {
+        let Output::Box { start, count, view, .. } = output else { continue };
+        if view.is_some() || start.len() != shape.len() {
+            return vec![];
+        }
+        let sides = (0..shape.len()).map(|d| (start[d] / block[d], (start[d] + count[d].max(1) - 1) / block[d]));
+        around = Some(match around {
+            None => sides.collect(),
+            Some(so_far) => so_far.iter().zip(sides).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))).collect(),
+        });
+    }
+    around.unwrap_or_default()
+}
+
+/// Byte strides of an array without gaps.
+fn packed(size: &[u64], item: u64) -> Vec<isize> {
+    let mut strides = vec![item as isize; size.len()];
+    for d in (1..size.len()).rev() {
+        strides[d - 1] = strides[d] * size[d] as isize;
+    }
+    strides
+}
+
+/// Cut a range of a box's elements, the last dimension fastest, into boxes: first coordinates and sizes, in order.
+fn pieces(count: &[u64], range: Range<u64>, each: &mut dyn FnMut(&[u64], &[u64]) -> Result<()>) -> Result<()> {
+    let (mut first, mut size) = (vec![0; count.len()], vec![1; count.len()]);
+    pieces_from(count, 0, range, &mut first, &mut size, each)
+}
+
+fn pieces_from(
+    count: &[u64],
+    axis: usize,
+    range: Range<u64>,
+    first: &mut Vec<u64>,
+    size: &mut Vec<u64>,
+    each: &mut dyn FnMut(&[u64], &[u64]) -> Result<()>,
+) -> Result<()> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    if axis == count.len() {
+        return each(first, size);
+    }
+    let inner: u64 = count[axis + 1..].iter().product();
+    let mut at = range.start;
+    while at < range.end {
+        let row = at / inner;
+        let rows = (range.end / inner).saturating_sub(row);
+        first[axis] = row;
+        if at.is_multiple_of(inner) && rows > 0 {
+            size[axis] = rows;
+            for d in axis + 1..count.len() {
+                (first[d], size[d]) = (0, count[d]);
+            }
+            each(first, size)?;
+            at += rows * inner;
+        } else {
+            size[axis] = 1;
+            let end = range.end.min((row + 1) * inner);
+            pieces_from(count, axis + 1, at - row * inner..end - row * inner, first, size, each)?;
+            at = end;
+        }
+    }
+    size[axis] = 1;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_the_range_in_order() {
+        for count in [vec![7], vec![3, 4], vec![2, 3, 4], vec![1, 5, 1, 2], vec![]] {
+            let all: u64 = count.iter().product();
+            for start in 0..=all {
+                for end in start..=all {
+                    let mut found = Vec::new();
+                    let mut calls = 0;
+                    pieces(&count, start..end, &mut |first, size| {
+                        calls += 1;
+                        let volume: u64 = size.iter().product();
+                        let linear = |c: &[u64]| c.iter().zip(&count).fold(0, |all, (c, n)| all * n + c);
+                        let from = linear(first);
+                        found.extend(from..from + volume);
+                        assert!(first.iter().zip(size).zip(&count).all(|((f, s), n)| f + s <= *n));
+                        Ok(())
+                    })
+                    .unwrap();
+                    assert_eq!(found, (start..end).collect::<Vec<_>>(), "{count:?} {start}..{end}");
+                    assert!(calls <= 2 * count.len().max(1), "{calls} pieces");
+                }
+            }
+        }
+    }
+}

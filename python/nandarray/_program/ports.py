@@ -1,0 +1,183 @@
+"""What goes into programs and comes out of them: boxes of arrays, arrays in memory, numbers, targets.
+
+Here inputs and targets are matched with a program's ports, and numbers become bit patterns. Running is done in
+:mod:`nandarray._program.run`; programs that feed each other are :mod:`nandarray._program.step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nandarray._program import abi
+from nandarray.errors import InvalidError
+from nandarray.indexing import plain
+
+if TYPE_CHECKING:
+    from nandarray.array import Array
+    from nandarray.view import View
+
+__all__ = ["Box", "Boxed", "bits", "counted", "is_stored", "matched", "scalar_bits", "target"]
+
+
+@dataclass(frozen=True)
+class Box:
+    """Part of an array, as an input of a program.
+
+    Parameters
+    ----------
+    array : Array or View
+        Which array.
+    key : index expression
+        Integers and forward slices: ``np.s_[10:20, ::2]``.
+    """
+
+    array: Array | View
+    key: Any = ...
+
+
+class Boxed:
+    """A box of an array of a store, checked."""
+
+    def __init__(self, given: Any) -> None:
+        from nandarray.view import View
+
+        box = given if isinstance(given, Box) else Box(given)
+        whole = box.array
+        self.array = whole.array if isinstance(whole, View) else whole
+        self.dtype = whole.dtype
+        self.view = list(whole.shape) if isinstance(whole, View) else None
+        found = plain(_full(box.key), whole.shape)
+        if found is None:
+            raise InvalidError(f"{box.key!r} of shape {whole.shape}: a program takes integers and forward slices")
+        self.start, self.step, self.lengths, self.shape = found
+
+    def native(self) -> tuple[Any, ...]:
+        """Give what the native command takes for it."""
+        return self.array._space, self.start, self.step, self.lengths, self.view
+
+
+def _full(key: Any) -> Any:
+    """Drop an ellipsis that says nothing."""
+    if key is ...:
+        return ()
+    if isinstance(key, tuple) and key and key[-1] is ...:
+        return key[:-1]
+    return key
+
+
+def is_stored(given: Any) -> bool:
+    """Say whether this is an array of a store, a view, or a box of one."""
+    from nandarray._grid import Grid
+
+    return isinstance(given, Box | Grid)
+
+
+def counted(inputs: Sequence[Any], metadata: Mapping[str, Any]) -> Sequence[Any]:
+    """Give the inputs, as many as the program takes."""
+    wanted = metadata["inputs"]
+    if len(inputs) != len(wanted):
+        names = ", ".join(one["name"] for one in wanted)
+        raise InvalidError(f"{len(inputs)} inputs for a program that takes {len(wanted)}: {names}")
+    return inputs
+
+
+def matched(dtype: np.dtype[Any], port: Mapping[str, Any], where: str = "") -> None:
+    """Refuse an input whose elements are not those that the program takes.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        What the input has.
+    port : mapping
+        The program's.
+    where : str, optional
+        Where the input comes from, for the error.
+
+    Raises
+    ------
+    InvalidError
+        They differ, and the program does not take bytes.
+    """
+    wanted = abi.record(port["dtype"], port["name"])
+    # Bytes are bytes: a program over uint8 takes anything.
+    if dtype != wanted and wanted != np.dtype("u1"):
+        raise InvalidError(f"input {port['name']} has dtype {dtype}{where}; the program takes {wanted}")
+
+
+def scalar_bits(given: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[int]:
+    """Give a program's scalars as bit patterns, in its order."""
+    unknown = sorted(set(given) - {one["name"] for one in metadata["scalars"]})
+    if unknown:
+        names = ", ".join(one["name"] for one in metadata["scalars"]) or "none"
+        raise InvalidError(f"the program has no scalar {unknown[0]!r}; it has {names}")
+    found = []
+    for port in metadata["scalars"]:
+        if port["name"] not in given and "default" not in port:
+            raise InvalidError(f"scalar {port['name']} is missing, and has no default")
+        found.append(bits(given.get(port["name"], port.get("default")), port))
+    return found
+
+
+def bits(value: Any, port: Mapping[str, Any]) -> int:
+    """Give a scalar as the 64 bits that the argument block has.
+
+    Parameters
+    ----------
+    value : number
+        The scalar.
+    port : mapping
+        Its name and dtype.
+
+    Returns
+    -------
+    int
+        Signed integers extended by their sign, others by zeros.
+    """
+    dtype = abi.record(port["dtype"], port["name"])
+    try:
+        made = np.array(value).astype(dtype, casting="same_kind") if np.array(value).dtype.kind == "f" else None
+        made = np.array(value, dtype=dtype) if made is None else made
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidError(f"scalar {port['name']} is {value!r}: {error}") from None
+    if made.ndim:
+        raise InvalidError(f"scalar {port['name']} is {value!r}; it is one number")
+    if dtype.kind in "iub":
+        return int(made) & (2**64 - 1)
+    return int.from_bytes(made.tobytes(), "little")
+
+
+def target(given: Any, port: Mapping[str, Any]) -> Boxed:
+    """Give the box that an output goes into.
+
+    Parameters
+    ----------
+    given : Array, View or Box
+        Where to.
+    port : mapping
+        The output's.
+
+    Returns
+    -------
+    Boxed
+        Checked.
+
+    Raises
+    ------
+    InvalidError
+        It is no box without steps, or has another dtype.
+    """
+    if not is_stored(given):
+        raise InvalidError(
+            f"output {port['name']} cannot go into {type(given).__name__}: out takes arrays of the store"
+        )
+    box = Boxed(given)
+    wanted = abi.record(port["dtype"], port["name"])
+    if box.dtype != wanted:
+        raise InvalidError(f"output {port['name']} has dtype {wanted}; the array has {box.dtype}")
+    if any(step != 1 for step in box.step):
+        raise InvalidError(f"output {port['name']}: a box with steps cannot be written")
+    return box

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from nandarray._dask import from_dask, to_dask
     from nandarray._program.annotations import Block, Out, OutStream, Scalar, Stream
     from nandarray._program.decorator import program
+    from nandarray._program.profile import profile
     from nandarray._program.program import Program
     from nandarray._program.run import Box, offload
     from nandarray._program.step import Step
@@ -106,6 +107,7 @@ __all__ = [
     "import_",
     "offload",
     "open",
+    "profile",
     "program",
     "replay",
     "to_dask",
@@ -128,6 +130,7 @@ _LAZY = {
     "program": "nandarray._program.decorator",
     "Box": "nandarray._program.run",
     "offload": "nandarray._program.run",
+    "profile": "nandarray._program.profile",
     "Step": "nandarray._program.step",
     "devices": "nandarray.device",
     "Replay": "nandarray._replay",

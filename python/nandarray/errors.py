@@ -206,9 +206,25 @@ class CompileError(InvalidError):
 
 
 class ProgramFailedError(NandarrayError, RuntimeError):
-    """A program beside the data did what it may not, returned an error or took too long; its outputs do not count."""
+    """A program beside the data did what it may not, returned an error or took too long; its outputs do not count.
+
+    Attributes
+    ----------
+    task : int or None
+        The task in which it failed.
+    stage : int or None
+        Of several programs the number of the one that failed, in the order in which they were run.
+    pc : int or None
+        The program counter, where it is known.
+    location : nandarray.Location or None
+        The function there, and the line of its source, as far as the program has notes of that.
+    """
 
     kind = "execution"
+    task: int | None = None
+    stage: int | None = None
+    pc: int | None = None
+    location: Any = None
 
 
 def _tree(cls: type[NandarrayError]) -> dict[str, type[NandarrayError]]:

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use nandarray_hart::{Extensions, Hart, Input, Limits, Memory, Mode, Output, Room, Rv32, Rv64, Stop, Streams, Xlen};
 
 use crate::abi::{self, Arguments, Port};
-use crate::error::{LoadError, RunError};
+use crate::error::{LoadError, RunError, Site};
 use crate::metadata::{Kind, Metadata, Phase, states};
 use crate::native::{Host, Native};
 use crate::program::{Entry, Program};
@@ -339,7 +339,7 @@ impl<'p> Core<'p> {
             return Err(RunError::Status { task, entry: self.program.entry_name(entry), code: given.code });
         }
         match given.torn {
-            Some((stream, left)) => Err(RunError::Torn { task, stream, left }),
+            Some((stream, left)) => Err(RunError::Torn { task, stream, left, site: None }),
             None => Ok(given.used),
         }
     }
@@ -403,17 +403,18 @@ impl<'p> Core<'p> {
         bounds: Bounds<'_>,
         room: &[u64],
     ) -> Result<(), RunError> {
+        let site = || Site { pc, symbol: self.program.place(pc) };
         match stop {
             Stop::Returned { .. } => match result {
                 code if code < 0 => Err(RunError::Status { task, entry: self.program.entry_name(entry), code }),
                 _ => Ok(()),
             },
             Stop::InputExhausted { left: 0, .. } => Ok(()),
-            Stop::InputExhausted { stream, left } => Err(RunError::Torn { task, stream, left }),
+            Stop::InputExhausted { stream, left } => Err(RunError::Torn { task, stream, left, site: Some(site()) }),
             Stop::WaitOutput { stream } => {
                 let output = usize::from(stream);
                 let room = room.get(output).copied().unwrap_or(0);
-                Err(RunError::Overflow { task, output, used: room.saturating_add(1), room })
+                Err(RunError::Full { task, output, room, site: site() })
             }
             Stop::Trap(trap) => Err(RunError::Trap { task, trap, symbol: self.program.place(trap.pc) }),
             Stop::InstructionLimit => {

@@ -27,6 +27,19 @@ pub enum LoadError {
     Memory(#[from] MemoryError),
 }
 
+/// Where in a program something happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The program counter.
+    pub pc: u64,
+    /// The function and the distance from its beginning.
+    pub symbol: String,
+}
+
+fn at(site: Option<&Site>) -> String {
+    site.map_or_else(String::new, |site| format!(", at pc {:#x} in {}", site.pc, site.symbol))
+}
+
 /// Why a run did not come to its end. Nothing of its outputs counts.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -90,7 +103,10 @@ pub enum RunError {
         item: u64,
     },
     /// A stream ended within what the program was reading.
-    #[error("task {task}: input stream {stream} ended with {left} bytes left, fewer than the program reads at once")]
+    #[error(
+        "task {task}: input stream {stream} ended with {left} bytes left, fewer than the program reads at once{}",
+        at(site.as_ref())
+    )]
     Torn {
         /// The task.
         task: u64,
@@ -98,6 +114,20 @@ pub enum RunError {
         stream: u8,
         /// Bytes left.
         left: u8,
+        /// Where it reads; not known of functions of this process.
+        site: Option<Site>,
+    },
+    /// A stream program wrote more than its output's bound has room for.
+    #[error("task {task}: output stream {output} is full: its bound leaves room for {room} bytes{}", at(Some(site)))]
+    Full {
+        /// The task.
+        task: u64,
+        /// The output.
+        output: usize,
+        /// Its room.
+        room: u64,
+        /// Where it writes.
+        site: Site,
     },
     /// The inputs do not fit the program, or a task its windows.
     #[error("{0}")]
@@ -131,4 +161,31 @@ pub struct StageError {
     /// Why.
     #[source]
     pub error: RunError,
+}
+
+impl RunError {
+    /// The program counter, where it is known.
+    pub fn pc(&self) -> Option<u64> {
+        match self {
+            Self::Trap { trap, .. } => Some(trap.pc),
+            Self::Limit { pc, .. } => Some(*pc),
+            Self::Full { site, .. } => Some(site.pc),
+            Self::Torn { site, .. } => site.as_ref().map(|site| site.pc),
+            _ => None,
+        }
+    }
+
+    /// The task, if it is one that failed.
+    pub fn task(&self) -> Option<u64> {
+        match self {
+            Self::Trap { task, .. }
+            | Self::Status { task, .. }
+            | Self::Limit { task, .. }
+            | Self::Overflow { task, .. }
+            | Self::Ragged { task, .. }
+            | Self::Torn { task, .. }
+            | Self::Full { task, .. } => Some(*task),
+            Self::Cancelled | Self::Inputs(_) | Self::Memory(_) | Self::Held { .. } | Self::Transfer(_) => None,
+        }
+    }
 }

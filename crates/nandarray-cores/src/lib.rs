@@ -26,7 +26,7 @@ mod stage;
 mod tasks;
 
 pub use crate::core::{Core, Processor};
-pub use error::{LoadError, RunError, StageError};
+pub use error::{LoadError, RunError, Site, StageError};
 pub use metadata::{Bound, InputPort, Kind, Metadata, OutputPort, Phase, Records, ScalarPort};
 pub use native::{Form, Native};
 pub use pipeline::{Completed, Ended, Resources, pipeline};

@@ -19,7 +19,15 @@ pub(crate) fn to_py(py: Python<'_>, error: &Error, path: Option<&str>) -> PyErr 
     };
     match error.os_error() {
         Some(code) => media(py, error, code, &text),
-        None => class(py, error.kind()).and_then(|c| Ok(PyErr::from_value(c.call1((text,))?))),
+        None => class(py, error.kind()).and_then(|c| {
+            let made = c.call1((text,))?;
+            if let Error::Execution(failed) = error {
+                made.setattr("stage", failed.stage)?;
+                made.setattr("pc", failed.error.pc())?;
+                made.setattr("task", failed.error.task())?;
+            }
+            Ok(PyErr::from_value(made))
+        }),
     }
     .unwrap_or_else(|e| e)
 }

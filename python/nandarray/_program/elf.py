@@ -16,7 +16,7 @@ from typing import Any
 from nandarray._program import abi
 from nandarray.errors import ProgramError
 
-__all__ = ["Image", "Location", "Section", "Symbol", "read"]
+__all__ = ["Image", "Location", "Section", "Symbol", "lines_of", "read"]
 
 # Extensions of the processors that run programs, and the parts that compilers spell out of them.
 _NAMES = "i m a f d c b zicsr zicntr zifencei zmmul zaamo zalrsc zca zcd zcf zba zbb zbs"
@@ -162,6 +162,34 @@ def read(elf: bytes) -> Image:
         raise
     except damage as error:
         raise ProgramError(f"the ELF file is damaged: {error or type(error).__name__}") from error
+
+
+def lines_of(elf: bytes, address: int) -> tuple[str, int] | None:
+    """Say which line of source an address of any ELF file belongs to.
+
+    Parameters
+    ----------
+    elf : bytes
+        The file; it need not be a program.
+    address : int
+        A program counter.
+
+    Returns
+    -------
+    (str, int) or None
+        File and line; None if the file has no notes of that, or damaged ones.
+    """
+    from elftools.common.exceptions import ELFError
+    from elftools.construct.core import ConstructError
+    from elftools.elf.elffile import ELFFile
+
+    damage: tuple[type[Exception], ...] = (ELFError, ConstructError, *_DAMAGE)
+    try:
+        lines = _lines(ELFFile(io.BytesIO(elf)))
+    except damage:
+        return None
+    at = bisect_right(lines, (address, "\U0010ffff", 0)) - 1
+    return lines[at][1:] if at >= 0 and lines[at][1] else None
 
 
 def _read(file: Any, elf: bytes) -> Image:

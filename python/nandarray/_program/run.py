@@ -22,12 +22,12 @@ from nandarray._program import abi, ports
 from nandarray._program import native as forms
 from nandarray._program.ports import Box, Boxed
 from nandarray._program.step import Output, Step, in_order, source
-from nandarray.errors import InvalidError
+from nandarray.errors import InvalidError, ProgramFailedError
 
 if TYPE_CHECKING:
     from nandarray._program.program import Program
 
-__all__ = ["Account", "Box", "Offloaded", "StepAccount", "offload"]
+__all__ = ["Account", "Box", "Offloaded", "StepAccount", "offload", "watched"]
 
 TASK_BYTES = 1 << 20
 HOLD_BYTES = 1 << 30
@@ -154,6 +154,7 @@ def offload(
     instructions: int | None = None,
     hold_bytes: int = HOLD_BYTES,
     progress: Progress | None = None,
+    _watch: _nandarray.Watch | None = None,
 ) -> Offloaded:
     """Run a program, or several that feed each other, beside arrays of a store.
 
@@ -206,7 +207,7 @@ def offload(
     common = {"form": form, "task_bytes": task_bytes, "instructions": instructions}
     run = _Run(in_order(roots))
     native = run.store()
-    watch = _nandarray.Watch()
+    watch = _watch or _nandarray.Watch()
     numbers: dict[Program, int] = {}
     try:
         for step in run.steps:
@@ -217,8 +218,10 @@ def offload(
         stages = [run.asked(step, numbers[step.program], outputs, common | step.settings) for step in run.steps]
         asked = _Asked(stages, threads or os.cpu_count() or 1, hold_bytes)
         begin = time.perf_counter()
-        given = _watched(lambda: native.execute(asked, watch), watch, progress)
+        given = watched(lambda: native.execute(asked, watch), watch, progress)
         seconds = time.perf_counter() - begin
+    except ProgramFailedError as error:
+        raise _located(error, run.steps) from None
     finally:
         for number in numbers.values():
             native.unload_program(number)
@@ -340,8 +343,34 @@ def _shaped(got: bytes, port: Mapping[str, Any], shape: Sequence[int] | None) ->
     return flat
 
 
-def _watched(run: Callable[[], Any], watch: _nandarray.Watch, progress: Progress | None) -> Any:
-    """Run in a thread; tell progress, and end the run when this thread is interrupted."""
+def _located(error: ProgramFailedError, steps: Sequence[Step]) -> ProgramFailedError:
+    """Give the error with the line of the source where a program failed, as far as the program has notes of that."""
+    if error.pc is None or error.stage is None:
+        return error
+    location = steps[error.stage].program.locate(error.pc)
+    line = "" if location.file is None else f" ({location.file}:{location.line})"
+    made = ProgramFailedError(f"{error}{line}")
+    made.task, made.pc, made.stage, made.location = error.task, error.pc, error.stage, location
+    return made
+
+
+def watched(run: Callable[[], Any], watch: _nandarray.Watch, progress: Progress | None) -> Any:
+    """Run in a thread; tell progress, and end the run when this thread is interrupted.
+
+    Parameters
+    ----------
+    run : callable
+        What is run; it looks at ``watch``.
+    watch : Watch
+        How far it is, and how it is ended.
+    progress : callable, optional
+        Called now and then with the state of ``watch``.
+
+    Returns
+    -------
+    object
+        What it gave; what it raised is raised here.
+    """
     found: dict[str, Any] = {}
 
     def work() -> None:

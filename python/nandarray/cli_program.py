@@ -1,7 +1,7 @@
 """``nandarray program``: compile programs that run beside the data, look into them, run them, count their instructions.
 
-The work is done by :class:`nandarray.Program`; this file has options and tables, and
-:mod:`nandarray.cli_program_run` what ``run`` and ``profile`` do. A source is a C file, a Python file with programs
+The work is done by :class:`nandarray.Program`; this file has options and tables, :mod:`nandarray.cli_program_run` and
+:mod:`nandarray.cli_program_profile` what ``run`` and ``profile`` do. A source is a C file, a Python file with programs
 (``file.py:name`` where there are several), an ELF, or, to be run, the name of a ready-made program.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from nandarray import cli_program_run
+from nandarray import cli_program_profile, cli_program_run
 from nandarray.cli_common import Json, KeyFile, console, fail, human, key_of, parse_size, print_json
 from nandarray.errors import CompileError, InvalidError, NotFoundError
 
@@ -330,9 +330,9 @@ def profile(
         given = [opened.input(text) for text in inputs or []]
         made, scalars = _to_run(source, given, scalar, dtype, stream=stream, target=target, flags=flags, trusted=False)
         if not given:
-            given = stack.enter_context(cli_program_run.sampled(made, sample))
+            given = stack.enter_context(cli_program_profile.sampled(made, sample))
         found = nandarray.profile(made, given, scalars, instructions=max_instructions, threads=threads)
-    cli_program_run.show_profile(found, top=top, as_json=as_json)
+    cli_program_profile.show_profile(found, top=top, as_json=as_json)
 
 
 def _to_run(

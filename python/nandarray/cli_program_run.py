@@ -1,8 +1,8 @@
-"""``nandarray program run`` and ``profile``: programs over arrays of stores, and bare-metal tests.
+"""``nandarray program run``: programs over arrays of stores, and bare-metal tests.
 
 An input is ``STORE:/NAME[SLICE]`` or a ``.npy`` file. What the program gives is printed, or goes into arrays of a store
 or into ``.npy`` files; progress and the account of the run are on standard error. Running is the work of
-:func:`nandarray.offload`, counting of :func:`nandarray.profile`.
+:func:`nandarray.offload`; ``profile`` is in :mod:`nandarray.cli_program_profile`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,9 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
-from rich.console import Group
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
-from rich.table import Table
 
 from nandarray._slices import parse_slices
 from nandarray.cli_common import console, count, find_array, human, jsonable_array, open_store, print_json
@@ -29,10 +26,9 @@ from nandarray.errors import InvalidError
 
 if TYPE_CHECKING:
     from nandarray import Program
-    from nandarray._program.profile import Profile
     from nandarray._program.run import Account
 
-__all__ = ["Opened", "complete_source", "ready_made", "run_bare", "run_over", "sample", "scalars_of", "show_profile"]
+__all__ = ["Opened", "complete_source", "ready_made", "run_bare", "run_over", "scalars_of"]
 
 _SAMPLE_SEED = 1
 _TEXT = re.compile(r"(?P<store>.+):(?P<name>[^:\[\]]+)(?P<key>\[.*\])?\Z", re.DOTALL)
@@ -185,39 +181,8 @@ def ready_made(name: str, dtype: Any, parameters: Mapping[str, Any], *, target: 
     return programs.get(name, dtype=wanted, kind=kind, target=target, **parameters)
 
 
-def sample(program: Program, records: int) -> list[np.ndarray[Any, Any]]:
-    """Make inputs up: the same random ones every time.
-
-    Parameters
-    ----------
-    program : Program
-        What they are for.
-    records : int
-        How many of them.
-
-    Returns
-    -------
-    list of array
-        Small whole numbers where the dtype has them, normal ones else; printable lines for records that are lines.
-    """
-    chance = np.random.default_rng(_SAMPLE_SEED)
-    found = []
-    for port in program.inputs:
-        dtype = np.dtype(_numpy_dtype(port["dtype"]))
-        n = max(1, records * max(1, port["record_bytes"] // dtype.itemsize))
-        if port.get("records") == "lines":
-            lines = b"\n".join(b"%d,%d" % (a, b) for a, b in chance.integers(0, 10**6, (records, 2))) + b"\n"
-            found.append(np.frombuffer(lines, dtype=dtype))
-        elif dtype.kind == "f":
-            found.append(chance.normal(size=n).astype(dtype))
-        elif dtype.kind in "iu":
-            found.append(chance.integers(0, min(127, np.iinfo(dtype).max), n, endpoint=True).astype(dtype))
-        else:
-            found.append(np.frombuffer(chance.bytes(n * dtype.itemsize), dtype=np.uint8).view(dtype))
-    return found
-
-
-def _numpy_dtype(described: Any) -> Any:
+def numpy_dtype(described: Any) -> Any:
+    """Give the dtype of a port's elements."""
     from nandarray._program import abi
 
     made = abi.record(described, "an input")
@@ -281,15 +246,26 @@ def run_over(
     """
     import nandarray
 
-    targets, later = {}, {}
-    for name, text in outs.items():
-        made = None if text.endswith(".npy") else _target(program, name, operand(text), inputs, opened)
-        if made is None:
-            later[name] = text
-        else:
-            targets[name] = made
-    with _shown(quiet=quiet or as_json) as report:
-        done = nandarray.offload(program, inputs, scalars, out=targets or None, progress=report, **options)
+    targets: dict[str, Any] = {}
+    later: dict[str, str] = {}
+    made: list[Operand] = []
+    try:
+        for name, text in outs.items():
+            asked = None if text.endswith(".npy") else operand(text)
+            new = asked is not None and asked.name not in opened.store(asked.store)
+            target = None if asked is None else _target(program, name, asked, inputs, opened)
+            if target is None:
+                later[name] = text
+                continue
+            targets[name] = target
+            if new and asked is not None:
+                made.append(asked)
+        with _shown(quiet=quiet or as_json) as report:
+            done = nandarray.offload(program, inputs, scalars, out=targets or None, progress=report, **options)
+    except BaseException:
+        for one in made:  # what was made for the outputs goes with them
+            del opened.store(one.store)[one.name]
+        raise
     written = {name: {"elements": done.outputs[name], "to": outs[name]} for name in targets}
     for name, text in later.items():
         value = np.asarray(done.outputs[name])
@@ -333,8 +309,8 @@ def _target(program: Program, name: str, asked: Operand, inputs: Sequence[Any], 
     whole = isinstance(first, Box) and first.key is ...
     if port is None or not one_for_one or not whole or port["phase"] != "task":
         return None
-    dtype = np.dtype(_numpy_dtype(port["dtype"]))
-    taken = np.dtype(_numpy_dtype(program.inputs[0]["dtype"]))
+    dtype = np.dtype(numpy_dtype(port["dtype"]))
+    taken = np.dtype(numpy_dtype(program.inputs[0]["dtype"]))
     plain = port["record_bytes"] == dtype.itemsize and program.inputs[0]["record_bytes"] == taken.itemsize
     # As many elements as the input has: the array is made first, and filled piece by piece.
     return store.create(asked.name, first.array.shape, dtype) if plain and taken == first.array.dtype else None
@@ -347,10 +323,9 @@ def _printed(value: Any) -> str:
 
 def _account(account: Account) -> str:
     rate = account.bytes_in / account.seconds / 1e9 if account.seconds else 0.0
-    form = getattr(account, "form", "")
     executed = f", {account.instructions:,} instructions" if account.instructions else ""
     return (
-        f"{form + ', ' if form else ''}{count(account.tasks, 'task')}, read {human(account.bytes_in)}, "
+        f"{account.form}, {count(account.tasks, 'task')}, read {human(account.bytes_in)}, "
         f"gave {human(account.bytes_out)}{executed}, {account.seconds:.3g} s ({rate:.2f} GB/s)"
     )
 
@@ -416,85 +391,6 @@ def _line(elf: bytes, pc: int) -> str:
 
     found = lines_of(elf, pc)
     return "" if found is None else f" ({found[0]}:{found[1]})"
-
-
-# --- profiles ---------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def sampled(program: Program, records: int) -> Iterator[list[Any]]:
-    """Give made-up inputs in a store of their own, for as long as this lasts."""
-    import nandarray
-
-    arrays = sample(program, records)
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nandarray-"))
-        store = stack.enter_context(nandarray.open(str(Path(folder) / "sample.nand"), "w"))
-        for index, array in enumerate(arrays):
-            store[f"input{index}"] = array
-        yield [store[f"input{index}"] for index in range(len(arrays))]
-
-
-def show_profile(found: Profile, *, top: int, as_json: bool) -> None:
-    """Print where instructions went.
-
-    Parameters
-    ----------
-    found : Profile
-        What was counted.
-    top : int
-        Rows of a table.
-    as_json : bool
-        Everything, as JSON.
-    """
-    account = found.offloaded.account
-    if as_json:
-        print_json(
-            {
-                "program": found.program.name,
-                "instructions": found.total,
-                "account": asdict(account),
-                "functions": [asdict(one) for one in found.functions],
-                "lines": [asdict(one) for one in found.lines],
-                "classes": found.classes,
-                "blocks": [{**asdict(one), "instructions": one.instructions} for one in found.blocks[:top]],
-            }
-        )
-        return
-    total = max(1, found.total)
-
-    def share(times: int) -> str:
-        return f"{100 * times / total:.1f}"
-
-    per_byte = f", {found.total / account.bytes_in:.2f} a byte" if account.bytes_in else ""
-    heads = [f"{found.program.name}: {found.total:,} instructions in {count(account.tasks, 'task')}{per_byte}"]
-    functions = Table("%", "instructions", "function", box=None, pad_edge=False)
-    for one in found.functions[:top]:
-        functions.add_row(share(one.instructions), f"{one.instructions:,}", one.name)
-    lines = Table("%", "instructions", "line", "", box=None, pad_edge=False)
-    for at in found.lines[:top]:
-        text = (at.text or "").strip()
-        lines.add_row(share(at.instructions), f"{at.instructions:,}", f"{at.file}:{at.line}", text)
-    classes = Table("%", "instructions", "class", box=None, pad_edge=False)
-    for name, times in found.classes.items():
-        classes.add_row(share(times), f"{times:,}", name)
-    blocks = Table("%", "times", "length", "address", "function", box=None, pad_edge=False)
-    for block in found.blocks[:top]:
-        blocks.add_row(
-            share(block.instructions),
-            f"{block.times:,}",
-            str(block.length),
-            f"{block.address:#x}",
-            block.function,
-        )
-    for table in (functions, lines, classes, blocks):
-        for column in table.columns[:2]:
-            column.justify = "right"
-    parts: list[Any] = [*heads]
-    for table in (functions, lines, classes, blocks):
-        if table.row_count:
-            parts += ["", table]
-    console().print(Group(*parts))
 
 
 def out_names(program: Program, words: Sequence[str]) -> dict[str, str]:

@@ -271,5 +271,5 @@ impl Metadata {
 
 /// Bytes of the two states of a scratchpad.
 pub(crate) fn states(state_bytes: u64) -> u64 {
-    state_bytes.saturating_add(15) / 16 * 16 * 2
+    state_bytes.div_ceil(16).saturating_mul(32)
 }

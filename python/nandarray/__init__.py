@@ -46,6 +46,7 @@ from nandarray.store import Store
 from nandarray.view import View
 
 if TYPE_CHECKING:
+    from nandarray._advise import Advice, advise
     from nandarray._dask import from_dask, to_dask
     from nandarray._program.annotations import Block, Out, OutStream, Scalar, Stream
     from nandarray._program.decorator import program
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from nandarray.device import Description, devices
 
 __all__ = [
+    "Advice",
     "Array",
     "BadIndexError",
     "Block",
@@ -100,6 +102,7 @@ __all__ = [
     "VolumeMismatchError",
     "WrongKeyError",
     "__version__",
+    "advise",
     "devices",
     "export",
     "from_dask",
@@ -116,6 +119,8 @@ __all__ = [
 
 # Public name -> module that has it.
 _LAZY = {
+    "Advice": "nandarray._advise",
+    "advise": "nandarray._advise",
     "to_dask": "nandarray._dask",
     "from_dask": "nandarray._dask",
     "import_": "nandarray.convert",

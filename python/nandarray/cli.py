@@ -4,7 +4,7 @@ Every command opens a store, does one thing through the same Python interface th
 script would read has ``--json``. This file holds the commands and their options; :mod:`nandarray.cli_show` makes tables
 and trees, :mod:`nandarray.cli_read` reads selections of any size, :mod:`nandarray.cli_device` describes devices,
 :mod:`nandarray.cli_replay` replays workloads on them, :mod:`nandarray.cli_lab` runs experiments,
-:mod:`nandarray.cli_program` compiles programs,
+:mod:`nandarray.cli_program` compiles programs, :mod:`nandarray.cli_advise` says whether to offload them,
 :mod:`nandarray.cli_common` has what all share.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 import typer
 
 import nandarray
-from nandarray import cli_device, cli_lab, cli_program, cli_replay, cli_show
+from nandarray import cli_advise, cli_device, cli_lab, cli_program, cli_replay, cli_show
 from nandarray._slices import parse_slices
 from nandarray.cli_common import (
     Json,
@@ -59,6 +59,7 @@ app.add_typer(cli_device.app, name="device")
 app.add_typer(cli_program.app, name="program")
 app.add_typer(cli_lab.app, name="lab")
 app.command("replay")(cli_replay.replay_command)
+app.command("advise")(cli_advise.advise_command)
 
 ArrayName = Annotated[
     str, typer.Argument(help="Name of an array.", metavar="NAME", autocompletion=complete_array, show_default=False)

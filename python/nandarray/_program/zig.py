@@ -181,8 +181,8 @@ def compile_c(
     return said, _files(depends.read_text())
 
 
-def compile_ir(source: Path, output: Path, target: Target) -> None:
-    """Compile a file of LLVM's intermediate representation (``.ll``) to an object.
+def compile_ir(source: Path, output: Path, target: Target, *, flags: Sequence[str] = ()) -> str:
+    """Compile a file of LLVM's intermediate representation (``.ll``) to an object; give what Clang remarks.
 
     Raises
     ------
@@ -190,9 +190,10 @@ def compile_ir(source: Path, output: Path, target: Target) -> None:
         Clang refuses it.
     """
     words: list[str | Path] = ["clang", *target.words]
-    status, said = run([*words, *_CODE, *_PLAIN, "-Wno-override-module", "-c", source, "-o", output])
+    status, said = run([*words, *_CODE, *_PLAIN, "-Wno-override-module", *flags, "-c", source, "-o", output])
     if status != 0:
         raise CompileError(_summary("the typed function does not compile", said), output=said)
+    return said
 
 
 def link(objects: Sequence[Path], output: Path, target: Target) -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import runpy
+import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -321,7 +327,7 @@ def test_a_stage_that_fails_is_named_and_changes_nothing(store: Any, made: dict[
     limited = made["scale"].on(store["x"]).using(instructions=100)
     with pytest.raises(ProgramFailedError, match="scale: task 0: more than 100 instructions, at pc .* in nd_block"):
         made["sum"].on(limited).run()
-    store.check()
+    assert store.check()["ok"]
     np.testing.assert_array_equal(store["x"][...], data)
 
 
@@ -463,3 +469,99 @@ def test_empty_inputs(store: Any, made: dict[str, Program]) -> None:
     store["x"] = np.arange(0)
     assert made["sum"].on(made["scale"].on(store["x"])).run() == 0
     assert made["odd"].on(made["odd"].on(store["x"])).run().size == 0
+
+
+def test_under_the_modelled_clock(made: dict[str, Program]) -> None:
+    data = np.arange(50_000)
+    with nandarray.open(device="tiny", mode="w") as store:
+        store["x"] = data
+        store.create("y", data.shape, "int64")
+        store.flush()
+        before = store.clock.now
+        scaled = made["scale"].on(store["x"], by=2)
+        found = nandarray.offload({"y": scaled, "sum": made["sum"].on(scaled)}, out={"y": store["y"]})
+        assert found.outputs == {"y": data.size, "sum": (data * 2 + 1).sum()}
+        assert store.clock.now > before
+        np.testing.assert_array_equal(store["y"][...], data * 2 + 1)
+
+
+def test_a_full_store_is_as_it_was(made: dict[str, Program], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    with nandarray.open(tmp_path / "small.nand", mode="w", capacity=48 << 20) as store:
+        data = rng.integers(-(2**60), 2**60, 1_000_000)
+        store["x"] = data
+        store["y"] = data
+        store.flush()
+        tree = made["twice"].on(made["twice"].on(made["twice"].on(store["x"])))
+        store.create("big", (8_000_000,), "int64")
+        with pytest.raises(nandarray.StoreFullError):
+            tree.run(out=store["big"])
+        assert not store["big"][:1000].any()
+        for _ in range(3):  # the room that it took is there again
+            made["scale"].on(store["y"], by=1).run(out=store["y"])
+        np.testing.assert_array_equal(store["y"][...], data + 3)
+        assert store.check()["ok"]
+
+
+def test_an_array_that_is_deleted_meanwhile_waits(store: Any, made: dict[str, Program]) -> None:
+    store["x"] = np.arange(100_000)
+    store["out"] = np.arange(100_000)
+    deleted = []
+
+    def delete() -> None:
+        del store["out"]
+        deleted.append(True)
+
+    def look(done: int, tasks: int, bytes_in: int) -> None:
+        if not deleted and not threads:
+            threads.append(threading.Thread(target=delete))
+            threads[0].start()
+
+    threads: list[threading.Thread] = []
+    out = store["out"]
+    made["scale"].on(store["x"]).run(out=out, progress=look, task_bytes=64)
+    threads[0].join()
+    assert "out" not in store
+    assert store.check()["ok"]
+
+
+WRITER = """
+import sys
+import nandarray
+from test_pipeline import block, HEADER, X, OUT
+
+body = "for (size_t i = 0; i < n; i++) out[i] = x[i] + 1; ND_SET_USED(args, 0, n, int64_t);"
+add = block("add", X, OUT, HEADER + body)
+store = nandarray.open(sys.argv[1], mode="a")
+while True:
+    add.on(add.on(store["a"])).run(out=store["a"], task_bytes=5000)
+    store.flush()
+    print(int(store["a"][0]), flush=True)
+"""
+
+
+def test_a_killed_process_leaves_all_or_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "killed.nand"
+    with nandarray.open(path, mode="w") as store:
+        store.create("a", (200_000,), "int64", building_block=(3000,))[...] = 0
+    for seed in range(6):
+        words = [sys.executable, "-c", WRITER, str(path)]
+        child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent)
+        assert child.stdout is not None
+        first = child.stdout.readline()
+        time.sleep(random.Random(seed).random() * 0.1)
+        child.send_signal(signal.SIGKILL)
+        told = [int(line) for line in (first + child.stdout.read()).split("\n")[:-1] if line]
+        child.wait()
+        child.stdout.close()
+        with nandarray.open(path, mode="r") as store:
+            assert store.check()["ok"], seed
+            found = np.unique(store["a"][...])
+        assert found.size == 1, f"seed {seed}: a run is written half"
+        assert found[0] % 2 == 0, f"seed {seed}"
+        assert found[0] >= told[-1] > 0, f"seed {seed}: a flush is lost"
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(Path(__file__).resolve().parents[2] / "examples" / "pipeline.py"), run_name="__main__")
+    assert "parse" in capsys.readouterr().out

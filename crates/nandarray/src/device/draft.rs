@@ -111,3 +111,153 @@ impl Device {
         Ok(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::device::{Command, Mode, NewSpace, Options};
+    use crate::flash::Geometry;
+    use crate::media::fault::FaultMedia;
+    use crate::stl::read::BufferMut;
+
+    const SHAPE: [u64; 2] = [37, 50];
+
+    fn options(entropy: u64) -> Options {
+        Options { geometry: Geometry::TINY, threads: Some(1), entropy, ..Options::default() }
+    }
+
+    fn open(media: &Arc<FaultMedia>, mode: Mode, entropy: u64) -> Result<Device> {
+        Device::open(media.clone(), "memory", mode, &options(entropy))
+    }
+
+    /// A store with an array of ones, some of which gather.
+    fn made(device: &Device, compression: Option<&str>) -> Result<()> {
+        let space = device
+            .execute(Command::Create(NewSpace {
+                name: "x",
+                shape: &SHAPE,
+                item_bytes: 4,
+                dtype: "",
+                block: Some(&[8, 16]),
+                compression,
+                key: None,
+                fill: None,
+                attrs: "{}",
+            }))?
+            .into_space();
+        let ones = vec![1u32; 37 * 50];
+        write(device, space.id, &[0, 0], &SHAPE, &ones)?;
+        device.execute(Command::Flush)?;
+        write(device, space.id, &[3, 3], &[2, 2], &[7; 4])
+    }
+
+    fn write(device: &Device, space: u32, start: &[u64], count: &[u64], from: &[u32]) -> Result<()> {
+        let strides = [count[1] as isize * 4, 4];
+        let target = Target::Box { start, step: &[1, 1], count, strides: &strides, view: None };
+        // SAFETY: the buffer has the elements of the box.
+        let source = unsafe { Source::from_raw(from.as_ptr().cast()) };
+        device.execute(Command::Write { space, target, source }).map(drop)
+    }
+
+    fn read(device: &Device) -> Result<Vec<u32>> {
+        let space = device.execute(Command::Open { name: "x", key: None })?.into_space().id;
+        let mut all = vec![0u32; 37 * 50];
+        let strides = [200, 4];
+        let target = Target::Box { start: &[0, 0], step: &[1, 1], count: &SHAPE, strides: &strides, view: None };
+        // SAFETY: the buffer has the elements of the space.
+        let out = unsafe { BufferMut::from_raw(all.as_mut_ptr().cast()) };
+        device.execute(Command::Read { space, target, out })?;
+        Ok(all)
+    }
+
+    /// A part: first coordinates, sizes, and whether it is of a view with sides exchanged.
+    type Part = (u64, u64, u64, u64, bool);
+
+    /// Writes parts through a draft, and to the model.
+    fn draw(device: &Device, draft: &mut Draft<'_>, parts: &[Part], model: &mut [u32]) -> Result<()> {
+        let before = read(device)?;
+        for (i, &(a, b, rows, columns, turned)) in parts.iter().enumerate() {
+            let shape = if turned { [50, 37] } else { SHAPE };
+            let start = [a % shape[0], b % shape[1]];
+            let count = [rows.min(shape[0] - start[0]), columns.min(shape[1] - start[1])];
+            // Sometimes fill.
+            let value = if i % 4 == 3 { 0 } else { 100 + i as u32 };
+            let bytes = vec![value; (count[0] * count[1]) as usize];
+            let strides = [count[1] as isize * 4, 4];
+            let view = turned.then_some(&shape[..]);
+            let target = Target::Box { start: &start, step: &[1, 1], count: &count, strides: &strides, view };
+            // SAFETY: the buffer has the elements of the box.
+            draft.put(&target, unsafe { Source::from_raw(bytes.as_ptr().cast()) })?;
+            for row in start[0]..start[0] + count[0] {
+                for column in start[1]..start[1] + count[1] {
+                    model[(row * shape[1] + column) as usize] = value;
+                }
+            }
+            assert_eq!(read(device)?, before, "nothing is seen before it is applied");
+        }
+        Ok(())
+    }
+
+    fn parts() -> impl Strategy<Value = Vec<Part>> {
+        prop::collection::vec((0u64..50, 0u64..50, 1u64..40, 1u64..50, any::<bool>()), 1..9)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn parts_are_one_write(parts in parts(), coded: bool, applied: bool) {
+            let media = Arc::new(FaultMedia::with_bytes(vec![]));
+            let device = open(&media, Mode::Exclusive, 0).unwrap();
+            made(&device, coded.then_some("lz4")).unwrap();
+            let before = read(&device).unwrap();
+            let mut model = before.clone();
+            let space = device.execute(Command::Open { name: "x", key: None }).unwrap().into_space();
+            let mut draft = Draft::begin(&device, &space, vec![]).unwrap();
+            draw(&device, &mut draft, &parts, &mut model).unwrap();
+            if applied {
+                device.apply_drafts(vec![draft]).unwrap();
+            } else {
+                drop(draft);
+            }
+            let wanted = if applied { model } else { before };
+            prop_assert_eq!(&read(&device).unwrap(), &wanted);
+            device.close().unwrap();
+            let again = open(&media, Mode::ReadWrite, 1).unwrap();
+            prop_assert_eq!(&read(&again).unwrap(), &wanted);
+            let Ok(crate::device::Reply::Checked(report)) =
+                again.execute(Command::Check { repair: false, accept_older: false })
+            else {
+                panic!("a check gives a report");
+            };
+            prop_assert!(report.findings.is_empty(), "{:?}", report.findings);
+        }
+
+        #[test]
+        fn lost_power_leaves_all_or_nothing(parts in parts(), coded: bool, at in 0u64..200, seed: u64) {
+            let compression = coded.then_some("lz4");
+            let media = Arc::new(FaultMedia::with_bytes(vec![]));
+            let device = open(&media, Mode::Exclusive, 0).unwrap();
+            made(&device, compression).unwrap();
+            device.execute(Command::Flush).unwrap();
+            let before = read(&device).unwrap();
+            let mut model = before.clone();
+            media.crash_at_write(media.writes() + 1 + at);
+            let space = device.execute(Command::Open { name: "x", key: None }).unwrap().into_space();
+            let done = Draft::begin(&device, &space, vec![]).and_then(|mut draft| {
+                draw(&device, &mut draft, &parts, &mut model)?;
+                device.apply_drafts(vec![draft])
+            });
+            let flushed = done.is_ok() && device.execute(Command::Flush).is_ok();
+            prop_assert!(flushed || media.crashed());
+            let bytes = if media.crashed() { media.after_crash(seed) } else { media.after_kill() };
+            let survived = Arc::new(FaultMedia::with_bytes(bytes));
+            let found = read(&open(&survived, Mode::ReadWrite, 1).unwrap()).unwrap();
+            prop_assert!(found == model || (found == before && !flushed), "neither before nor after");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Promise: stages that feed each other give what they give one after the other, whatever the number of cores and the size
+//! of tasks; a stage that fails is the one named; what lies between is bounded.
+
+mod common;
+
+use std::sync::atomic::Ordering;
+
+use nandarray_cores::{
+    Completed, Core, Failure, Feed, Program, Progress, Resources, RunError, Sink, Source, Stage, StageError, pipeline,
+};
+use proptest::prelude::*;
+
+const NEVER: [u64; 3] = [u64::MAX; 3];
+
+struct Items(Vec<u8>);
+
+impl Items {
+    fn new(items: &[u64]) -> Self {
+        Self(bytes(items))
+    }
+}
+
+fn bytes(items: &[u64]) -> Vec<u8> {
+    items.iter().flat_map(|item| item.to_le_bytes()).collect()
+}
+
+impl Source for Items {
+    fn bytes(&self, _input: usize) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
+        into.copy_from_slice(&self.0[offset as usize..][..into.len()]);
+        Ok(())
+    }
+}
+
+/// What each output got.
+#[derive(Default)]
+struct Gathered(Vec<Vec<u8>>);
+
+impl Sink for Gathered {
+    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> Result<(), Failure> {
+        if self.0.len() <= output {
+            self.0.resize(output + 1, Vec::new());
+        }
+        self.0[output].extend(bytes);
+        Ok(())
+    }
+}
+
+/// A stage: where its input comes from, items of a task, its scalars.
+type Given = (Feed, usize, [u64; 3]);
+
+/// Runs stages that copy and hash; all outputs go to the sink, two a stage.
+fn go(
+    source: &Items,
+    given: &[Given],
+    resources: Resources,
+    sink: &mut Gathered,
+    progress: &Progress,
+) -> Result<Completed, StageError> {
+    let program = Program::from_elf(&common::by_hand(), None).unwrap();
+    let core = |p| Core::interpreter(p);
+    let mut stages = Vec::new();
+    for (i, (feed, each, scalars)) in given.iter().enumerate() {
+        stages.push(Stage {
+            program: &program,
+            core: &core,
+            scalars,
+            inputs: vec![*feed],
+            outputs: vec![Some(2 * i), Some(2 * i + 1)],
+            task_bytes: 8 * *each as u64,
+            instructions: Some(1_000_000),
+        });
+    }
+    pipeline(&stages, source, sink, resources, progress)
+}
+
+fn resources(threads: usize) -> Resources {
+    Resources { threads, hold_bytes: 1 << 30 }
+}
+
+/// The hash of each run of 16 tasks, folded in order.
+fn hash(items: &[u64], each: usize) -> u64 {
+    let hash = |items: &[u64]| items.iter().fold(0u64, |h, x| h.wrapping_mul(31).wrapping_add(*x));
+    let mut runs = items.chunks(16 * each).map(hash);
+    let first = runs.next().unwrap_or(0);
+    runs.fold(first, |all, one| all.wrapping_mul(31).wrapping_add(one))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn any_tree_gives_what_its_programs_give_one_after_the_other(
+        items in prop::collection::vec(any::<u64>(), 0..900),
+        shape in prop::collection::vec((any::<prop::sample::Index>(), 0usize..5, 1usize..60), 1..12),
+        threads in 1usize..9,
+    ) {
+        // Each stage reads the source, a stage before it, or what that one gives at its end.
+        let mut given: Vec<Given> = Vec::new();
+        let mut values: Vec<Vec<u64>> = Vec::new();
+        for (i, (of, kind, each)) in shape.into_iter().enumerate() {
+            let (feed, input) = match (i, kind) {
+                (0, _) | (_, 0) => (Feed::Outside(0), items.clone()),
+                _ => {
+                    let (stage, output) = (of.index(i), usize::from(kind == 1));
+                    (Feed::Output { stage, output }, values[2 * stage + output].clone())
+                }
+            };
+            given.push((feed, each, NEVER));
+            values.push(input.clone());
+            values.push(vec![hash(&input, each)]);
+        }
+        let (source, progress) = (Items::new(&items), Progress::default());
+        let mut sink = Gathered::default();
+        let done = go(&source, &given, resources(threads), &mut sink, &progress).unwrap();
+        sink.0.resize(values.len(), Vec::new());
+        for (output, items) in values.iter().enumerate() {
+            prop_assert_eq!(&sink.0[output], &bytes(items), "output {} of {:?}", output, given);
+        }
+        let tasks = |i: usize| values[2 * i].len().div_ceil(given[i].1) as u64;
+        for (i, stage) in done.stages.iter().enumerate() {
+            let bytes = 8 * values[2 * i].len() as u64;
+            prop_assert_eq!(&stage.state, &values[2 * i + 1][0].to_le_bytes().to_vec());
+            let account = stage.account;
+            prop_assert_eq!((account.tasks, account.bytes_in, account.bytes_out), (tasks(i), bytes, bytes + 8));
+            prop_assert_eq!(progress.stages()[i], (tasks(i), tasks(i)));
+        }
+        prop_assert_eq!(progress.tasks.load(Ordering::Relaxed), (0..given.len()).map(tasks).sum::<u64>());
+    }
+
+    #[test]
+    fn the_stage_that_fails_is_named(
+        length in 1usize..6, at in any::<prop::sample::Index>(), task in 0u64..100, threads in 1usize..6, kind in 0usize..3,
+    ) {
+        let at = at.index(length);
+        let items: Vec<u64> = (0..1000).collect();
+        let given: Vec<Given> = (0..length)
+            .map(|i| {
+                let feed = if i == 0 { Feed::Outside(0) } else { Feed::Output { stage: i - 1, output: 0 } };
+                let mut scalars = NEVER;
+                scalars[kind] = if i == at { task } else { u64::MAX };
+                (feed, 10, scalars)
+            })
+            .collect();
+        let mut sink = Gathered::default();
+        let error = go(&Items::new(&items), &given, resources(threads), &mut sink, &Progress::default()).unwrap_err();
+        prop_assert_eq!((error.stage, error.error.task()), (at, Some(task)));
+        let says = error.to_string();
+        prop_assert!(says.starts_with(&format!("by hand: task {task}: ")), "{}", says);
+        // What stages after it gave is the beginning of what they would have given.
+        for output in sink.0.iter().step_by(2) {
+            prop_assert_eq!(&bytes(&items)[..output.len()], &output[..]);
+        }
+    }
+}
+
+#[test]
+fn all_stages_end_when_told_to() {
+    let items: Vec<u64> = (0..1000).collect();
+    let chain: Vec<Given> = (0..4)
+        .map(|i| {
+            let feed = if i == 0 { Feed::Outside(0) } else { Feed::Output { stage: i - 1, output: 0 } };
+            (feed, 10, NEVER)
+        })
+        .collect();
+    let progress = Progress::default();
+    progress.stop.store(true, Ordering::Relaxed);
+    let error = go(&Items::new(&items), &chain, resources(3), &mut Gathered::default(), &progress).unwrap_err();
+    assert!(matches!(error.error, RunError::Cancelled), "{error}");
+}
+
+#[test]
+fn stages_name_those_before_them() {
+    let items = Items::new(&[1, 2, 3]);
+    for feed in [Feed::Output { stage: 0, output: 0 }, Feed::Output { stage: 1, output: 0 }] {
+        let given = [(feed, 10, NEVER)];
+        let error = go(&items, &given, resources(1), &mut Gathered::default(), &Progress::default()).unwrap_err();
+        assert!(matches!(error.error, RunError::Inputs(_)), "{error}");
+    }
+    let given = [(Feed::Outside(0), 10, NEVER), (Feed::Output { stage: 0, output: 2 }, 10, NEVER)];
+    let error = go(&items, &given, resources(1), &mut Gathered::default(), &Progress::default()).unwrap_err();
+    assert_eq!(error.to_string(), "by hand: there is no output 2 of a stage 0 before stage 1");
+}

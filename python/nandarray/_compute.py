@@ -237,6 +237,7 @@ class Compute:
     def reduce(
         self,
         function: Callable[..., Any] | Program | str | type,
+        axis: int | None = None,
         *,
         key: Any = ...,
         initial: Any = None,
@@ -244,7 +245,7 @@ class Compute:
         state: Any = None,
         **scalars: Any,
     ) -> Any:
-        """Fold all elements of a box into one value.
+        """Fold all elements of a box into one value, or those along an axis.
 
         Parameters
         ----------
@@ -252,6 +253,8 @@ class Compute:
             ``"sum"``, ``"mean"``, ``"min"``, ``"max"``, ``"var"``, ``"std"``, ``"minmax"``, ``"histogram"``; a function
             of two values that is associative, of which the first is what was folded so far; a class of functions as
             for ``nandarray.program.reduce``, with ``state=``; or a program.
+        axis : int, optional
+            The axis to fold, by ``"sum"``, ``"mean"``, ``"min"``, ``"max"`` or a function of two values.
         key : index expression, optional
             Part of this: integers and forward slices.
         initial : number, optional
@@ -266,7 +269,7 @@ class Compute:
         Returns
         -------
         scalar, array or dict
-            The value. Sums of integers are 64 bits wide, those of floats are float64.
+            The value; with an axis, the box without it. Sums of integers are 64 bits wide, those of floats are float64.
 
         Raises
         ------
@@ -282,6 +285,8 @@ class Compute:
         (15.0, 2.0)
         >>> float(store["a"].reduce(lambda x, y: x + y * y))
         55.0
+        >>> store["a"].reduce("sum", axis=0)
+        array([3., 5., 7.])
         """
         from nandarray._program import wrappers
 
@@ -289,6 +294,7 @@ class Compute:
         return wrappers.reduce(
             self,
             function,
+            axis,
             key=key,
             initial=initial,
             dtype=dtype,

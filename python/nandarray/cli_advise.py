@@ -92,11 +92,9 @@ def advise_command(
 
 
 def _loaded(source: str, *, trust: bool) -> Program:
-    from nandarray import Program, cli_program
+    from nandarray import cli_program
 
-    if source.endswith(".c") and trust:
-        return Program.from_c(Path(source), trusted=True)
-    return cli_program.load(source)
+    return cli_program.load(source, trusted=trust)
 
 
 def _input(text: str) -> Any:

@@ -138,6 +138,49 @@ def test_many_tasks_fold_in_order(store: Any) -> None:
     assert store["x"].reduce(lambda x, y: x + y) == data.sum()
 
 
+@settings(max_examples=25)
+@given(case=cases(["int32", "uint64", "float64"]), data=st.data(), small=st.booleans())
+def test_reduce_along_an_axis(shared: Any, case: Any, data: st.DataObject, small: bool) -> None:
+    grid, box, key = stored(shared, case)
+    if not box.ndim:
+        return
+    axis = data.draw(st.integers(-box.ndim, box.ndim - 1))
+    with pytest.MonkeyPatch.context() as patch:
+        if small:  # as if a task had no room for what is along the axis
+            patch.setattr("nandarray._program.axes._SLAB_BYTES", 0)
+        if box.shape[axis] or not box.size and 0 in np.delete(box.shape, axis):
+            np.testing.assert_array_equal(grid.reduce("max", axis, key=key), np.max(box, axis) if box.size else 0)
+            last = grid.reduce(lambda x, y: y, axis, key=key)
+            np.testing.assert_array_equal(last, box.take(-1, axis) if box.size else last)
+        else:
+            with pytest.raises(InvalidError, match="no element along axis"):
+                grid.reduce("min", axis, key=key)
+        found = grid.reduce("sum", axis, key=key)
+        assert found.dtype == box.sum(axis).dtype
+        np.testing.assert_allclose(found, box.sum(axis), rtol=1e-12, atol=1e-9)
+
+
+def test_reduce_along_axes_of_many_tasks(store: Any) -> None:
+    data = np.random.default_rng(5).random((3000, 40, 21))
+    store["x"] = data
+    for axis in range(3):
+        np.testing.assert_allclose(store["x"].reduce("mean", axis), data.mean(axis), rtol=1e-12)
+        np.testing.assert_array_equal(store["x"].reduce("min", axis, threads=3), data.min(axis))
+    part = np.s_[5, ::2]
+    np.testing.assert_array_equal(store["x"].reduce("max", 1, key=part), data[part].max(1))
+    data[7, 3] = np.nan
+    store["x"][...] = data
+    np.testing.assert_array_equal(store["x"].reduce("min", 0), data.min(0))
+    scaled = store["x"].reduce(lambda x, y, by: max(x, y * by), 2, key=np.s_[:5], by=1.0, dtype="float32")
+    np.testing.assert_array_equal(scaled, data[:5].max(2).astype("float32"))
+    with pytest.raises(NotFoundError, match="along an axis; there is sum, mean, min, max"):
+        store["x"].reduce("std", 0)
+    with pytest.raises(nandarray.BadIndexError, match="axis 3 is out of bounds"):
+        store["x"].reduce("sum", 3)
+    with pytest.raises(InvalidError, match="without an initial value"):
+        store["x"].reduce("sum", 0, initial=3)
+
+
 @settings(max_examples=30)
 @given(case=cases(), data=st.data())
 def test_select_numbers(shared: Any, case: Any, data: st.DataObject) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -190,6 +191,20 @@ def lines_of(elf: bytes, address: int) -> tuple[str, int] | None:
         return None
     at = bisect_right(lines, (address, "\U0010ffff", 0)) - 1
     return lines[at][1:] if at >= 0 and lines[at][1] else None
+
+
+def fits(end: int, metadata: Mapping[str, Any]) -> None:
+    """Refuse a program that ends beyond its memory.
+
+    Raises
+    ------
+    ProgramError
+        It does.
+    """
+    room = abi.IMAGE_ADDRESS + metadata["memory_bytes"]
+    if end > room:
+        needs = end - abi.IMAGE_ADDRESS
+        raise ProgramError(f"the program takes {needs} bytes, and its memory_bytes is {metadata['memory_bytes']}")
 
 
 def _read(file: Any, elf: bytes) -> Image:

@@ -18,7 +18,7 @@ import numpy as np
 from nandarray._program.annotations import parse_dtype, specs
 from nandarray.errors import InvalidError
 
-__all__ = ["OPTIONS", "SIZES", "Form", "block_form", "fold_form", "map_form", "parameters", "reduce_form"]
+__all__ = ["OPTIONS", "SIZES", "Form", "along_form", "block_form", "fold_form", "map_form", "parameters", "reduce_form"]
 
 #: Options that go into the metadata, and those that Numba takes.
 SIZES = ("memory_bytes", "scratchpad_bytes")
@@ -31,7 +31,7 @@ class Form:
 
     Attributes
     ----------
-    style : {"block", "stream", "map", "filter", "reduce", "fold"}
+    style : {"block", "stream", "map", "filter", "reduce", "fold", "columns", "slab"}
         What the functions are.
     functions : mapping
         The user's functions: one named ``"function"``, or those of a reduction by their names.
@@ -154,6 +154,46 @@ def fold_form(
     **settings: Any,
 ) -> Form:
     """Read a function of two values that is associative: of two elements, and of what parts were folded into."""
+    names, numbers, taken = _pair(function, scalars)
+    state = np.dtype([("n", "int64"), ("value", parse_dtype(kind))], align=True)
+    return _form(
+        "fold", function, [(taken, parse_dtype(dtype))], [("result", state["value"])], list(numbers.items()),
+        parameters=names, state=state, **settings,
+    )  # fmt: skip
+
+
+def along_form(
+    function: Callable[..., Any],
+    dtype: np.dtype[Any],
+    kind: np.dtype[Any],
+    sizes: tuple[int, int],
+    scalars: Mapping[str, Any] | None,
+    *,
+    whole: bool,
+    **settings: Any,
+) -> Form:
+    """Read such a function to fold along an axis; `sizes` are the axis and what is behind it.
+
+    With `whole`, the axis is of the whole box: it is cut, and a state has a row of values. Without, the axis is within
+    records, each of which becomes a row.
+    """
+    names, numbers, taken = _pair(function, scalars)
+    length, inner = sizes
+    row = np.dtype((parse_dtype(kind), (inner,)))
+    outputs, listed = [("result", row)], list(numbers.items())
+    if not whole:
+        record = np.dtype((parse_dtype(dtype), (length, inner)))
+        return _form("slab", function, [(taken, record)], outputs, listed, parameters=names, **settings)
+    state = np.dtype([("n", "int64"), ("value", row)], align=True)
+    settings["scratchpad_bytes"] = 2 * state.itemsize + (64 << 10)
+    record = np.dtype((parse_dtype(dtype), (inner,)))
+    return _form("columns", function, [(taken, record)], outputs, listed, parameters=names, state=state, **settings)
+
+
+def _pair(
+    function: Callable[..., Any], scalars: Mapping[str, Any] | None
+) -> tuple[tuple[str, ...], dict[str, Any], str]:
+    """Give a function's parameters, its numbers, and which parameter is the element."""
     _plain(function)
     names = parameters(function)
     numbers = _scalars(scalars, names, function)
@@ -163,11 +203,7 @@ def fold_form(
             f"{function.__qualname__}() takes {len(taken)} values ({', '.join(taken) or 'none'}); a reduction has a "
             "function of two, or a class of functions and state="
         )
-    state = np.dtype([("n", "int64"), ("value", parse_dtype(kind))], align=True)
-    return _form(
-        "fold", function, [(taken[1], parse_dtype(dtype))], [("result", state["value"])], list(numbers.items()),
-        parameters=tuple(names), state=state, **settings,
-    )  # fmt: skip
+    return tuple(names), numbers, taken[1]
 
 
 def _form(

@@ -14,7 +14,6 @@ import re
 import shutil
 import sys
 import tempfile
-import textwrap
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nandarray._program import abi, elf, mathematics, zig
+from nandarray._program import abi, elf, loops, mathematics, zig
 from nandarray._program.cache import Cache, digest, installed
 from nandarray._program.fingerprint import fingerprint, names_of
-from nandarray._program.forms import OPTIONS, SIZES, Form, parameters
+from nandarray._program.forms import SIZES, Form, parameters
 from nandarray.errors import CompileError, InvalidError
 
 if TYPE_CHECKING:
@@ -35,6 +34,8 @@ __all__ = ["build", "typed"]
 
 _TARGET = "rv64"
 _LAST: dict[str, str] = {}
+# Styles with a function of two values.
+_FOLDS = frozenset({"fold", "columns", "slab"})
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _AT_LINE = re.compile(r"^During: .* at (\S.*) \((\d+)\)$", re.MULTILINE)
 _NO_HEAP = "it makes an array or another object that needs memory"
@@ -136,7 +137,7 @@ def _key(form: Form) -> str | None:
     if found is None:
         return None
     here = Path(__file__).parent
-    ours = [(here / name).read_bytes() for name in ("forms.py", "functions.py", "riscv.py", "streams.py")]
+    ours = [(here / name).read_bytes() for name in ("forms.py", "functions.py", "loops.py", "riscv.py", "streams.py")]
     ours += [file.read_bytes() for file in sorted(zig.INCLUDE.iterdir())]
     compilers = [*map(installed, ("ziglang", "numba", "llvmlite")), sys.version_info[:2], np.__version__]
     return digest(["python", abi.ABI, zig.OPTIONS, *compilers, *ours, found])
@@ -150,7 +151,7 @@ def _typed(form: Form) -> str:
     try:
         outputs = _outputs(form)
         entries = _entries(form, outputs)
-        made: str = riscv.compile_program(entries, lambda codes: _metadata(form, outputs, codes), _options(form))
+        made: str = riscv.compile_program(entries, lambda codes: _metadata(form, outputs, codes), loops.options(form))
     except NumbaError as error:
         raise _explained(form, error) from error
     except (NotImplementedError, RuntimeError, KeyError, AssertionError) as error:
@@ -159,25 +160,21 @@ def _typed(form: Form) -> str:
     return made
 
 
-def _options(form: Form) -> dict[str, Any]:
-    return {key: form.options[key] for key in OPTIONS if form.options.get(key)}
-
-
 def _outputs(form: Form) -> list[tuple[str, np.dtype[Any]]]:
     """Type the functions by themselves, for their errors, and find the dtypes of outputs that were left to them."""
     from nandarray._program.riscv import Parameter, element_type, result_type
 
-    options = _options(form)
+    options = loops.options(form)
     numbers = {name: element_type(dtype) for name, dtype in form.scalars}
     if form.style in {"map", "filter"}:
         values = numbers | {name: element_type(dtype) for name, dtype in form.inputs}
         function = form.functions["function"]
         found = result_type(function, [values[name] for name in form.parameters], options)
         return [(name, _decided(form, dtype, found)) for name, dtype in form.outputs]
-    if form.style == "fold":
-        assert form.state is not None
-        value = element_type(form.state["value"])
-        for second in (element_type(form.inputs[0][1]), value):
+    if form.style in _FOLDS:
+        assert form.outputs[0][1] is not None
+        value = element_type(form.outputs[0][1].base)
+        for second in (element_type(form.inputs[0][1].base), value):
             pair = iter((value, second))
             result_type(
                 form.functions["function"], [numbers.get(name) or next(pair) for name in form.parameters], options
@@ -233,152 +230,25 @@ def _entries(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]]) -> list[E
         arguments = [made[name] for name in form.parameters]
         return [Entry(f"nd_{form.style}", form.functions["function"], arguments)]
     ((_, dtype),) = outputs
-    if form.style in {"map", "filter"}:
+    if form.style in {"map", "filter", "slab"}:
         out = [Parameter("out", 0, dtype)]
-        return [Entry("nd_block", _loop(form), [*ins, *out, *numbers])]
+        return [Entry("nd_block", loops.loop(form), [*ins, *out, *numbers])]
     assert form.state is not None
     state, other = Parameter("state", 0, form.state), Parameter("other", 0, form.state)
-    found = [Entry("nd_block", _loop(form), [state, *ins, *numbers])]
-    if form.style == "fold":
-        found.append(Entry("nd_merge", _folding(form), [state, other, *numbers]))
-        found.append(Entry("nd_end", _folded(form), [state, Parameter("out", 0, dtype)]))
+    found = [Entry("nd_block", loops.loop(form), [state, *ins, *numbers])]
+    if form.style in _FOLDS:
+        found.append(Entry("nd_merge", loops.folding(form), [state, other, *numbers]))
+        found.append(Entry("nd_end", loops.folded(form), [state, Parameter("out", 0, dtype)]))
         return found
     if "init" in form.functions:
-        found.append(Entry("nd_begin", _calling(form, "init", "state"), [state, *numbers]))
-    found.append(Entry("nd_merge", _calling(form, "merge", "state, other"), [state, other, *numbers]))
-    found.append(Entry("nd_end", _ending(form, dtype), [state, Parameter("out", 0, dtype), *numbers]))
+        found.append(Entry("nd_begin", loops.calling(form, "init", "state"), [state, *numbers]))
+    found.append(Entry("nd_merge", loops.calling(form, "merge", "state, other"), [state, other, *numbers]))
+    found.append(Entry("nd_end", loops.ending(form, dtype), [state, Parameter("out", 0, dtype), *numbers]))
     return found
 
 
-def _written(form: Form, name: str, text: str) -> Any:
-    """Make a function of text; the user's functions are there under their names, with an underscore."""
-    from nandarray._program.riscv import jitted
-
-    names = {f"_{key}": jitted(function, _options(form)) for key, function in form.functions.items()}
-    exec(compile(textwrap.dedent(text), f"<nandarray {form.name}>", "exec"), names)  # noqa: S102
-    return names[name]
-
-
-def _loop(form: Form) -> Any:
-    ins = [name for name, _ in form.inputs]
-    numbers = "".join(f", {name}" for name, _ in form.scalars)
-    at_i = {name: f"{name}[i_]" for name in ins} | {name: name for name, _ in form.scalars}
-    taken = ", ".join(ins)
-    if form.style == "reduce":
-        if "block" in form.functions:
-            given = ", ".join(parameters(form.functions["block"])[1:])
-            return _written(form, "loop_", f"def loop_(state, {taken}{numbers}):\n    _block(state, {given})")
-        given = ", ".join(at_i[name] for name in parameters(form.functions["step"])[1:])
-        return _written(
-            form,
-            "loop_",
-            f"""
-            def loop_(state, {taken}{numbers}):
-                for i_ in range(len({ins[0]})):
-                    _step(state, {given})
-            """,
-        )
-    if form.style == "fold":
-        pair = iter(("state.value", f"{ins[0]}[i_]"))
-        given = ", ".join(name if name in dict(form.scalars) else next(pair) for name in form.parameters)
-        return _written(
-            form,
-            "loop_",
-            f"""
-            def loop_(state, {taken}{numbers}):
-                first = 0
-                if state.n == 0 and len({ins[0]}) > 0:
-                    state.value = {ins[0]}[0]
-                    first = 1
-                for i_ in range(first, len({ins[0]})):
-                    state.value = _function({given})
-                state.n += len({ins[0]})
-            """,
-        )
-    given = ", ".join(at_i[name] for name in form.parameters)
-    if form.style == "map":
-        return _written(
-            form,
-            "loop_",
-            f"""
-            def loop_({taken}, out_{numbers}):
-                for i_ in range(len({ins[0]})):
-                    out_[i_] = _function({given})
-            """,
-        )
-    return _written(
-        form,
-        "loop_",
-        f"""
-        def loop_({taken}, out_{numbers}):
-            n_ = 0
-            for i_ in range(len({ins[0]})):
-                if _function({given}):
-                    out_[n_] = {ins[0]}[i_]
-                    n_ += 1
-            return n_
-        """,
-    )
-
-
-def _folding(form: Form) -> Any:
-    """Fold the value of later pieces into that of earlier ones, if both have any."""
-    numbers = "".join(f", {one}" for one, _ in form.scalars)
-    scalars = {name for name, _ in form.scalars}
-    pair = iter(("state.value", "other.value"))
-    given = ", ".join(name if name in scalars else next(pair) for name in form.parameters)
-    return _written(
-        form,
-        "merge_",
-        f"""
-        def merge_(state, other{numbers}):
-            if other.n > 0:
-                if state.n > 0:
-                    state.value = _function({given})
-                else:
-                    state.value = other.value
-                state.n += other.n
-        """,
-    )
-
-
-def _folded(form: Form) -> Any:
-    """Give the value, if there was an element."""
-    return _written(
-        form,
-        "end_",
-        """
-        def end_(state, out_):
-            if state.n == 0:
-                return 0
-            out_[0] = state.value
-            return 1
-        """,
-    )
-
-
-def _calling(form: Form, name: str, first: str) -> Any:
-    """Call one of the user's functions with those scalars that it wants."""
-    numbers = "".join(f", {one}" for one, _ in form.scalars)
-    wanted = "".join(f", {one}" for one in parameters(form.functions[name])[len(first.split(",")) :])
-    return _written(form, "call_", f"def call_({first}{numbers}):\n    _{name}({first}{wanted})")
-
-
-def _ending(form: Form, dtype: np.dtype[Any]) -> Any:
-    numbers = "".join(f", {one}" for one, _ in form.scalars)
-    if "result" not in form.functions:
-        assert form.state is not None
-        copied = "out_[0] = state" if form.state.names else "out_[0][:] = state"
-        return _written(form, "end_", f"def end_(state, out_{numbers}):\n    {copied}")
-    wanted = "".join(f", {one}" for one in parameters(form.functions["result"])[1:])
-    if dtype.subdtype is None:
-        return _written(form, "end_", f"def end_(state, out_{numbers}):\n    out_[0] = _result(state{wanted})")
-    parts = "".join(f"\n    out_[0, {i}] = r_[{i}]" for i in range(int(np.prod(dtype.shape))))
-    return _written(form, "end_", f"def end_(state, out_{numbers}):\n    r_ = _result(state{wanted}){parts}")
-
-
 def _metadata(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]], codes: Mapping[int, str]) -> bytes:
-    phase = {"phase": "end"} if form.style in {"reduce", "fold"} else {}
+    phase = {"phase": "end"} if form.style in {"reduce", "fold", "columns"} else {}
     said: dict[str, Any] = {
         "abi": abi.ABI,
         "name": form.name,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from nandarray._program import abi, zig
 from nandarray._program.cache import Cache, digest, write_whole
-from nandarray._program.elf import Image, Location, Section, Symbol, read
+from nandarray._program.elf import Image, Location, Section, Symbol, fits, read
 from nandarray._program.native import Recipe
 from nandarray.errors import InvalidError, ProgramError
 
@@ -99,7 +99,7 @@ class Program:
         self._function = function
         self._recipe = recipe
         self._trusted = trusted
-        _fits(known["end"], self._metadata)
+        fits(known["end"], self._metadata)
         self._warnings = warnings
         return self
 
@@ -494,10 +494,3 @@ def _target(name: str) -> zig.Target:
     if name not in zig.TARGETS:
         raise InvalidError(f"target {name!r} is not known; there is {', '.join(zig.TARGETS)}")
     return zig.TARGETS[name]
-
-
-def _fits(end: int, metadata: Mapping[str, Any]) -> None:
-    room = abi.IMAGE_ADDRESS + metadata["memory_bytes"]
-    if end > room:
-        needs = end - abi.IMAGE_ADDRESS
-        raise ProgramError(f"the program takes {needs} bytes, and its memory_bytes is {metadata['memory_bytes']}")

@@ -11,9 +11,7 @@ instructions. This is the only module that knows Numba's inside; it is imported 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +28,7 @@ from numba.np import numpy_support
 from numba.np.arrayobj import make_array, populate_array
 
 from nandarray._program import streams
+from nandarray._program.scipy_free import import_arrays
 from nandarray._program.streams import StreamType
 
 __all__ = ["Entry", "Parameter", "compile_program", "result_type"]
@@ -127,27 +126,6 @@ for _name in dir(NRTContext):
         setattr(_NoHeap, _name, _refuse)
 
 
-def _without_blas() -> None:
-    """Import Numba's functions of arrays without all of SciPy, which they import to see whether it is there.
-
-    It is half of what compiling a small program takes. Found is found: it is imported where Numba calls it.
-    """
-    if "numba.np.arraymath" in sys.modules or importlib.util.find_spec("scipy") is None:
-        return
-    from numba.np import linalg
-
-    real = getattr(linalg, "ensure_blas", None)
-    if real is None:
-        return
-    linalg.ensure_blas = lambda: None
-    try:
-        from numba.np import arraymath
-
-        arraymath.ensure_blas = real
-    finally:
-        linalg.ensure_blas = real
-
-
 class _Context(cpu.CPUContext):
     """Lowering to RISC-V: only what needs neither heap nor Python."""
 
@@ -179,7 +157,7 @@ class _Context(cpu.CPUContext):
         )
         from numba.misc import literal  # noqa: F401
 
-        _without_blas()
+        import_arrays()
         from numba.np import arraymath, arrayobj, npyimpl  # noqa: F401
 
         for registry in (cmathimpl.registry, mathimpl.registry, npyimpl.registry, streams.lowering):

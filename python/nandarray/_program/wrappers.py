@@ -84,9 +84,25 @@ def filter_(
 
 
 def reduce(
-    grid: Compute, what: Any, *, key: Any, initial: Any, dtype: Any, state: Any, options: _Options, scalars: _Options
+    grid: Compute,
+    what: Any,
+    axis: int | None,
+    *,
+    key: Any,
+    initial: Any,
+    dtype: Any,
+    state: Any,
+    options: _Options,
+    scalars: _Options,
 ) -> Any:
     """Fold a box into one value: by a name, a program, a class of functions, or a function of two values."""
+    if axis is not None:
+        if isinstance(what, Program) or state is not None or initial is not None:
+            raise InvalidError("along an axis there are names and functions of two values, without an initial value")
+        from nandarray._program.axes import reduce_along
+
+        kinds = _kinds(scalars)
+        return reduce_along(grid, what, axis, key=key, dtype=dtype, options=options, scalars=kinds, values=scalars)
     call = _Call(grid, key, options, scalars)
     if isinstance(what, Program):
         return _run(call, what)

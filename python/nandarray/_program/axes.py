@@ -1,0 +1,132 @@
+"""Folding along one axis: a box becomes a box without it.
+
+What lies behind the axis in C order is a row. If the axis is the box's first, records are rows and a state has one; the
+axis is then as long as it likes. Else records are all rows of the axis, each of which folds by itself; where these do
+not fit a task, the places before the axis are run through one by one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nandarray._grid import check_axis
+from nandarray._program import ports, run
+from nandarray._program.forms import along_form
+from nandarray._program.program import PythonProgram
+from nandarray.errors import InvalidError, NotFoundError
+
+if TYPE_CHECKING:
+    from nandarray._compute import Compute
+
+__all__ = ["reduce_along"]
+
+_SLAB_BYTES = 32 << 20  # a record has to fit a task's window
+_ROW_BYTES = 8 << 20  # a state is kept by every core, and by every run of tasks that waits
+
+
+def _add(x: Any, y: Any) -> Any:
+    return x + y
+
+
+def _least(x: Any, y: Any) -> Any:
+    return x if x <= y or x != x else y  # NaN stays
+
+
+def _greatest(x: Any, y: Any) -> Any:
+    return x if x >= y or x != x else y
+
+
+_NAMED: Mapping[str, Callable[[Any, Any], Any]] = {"sum": _add, "mean": _add, "min": _least, "max": _greatest}
+
+
+def _kind(what: Any, dtype: np.dtype[Any], asked: Any) -> np.dtype[Any]:
+    """Choose what is folded into: 64 bits for sums."""
+    if asked is not None:
+        found: np.dtype[Any] = np.dtype(asked)
+        return found
+    if what == "mean" or (what == "sum" and dtype.kind == "f"):
+        return np.dtype("f8")
+    if what == "sum":
+        return np.dtype("u8" if dtype.kind == "u" else "i8")
+    return dtype
+
+
+def reduce_along(
+    grid: Compute,
+    what: Any,
+    axis: int,
+    *,
+    key: Any,
+    dtype: Any,
+    options: Mapping[str, Any],
+    scalars: Mapping[str, np.dtype[Any]],
+    values: Mapping[str, Any],
+) -> np.ndarray[Any, Any]:
+    """Fold along an axis.
+
+    Parameters
+    ----------
+    grid : Array or View
+        What.
+    what : str or callable
+        ``"sum"``, ``"mean"``, ``"min"``, ``"max"``, or an associative function of two values.
+    axis : int
+        Of the box.
+    key : index expression
+        The box.
+    dtype : dtype_like or None
+        What is folded into.
+    options, scalars, values : mapping
+        Of the run; dtypes and values of the function's numbers.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of the box's shape without the axis.
+    """
+    if isinstance(what, str) and what not in _NAMED:
+        raise NotFoundError(f"there is no reduction {what!r} along an axis; there is {', '.join(_NAMED)}")
+    if not isinstance(what, str) and not callable(what):
+        raise InvalidError("along an axis there is a name, or a function of two values")
+    box = ports.Boxed(run.Box(grid, key))  # type: ignore[arg-type]  # a grid is one of the two
+    shape = tuple(box.shape)
+    axis = check_axis(axis, len(shape))
+    length, inner = shape[axis], math.prod(shape[axis + 1 :])
+    kind, left = _kind(what, box.dtype, dtype), shape[:axis] + shape[axis + 1 :]
+    if not math.prod(shape):
+        if math.prod(left) and what not in ("sum", "mean"):
+            raise InvalidError(f"there is no element along axis {axis} of {shape}")
+        return np.full(left, np.nan if what == "mean" else 0, kind)
+    function = _NAMED[what] if isinstance(what, str) else what
+    trusted = {"trusted": True} if options.get("trusted") else {}
+    kept = {name: value for name, value in options.items() if name != "trusted"}
+    slab = length * inner * box.dtype.itemsize
+    whole = math.prod(shape[:axis]) == 1 or slab > _SLAB_BYTES
+    if whole and inner * max(kind.itemsize, box.dtype.itemsize) > _ROW_BYTES:
+        raise InvalidError(
+            f"what is behind axis {axis} has {inner} elements, {inner * kind.itemsize} bytes; at most {_ROW_BYTES} are "
+            "possible: fold a part at a time, with key="
+        )
+    made = PythonProgram(along_form(function, box.dtype, kind, (length, inner), scalars, whole=whole, **trusted))
+    before = itertools.product(*map(range, shape[:axis] if whole else ()))
+    keys = [_at(key, grid, places) for places in before] if whole else [key]
+    rows = [run.offload(made, [run.Box(grid, one)], values, **kept).result for one in keys]  # type: ignore[arg-type]
+    found = np.concatenate([np.reshape(row, -1) for row in rows]).reshape(left)
+    return found / length if what == "mean" else found
+
+
+def _at(key: Any, grid: Any, places: tuple[int, ...]) -> tuple[Any, ...]:
+    """Take one place on each of the first axes of a box."""
+    parts = ports._full(key)
+    parts = list(parts if isinstance(parts, tuple) else (parts,))
+    parts += [slice(None)] * (len(grid.shape) - len(parts))
+    rest, made = iter(places), []
+    for part, size in zip(parts, grid.shape, strict=True):
+        place = None if isinstance(part, int) else next(rest, None)
+        made.append(part if place is None else range(size)[part][place])
+    return tuple(made)

@@ -55,6 +55,10 @@ bench: $(STAMPS)/bench $(STAMPS)/native ## compare with every peer, all patterns
 bench-quick: $(STAMPS)/bench $(STAMPS)/native ## the same on small arrays, one configuration a peer (4 minutes)
 	$(BIN)/python -m bench run --quick $(BENCH)
 
+.PHONY: bench-offload
+bench-offload: $(STAMPS)/bench $(STAMPS)/native ## programs over a stored array beside NumPy, Numba, Arrow and DuckDB with it in memory (10 minutes)
+	$(BIN)/python -m bench offload $(BENCH)
+
 .PHONY: bench-model
 bench-model: $(STAMPS)/bench ## the modelled clock beside MQSim and data sheets, and how fast it simulates (20 minutes)
 	$(BIN)/python -m bench model $(BENCH)

@@ -30,6 +30,12 @@ def _side_commands(commands: Any) -> None:
     first = commands.add_parser("first-result", help="a small program from a new process to its first result")
     _output(first)
     first.add_argument("--rounds", type=int, default=5)
+    offload = commands.add_parser("offload", help="programs over an array of a store beside peers with it in memory")
+    _output(offload)
+    offload.add_argument("--bytes", type=int, metavar="N", help="of the array: 4 GiB, or what fits")
+    offload.add_argument("--dtype", default="float64", help="of its elements")
+    offload.add_argument("--rounds", type=int, default=5)
+    offload.add_argument("--only", nargs="+", metavar="OPERATION", help="sum minmax filter histogram")
     model = commands.add_parser("model", help="the modelled clock beside MQSim and data sheets, and its speed")
     _output(model)
     model.add_argument("--section", action="append", default=[], choices=("rows", "sheets", "speed", "steady"))
@@ -216,6 +222,28 @@ def _first(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
+def _offload(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import offload
+
+    found = offload.measure(
+        arguments.folder,
+        size=arguments.bytes or offload.default_size(),
+        dtype=arguments.dtype,
+        rounds=arguments.rounds,
+        operations=tuple(arguments.only or offload.OPERATIONS),
+        say=_say,
+    )
+    print(
+        "promised: native no slower than any peer, translated within 3 times of native, a few blocks a core of memory"
+    )
+    _lines(arguments, command, *offload.table(found), json.dumps([vars(one) for one in found], indent=1))
+    missed = [one for one in found if one.verdict.startswith("MISSED")]
+    print("\n".join(f"{one.operation}: {one.system}: {one.verdict}" for one in missed) or "every promise kept")
+    return 0
+
+
 def _memory(arguments: argparse.Namespace, command: str) -> int:
     import json
 
@@ -265,7 +293,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     command = "python -m bench " + shlex.join(sys.argv[1:] if argv is None else argv)
     act = {"run": _run, "open": _open, "memory": _memory, "geometry": _geometry, "write": _write, "report": _show}
-    act |= {"model": _model, "first-result": _first}
+    act |= {"model": _model, "first-result": _first, "offload": _offload}
     return act[arguments.command](arguments, command)
 
 

@@ -142,6 +142,11 @@ impl<'p> Core<'p> {
         }
     }
 
+    /// Whether its inputs may be lent: what it runs is trusted to come to an end.
+    pub(crate) fn lends(&self) -> bool {
+        matches!(self.place, Place::Host(_))
+    }
+
     fn metadata(&self) -> &'p Metadata {
         self.program.metadata()
     }

@@ -11,13 +11,13 @@ use std::sync::atomic::Ordering;
 use parking_lot::{Condvar, Mutex};
 
 use crate::board::{Board, Job, Pick, Plan};
-use crate::core::{Bounds, Core, Task};
+use crate::core::{Bounds, Core};
 use crate::error::{RunError, StageError};
 use crate::held::joined;
 use crate::metadata::Phase;
 use crate::program::Entry;
 use crate::run::{Account, Progress, Sink, Source};
-use crate::stage::{Done, Due, Feed, From, Part, Stage};
+use crate::stage::{Done, Due, Feed, From, Own, Part, Stage, call, lent};
 use crate::tasks::{Tasks, check};
 
 /// How to run a pipeline.
@@ -151,7 +151,7 @@ type Failed = (u64, RunError);
 impl<'p> Crew<'_, '_, 'p> {
     fn work(&self) {
         let _alarm = Alarm(self);
-        let mut windows = Vec::new();
+        let mut own = Own::default();
         let mut board = self.board.lock();
         loop {
             match board.pick(&self.plan) {
@@ -160,7 +160,7 @@ impl<'p> Crew<'_, '_, 'p> {
                 Pick::Job(job) => {
                     board.running += 1;
                     drop(board);
-                    let (stage, done) = self.one(job, &mut windows);
+                    let (stage, done) = self.one(job, &mut own);
                     board = self.board.lock();
                     board.running -= 1;
                     if let Err((run, error)) = done {
@@ -173,11 +173,11 @@ impl<'p> Crew<'_, '_, 'p> {
         self.moved.notify_all();
     }
 
-    fn one(&self, job: Job<'p>, windows: &mut Vec<Vec<u8>>) -> (usize, Result<(), Failed>) {
+    fn one(&self, job: Job<'p>, own: &mut Own) -> (usize, Result<(), Failed>) {
         match job {
             Job::Load { stage } => (stage, self.load(stage).map_err(|e| (0, e))),
             Job::Tasks { stage, run, queue, core, begun, first } => {
-                let done = self.tasks(stage, run, queue, core, begun, first, windows);
+                let done = self.tasks(stage, run, queue, core, begun, first, own);
                 (stage, done.map_err(|e| (run, e)))
             }
             Job::Deliver { stage, folder } => (stage, self.deliver(stage, folder)),
@@ -256,7 +256,7 @@ impl<'p> Crew<'_, '_, 'p> {
         core: Option<Core<'p>>,
         begun: bool,
         first: u64,
-        windows: &mut Vec<Vec<u8>>,
+        own: &mut Own,
     ) -> Result<(), RunError> {
         let this = &self.plan.stages[stage];
         let mut core = core.map_or_else(|| self.core(stage), Ok)?;
@@ -266,7 +266,7 @@ impl<'p> Crew<'_, '_, 'p> {
         let mut done = if begun { Ok(()) } else { core.begin(this.scalars, first, self.bounds(stage)) };
         for due in queue {
             if done.is_ok() {
-                done = self.task(stage, &mut core, due, windows, &mut account).map(|one| given.push(one));
+                done = self.task(stage, &mut core, due, own, &mut account).map(|one| given.push(one));
             }
         }
         let mut board = self.board.lock();
@@ -287,13 +287,71 @@ impl<'p> Crew<'_, '_, 'p> {
         stage: usize,
         core: &mut Core<'p>,
         due: Due,
-        windows: &mut Vec<Vec<u8>>,
+        own: &mut Own,
         account: &mut Account,
     ) -> Result<(u64, Vec<Vec<u8>>), RunError> {
-        let this = &self.plan.stages[stage];
         if self.plan.progress.stop.load(Ordering::Relaxed) {
             return Err(RunError::Cancelled);
         }
+        let outputs = match self.lend(stage, core, &due, own, account)? {
+            Some(outputs) => outputs,
+            None => self.fetch(stage, core, &due, own, account)?,
+        };
+        account.tasks += 1;
+        self.plan.progress.advance(stage);
+        Ok((due.number, outputs))
+    }
+
+    /// A task with its input where it lies: if the core takes it so, and the source lends it.
+    fn lend(
+        &self,
+        stage: usize,
+        core: &mut Core<'p>,
+        due: &Due,
+        own: &mut Own,
+        account: &mut Account,
+    ) -> Result<Option<Vec<Vec<u8>>>, RunError> {
+        // Of one input at most: a source that holds a lock for it must not be asked for another.
+        let mut outside =
+            due.parts.iter().enumerate().filter_map(|(i, part)| match (part, self.plan.stages[stage].inputs[i]) {
+                (Part::Outside(from, bytes), Feed::Outside(number)) => Some((i, number, *from, *bytes)),
+                _ => None,
+            });
+        let (Some((input, number, from, bytes)), None, true) = (outside.next(), outside.next(), core.lends()) else {
+            return Ok(None);
+        };
+        if due.parts.iter().any(|part| matches!(part, Part::Pieces(_))) {
+            return Ok(None);
+        }
+        let mut ran = None;
+        let mut call = |lent: &[u8]| {
+            let bytes = |(i, part): (usize, &'_ Part)| match part {
+                Part::Whole(bytes) if i != input => bytes.clone(),
+                _ => Arc::default(),
+            };
+            let wholes: Vec<Arc<Vec<u8>>> = due.parts.iter().enumerate().map(bytes).collect();
+            let inputs: Vec<&[u8]> =
+                wholes.iter().enumerate().map(|(i, w)| if i == input { lent } else { &w[..] }).collect();
+            ran = Some(call(&self.plan.stages[stage], core, due, &inputs, &mut own.rooms, self.bounds(stage)));
+        };
+        self.plan.source.lend(number, from, bytes, &mut call).map_err(RunError::Transfer)?;
+        if ran.is_some() {
+            self.plan.progress.bytes_in.fetch_add(bytes, Ordering::Relaxed);
+            account.bytes_in += bytes;
+        }
+        ran.transpose()
+    }
+
+    /// A task with its inputs in windows.
+    fn fetch(
+        &self,
+        stage: usize,
+        core: &mut Core<'p>,
+        due: &Due,
+        own: &mut Own,
+        account: &mut Account,
+    ) -> Result<Vec<Vec<u8>>, RunError> {
+        let Own { windows, rooms } = own;
         if windows.len() < due.parts.len() {
             windows.resize_with(due.parts.len(), Vec::new);
         }
@@ -323,18 +381,7 @@ impl<'p> Crew<'_, '_, 'p> {
                 Part::Outside(..) => &window[..],
             })
             .collect();
-        let mut outputs = vec![Vec::new(); this.outputs.len()];
-        let task = Task { number: due.number, first_record: due.cut.first, records: due.cut.records, inputs: &inputs };
-        let used = core.task(this.scalars, task, &mut outputs, self.bounds(stage))?;
-        for (output, used) in outputs.iter_mut().zip(used) {
-            output.truncate(used as usize);
-            if output.capacity() / 2 > output.len() {
-                output.shrink_to_fit();
-            }
-        }
-        account.tasks += 1;
-        self.plan.progress.advance(stage);
-        Ok((due.number, outputs))
+        call(&self.plan.stages[stage], core, due, &inputs, rooms, self.bounds(stage))
     }
 
     /// Give on what runs gave, in order, as far as they are there.
@@ -464,13 +511,5 @@ impl<'p> Crew<'_, '_, 'p> {
         work.cores.clear();
         (work.state, work.finished) = (state, true);
         Ok(())
-    }
-}
-
-/// The bytes of a single piece, where they can be lent as they are: aligned for any element.
-fn lent(pieces: &[(Arc<Vec<u8>>, std::ops::Range<usize>)]) -> Option<&[u8]> {
-    match pieces {
-        [(bytes, range)] => Some(&bytes[range.clone()]).filter(|b| (b.as_ptr() as usize).is_multiple_of(16)),
-        _ => None,
     }
 }

@@ -28,6 +28,15 @@ pub trait Source: Sync {
     /// # Errors
     /// Whatever keeps it from that.
     fn read(&self, input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure>;
+    /// Call `f` with the bytes of an input where they lie, if they are there together and in order; else do nothing. `f` comes
+    /// to its end, and asks for nothing of this source: a source may hold locks meanwhile.
+    ///
+    /// # Errors
+    /// Whatever keeps it from that; `f` was not called then.
+    fn lend(&self, input: usize, offset: u64, bytes: u64, f: &mut dyn FnMut(&[u8])) -> Result<(), Failure> {
+        let _ = (input, offset, bytes, f);
+        Ok(())
+    }
     /// Bytes of an input that are best read in multiples; 0 if any are. Asked of what a program's first input is.
     fn grain(&self, _input: usize) -> u64 {
         0

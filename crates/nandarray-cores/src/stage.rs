@@ -4,9 +4,10 @@
 //! consecutive tasks are handed out, and what they gave is delivered in order. Nothing here waits or runs anything.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::core::Core;
+use crate::core::{Bounds, Core, Task};
 use crate::error::{LoadError, RunError};
 use crate::held::{Held, Piece};
 use crate::program::Program;
@@ -73,6 +74,47 @@ pub(crate) struct Due {
     pub(crate) number: u64,
     pub(crate) cut: Cut,
     pub(crate) parts: Vec<Part>,
+}
+
+/// What a thread keeps from task to task: bytes of inputs, room for outputs.
+#[derive(Default)]
+pub(crate) struct Own {
+    pub(crate) windows: Vec<Vec<u8>>,
+    pub(crate) rooms: Vec<Vec<u8>>,
+}
+
+/// Run a task on its inputs; gives its outputs.
+pub(crate) fn call<'p>(
+    stage: &Stage<'_, 'p>,
+    core: &mut Core<'p>,
+    due: &Due,
+    inputs: &[&[u8]],
+    rooms: &mut Vec<Vec<u8>>,
+    bounds: Bounds<'_>,
+) -> Result<Vec<Vec<u8>>, RunError> {
+    if rooms.len() < stage.outputs.len() {
+        rooms.resize_with(stage.outputs.len(), Vec::new);
+    }
+    let rooms = &mut rooms[..stage.outputs.len()];
+    let task = Task { number: due.number, first_record: due.cut.first, records: due.cut.records, inputs };
+    let used = core.task(stage.scalars, task, rooms, bounds)?;
+    let given = rooms.iter_mut().zip(used).map(|(room, used)| {
+        // A room that is full goes as it is; another stays, so that memory is asked for once a thread.
+        if used as usize > room.capacity() / 2 {
+            room.truncate(used as usize);
+            return std::mem::take(room);
+        }
+        room[..used as usize].to_vec()
+    });
+    Ok(given.collect())
+}
+
+/// The bytes of a single piece, where they can be lent as they are: aligned for any element.
+pub(crate) fn lent(pieces: &[(Arc<Vec<u8>>, Range<usize>)]) -> Option<&[u8]> {
+    match pieces {
+        [(bytes, range)] => Some(&bytes[range.clone()]).filter(|b| (b.as_ptr() as usize).is_multiple_of(16)),
+        _ => None,
+    }
 }
 
 /// What a run of tasks gave so far.

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use nandarray::device::{Command, Device, Execution, Given, Input, Output, ProgramId, Reply, Stage};
 use nandarray::stl::space::SpaceId;
 use nandarray_cores::{Account, Form, Native, Profiler, Progress};
+use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -240,7 +241,7 @@ pub(crate) fn execute<'py>(
         for output in stage.outputs {
             outputs.push(match output {
                 None => None,
-                Some(Given::Bytes(bytes)) => Some(PyBytes::new(py, &bytes).into_any().unbind()),
+                Some(Given::Bytes(bytes)) => Some(PyArray1::from_vec(py, bytes).into_any().unbind()),
                 Some(Given::Elements(written)) => Some(written.into_pyobject(py)?.into_any().unbind()),
             });
         }

@@ -73,8 +73,10 @@ def build(form: Form) -> tuple[bytes, dict[str, Any]]:
         import numba  # noqa: F401
     except ImportError as error:
         raise ImportError("this needs numba, which is not installed: pip install 'nandarray[programs]'") from error
+    from nandarray._program.streams import definitions
+
     zig.version()
-    text = typed(form)[1]()
+    text = definitions(typed(form)[1]())
     scratch = Path(tempfile.mkdtemp(prefix="nandarray-"))
     try:
         (scratch / "program.ll").write_text(text)

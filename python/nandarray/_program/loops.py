@@ -209,8 +209,12 @@ def ending(form: Form, dtype: np.dtype[Any]) -> Any:
     numbers = "".join(f", {one}" for one, _ in form.scalars)
     if "result" not in form.functions:
         assert form.state is not None
-        copied = "out_[0] = state" if form.state.names else "out_[0][:] = state"
-        return _written(form, "end_", f"def end_(state, out_{numbers}):\n    {copied}")
+        if form.state.names:
+            return _written(form, "end_", f"def end_(state, out_{numbers}):\n    out_[0] = state")
+        shape = form.state.shape
+        # Element by element: between arrays that may overlap Numba makes a copy, which needs memory.
+        parts = "".join(f"\n    out_[{', '.join(map(str, (0, *at)))}] = state{list(at)}" for at in np.ndindex(shape))
+        return _written(form, "end_", f"def end_(state, out_{numbers}):{parts}")
     wanted = "".join(f", {one}" for one in parameters(form.functions["result"])[1:])
     if dtype.subdtype is None:
         return _written(form, "end_", f"def end_(state, out_{numbers}):\n    out_[0] = _result(state{wanted})")

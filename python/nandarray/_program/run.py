@@ -333,9 +333,9 @@ def _targets(out: Any, wanted: Mapping[str, Output]) -> dict[str, Boxed]:
     return {name: ports.target(given, wanted[name].port) for name, given in out.items()}
 
 
-def _shaped(got: bytes, port: Mapping[str, Any], shape: Sequence[int] | None) -> Any:
+def _shaped(got: _Array, port: Mapping[str, Any], shape: Sequence[int] | None) -> Any:
     """Give an output as an array: of its array's shape if it has an element for each of that one's."""
-    flat = np.frombuffer(bytearray(got), dtype=abi.record(port["dtype"], port["name"]))
+    flat = got.view(abi.record(port["dtype"], port["name"]))
     if port["phase"] == "end":
         return flat[0] if port["bound"]["fixed"] == flat.dtype.itemsize and len(flat) == 1 else flat
     if shape is not None and flat.size == np.prod(shape, dtype=object):

@@ -1,15 +1,18 @@
 """Streams as Numba sees them: a type, and what loads, stores and tests become.
 
-The instructions are inline assembly with the stream's number in it, so the number is part of the type and a stream is
-no value at all. Registered in registries of their own, which only the target of :mod:`nandarray._program.riscv` reads.
+The instructions have the stream's number in them, so the number is part of the type and a stream is no value at all.
+What is lowered to are calls of functions whose names say what they do; :func:`definitions` has them in assembly. A
+native form has them in C instead (``runtime.c``). Registered in registries of their own, which only the target of
+:mod:`nandarray._program.riscv` reads.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.datamodel.models import OpaqueModel
 from numba.core.datamodel.registry import register_default
 from numba.core.errors import TypingError
@@ -18,7 +21,7 @@ from numba.core.imputils import Registry as LoweringRegistry
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, bound_function, signature
 from numba.core.typing.templates import Registry as TypingRegistry
 
-__all__ = ["StreamType", "lowering", "typing"]
+__all__ = ["StreamType", "definitions", "lowering", "typing"]
 
 typing = TypingRegistry()
 lowering = LoweringRegistry("nandarray.streams")
@@ -27,6 +30,7 @@ _I64 = ir.IntType(64)
 _WIDTHS = {(8, True): 0, (16, True): 1, (32, True): 2, (64, True): 3, (8, False): 4, (16, False): 5, (32, False): 6}
 _WIDTHS[64, False] = 3
 _INPUT_END = 0x880
+_DECLARED = re.compile(r"^declare .*@(nd_stream_(load|store|at_end)_(\d)(?:_(\d))?)\(.*\).*$", re.MULTILINE)
 
 
 class StreamType(types.SimpleIteratorType):
@@ -85,21 +89,50 @@ def _bits(kind: Any) -> int:
 def _load(context: Any, builder: Any, stream: Any) -> Any:
     kind, bits = stream.yield_type, _bits(stream.yield_type)
     width = _WIDTHS[bits, isinstance(kind, types.Integer) and kind.signed]
-    code = f".insn i 0x0b, {width}, $0, x{stream.number}, 0"
-    raw = _assembly(builder, _I64, code, "=r", [])
+    raw = _call(builder, _I64, f"nd_stream_load_{stream.number}_{width}", [])
     small = raw if bits == 64 else builder.trunc(raw, ir.IntType(bits))  # noqa: PLR2004
     if isinstance(kind, types.Float):
         return builder.bitcast(small, context.get_value_type(kind))
     return builder.icmp_unsigned("!=", small, small.type(0)) if isinstance(kind, types.Boolean) else small
 
 
-def _assembly(builder: Any, result: Any, code: str, constraints: str, values: list[Any]) -> Any:
+def _call(builder: Any, result: Any, name: str, values: list[Any]) -> Any:
     kind = ir.FunctionType(result, [value.type for value in values])
-    return builder.asm(kind, code, constraints, values, side_effect=True)
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
+
+
+def definitions(text: str) -> str:
+    """Define the stream functions that a module declares, as instructions.
+
+    Parameters
+    ----------
+    text : str
+        LLVM's intermediate representation, in which the functions are declared.
+
+    Returns
+    -------
+    str
+        The same with the functions' bodies, for Clang to put where they are called.
+    """
+
+    def body(found: re.Match[str]) -> str:
+        name, what, stream, width = found.groups()
+        if what == "load":
+            head, code, back = f"i64 @{name}()", f'".insn i 0x0b, {width}, $0, x{stream}, 0", "=r"()', True
+        elif what == "at_end":
+            head, code, back = f"i64 @{name}()", f'"csrr $0, {_INPUT_END + int(stream)}", "=r"()', True
+        else:
+            code = f'".insn s 0x2b, {width}, $0, 0(x{stream})", "r"(i64 %value)'
+            head, back = f"void @{name}(i64 %value)", False
+        call = f"%got = call i64 asm sideeffect {code}" if back else f"call void asm sideeffect {code}"
+        end = "ret i64 %got" if back else "ret void"
+        return f"define internal {head} alwaysinline {{\n  {call}\n  {end}\n}}"
+
+    return _DECLARED.sub(body, text)
 
 
 def _at_end(builder: Any, stream: Any) -> Any:
-    found = _assembly(builder, _I64, f"csrr $0, {_INPUT_END + stream.number}", "=r", [])
+    found = _call(builder, _I64, f"nd_stream_at_end_{stream.number}", [])
     return builder.icmp_unsigned("!=", found, _I64(0))
 
 
@@ -120,8 +153,7 @@ def _lower_store(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     if isinstance(kind, types.Float):
         value = builder.bitcast(value, ir.IntType(bits))
     value = value if value.type.width == 64 else builder.zext(value, _I64)  # noqa: PLR2004
-    code = f".insn s 0x2b, {(bits // 8).bit_length() - 1}, $0, 0(x{stream.number})"
-    _assembly(builder, ir.VoidType(), code, "r", [value])
+    _call(builder, ir.VoidType(), f"nd_stream_store_{stream.number}_{(bits // 8).bit_length() - 1}", [value])
     return context.get_dummy_value()
 
 

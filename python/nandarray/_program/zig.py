@@ -226,7 +226,7 @@ def runtime(target: Target) -> Path:
     OSError
         There is no place to keep it.
     """
-    parts = [(INCLUDE / name).read_bytes() for name in ("nandarray.h", "runtime.c")]
+    parts = [(INCLUDE / name).read_bytes() for name in ("nandarray.h", "nandarray_native.h", "runtime.c")]
     made = folder() / "support" / f"runtime-{target.name}-{digest([version(), target, OPTIONS, *parts])[:16]}.o"
     if not made.exists():
         with tempfile.TemporaryDirectory(prefix="nandarray-") as scratch:

@@ -13,7 +13,7 @@ use crate::stl::read::{BufferMut, Reader};
 use crate::stl::sequence::Extent;
 use crate::stl::space::{Inner, Space, SpaceId, to_wire};
 use crate::stl::translate::{ViewBox, check_view, translate};
-use crate::stl::work::Work;
+use crate::stl::work::{Work, Workers};
 use crate::stl::write::{Source, Staged, Writer, apply};
 
 /// Selections of a view that are worked on at once: bounds the memory that a badly aligned view takes.
@@ -183,7 +183,33 @@ fn coming(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> {
 }
 
 impl Device {
+    /// Calls `f` with a target's bytes where they lie; does not if they do not lie together.
+    ///
+    /// The space can be read meanwhile and not be written: `f` must come to its end, and ask for nothing of this device.
+    pub(super) fn lend(&self, id: SpaceId, target: Target<'_>, f: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let space = self.space(id)?;
+        let inner = space.read()?;
+        let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner };
+        let coming = coming(&space, &inner.record.shape, &target);
+        let mut works = SmallVec::<[(Work, u64); 1]>::new();
+        for_work(&space, &inner.record.shape, &target, ALL_AT_ONCE, &mut |work, bytes| {
+            works.push((work, bytes));
+            Ok(())
+        })?;
+        let [(work, total)] = works.as_slice() else { return Ok(()) };
+        let Some(bytes) = reader.lend(work, coming.as_ref(), *total)? else { return Ok(()) };
+        count(&self.counters.reads, 1);
+        count(&self.counters.bytes_read, *total);
+        f(bytes);
+        Ok(())
+    }
+
     pub(super) fn read(&self, id: SpaceId, target: Target<'_>, out: BufferMut) -> Result<()> {
+        self.read_by(&self.workers, id, target, out)
+    }
+
+    /// The same with other helpers.
+    pub(super) fn read_by(&self, workers: &Workers, id: SpaceId, target: Target<'_>, out: BufferMut) -> Result<()> {
         let space = self.space(id)?;
         // One guard for the whole command: it sees every write whole or not at all.
         let inner = space.read()?;
@@ -193,7 +219,7 @@ impl Device {
         for_work(&space, &inner.record.shape, &target, SELECTIONS_AT_ONCE, &mut |work, bytes| {
             total += bytes;
             // SAFETY: a `BufferMut` is made by the promise that it covers its command's target.
-            unsafe { reader.read(&self.workers, &work, coming.as_ref(), bytes, out) }
+            unsafe { reader.read(workers, &work, coming.as_ref(), bytes, out) }
         })?;
         count(&self.counters.reads, 1);
         count(&self.counters.bytes_read, total);

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use nandarray_cores::{Failure, Sink, Source};
+use smallvec::SmallVec;
 
 use super::draft::Draft;
 use super::offload::{Given, Input, Output};
@@ -16,6 +17,7 @@ use crate::sim::count;
 use crate::stl::read::BufferMut;
 use crate::stl::space::{Space, SpaceId};
 use crate::stl::translate::check_view;
+use crate::stl::work::Workers;
 use crate::stl::write::Source as Written;
 
 /// Bytes of an output that are waited for, to write whole building blocks.
@@ -34,12 +36,14 @@ pub(super) struct Fed<'a> {
 /// The inputs of a run that come from outside.
 pub(super) struct Feed<'a> {
     device: &'a Device,
+    /// Each core reads for itself: the device's helpers would take its processors from it.
+    alone: Workers,
     inputs: Vec<Fed<'a>>,
 }
 
 impl<'a> Feed<'a> {
     pub(super) fn new(device: &'a Device) -> Self {
-        Self { device, inputs: Vec::new() }
+        Self { device, alone: Workers::alone(), inputs: Vec::new() }
     }
 
     /// Another input; gives its number.
@@ -112,9 +116,53 @@ impl Source for Feed<'_> {
         }
         Ok(())
     }
+
+    fn lend(
+        &self,
+        input: usize,
+        offset: u64,
+        bytes: u64,
+        f: &mut dyn FnMut(&[u8]),
+    ) -> std::result::Result<(), Failure> {
+        let fed = &self.inputs[input];
+        let end = offset + bytes;
+        assert!(end <= fed.bytes, "an input of {} bytes is lent up to {end}", fed.bytes);
+        match fed.input {
+            Input::Bytes(all) => {
+                let some = &all[offset as usize..end as usize];
+                if aligned(some) {
+                    f(some);
+                }
+            }
+            Input::Box { .. } if offset.is_multiple_of(fed.item) && end.is_multiple_of(fed.item) => {
+                self.show(fed, offset / fed.item..end / fed.item, f)?;
+            }
+            Input::Box { .. } | Input::Output { .. } => {}
+        }
+        Ok(())
+    }
 }
 
 impl Feed<'_> {
+    /// Show elements of a box where they lie, if they do so together.
+    fn show(&self, fed: &Fed<'_>, elements: Range<u64>, f: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let Input::Box { space, start, step, count, view } = fed.input else { return Ok(()) };
+        let mut boxes = SmallVec::<[(Vec<u64>, Vec<u64>); 1]>::new();
+        pieces(count, elements, &mut |first, size| {
+            let from = (0..first.len()).map(|d| start[d] + step[d] * first[d]).collect();
+            boxes.push((from, size.to_vec()));
+            Ok(())
+        })?;
+        let [(from, size)] = boxes.as_slice() else { return Ok(()) };
+        let strides = packed(size, fed.item);
+        let target = Target::Box { start: from, step, count: size, strides: &strides, view: *view };
+        self.device.lend(*space, target, &mut |bytes| {
+            if aligned(bytes) {
+                f(bytes);
+            }
+        })
+    }
+
     /// Fetch elements of a box by their place in it, the last dimension fastest.
     fn fetch(&self, fed: &Fed<'_>, elements: Range<u64>, into: &mut [u8]) -> Result<()> {
         let Input::Box { space, start, step, count, view } = fed.input else { return Ok(()) };
@@ -127,7 +175,7 @@ impl Feed<'_> {
             let part = &mut into[at..at + bytes];
             at += bytes;
             // SAFETY: the strides are those of an array of this size, whose bytes are `part`.
-            self.device.read(*space, target, unsafe { BufferMut::from_raw(part.as_mut_ptr()) })
+            self.device.read_by(&self.alone, *space, target, unsafe { BufferMut::from_raw(part.as_mut_ptr()) })
         })?;
         assert_eq!(at, into.len(), "the pieces of a range are the range");
         Ok(())
@@ -349,6 +397,11 @@ fn blocks(outputs: &[&Output<'_>], shape: &[u64], block: &[u64]) -> Vec<(u64, u6
         });
     }
     around.unwrap_or_default()
+}
+
+/// Whether bytes begin where the binary interface wants a window to begin.
+fn aligned(bytes: &[u8]) -> bool {
+    (bytes.as_ptr() as usize).is_multiple_of(8)
 }
 
 /// Byte strides of an array without gaps.

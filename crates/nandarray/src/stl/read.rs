@@ -187,6 +187,16 @@ impl<'a> Reader<'a> {
 
     /// Where the task's first element lies, verified, if the medium shows all that the task touches in one run of pages.
     fn in_place(&self, task: &Task<'_>, map: Option<&BlockMap>, kept: &mut Kept<'a>) -> Result<Option<*const u8>> {
+        Ok(self.place(task, map, kept)?.map(|(_, from)| from))
+    }
+
+    /// The same, and its byte in the medium.
+    pub(super) fn place(
+        &self,
+        task: &Task<'_>,
+        map: Option<&BlockMap>,
+        kept: &mut Kept<'a>,
+    ) -> Result<Option<(u64, *const u8)>> {
         let shape = &self.space.shape;
         let Some(map) = map.filter(|_| !self.space.coded() && self.gathered(&task.at).is_none()) else {
             return Ok(None);
@@ -198,7 +208,8 @@ impl<'a> Reader<'a> {
         let part = Run { unit: units.start, count: units.end - units.start, ppa: run.page_of(units.start) };
         let Some(bytes) = self.ftl.view(part.ppa, part.count) else { return Ok(None) };
         self.verify_touched(task, part, bytes, &mut kept.units)?;
-        Ok(Some(bytes[task.in_block - units.start as usize * shape.page..].as_ptr()))
+        let skip = task.in_block - units.start as usize * shape.page;
+        Ok(Some((self.ftl.geometry().page_offset(part.ppa) + skip as u64, bytes[skip..].as_ptr())))
     }
 
     /// Where a block's pages are.

@@ -184,6 +184,11 @@ impl Workers {
         Ok(Self { pool: if helpers == 0 { None } else { Some(build(helpers)?) } })
     }
 
+    /// Nobody but the caller.
+    pub fn alone() -> Self {
+        Self { pool: None }
+    }
+
     fn helpers(&self) -> u64 {
         self.pool.as_ref().map_or(0, |p| p.current_num_threads() as u64)
     }

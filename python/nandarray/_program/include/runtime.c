@@ -41,3 +41,18 @@ int numba_attempt_nocopy_reshape(intptr_t ndim, const intptr_t *dims, const intp
     }
     return 1;
 }
+
+#ifdef ND_NATIVE
+/* The stream functions that a program from Python calls, by stream and width as in the instructions. */
+#define ND_LOAD(s, width, type, wide) \
+    uint64_t nd_stream_load_##s##_##width(void) { return (uint64_t)(wide)ND_NATIVE_LOAD_(s, type); }
+#define ND_STORE(s, width, type) \
+    void nd_stream_store_##s##_##width(uint64_t value) { ND_NATIVE_PUT_(s, type, value); }
+#define ND_FUNCTIONS(s)                                                                                              \
+    ND_LOAD(s, 0, int8_t, int64_t) ND_LOAD(s, 1, int16_t, int64_t) ND_LOAD(s, 2, int32_t, int64_t)                   \
+    ND_LOAD(s, 3, uint64_t, uint64_t) ND_LOAD(s, 4, uint8_t, uint64_t) ND_LOAD(s, 5, uint16_t, uint64_t)             \
+    ND_LOAD(s, 6, uint32_t, uint64_t) ND_STORE(s, 0, uint8_t) ND_STORE(s, 1, uint16_t) ND_STORE(s, 2, uint32_t)      \
+    ND_STORE(s, 3, uint64_t) uint64_t nd_stream_at_end_##s(void) { return nd_at_end(s); }
+ND_FUNCTIONS(0) ND_FUNCTIONS(1) ND_FUNCTIONS(2) ND_FUNCTIONS(3)
+ND_FUNCTIONS(4) ND_FUNCTIONS(5) ND_FUNCTIONS(6) ND_FUNCTIONS(7)
+#endif

@@ -20,6 +20,32 @@ PROGRAM("name": "filter_index", "kind": KIND, "inputs": [{"name": "x", "dtype": 
         "scalars": [{"name": "low", "dtype": DTYPE_NAME}, {"name": "high", "dtype": DTYPE_NAME}])
 #endif
 
+/* Processors that can bring kept elements together in a register do so; what is stored behind them is overwritten. */
+#if defined(ND_NATIVE) && defined(__AVX512DQ__) && WANT == 0 && !STREAM
+#include <immintrin.h>
+typedef T vector __attribute__((vector_size(64)));
+enum { AT_ONCE = sizeof(T) == 8 ? 8 : sizeof(T) == 4 ? 16 : 0 };
+
+static inline size_t keep_vector(T *restrict kept, const T *restrict x, T low, T high) {
+    vector values;
+    __builtin_memcpy(&values, x, sizeof values);
+    __m512i inside = (__m512i)((values >= low) & (values <= high)), together;
+    unsigned mask;
+    if (sizeof(T) == 8) {
+        mask = _mm512_movepi64_mask(inside);
+        together = _mm512_maskz_compress_epi64((__mmask8)mask, (__m512i)values);
+    } else {
+        mask = _mm512_movepi32_mask(inside);
+        together = _mm512_maskz_compress_epi32((__mmask16)mask, (__m512i)values);
+    }
+    __builtin_memcpy(kept, &together, sizeof together);
+    return (size_t)__builtin_popcount(mask);
+}
+#else
+enum { AT_ONCE = 0 };
+#define keep_vector(kept, x, low, high) 0
+#endif
+
 #if STREAM
 int64_t nd_stream(nd_args *args) {
     T low = t_scalar(args, 0), high = t_scalar(args, 1);
@@ -46,7 +72,9 @@ int64_t nd_block(nd_args *args) {
     if (ND_OUTPUT_COUNT(args, 0, RESULT) < n) return OUTPUT_FULL; /* every element is stored, and perhaps overwritten */
     T low = t_scalar(args, 0), high = t_scalar(args, 1);
     uint64_t first = args->first_record;
-    UNROLL(4) for (size_t i = 0; i < n; i++) {
+    size_t i = 0;
+    for (; AT_ONCE && i + AT_ONCE <= n; i += AT_ONCE) count += keep_vector(kept + count, x + i, low, high);
+    UNROLL(4) for (; i < n; i++) {
         T value = x[i];
         kept[count] = WANT == 0 ? (RESULT)value : (RESULT)(first + i);
         count += (value >= low) & (value <= high);

@@ -55,7 +55,7 @@ class Compute:
             Part of this: integers and forward slices.
         out : Array, View, nandarray.Box or mapping, optional
             Where outputs go instead of into memory.
-        form : {"interpreted", "native"}, optional
+        form : {"interpreted", "translated", "native"}, optional
             How it is executed: :func:`nandarray.offload` says more.
         threads : int, optional
             Cores; all of the machine if left out.

@@ -16,7 +16,7 @@ from test_programs import EXACT, label, same
 import nandarray
 from nandarray import programs
 
-FORMS = ("interpreted", "native")
+FORMS = ("interpreted", "translated", "native")
 CHUNKED = ("sum", "mean", "variance")
 VARIANTS = [
     (name, kind, *variant)
@@ -68,6 +68,7 @@ def test_beside_the_data(store: Any, variant: tuple[Any, ...], seed: int, record
         for form in FORMS
     }
     assert [one.account.form for one in found.values()] == list(FORMS)
+    assert found["interpreted"].account.instructions == found["translated"].account.instructions
     for port, twins in zip(program.outputs, wanted, strict=True):
         mine = {form: np.asarray(one.outputs[port["name"]]).reshape(-1) for form, one in found.items()}
         for form, one in mine.items():

@@ -18,6 +18,8 @@ pub enum Form {
     /// Its instructions, one after the other: the reference.
     #[default]
     Interpreted,
+    /// Its instructions as host code: by a processor of the caller's, see [`Core::new`](crate::Core::new).
+    Translated,
     /// Functions of this process.
     Native(Native),
 }

@@ -39,7 +39,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { visits: 100, region_instructions: 1500, code_bytes: 64 << 20 }
+        Self { visits: 100, region_instructions: 1500, code_bytes: 16 << 20 }
     }
 }
 

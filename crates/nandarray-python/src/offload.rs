@@ -182,6 +182,7 @@ pub(crate) fn load(py: Python<'_>, device: &Arc<Device>, elf: &[u8], metadata: O
 fn form_of(py: Python<'_>, asked: &AskedStage<'_>) -> PyResult<Form> {
     let found = match (asked.form.as_str(), asked.entries) {
         ("interpreted", None) => Some(Form::Interpreted),
+        ("translated", None) => Some(Form::Translated),
         // SAFETY: the package takes them of a library that it compiled of a trusted program and never closes.
         ("native", Some(entries)) => unsafe { Native::new(entries) }.map(Form::Native),
         _ => None,

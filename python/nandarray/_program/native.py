@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMS", "Recipe", "choose"]
 
 #: How a program can be executed.
-FORMS = ("interpreted", "native")
+FORMS = ("interpreted", "translated", "native")
 
 _OPENED: dict[str, Entries] = {}
 _LOCK = threading.Lock()
@@ -100,7 +100,7 @@ def choose(program: Program, form: str | None, *, counted: bool = False) -> tupl
         with contextlib.suppress(InvalidError, CompileError, ImportError):
             return "native", entries(program).addresses
     if form != "native":
-        return form or "interpreted", None
+        return form or "translated", None
     if counted:
         raise InvalidError("the instructions of a program in native form cannot be limited")
     return form, entries(program).addresses

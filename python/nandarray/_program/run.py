@@ -52,7 +52,7 @@ class StepAccount:
         Of its outputs, wherever they went to.
     instructions : int
         Executed by the cores; 0 in native form, where nobody counts them.
-    form : {"interpreted", "native"}
+    form : {"interpreted", "translated", "native"}
         How the program was executed.
     """
 
@@ -80,7 +80,7 @@ class Account:
         Executed by the cores; 0 in native form, where nobody counts them.
     seconds : float
         Of this machine.
-    form : {"interpreted", "native", "mixed"}
+    form : {"interpreted", "translated", "native", "mixed"}
         How the program was executed; of several their form, or ``"mixed"``.
     steps : tuple of StepAccount
         The same of each program, those first that gave inputs to others.
@@ -170,10 +170,10 @@ def offload(
     out : Array, View, Box or mapping of them by output, optional
         Where outputs go instead of into memory. All of them are written when the run has come to its end, as one
         command; until then, and if it fails, the arrays are as they were.
-    form : {"interpreted", "native"}, optional
-        How programs are executed: instruction by instruction, or as a part of this process, for which they have to be
-        :attr:`~Program.trusted`. If left out, native for each that is, interpreted for each that is not. Both give the
-        same.
+    form : {"interpreted", "translated", "native"}, optional
+        How programs are executed: instruction by instruction; translated to this machine's instructions as they run; or
+        as a part of this process, for which they have to be :attr:`~Program.trusted`. If left out, native for each that
+        is, translated for each that is not. All give the same.
     threads : int, optional
         Cores; all of the machine if left out.
     task_bytes : int

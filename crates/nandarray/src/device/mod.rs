@@ -10,8 +10,9 @@
 //! | `draft` | what a long command writes bit by bit, applied as one |
 //! | `reshape` | resize, append |
 //! | `catalog` | create, open, delete, attributes, numbers |
-//! | `offload` | programs beside the data: load, execute, unload |
+//! | `offload` | programs beside the data: execute |
 //! | `offload_io` | where programs' inputs come from, and where their outputs go |
+//! | `programs` | those that are loaded: load, unload, and what executes them |
 //! | `together` | several changes of names and attributes as one command |
 //! | `log` | commit: the journal; checkpoints; flush |
 //! | `recover` | format, open, replay |
@@ -31,6 +32,7 @@ mod io;
 mod log;
 mod offload;
 mod offload_io;
+mod programs;
 mod reclaim;
 mod recover;
 mod repair;
@@ -174,7 +176,7 @@ pub struct Device {
     passed_over: Option<String>,
     uuid: [u8; 16],
     capacity_bytes: u64,
-    programs: offload::Loaded,
+    programs: RwLock<programs::Programs>,
 }
 
 impl Device {

@@ -1,4 +1,4 @@
-//! Programs beside the data: loading them, and running them over boxes of spaces.
+//! Programs beside the data: running them over boxes of spaces.
 //!
 //! The commands are cut as NVMe's Computational Programs command set has them: load, execute on ranges of memory, unload. An
 //! execution may name several programs, what one gives being an input of another: an execute each, joined by ranges that
@@ -9,17 +9,13 @@
 //! What tasks write is put one behind the other, in the order of tasks: into memory, or into a box of a space (`offload_io`). It
 //! does not know what a program does.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nandarray_cores::{
-    Account, Core, Feed as Fed, Form, LoadError, Program, Progress, Resources, RunError, Stage as Step, StageError,
-    pipeline,
-};
-use parking_lot::RwLock;
+use nandarray_cores::{Account, Feed as Fed, Form, Progress, Resources, RunError, Stage as Step, StageError, pipeline};
 
 use super::Device;
 use super::offload_io::{Drain, Feed, spaces_of};
+use super::programs::Ready;
 use crate::error::{Error, Result};
 use crate::stl::space::SpaceId;
 
@@ -141,44 +137,22 @@ impl Execution<'_> {
     }
 }
 
-/// The programs that are loaded.
-#[derive(Debug, Default)]
-pub(super) struct Programs {
-    next: ProgramId,
-    loaded: BTreeMap<ProgramId, Arc<Program>>,
-}
-
 impl Device {
-    pub(super) fn load_program(&self, elf: &[u8], metadata: Option<&[u8]>) -> Result<ProgramId> {
-        let program = Program::from_elf(elf, metadata).map_err(|e| Error::Program(Box::new(e)))?;
-        let mut programs = self.programs.write();
-        programs.next += 1;
-        let id = programs.next;
-        programs.loaded.insert(id, Arc::new(program));
-        Ok(id)
-    }
-
-    pub(super) fn unload_program(&self, id: ProgramId) -> Result<()> {
-        let mut programs = self.programs.write();
-        programs.loaded.remove(&id).map(drop).ok_or_else(|| unknown(id))
-    }
-
     pub(super) fn execute_program(&self, execution: &Execution<'_>) -> Result<Executed> {
         let Execution { stages, threads, hold_bytes, progress } = *execution;
         if stages.is_empty() {
             return Err(Error::invalid("an execution without a program"));
         }
-        let programs: Vec<Arc<Program>> = {
-            let loaded = &self.programs.read().loaded;
-            let of = |stage: &Stage<'_>| loaded.get(&stage.program).cloned().ok_or_else(|| unknown(stage.program));
-            stages.iter().map(of).collect::<Result<_>>()?
-        };
+        let programs: Vec<Arc<Ready>> =
+            stages.iter().map(|stage| self.ready_program(stage.program)).collect::<Result<_>>()?;
         // Under the modelled clock commands come one after the other.
         let threads = if self.ftl.probe().is_some() { 1 } else { threads };
         let mut feed = Feed::new(self);
-        let makers: Vec<_> = stages.iter().map(|stage| maker(stage.form, progress)).collect();
+        let profiler = progress.profiler.as_ref();
+        let makers = programs.iter().zip(stages).map(|(ready, stage)| ready.cores(stage.form, profiler));
+        let makers: Vec<_> = makers.collect();
         let (mut steps, mut wanted) = (Vec::new(), Vec::new());
-        for ((stage, program), core) in stages.iter().zip(&programs).zip(&makers) {
+        for ((stage, ready), core) in stages.iter().zip(&programs).zip(&makers) {
             let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
             for input in stage.inputs {
                 inputs.push(match *input {
@@ -193,6 +167,7 @@ impl Device {
                 }));
             }
             let (scalars, task_bytes, instructions) = (stage.scalars, stage.task_bytes, stage.instructions);
+            let program = &ready.program;
             steps.push(Step { program, core, scalars, inputs, outputs, task_bytes, instructions });
         }
         let spaces = spaces_of(self, &wanted)?;
@@ -209,23 +184,6 @@ impl Device {
     }
 }
 
-/// Makes cores that execute in a form.
-fn maker<'p>(
-    form: Form,
-    progress: &Progress,
-) -> impl Fn(&'p Program) -> std::result::Result<Core<'p>, LoadError> + Sync {
-    move |program| match (form, &progress.profiler) {
-        // Whoever counts instructions wants those of the interpreter.
-        (Form::Interpreted, Some(profiler)) => profiler.core(program),
-        (Form::Interpreted, None) => Core::interpreter(program),
-        (Form::Native(entries), _) => Core::native(program, entries),
-    }
-}
-
-fn unknown(id: ProgramId) -> Error {
-    Error::NotFound { name: format!("program {id}") }
-}
-
 /// A stage's error as the engine's; of several stages it says which.
 fn error_of(failed: StageError, stages: usize) -> Error {
     let StageError { stage, program, error } = failed;
@@ -240,6 +198,3 @@ fn error_of(failed: StageError, stages: usize) -> Error {
         error => Error::Execution(Box::new(StageError { stage, program, error })),
     }
 }
-
-/// A lock around the programs, for the device.
-pub(super) type Loaded = RwLock<Programs>;

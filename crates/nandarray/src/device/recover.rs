@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use parking_lot::{Mutex, RwLock};
 
 use super::log::{Blob, CheckpointStream, Log};
-use super::offload::Loaded;
 use super::wire::{Directory, Op, RecordBody, Update};
 use super::{Catalog, Device, Mode, Options};
 use crate::error::{Error, Result};
@@ -130,7 +129,7 @@ fn device(
         closed: AtomicBool::new(false),
         failed: Mutex::new(None),
         passed_over: None,
-        programs: Loaded::default(),
+        programs: RwLock::default(),
     })
 }
 

@@ -1,0 +1,90 @@
+//! The programs that are loaded, and those that were a moment ago.
+//!
+//! A program that is loaded again soon, by the same bytes, is still there, with what was translated of it. What executes its
+//! instructions is chosen here: everything above knows cores only.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use nandarray_cores::{Core, Form, LoadError, Profiler, Program};
+use nandarray_jit::Translations;
+
+use super::Device;
+use super::offload::ProgramId;
+use crate::error::{Error, Result};
+
+/// Programs that are kept after they were unloaded.
+const RECENT: usize = 8;
+
+/// A program, and what was translated of it so far, for all of its runs.
+#[derive(Debug)]
+pub(super) struct Ready {
+    elf: Vec<u8>,
+    metadata: Option<Vec<u8>>,
+    pub(super) program: Program,
+    translations: Translations,
+}
+
+impl Ready {
+    fn new(elf: &[u8], metadata: Option<&[u8]>) -> Result<Self> {
+        let program = Program::from_elf(elf, metadata).map_err(|e| Error::Program(Box::new(e)))?;
+        let translations = Translations::new(program.bits());
+        Ok(Self { elf: elf.to_vec(), metadata: metadata.map(<[u8]>::to_vec), program, translations })
+    }
+
+    /// Makes cores that run it. Whoever counts instructions gets the interpreter, unless there are none to count.
+    pub(super) fn cores<'r>(
+        &'r self,
+        form: Form,
+        profiler: Option<&'r Profiler>,
+    ) -> impl Fn(&'r Program) -> std::result::Result<Core<'r>, LoadError> + Sync {
+        move |program| match (form, profiler) {
+            (Form::Native(entries), _) => Core::native(program, entries),
+            (_, Some(profiler)) => profiler.core(program),
+            (Form::Interpreted, None) => Core::interpreter(program),
+            (Form::Translated, None) => Core::new(program, self.translations.processor()),
+        }
+    }
+}
+
+/// The programs that are loaded.
+#[derive(Debug, Default)]
+pub(super) struct Programs {
+    next: ProgramId,
+    loaded: BTreeMap<ProgramId, Arc<Ready>>,
+    /// The last ones that were loaded, the latest first.
+    recent: VecDeque<Arc<Ready>>,
+}
+
+impl Programs {
+    fn load(&mut self, elf: &[u8], metadata: Option<&[u8]>) -> Result<ProgramId> {
+        let known = self.recent.iter().position(|r| r.elf == elf && r.metadata.as_deref() == metadata);
+        let ready = match known.and_then(|at| self.recent.remove(at)) {
+            Some(ready) => ready,
+            None => Arc::new(Ready::new(elf, metadata)?),
+        };
+        self.recent.push_front(ready.clone());
+        self.recent.truncate(RECENT);
+        self.next += 1;
+        self.loaded.insert(self.next, ready);
+        Ok(self.next)
+    }
+}
+
+impl Device {
+    pub(super) fn load_program(&self, elf: &[u8], metadata: Option<&[u8]>) -> Result<ProgramId> {
+        self.programs.write().load(elf, metadata)
+    }
+
+    pub(super) fn unload_program(&self, id: ProgramId) -> Result<()> {
+        self.programs.write().loaded.remove(&id).map(drop).ok_or_else(|| unknown(id))
+    }
+
+    pub(super) fn ready_program(&self, id: ProgramId) -> Result<Arc<Ready>> {
+        self.programs.read().loaded.get(&id).cloned().ok_or_else(|| unknown(id))
+    }
+}
+
+fn unknown(id: ProgramId) -> Error {
+    Error::NotFound { name: format!("program {id}") }
+}

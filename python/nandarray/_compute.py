@@ -7,7 +7,7 @@ and compiling are in :mod:`nandarray._program`, which is loaded when something i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import DTypeLike
@@ -133,6 +133,7 @@ class Compute:
         self,
         function: Callable[..., Any] | Program | str,
         *others: Any,
+        block: bool | Sequence[int] | None = None,
         key: Any = ...,
         out: Any = None,
         dtype: DTypeLike | None = None,
@@ -141,21 +142,23 @@ class Compute:
         """Compute elements from elements, block by block on all cores.
 
         A function takes one element of each input and returns one; it is compiled (Numba's subset), and the loop over a
-        block is compiled with it. It does not see blocks: neighbours, positions and shapes belong to a program over
-        blocks, ``@nandarray.program`` with annotations, which is taken as it is.
+        block is compiled with it. With ``block``, it takes boxes instead: of each input one, and last the output's,
+        which it fills. It sees nothing beyond a box; at the edges boxes are smaller.
 
         Parameters
         ----------
         function : callable, Program or str
-            A function of single elements; a program; or the name of a ready-made one (``"sqrt"``, ``"add"``).
+            A function of single elements, or of boxes; a program; or the name of a ready-made one (``"sqrt"``).
         *others : Array, View, nandarray.Box or array_like
             Further inputs, of this shape.
+        block : bool or sequence of int, optional
+            The shape of boxes; True for the array's building block.
         key : index expression, optional
             Part of this: integers and forward slices.
         out : Array, View, nandarray.Box or str, optional
             Where the result goes instead of into memory; text makes a new array of this name, stored as this one is.
         dtype : dtype_like, optional
-            Of the result; what the function returns, if left out.
+            Of the result; what the function returns, if left out; of a function of boxes, the first input's.
         **scalars
             Numbers that the function takes by name; and ``form``, ``threads``, ``instructions``, ``progress`` as for
             :meth:`offload`, ``trusted`` as for :func:`nandarray.program`.
@@ -182,12 +185,19 @@ class Compute:
                [ 7.,  9., 11.]])
         >>> store["a"].map_blocks("sqrt", out="root")[1]
         array([1.73205081, 2.        , 2.23606798])
+        >>> def turned(x, out):
+        ...     for i in range(x.shape[0]):
+        ...         for j in range(x.shape[1]):
+        ...             out[i, j] = x[i, x.shape[1] - 1 - j]
+        >>> store["a"].map_blocks(turned, block=(1, 2))
+        array([[1., 0., 2.],
+               [4., 3., 5.]])
         """
         from nandarray._program import wrappers
 
         options = _taken(scalars)
         return wrappers.map_blocks(
-            self, function, others, key=key, out=out, dtype=dtype, options=options, scalars=scalars
+            self, function, others, block=block, key=key, out=out, dtype=dtype, options=options, scalars=scalars
         )
 
     def filter(

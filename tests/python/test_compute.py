@@ -231,6 +231,51 @@ def test_results_go_into_arrays(store: Any) -> None:
     assert "late" not in store
 
 
+def test_functions_of_boxes(store: Any) -> None:
+    data = np.random.default_rng(1).integers(0, 99, (50, 37, 11))
+    store.create("x", data.shape, data.dtype, building_block=(16, 8, 4), data=data)
+
+    def turned(x, y, out, by):
+        for i in range(x.shape[0]):
+            for j in range(x.shape[1]):
+                out[i, j] = x[x.shape[0] - 1 - i, j] * by + y[i, j]
+
+    def wanted(box: Any, rows: int, first: int) -> Any:
+        edges = [0, *range(first, len(box), rows), len(box)]
+        return np.concatenate([box[a:b][::-1] for a, b in zip(edges, edges[1:], strict=False)])
+
+    part = data[:, 3]
+    found = store["x"].map_blocks(turned, part, key=np.s_[:, 3], block=(7, 5), by=2, threads=3)
+    np.testing.assert_array_equal(found, wanted(part, 7, 7) * 2 + part)
+    key = np.s_[5:45, 3]
+    found = store["x"].map_blocks(turned, nandarray.Box(store["x"], key), key=key, block=True, by=1)
+    np.testing.assert_array_equal(found, wanted(data[key], 16, 11) + data[key])
+    key = np.s_[::2, 3, 1:9:3]
+    found = store["x"].map_blocks(turned, data[key], key=key, block=(4, 2), by=1)
+    np.testing.assert_array_equal(found, wanted(data[key], 4, 4) + data[key])
+    store.create("y", (50, 11), "float32")
+    key = np.s_[:, 3]
+    count = store["x"].map_blocks(turned, part, key=key, block=(50, 3), by=0, out=store["y"], dtype="float32")
+    assert count == 550
+    np.testing.assert_array_equal(store["y"][...], part)
+    view = store["x"].view((50, 407))
+    made = view.map_blocks(turned, view, block=(25, 100), by=1, out="z")
+    flat = data.reshape(50, 407)
+    np.testing.assert_array_equal(made[...], wanted(flat, 25, 25) + flat)
+    assert store["x"].map_blocks(turned, part[:0], key=np.s_[:0, 3], block=(7, 5), by=2).shape == (0, 11)
+    with pytest.raises(InvalidError, match="takes 3 boxes .* for 1 inputs"):
+        store["x"].map_blocks(turned, key=np.s_[:, 3], block=(5, 5), by=1)
+    with pytest.raises(InvalidError, match="has 3 dimensions"):
+        store["x"].map_blocks(turned, store["x"], block=(5, 5), by=1)
+    with pytest.raises(InvalidError, match="a view has no building block"):
+        view.map_blocks(turned, view, block=True, by=1)
+    with pytest.raises(CompileError, match="test_compute.py"):
+        store["x"].map_blocks(lambda x, out: out.nothing(), block=True)
+    with pytest.raises(nandarray.ProgramFailedError):
+        view.map_blocks(turned, view, block=(9, 9), by=1, out="late", instructions=9)
+    assert "late" not in store
+
+
 def test_booleans(store: Any) -> None:
     data = np.random.default_rng(1).random((40, 30)) < 0.3
     store["x"] = data

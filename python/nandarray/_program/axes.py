@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from nandarray.errors import InvalidError, NotFoundError
 if TYPE_CHECKING:
     from nandarray._compute import Compute
 
-__all__ = ["reduce_along"]
+__all__ = ["at_box", "reduce_along"]
 
 _SLAB_BYTES = 32 << 20  # a record has to fit a task's window
 _ROW_BYTES = 8 << 20  # a state is kept by every core, and by every run of tasks that waits
@@ -113,20 +113,41 @@ def reduce_along(
             "possible: fold a part at a time, with key="
         )
     made = PythonProgram(along_form(function, box.dtype, kind, (length, inner), scalars, whole=whole, **trusted))
+    whole_shape = tuple(grid.shape)  # type: ignore[attr-defined]
     before = itertools.product(*map(range, shape[:axis] if whole else ()))
-    keys = [_at(key, grid, places) for places in before] if whole else [key]
+    keys = [at_box(key, whole_shape, places) for places in before] if whole else [key]
     rows = [run.offload(made, [run.Box(grid, one)], values, **kept).result for one in keys]  # type: ignore[arg-type]
     found = np.concatenate([np.reshape(row, -1) for row in rows]).reshape(left)
     return found / length if what == "mean" else found
 
 
-def _at(key: Any, grid: Any, places: tuple[int, ...]) -> tuple[Any, ...]:
-    """Take one place on each of the first axes of a box."""
-    parts = ports._full(key)
-    parts = list(parts if isinstance(parts, tuple) else (parts,))
-    parts += [slice(None)] * (len(grid.shape) - len(parts))
-    rest, made = iter(places), []
-    for part, size in zip(parts, grid.shape, strict=True):
+def at_box(key: Any, shape: tuple[int, ...], places: Sequence[int | slice]) -> tuple[Any, ...]:
+    """Take a part of a box: on its first axes a place or a range each.
+
+    Parameters
+    ----------
+    key : index expression
+        The box: integers and forward slices.
+    shape : tuple of int
+        Of what the box is of.
+    places : sequence of int or slice
+        In the box's own coordinates, slices without a step.
+
+    Returns
+    -------
+    tuple
+        An index expression of the part.
+    """
+    given = ports._full(key)
+    parts = list(given if isinstance(given, tuple) else (given,))
+    parts += [slice(None)] * (len(shape) - len(parts))
+    rest = iter(places)
+    made: list[Any] = []
+    for part, size in zip(parts, shape, strict=True):
         place = None if isinstance(part, int) else next(rest, None)
-        made.append(part if place is None else range(size)[part][place])
+        if place is None:
+            made.append(part)
+            continue
+        found = range(size)[part][place]
+        made.append(found if isinstance(found, int) else slice(found.start, found.stop, found.step))
     return tuple(made)

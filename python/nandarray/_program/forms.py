@@ -18,7 +18,18 @@ import numpy as np
 from nandarray._program.annotations import parse_dtype, specs
 from nandarray.errors import InvalidError
 
-__all__ = ["OPTIONS", "SIZES", "Form", "along_form", "block_form", "fold_form", "map_form", "parameters", "reduce_form"]
+__all__ = [
+    "OPTIONS",
+    "SIZES",
+    "Form",
+    "along_form",
+    "block_form",
+    "boxes_form",
+    "fold_form",
+    "map_form",
+    "parameters",
+    "reduce_form",
+]
 
 #: Options that go into the metadata, and those that Numba takes.
 SIZES = ("memory_bytes", "scratchpad_bytes")
@@ -31,7 +42,7 @@ class Form:
 
     Attributes
     ----------
-    style : {"block", "stream", "map", "filter", "reduce", "fold", "columns", "slab"}
+    style : {"block", "stream", "map", "filter", "reduce", "fold", "columns", "slab", "boxes"}
         What the functions are.
     functions : mapping
         The user's functions: one named ``"function"``, or those of a reduction by their names.
@@ -188,6 +199,34 @@ def along_form(
     settings["scratchpad_bytes"] = 2 * state.itemsize + (64 << 10)
     record = np.dtype((parse_dtype(dtype), (inner,)))
     return _form("columns", function, [(taken, record)], outputs, listed, parameters=names, state=state, **settings)
+
+
+def boxes_form(
+    function: Callable[..., Any],
+    dtypes: Sequence[np.dtype[Any]],
+    kind: np.dtype[Any],
+    ndim: int,
+    scalars: Mapping[str, Any] | None,
+    **settings: Any,
+) -> Form:
+    """Read a function over boxes: of each input one, and of the output, which it fills.
+
+    The box's shape comes as scalars behind the function's own, ``n0_`` and so on.
+    """
+    _plain(function)
+    names = parameters(function)
+    numbers = _scalars(scalars, names, function)
+    taken = [name for name in names if name not in numbers]
+    if len(taken) != len(dtypes) + 1:
+        raise InvalidError(
+            f"{function.__qualname__}() takes {len(taken)} boxes ({', '.join(taken) or 'none'}) for {len(dtypes)} "
+            "inputs and the output, which comes last"
+        )
+    inputs = [(name, parse_dtype(dtype)) for name, dtype in zip(taken, dtypes, strict=False)]
+    listed = [*numbers.items(), *((f"n{axis}_", np.dtype("int64")) for axis in range(ndim))]
+    return _form(
+        "boxes", function, inputs, [(taken[-1], parse_dtype(kind))], listed, parameters=tuple(names), **settings
+    )
 
 
 def _pair(

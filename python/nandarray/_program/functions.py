@@ -232,7 +232,7 @@ def _entries(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]]) -> list[E
         arguments = [made[name] for name in form.parameters]
         return [Entry(f"nd_{form.style}", form.functions["function"], arguments)]
     ((_, dtype),) = outputs
-    if form.style in {"map", "filter", "slab"}:
+    if form.style in {"map", "filter", "slab", "boxes"}:
         out = [Parameter("out", 0, dtype)]
         return [Entry("nd_block", loops.loop(form), [*ins, *out, *numbers])]
     assert form.state is not None

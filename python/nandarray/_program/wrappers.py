@@ -44,6 +44,7 @@ def map_blocks(
     what: Any,
     others: Sequence[Any],
     *,
+    block: Any,
     key: Any,
     out: Any,
     dtype: Any,
@@ -52,6 +53,15 @@ def map_blocks(
 ) -> Any:
     """Run a function of single elements over a box, or a program that gives as much as it takes."""
     boxes = _boxes(grid, key, others)
+    if block is not None and block is not False:
+        if isinstance(what, Program | str):
+            raise InvalidError("block is for functions over boxes; a program has no shape to be told")
+        from nandarray._program.boxwise import map_boxes
+
+        _same_shape(boxes)
+        kinds = _kinds(scalars)
+        return map_boxes(grid, what, others, block, key=key, out=out, dtype=dtype, options=options, scalars=kinds,
+                         values=scalars)  # fmt: skip
     if isinstance(what, str):
         made = _ready(what, boxes[0].dtype, scalars)
         scalars = {name: value for name, value in scalars.items() if name not in programs.describe(what).parameters}

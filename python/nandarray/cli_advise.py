@@ -31,7 +31,7 @@ def advise_command(
         typer.Argument(
             help="A ready-made program's name, a C file, a Python file (FILE.py:NAME), an ELF; all ready-made ones if "
             "left out.",
-            metavar="[PROGRAM]",
+            metavar="PROGRAM",
             show_default=False,
         ),
     ] = "",

@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench import __main__ as cli  # noqa: E402
-from bench import geometry, memory, model, opening, report, systems  # noqa: E402
+from bench import first_result, geometry, memory, model, opening, report, systems  # noqa: E402
 from bench.data import ArraySpec, make_truth, map_truth  # noqa: E402
 from bench.judge import OURS, Table, best_configurations, judge  # noqa: E402
 from bench.patterns import BY_NAME, COMPRESSED, PATTERNS, Box, Points  # noqa: E402
@@ -304,6 +304,14 @@ def test_opening_many_arrays(tmp_path: Path) -> None:
         assert ("nandarray", "300 building blocks of 512 B") in by_system
     assert all(one.seconds > 0 for one in found)
     assert not (tmp_path / "opening").exists()
+
+
+def test_the_first_result_is_timed(tmp_path: Path) -> None:
+    text = first_result._HEAD + first_result._OURS.format(body=first_result.BODIES["arithmetic"]) + first_result._TAIL
+    (tmp_path / "program.py").write_text(text)
+    imported, result, offload, process = first_result._once(tmp_path, str(tmp_path / "compiled"))
+    assert 0 < offload < result < process
+    assert imported < process
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

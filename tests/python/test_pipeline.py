@@ -166,7 +166,7 @@ def _tree(draw: Any, store: Any, made: dict[str, Program], depth: int, arrays: l
         inputs[1], values[1] = inputs[0], values[0]
     step = made[kind].on(*inputs)
     task_bytes = draw(st.sampled_from([None, 8, 64, 1000]))
-    step = step.using(task_bytes=task_bytes, form=draw(st.sampled_from(["interpreted", "native"])))
+    step = step.using(task_bytes=task_bytes, form=draw(st.sampled_from(["interpreted", "translated", "native"])))
     found = [(step[name], value) for name, value in TWINS[kind](*values).items()]
     arrays += found
     return draw(st.sampled_from(found))

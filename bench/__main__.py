@@ -35,6 +35,7 @@ def _side_commands(commands: Any) -> None:
     offload.add_argument("--bytes", type=int, metavar="N", help="of the array: 4 GiB, or what fits")
     offload.add_argument("--dtype", default="float64", help="of its elements")
     offload.add_argument("--rounds", type=int, default=5)
+    offload.add_argument("--forms", nargs="+", default=[], metavar="FORM", help="beside native: translated interpreted")
     offload.add_argument("--only", nargs="+", metavar="OPERATION", help="sum minmax filter histogram")
     model = commands.add_parser("model", help="the modelled clock beside MQSim and data sheets, and its speed")
     _output(model)
@@ -233,6 +234,7 @@ def _offload(arguments: argparse.Namespace, command: str) -> int:
         dtype=arguments.dtype,
         rounds=arguments.rounds,
         operations=tuple(arguments.only or offload.OPERATIONS),
+        wanted_forms=tuple(arguments.forms),
         say=_say,
     )
     print(

@@ -223,10 +223,6 @@ def _duckdb(x: _Array, *, own: bool) -> _Runs:
     (low, high), (first, last) = keep(x.dtype.name), spread(x.dtype.name)
     scale = BINS / (last - first)
 
-    def arrow(query: str) -> Any:
-        found = database.execute(query)
-        return found.fetch_arrow_table() if hasattr(found, "fetch_arrow_table") else found.to_arrow_table()
-
     def histogram() -> _Array:
         rows = database.execute(
             f"SELECT least(floor((x::DOUBLE - {first}) * {scale})::SMALLINT, {BINS - 1}) AS b, count(*)"  # noqa: S608
@@ -240,7 +236,7 @@ def _duckdb(x: _Array, *, own: bool) -> _Runs:
     return {
         "sum": lambda: database.execute(f"SELECT sum(x) FROM {table}").fetchone()[0],  # noqa: S608
         "minmax": lambda: database.execute(f"SELECT min(x), max(x) FROM {table}").fetchone(),  # noqa: S608
-        "filter": lambda: arrow(f"SELECT x FROM {table} WHERE x BETWEEN {low} AND {high}")["x"],  # noqa: S608
+        "filter": lambda: database.sql(f"SELECT x FROM {table} WHERE x BETWEEN {low} AND {high}").to_arrow_table()["x"],  # noqa: S608
         "histogram": histogram,
     }
 
@@ -311,6 +307,7 @@ def measure(
     dtype: str,
     rounds: int,
     operations: tuple[str, ...] = OPERATIONS,
+    wanted_forms: tuple[str, ...] = (),
     say: Callable[[str], None] = print,
 ) -> list[Row]:
     """Measure all systems.
@@ -327,6 +324,8 @@ def measure(
         How often each system is asked; a figure is the median.
     operations : tuple of str
         Which of :data:`OPERATIONS`.
+    wanted_forms : tuple of str
+        Forms beside the native one; all that there are if empty.
     say : callable
         Told of what is skipped, and how far it is.
 
@@ -337,17 +336,18 @@ def measure(
     """
     import nandarray
 
+    ours = [form for form in forms() if form == "native" or not wanted_forms or form in wanted_forms]
     place = folder / "offload"
     path = place / "data.nand"
     rows: list[Row] = []
     try:
         say(f"writing {size / 2**30:g} GiB of {dtype}")
         make(path, size, dtype)
-        memory = {(form, one): _watch(path, dtype, form, one) for form in forms() for one in operations}
+        memory = {(form, one): _watch(path, dtype, form, one) for form in ours for one in operations}
         with nandarray.open(path, mode="r") as store:
             array = store["x"]
             x = array[...]
-            systems = {f"nandarray, {form}": _ours(array, dtype, form) for form in forms()} | _peers(x, say)
+            systems = {f"nandarray, {form}": _ours(array, dtype, form) for form in ours} | _peers(x, say)
             for operation in operations:
                 say(f"{operation}: {', '.join(systems)}")
                 found = {name: Row(operation, name) for name in systems}
@@ -363,7 +363,7 @@ def measure(
                         given = systems[name][operation]()
                         found[name].seconds.append(time.perf_counter() - begin)
                         del given
-                for form in forms():
+                for form in ours:
                     mine = found[f"nandarray, {form}"]
                     mine.private, mine.mapped = memory[form, operation]
                 rows += judged(list(found.values()), x.nbytes)

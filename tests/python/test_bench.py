@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench import __main__ as cli  # noqa: E402
-from bench import first_result, geometry, memory, model, opening, report, systems  # noqa: E402
+from bench import first_result, geometry, memory, model, offload, opening, report, systems  # noqa: E402
 from bench.data import ArraySpec, make_truth, map_truth  # noqa: E402
 from bench.judge import OURS, Table, best_configurations, judge  # noqa: E402
 from bench.patterns import BY_NAME, COMPRESSED, PATTERNS, Box, Points  # noqa: E402
@@ -347,3 +347,13 @@ def test_tables_of_the_model_are_read_and_drawn() -> None:
         "",
         "why",
     ]
+
+
+# Programs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_peer_that_is_faster_is_a_promise_missed() -> None:
+    times = {"nandarray, native": 2.0, "nandarray, translated": 6.5, "NumPy": 1.9, "Numba": 2.1}
+    rows = [offload.Row("sum", name, [seconds]) for name, seconds in times.items()]
+    verdicts = {row.system: row.verdict.partition(":")[0] for row in offload.judged(rows, 10**9)}
+    assert verdicts == {"nandarray, native": "", "nandarray, translated": "MISSED", "NumPy": "MISSED", "Numba": "kept"}

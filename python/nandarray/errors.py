@@ -216,14 +216,17 @@ class ProgramFailedError(NandarrayError, RuntimeError):
         Of several programs the number of the one that failed, in the order in which they were run.
     pc : int or None
         The program counter, where it is known.
+    caller : int or None
+        An address in the call that led there, if the program counter is outside of the program's code.
     location : nandarray.Location or None
-        The function there, and the line of its source, as far as the program has notes of that.
+        The function there (that of the caller, if it is known), and the line of its source, as far as the program has notes of that.
     """
 
     kind = "execution"
     task: int | None = None
     stage: int | None = None
     pc: int | None = None
+    caller: int | None = None
     location: Any = None
 
 

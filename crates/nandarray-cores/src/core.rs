@@ -6,7 +6,9 @@
 
 use std::sync::atomic::AtomicBool;
 
-use nandarray_hart::{Extensions, Hart, Input, Limits, Memory, Mode, Output, Room, Rv32, Rv64, Stop, Streams, Xlen};
+use nandarray_hart::{
+    Cause, Extensions, Hart, Input, Limits, Memory, Mode, Output, Room, Rv32, Rv64, Stop, Streams, Xlen,
+};
 
 use crate::abi::{self, Arguments, Port};
 use crate::error::{LoadError, RunError, Site};
@@ -28,6 +30,10 @@ pub trait Processor: Send {
     ) -> Stop;
     /// Where it stopped.
     fn pc(&self) -> u64;
+    /// The return address, by the calling convention, if it is known.
+    fn link(&self) -> Option<u64> {
+        None
+    }
     /// What a function of 64 bits returned.
     fn result(&self) -> i64;
     /// Instructions executed so far.
@@ -53,6 +59,10 @@ where
 
     fn pc(&self) -> u64 {
         Hart::pc(self)
+    }
+
+    fn link(&self) -> Option<u64> {
+        Some(self.x(1))
     }
 
     fn result(&self) -> i64 {
@@ -388,7 +398,7 @@ impl<'p> Core<'p> {
         }
         let limits = Limits { instructions: bounds.instructions, stop: Some(bounds.stop) };
         let stop = processor.call(address, *stack, abi::ARGS_ADDRESS, &mut memory, &mut streams, limits);
-        let at = (processor.pc(), processor.result());
+        let at = (processor.pc(), processor.result(), processor.link());
         let stored: Vec<u64> = streams.outputs.iter().map(Output::head).collect();
         drop((memory, streams));
         let block = own.get(block)?;
@@ -398,11 +408,18 @@ impl<'p> Core<'p> {
         Ok(used)
     }
 
+    /// The call before a fetch from where no code is: what the return address stands behind.
+    fn caller(&self, cause: Cause, link: Option<u64>) -> Option<Site> {
+        let pc = link.filter(|_| cause == Cause::FetchAccess)?.checked_sub(1)?;
+        let code = self.program.image().segments.iter().find(|s| s.executable && s.address <= pc)?;
+        (pc < code.address + code.length).then(|| Site { pc, symbol: self.program.place(pc) })
+    }
+
     /// What a stop means.
     fn ended(
         &self,
         stop: Stop,
-        (pc, result): (u64, i64),
+        (pc, result, link): (u64, i64, Option<u64>),
         entry: Entry,
         task: u64,
         bounds: Bounds<'_>,
@@ -421,7 +438,12 @@ impl<'p> Core<'p> {
                 let room = room.get(output).copied().unwrap_or(0);
                 Err(RunError::Full { task, output, room, site: site() })
             }
-            Stop::Trap(trap) => Err(RunError::Trap { task, trap, symbol: self.program.place(trap.pc) }),
+            Stop::Trap(trap) => Err(RunError::Trap {
+                task,
+                trap,
+                symbol: self.program.place(trap.pc),
+                caller: self.caller(trap.cause, link),
+            }),
             Stop::InstructionLimit => {
                 let limit = bounds.instructions.unwrap_or(u64::MAX);
                 Err(RunError::Limit { task, limit, pc, symbol: self.program.place(pc) })
@@ -429,8 +451,8 @@ impl<'p> Core<'p> {
             Stop::Interrupted => Err(RunError::Cancelled),
             // A program has nobody to call, no tohost, and its inputs are closed.
             Stop::EnvironmentCall | Stop::WaitInput { .. } | Stop::ToHost(_) => {
-                let trap = nandarray_hart::Trap { cause: nandarray_hart::Cause::UserCall, pc, value: 0 };
-                Err(RunError::Trap { task, trap, symbol: self.program.place(pc) })
+                let trap = nandarray_hart::Trap { cause: Cause::UserCall, pc, value: 0 };
+                Err(RunError::Trap { task, trap, symbol: self.program.place(pc), caller: None })
             }
         }
     }

@@ -40,11 +40,15 @@ fn at(site: Option<&Site>) -> String {
     site.map_or_else(String::new, |site| format!(", at pc {:#x} in {}", site.pc, site.symbol))
 }
 
+fn from(site: Option<&Site>) -> String {
+    site.map_or_else(String::new, |site| format!(", called at pc {:#x} in {}", site.pc, site.symbol))
+}
+
 /// Why a run did not come to its end. Nothing of its outputs counts.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The program did what it may not do.
-    #[error("task {task}: {trap} in {symbol}")]
+    #[error("task {task}: {trap} in {symbol}{}", from(caller.as_ref()))]
     Trap {
         /// The task.
         task: u64,
@@ -52,6 +56,8 @@ pub enum RunError {
         trap: Trap,
         /// The function and the distance from its beginning.
         symbol: String,
+        /// Where it came from, if it jumped out of its code.
+        caller: Option<Site>,
     },
     /// The program returned an error of its own.
     #[error("task {task}: the program's {entry} returned {code}")]
@@ -171,6 +177,14 @@ impl RunError {
             Self::Limit { pc, .. } => Some(*pc),
             Self::Full { site, .. } => Some(site.pc),
             Self::Torn { site, .. } => site.as_ref().map(|site| site.pc),
+            _ => None,
+        }
+    }
+
+    /// Where the program was when it jumped to the program counter, if that is outside of its code.
+    pub fn caller(&self) -> Option<u64> {
+        match self {
+            Self::Trap { caller, .. } => caller.as_ref().map(|site| site.pc),
             _ => None,
         }
     }

@@ -75,6 +75,10 @@ where
         self.hart.pc()
     }
 
+    fn link(&self) -> Option<u64> {
+        Processor::link(&self.hart)
+    }
+
     fn result(&self) -> i64 {
         Processor::result(&self.hart)
     }

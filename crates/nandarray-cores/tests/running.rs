@@ -196,3 +196,17 @@ fn cores_that_count_count_all() {
     }
     assert_eq!(totals[0], totals[1]);
 }
+
+#[test]
+fn a_jump_out_of_the_code_names_where_it_came_from() {
+    let lines =
+        ["addi sp, sp, -16", "sd ra, 8(sp)", "addi t0, zero, 64", "jalr ra, 0(t0)", "ld ra, 8(sp)", "jalr zero, 0(ra)"];
+    let metadata = common::METADATA.replace(", {\"name\": \"all\", \"dtype\": \"int64\", \"phase\": \"end\"}", "");
+    let program = Program::from_elf(&common::elf(&[("nd_block", &lines)], Some(&metadata)), None).unwrap();
+    let core = |p| Core::interpreter(p);
+    let (items, mut sink) = (Items::new(0..10), Gathered::default());
+    let error = run(&program, &core, &[0; 3], &items, &mut sink, Options::default(), &Progress::default()).unwrap_err();
+    assert_eq!((error.pc(), error.caller()), (Some(64), Some(0x1_000f)));
+    let says = "task 0: fetch access fault at pc 0x40 (value 0x40) in 0x40, called at pc 0x1000f in nd_block+0xf";
+    assert_eq!(error.to_string(), says);
+}

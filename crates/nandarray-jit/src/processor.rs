@@ -64,6 +64,10 @@ where
         self.hart().pc()
     }
 
+    fn link(&self) -> Option<u64> {
+        self.hart().link()
+    }
+
     fn result(&self) -> i64 {
         self.hart().result()
     }

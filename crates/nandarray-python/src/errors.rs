@@ -24,6 +24,7 @@ pub(crate) fn to_py(py: Python<'_>, error: &Error, path: Option<&str>) -> PyErr 
             if let Error::Execution(failed) = error {
                 made.setattr("stage", failed.stage)?;
                 made.setattr("pc", failed.error.pc())?;
+                made.setattr("caller", failed.error.caller())?;
                 made.setattr("task", failed.error.task())?;
             }
             Ok(PyErr::from_value(made))

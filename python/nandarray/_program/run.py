@@ -347,10 +347,11 @@ def _located(error: ProgramFailedError, steps: Sequence[Step]) -> ProgramFailedE
     """Give the error with the line of the source where a program failed, as far as the program has notes of that."""
     if error.pc is None or error.stage is None:
         return error
-    location = steps[error.stage].program.locate(error.pc)
+    location = steps[error.stage].program.locate(error.pc if error.caller is None else error.caller)
     line = "" if location.file is None else f" ({location.file}:{location.line})"
     made = ProgramFailedError(f"{error}{line}")
-    made.task, made.pc, made.stage, made.location = error.task, error.pc, error.stage, location
+    made.task, made.stage, made.pc, made.caller = error.task, error.stage, error.pc, error.caller
+    made.location = location
     return made
 
 

@@ -1,0 +1,77 @@
+//! What any bytes may do to cores: functions for fuzzing, and for tests with seeded inputs.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test and fuzz target is a crate of its own, and takes what it needs"
+)]
+
+use nandarray_cores::{Core, Failure, Metadata, Options, Phase, Program, Progress, Sink, Source, run};
+
+/// Instructions of one call.
+const LIMIT: u64 = 2000;
+/// Programs that ask for more are loaded, not run: nothing is wrong with them, but they take time.
+const MEMORY_MAX: u64 = 8 << 20;
+
+struct Bytes<'b>(&'b [u8]);
+
+impl Source for Bytes<'_> {
+    fn bytes(&self, _input: usize) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
+        into.copy_from_slice(&self.0[offset as usize..][..into.len()]);
+        Ok(())
+    }
+}
+
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn take(&mut self, _output: usize, _task: u64, _bytes: Vec<u8>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// Any text as metadata: what is taken keeps its promises.
+pub fn metadata(data: &[u8]) {
+    let Ok(found) = Metadata::parse(data) else { return };
+    assert!((1..=8).contains(&found.inputs.len()) && found.outputs.len() <= 8 && found.scalars.len() <= 16);
+    assert!(!found.inputs[0].whole);
+    assert!(found.inputs.iter().all(|port| (1..=64 << 20).contains(&port.record_bytes) && port.item_bytes > 0));
+    assert!(found.outputs.iter().all(|port| (1..=64 << 20).contains(&port.record_bytes) && port.item_bytes > 0));
+    // Two states and what is asked for besides fit.
+    assert!(
+        found.scratchpad() <= 256 << 20 && found.state_bytes.checked_mul(2).is_some_and(|b| b <= found.scratchpad())
+    );
+    for port in &found.outputs {
+        let (task, end) = (port.bound.room(1 << 20, 1 << 20), port.bound.room(0, 0));
+        assert!(end <= task, "{:?} at {:?}", port.bound, port.phase == Phase::End);
+    }
+}
+
+/// Any bytes as a program's file: refused, or loaded and run over the file itself.
+pub fn program(data: &[u8]) {
+    execute(data, None);
+}
+
+/// Any text as the metadata of a program that is fine.
+pub fn described(elf: &[u8], data: &[u8]) {
+    metadata(data);
+    execute(elf, Some(data));
+}
+
+fn execute(elf: &[u8], metadata: Option<&[u8]>) {
+    let Ok(program) = Program::from_elf(elf, metadata) else { return };
+    let found = program.metadata();
+    let room: u64 = found.outputs.iter().map(|port| port.bound.room(elf.len() as u64, 8 * elf.len() as u64)).sum();
+    if found.scratchpad() + found.memory_bytes > MEMORY_MAX || room > MEMORY_MAX {
+        return;
+    }
+    let core = |p| Core::interpreter(p);
+    let scalars: Vec<u64> = (0..found.scalars.len() as u64).collect();
+    let options = Options { threads: 1, task_bytes: (elf.len() as u64 / 4).max(1), instructions: Some(LIMIT) };
+    if let Ok(done) = run(&program, &core, &scalars, &Bytes(elf), &mut Nowhere, options, &Progress::default()) {
+        assert_eq!(done.state.len() as u64, found.state_bytes);
+    }
+}

@@ -219,7 +219,7 @@ class ProgramFailedError(NandarrayError, RuntimeError):
     caller : int or None
         An address in the call that led there, if the program counter is outside of the program's code.
     location : nandarray.Location or None
-        The function there (that of the caller, if it is known), and the line of its source, as far as the program has notes of that.
+        The function there, or in the caller, and the line of its source, as far as the program has notes of that.
     """
 
     kind = "execution"

@@ -451,6 +451,8 @@ impl<'p> Core<'p> {
             Stop::Interrupted => Err(RunError::Cancelled),
             // A program has nobody to call, no tohost, and its inputs are closed.
             Stop::EnvironmentCall | Stop::WaitInput { .. } | Stop::ToHost(_) => {
+                // The call was executed: it stands before the program counter.
+                let pc = if stop == Stop::EnvironmentCall { pc.wrapping_sub(4) } else { pc };
                 let trap = nandarray_hart::Trap { cause: Cause::UserCall, pc, value: 0 };
                 Err(RunError::Trap { task, trap, symbol: self.program.place(pc), caller: None })
             }

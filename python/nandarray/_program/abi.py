@@ -97,6 +97,10 @@ def parse(text: bytes, *, entries: set[str]) -> dict[str, Any]:
     state = _size(said, "state_bytes", 0, SCRATCHPAD_BYTES_MAX)
     if state == 0 and "nd_merge" in entries:
         raise ProgramError("the program defines nd_merge, and its state has 0 bytes")
+    scratchpad = _size(said, "scratchpad_bytes", 0, SCRATCHPAD_BYTES_MAX)
+    wanted = scratchpad + 2 * (-(-state // 16) * 16)  # a merge has two states
+    if wanted > SCRATCHPAD_BYTES_MAX:
+        raise ProgramError(f"a scratchpad of {wanted} bytes, with two states; at most {SCRATCHPAD_BYTES_MAX}")
     return {
         "abi": ABI,
         "name": _text(said, "name", "program"),
@@ -106,7 +110,7 @@ def parse(text: bytes, *, entries: set[str]) -> dict[str, Any]:
         "outputs": outputs,
         "scalars": scalars,
         "state_bytes": state,
-        "scratchpad_bytes": _size(said, "scratchpad_bytes", 0, SCRATCHPAD_BYTES_MAX),
+        "scratchpad_bytes": scratchpad,
         "memory_bytes": _size(said, "memory_bytes", MEMORY_BYTES, MEMORY_BYTES_MAX),
         "errors": _errors(said),
         "entries": [name for name in ENTRIES if name in entries],

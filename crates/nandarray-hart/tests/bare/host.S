@@ -81,8 +81,4 @@ text:
     .asciz "console, "
 written:
     .ascii "write\n"
-    .balign 64
-    .globl fromhost
-fromhost:
-    .dword 0
 HOST

@@ -49,7 +49,9 @@ supervisor:
     .balign 4
 1:
     EXPECT(7, s4, 2)
+#ifndef PORTABLE
     EXPECT(8, s6, 0x30200073)
+#endif
     /* Counters are out of reach until machine mode allows them. */
     li gp, 9
     li s4, -1

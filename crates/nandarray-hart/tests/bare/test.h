@@ -21,6 +21,10 @@
 _start:                                                                                                               \
     la t0, handler;                                                                                                   \
     csrw mtvec, t0;                                                                                                   \
+    li t0, -1;                                                                                                        \
+    csrw pmpaddr0, t0;                                                                                                \
+    li t0, 0x1f;                                                                                                      \
+    csrw pmpcfg0, t0;                                                                                                 \
     li gp, 0;                                                                                                         \
     j main;                                                                                                           \
     .balign 4;                                                                                                        \
@@ -39,14 +43,19 @@ pass:                                                                           
 end:                                                                                                                  \
     la t0, tohost;                                                                                                    \
     sw gp, 0(t0);                                                                                                     \
+    sw zero, 4(t0);                                                                                                   \
     j end;                                                                                                            \
 main:
 
 #define HOST                                                                                                          \
     .section .tohost, "aw";                                                                                           \
     .balign 64;                                                                                                       \
-    .globl tohost;                                                                                                    \
+    .globl tohost, fromhost;                                                                                          \
+    .size tohost, 8;                                                                                                  \
+    .size fromhost, 8;                                                                                                \
 tohost:                                                                                                               \
+    .dword 0;                                                                                                         \
+fromhost:                                                                                                             \
     .dword 0;
 
 /* Test `n`: `register` holds `value`. */

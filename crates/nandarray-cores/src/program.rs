@@ -101,9 +101,14 @@ impl Program {
         }
     }
 
-    /// A function and the distance from its beginning, for a program counter.
+    /// A function and the distance from its beginning, for a program counter; the number itself where no code is.
     pub fn place(&self, pc: u64) -> String {
-        self.image.symbol_at(pc).map_or_else(|| format!("{pc:#x}"), |(name, by)| format!("{name}+{by:#x}"))
+        let mut code = self.image.segments.iter().filter(|s| s.executable);
+        let inside = code.any(|s| (s.address..s.address + s.length).contains(&pc));
+        self.image
+            .symbol_at(pc)
+            .filter(|_| inside)
+            .map_or_else(|| format!("{pc:#x}"), |(name, by)| format!("{name}+{by:#x}"))
     }
 
     /// Memory as a worker begins: segments, stack, argument block, scratchpad.

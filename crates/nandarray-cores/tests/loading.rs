@@ -112,6 +112,8 @@ fn a_program_is_what_its_file_says() {
     assert_eq!((program.entry_name(Entry::Task), program.entry_name(Entry::End)), ("nd_block", "nd_end"));
     assert_eq!(program.place(0x1_0008), "nd_block+0x8");
     assert_eq!(program.place(8), "0x8");
+    // Names of what is behind the code, and of what is nowhere, are no functions.
+    assert_eq!(program.place(0x2_0000), "0x20000");
     // What stands beside the file goes before what is in it.
     let other = METADATA.replace("by hand", "renamed");
     assert_eq!(Program::from_elf(&by_hand(), Some(other.as_bytes())).unwrap().metadata().name, "renamed");

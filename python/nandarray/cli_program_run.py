@@ -299,15 +299,12 @@ def _target(program: Program, name: str, asked: Operand, inputs: Sequence[Any], 
         raise InvalidError(
             f"{asked.name} in {asked.store} does not exist; only an array that does can be written in part"
         )
+    from nandarray._program import abi
+
     port = next((one for one in program.outputs if one["name"] == name), None)
     first = inputs[0]
-    one_for_one = port is not None and port["bound"] == {
-        "per_record": port["record_bytes"],
-        "per_input_byte": 0,
-        "fixed": 0,
-    }
     whole = isinstance(first, Box) and first.key is ...
-    if port is None or not one_for_one or not whole or port["phase"] != "task":
+    if port is None or not abi.one_for_one(port) or not whole:
         return None
     dtype = np.dtype(numpy_dtype(port["dtype"]))
     taken = np.dtype(numpy_dtype(program.inputs[0]["dtype"]))

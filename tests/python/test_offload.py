@@ -133,6 +133,18 @@ def test_any_box_in_any_tasks(data: st.DataObject, tmp_path_factory: pytest.Temp
         assert nandarray.offload(c(SUM), [box], **options).result == array[tuple(key)].sum()
 
 
+def test_a_filter_that_keeps_everything_stays_flat(store: Any) -> None:
+    store["x"] = np.arange(12.0).reshape(3, 4)
+
+    @nandarray.program.filter(inputs="float64")
+    def every(x):
+        return x >= 0
+
+    ready = nandarray.programs.get("filter", dtype="float64")
+    assert store["x"].offload(every).shape == (12,)
+    assert store["x"].offload(ready, low=0.0, high=20.0).shape == (12,)
+
+
 def test_python_functions(store: Any) -> None:
     data = np.random.default_rng(4).normal(size=200_000)
     store["x"] = data

@@ -316,6 +316,7 @@ def test_metadata_is_given_with_its_defaults() -> None:
                 "dtype": "float32",
                 "record_bytes": 4,
                 "phase": "task",
+                "exact": True,
                 "bound": {"per_record": 4, "per_input_byte": 0, "fixed": 0},
             }
         ],

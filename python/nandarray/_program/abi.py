@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -153,7 +154,7 @@ def _port(one: Any, what: str, number: int) -> dict[str, Any]:
     where = f"{what} {number}"
     if not isinstance(one, dict) or "dtype" not in one:
         raise ProgramError(f"{where} is {one!r}; it is written {{'name': ..., 'dtype': ...}}")
-    _known(one, _PORT | ({"bound", "phase"} if what == "output" else {"whole", "records"}), where)
+    _known(one, _PORT | ({"bound", "phase", "exact"} if what == "output" else {"whole", "records"}), where)
     dtype = record(one["dtype"], where)
     size = _size(one, "record_bytes", dtype.itemsize, WINDOW_BYTES)
     if size == 0 or size % dtype.itemsize:
@@ -174,6 +175,23 @@ def _input(one: Any, number: int) -> dict[str, Any]:
     return port | {"whole": whole, "records": records}
 
 
+def one_for_one(port: Mapping[str, Any]) -> bool:
+    """Tell whether an output has one record for each of the first input, always.
+
+    Parameters
+    ----------
+    port : mapping
+        An output, filled in.
+
+    Returns
+    -------
+    bool
+        A filter's is not: it has that many at most.
+    """
+    bound = {"per_record": port["record_bytes"], "per_input_byte": 0, "fixed": 0}
+    return bool(port["phase"] == "task" and port["exact"] and port["bound"] == bound)
+
+
 def _output(one: Any, number: int, first: dict[str, Any]) -> dict[str, Any]:
     port = _port(one, "output", number)
     where = f"output {number}"
@@ -191,8 +209,12 @@ def _output(one: Any, number: int, first: dict[str, Any]) -> dict[str, Any]:
             raise ProgramError(f"{where}: bound {key} is {value!r}; it is a number of bytes")
     if phase == "end" and (bound.get("per_record") or bound.get("per_input_byte")):
         raise ProgramError(f"{where} is written in phase 'end', so only a fixed bound makes sense")
+    exact = one.get("exact", True)
+    if not isinstance(exact, bool):
+        raise ProgramError(f"{where}: exact is {exact!r}; it is true or false")
     return port | {
         "phase": phase,
+        "exact": exact,
         "bound": {key: bound.get(key, 0) for key in ("per_record", "per_input_byte", "fixed")},
     }
 

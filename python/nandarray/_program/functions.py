@@ -251,6 +251,7 @@ def _entries(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]]) -> list[E
 
 def _metadata(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]], codes: Mapping[int, str]) -> bytes:
     phase = {"phase": "end"} if form.style in {"reduce", "fold", "columns"} else {}
+    exact = {"exact": False} if form.style == "filter" else {}
     said: dict[str, Any] = {
         "abi": abi.ABI,
         "name": form.name,
@@ -258,7 +259,13 @@ def _metadata(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]], codes: M
         "kind": "stream" if form.style == "stream" else "block",
         "inputs": [{"name": name, **_described(dtype)} for name, dtype in form.inputs],
         "outputs": [
-            {"name": name, **_described(dtype), **phase, **({"bound": form.bound[name]} if name in form.bound else {})}
+            {
+                "name": name,
+                **_described(dtype),
+                **phase,
+                **exact,
+                **({"bound": form.bound[name]} if name in form.bound else {}),
+            }
             for name, dtype in outputs
         ],
         "scalars": [{"name": name, "dtype": dtype.name} for name, dtype in form.scalars],

@@ -262,8 +262,7 @@ class _Run:
             if isinstance(first, Output):
                 shape = self.shapes.get((id(first.step), first.number))
             for number, port in enumerate(step.program.outputs):
-                one_for_one = {"per_record": port["record_bytes"], "per_input_byte": 0, "fixed": 0}
-                if shape is not None and port["phase"] == "task" and port["bound"] == one_for_one:
+                if shape is not None and abi.one_for_one(port):
                     self.shapes[id(step), number] = shape
 
     def store(self) -> Any:

@@ -213,8 +213,7 @@ def _created(grid: Compute, name: str, made: Program, key: Any) -> Array:
     if len(made.outputs) != 1:
         raise InvalidError(f"{made.name} has {len(made.outputs)} outputs; out= names one array")
     port = made.outputs[0]
-    one_for_one = {"per_record": port["record_bytes"], "per_input_byte": 0, "fixed": 0}
-    if port["bound"] != one_for_one or port["phase"] == "end":
+    if not abi.one_for_one(port):
         raise InvalidError(f"how much {made.name} gives is not known before; give an array of the store to out=")
     box = ports.Boxed(run.Box(grid, key))  # type: ignore[arg-type]  # a grid is one of the two
     same = tuple(box.shape) == tuple(box.array.shape)

@@ -11,12 +11,12 @@
 #if WANT == 0
 #define RESULT T
 PROGRAM("name": "filter", "kind": KIND, "inputs": [{"name": "x", "dtype": DTYPE_NAME}],
-        "outputs": [{"name": "kept", "dtype": DTYPE_NAME}],
+        "outputs": [{"name": "kept", "dtype": DTYPE_NAME, "exact": false}],
         "scalars": [{"name": "low", "dtype": DTYPE_NAME}, {"name": "high", "dtype": DTYPE_NAME}])
 #else
 #define RESULT uint64_t
 PROGRAM("name": "filter_index", "kind": KIND, "inputs": [{"name": "x", "dtype": DTYPE_NAME}],
-        "outputs": [{"name": "index", "dtype": "uint64"}],
+        "outputs": [{"name": "index", "dtype": "uint64", "exact": false}],
         "scalars": [{"name": "low", "dtype": DTYPE_NAME}, {"name": "high", "dtype": DTYPE_NAME}])
 #endif
 

@@ -13,7 +13,7 @@
 _Static_assert(OFFSET + T_BYTES <= ROW_BYTES, "the element lies in the row");
 
 PROGRAM("name": "filter_rows", "kind": KIND, "inputs": [{"name": "rows", "dtype": "uint8", "record_bytes": ROW_BYTES}],
-        "outputs": [{"name": "kept", "dtype": "uint8", "record_bytes": ROW_BYTES}],
+        "outputs": [{"name": "kept", "dtype": "uint8", "record_bytes": ROW_BYTES, "exact": false}],
         "scalars": [{"name": "low", "dtype": DTYPE_NAME}, {"name": "high", "dtype": DTYPE_NAME}],
         "scratchpad_bytes": ROW_BYTES)
 

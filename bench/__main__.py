@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--quick", action="store_true", help="small arrays, one configuration a peer: minutes")
     run.add_argument("--size", choices=("full", "quick", "tiny"), help="size of the arrays alone")
     run.add_argument("--only", action="append", default=[], metavar="PATTERN", help="patterns whose name contains this")
-    run.add_argument("--sections", nargs="+", default=[], metavar="NAME", help="2d 3d 4d 2d-lz4 2d-zstd")
+    run.add_argument("--sections", nargs="+", default=[], metavar="NAME", help="2d 3d 3d+slabs 4d 2d-lz4 2d-zstd")
     run.add_argument(
         "--systems", nargs="+", metavar="NAME", help="labels or peers, or 'all': " + " ".join(systems.LABELS)
     )

@@ -24,11 +24,15 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """What a section stores: float32 of this shape, this kind of data, this compression (or none)."""
+    """What a section stores: float32 of this shape, this kind of data, this compression (or none).
+
+    With ``slab`` the whole array is written in commands of so many indices of the first axis.
+    """
 
     shape: tuple[int, ...]
     data: str = "noise"
     compression: str | None = None  # None | "lz4" | "zstd"; always with byte shuffle, zstd at level 3
+    slab: int | None = None
 
     @property
     def nbytes(self) -> int:

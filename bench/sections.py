@@ -1,6 +1,6 @@
-"""Which arrays a run looks at: five sections of about 1 GiB, smaller for the quick run, tiny for the tests.
+"""Which arrays a run looks at: six sections of about 1 GiB, smaller for the quick run, tiny for the tests.
 
-The quick run leaves out the 4-D and the Zstandard sections, to be a matter of minutes.
+The quick run leaves out the 4-D, the Zstandard and the slab-written sections, to be a matter of minutes.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 
 from .data import ArraySpec
 from .patterns import COMPRESSED, PATTERNS, Pattern
+
+#: Planes a command of the section whose array is written in slabs: no divisor of a building block's side.
+_SLAB = 5
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,11 @@ def sections(size: str) -> list[Section]:
         spec = ArraySpec(shape)
         title = f"{' x '.join(map(str, shape))} float32, uncompressed, {spec.nbytes / 2**30:.2f} GiB"
         found.append(Section(f"{ndim}d", title, spec, PATTERNS[ndim]))
+        if ndim == 3:
+            spec, title = replace(spec, slab=_SLAB), f"{title}, written in slabs of {_SLAB} across axis 0"
+            found.append(Section("3d+slabs", title, spec, PATTERNS[3]))
     if size == "quick":
-        found = [section for section in found if section.name != "4d"]
+        found = [section for section in found if section.name not in ("4d", "3d+slabs")]
     for codec in ("lz4",) if size == "quick" else ("lz4", "zstd"):
         shape = shapes[2] if size != "full" else (16384, 8192)
         spec = replace(ArraySpec(shape), data="smooth", compression=codec)

@@ -60,8 +60,9 @@ impl<'a, 'w> Ahead<'a, 'w> {
         [0, count / 2, count.saturating_sub(1)][..count.min(3) as usize].iter().any(|&i| {
             let task = work.task(i);
             let Some(map) = reader.map(&task.at, kept) else { return false };
-            let Some(run) = map.runs().next() else { return false };
-            let unit = ((task.in_block / reader.space.shape.page) as u32).clamp(run.unit, run.end() - 1);
+            let wanted = (task.in_block / reader.space.shape.page) as u32;
+            let Some(run) = map.next_run(wanted).or_else(|| map.runs().last()) else { return false };
+            let unit = wanted.clamp(run.unit, run.end() - 1);
             !reader.ftl.media().is_resident(reader.ftl.geometry().page_offset(run.page_of(unit)))
         })
     }

@@ -14,7 +14,6 @@ use smallvec::SmallVec;
 
 use super::copy::{Loop, copy_streaming, merge};
 use super::pieces::{self, Piece, Rows};
-use super::plan::Task;
 use super::stream;
 
 /// The most loops around a row.
@@ -72,13 +71,14 @@ impl Assembler {
         Self { item_bytes, ready: Group::default(), building: Group::default(), stage }
     }
 
-    /// Adds a task; what cannot join what is there comes after it.
+    /// Adds a task's loops, or a part of it, of which `row` goes along the buffer's rows; what cannot join what is there
+    /// comes after it.
     ///
     /// # Safety
-    /// `from` must be readable and `to` writable along the task's loops until [`Self::finish`].
-    pub unsafe fn add(&mut self, task: &Task<'_>, from: *const u8, to: *mut u8) {
-        let Some((outer, piece)) = row(task, self.item_bytes, from) else {
-            let mut loops = task.loops.clone();
+    /// `from` must be readable and `to` writable along the loops until [`Self::finish`].
+    pub unsafe fn add(&mut self, loops: &[Loop<'_>], row: usize, from: *const u8, to: *mut u8) {
+        let Some((outer, piece)) = parts(loops, row, self.item_bytes, from) else {
+            let mut loops: SmallVec<[Loop<'_>; 6]> = SmallVec::from_slice(loops);
             let (left, run) = merge(&mut loops, self.item_bytes);
             // SAFETY: the caller's promise.
             return unsafe { copy_streaming(&loops[..left], run, from, to) };
@@ -122,13 +122,18 @@ impl Assembler {
     }
 }
 
-/// The task's loops around its rows and the piece that it gives to each, if the destination's rows are contiguous.
-fn row(task: &Task<'_>, item_bytes: usize, from: *const u8) -> Option<(SmallVec<[Affine; MAX_OUTER]>, Piece)> {
+/// The loops around the rows and the piece that is given to each, if the destination's rows are contiguous.
+fn parts(
+    loops: &[Loop<'_>],
+    row: usize,
+    item_bytes: usize,
+    from: *const u8,
+) -> Option<(SmallVec<[Affine; MAX_OUTER]>, Piece)> {
     let mut outer = SmallVec::new();
     let mut piece = None;
-    for (i, l) in task.loops.iter().enumerate() {
+    for (i, l) in loops.iter().enumerate() {
         match *l {
-            Loop::Affine { n, from: step, to } if i == task.row => {
+            Loop::Affine { n, from: step, to } if i == row => {
                 let item = item_bytes as isize;
                 if n > 1 && to != item {
                     return None;
@@ -286,7 +291,7 @@ mod tests {
             let number = task.at.iter().zip(&sides).fold(0, |number, (at, side)| number * side + at);
             let from = (number * block_elements) as usize * item + task.in_block;
             // SAFETY: the elements lie within both vectors, which live until `finish`.
-            unsafe { assembler.add(&task, source[from..].as_ptr(), to.offset(task.in_buffer)) };
+            unsafe { assembler.add(&task.loops, task.row, source[from..].as_ptr(), to.offset(task.in_buffer)) };
         }
         // SAFETY: as above.
         unsafe { assembler.finish() };

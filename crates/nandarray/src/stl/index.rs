@@ -79,6 +79,14 @@ impl BlockMap {
         }
     }
 
+    /// The run that this unit lies in, or the next one behind it.
+    pub fn next_run(&self, unit: u32) -> Option<Run> {
+        match self {
+            Self::One(packed) => Some(Self::one(*packed)).filter(|r| unit < r.end()),
+            Self::Many(runs) => runs.get(runs.partition_point(|r| r.end() <= unit)).copied(),
+        }
+    }
+
     /// The page of one unit.
     pub fn page_of(&self, unit: u32) -> Option<Ppa> {
         self.covering(unit..unit + 1).map(|r| r.page_of(unit))

@@ -3,14 +3,15 @@
 //! Cut: [`block_size`] sizes building blocks; [`index`] finds them; [`translate`] turns a view's box into selections of the
 //! space; [`plan`] cuts selections at building blocks; [`copy`] moves the elements; [`space`] is a space's state: its
 //! record, its index and the units that gather in memory; [`read`] assembles ([`assemble`] for large reads, with the loops of
-//! [`pieces`] and [`stream`]), [`write`] composes; [`ahead`] asks for what is read next, within a command and, where
-//! [`sequence`] sees a scan, beyond it; [`lend`] shows bytes where they lie.
+//! [`pieces`] and [`stream`]; `fragments` for blocks whose pages lie apart), [`write`] composes; [`ahead`] asks for what is
+//! read next, within a command and, where [`sequence`] sees a scan, beyond it; [`lend`] shows bytes where they lie.
 //! The layer knows dimensions and access units, never segments or erase blocks.
 
 pub mod ahead;
 pub mod assemble;
 pub mod block_size;
 pub mod copy;
+mod fragments;
 pub mod index;
 pub mod lend;
 pub mod pieces;

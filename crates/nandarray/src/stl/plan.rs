@@ -298,7 +298,8 @@ impl Task<'_> {
     }
 }
 
-fn span(loops: &[Loop<'_>]) -> (usize, usize) {
+/// The least and the largest offset that the loops reach in the block.
+pub(super) fn span(loops: &[Loop<'_>]) -> (usize, usize) {
     loops.iter().fold((0, 0), |(low, high), l| match *l {
         Loop::Affine { n, from, .. } => (low, high + (n - 1) * from as usize),
         Loop::Table(pairs) => {
@@ -308,7 +309,8 @@ fn span(loops: &[Loop<'_>]) -> (usize, usize) {
     })
 }
 
-fn touch_loops(
+/// [`Task::touch`] of loops whose first element lies at `base`.
+pub(super) fn touch_loops(
     loops: &[Loop<'_>],
     base: usize,
     item_bytes: usize,

@@ -1,8 +1,8 @@
 //! Reading: from building blocks to the caller's buffer, each run copied once (NDS paper, section 4.4, assembly).
 //!
-//! For each block touched the index names its pages. Where the medium shows them in place and one run of pages has them
-//! all, elements go straight from the medium to the buffer; otherwise (fragmented blocks, units that gather, media that can
-//! only be read, coded blocks) the touched units are first gathered in a thread's scratch block. Only pages that hold wanted
+//! For each block touched the index names its pages. Where the medium shows them in place, elements go straight from the
+//! medium to the buffer, at once where one run of pages has them all, in pieces (`fragments`) where they lie apart; otherwise
+//! (media that can only be read, coded blocks) the touched units are first gathered in a thread's scratch block. Only pages that hold wanted
 //! elements are compared with their checksums or read; the first time, and ahead of need when they are not in memory.
 //!
 //! The space's lock is held by the caller for the whole command, so that a read sees every write whole or not at all.
@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::ahead::Ahead;
 use super::assemble::Assembler;
 use super::copy::{Loop, ask, copy, copy_streaming, fill, fill_bytes, merge};
+use super::fragments::Pieces;
 use super::index::{BlockMap, Leaf};
 use super::plan::{BlockAt, Task};
 use super::space::{Gathered, Inner, Space};
@@ -137,6 +138,7 @@ impl<'a> Reader<'a> {
             kept.stream = stream;
             let mut assembler = stream.then(|| Assembler::new(self.space.shape.item_bytes, bytes));
             let mut asked = Asked::default();
+            let mut pieces = Pieces::default();
             for i in range {
                 ahead.advance(i, kept);
                 let task = work.task(i);
@@ -147,10 +149,14 @@ impl<'a> Reader<'a> {
                     let to = out.at(task.in_buffer);
                     match self.in_place(&task, map, kept)? {
                         Some(from) => match &mut assembler {
-                            Some(assembler) => assembler.add(&task, from, to),
+                            Some(assembler) => assembler.add(&task.loops, task.row, from, to),
                             None => asked.add(task, self.space.shape.item_bytes, from, to),
                         },
-                        None => self.read_block(&task, map, kept, to)?,
+                        None => self.read_block(&task, map, kept, to, &mut pieces)?,
+                    }
+                    if let Some(assembler) = assembler.as_mut().filter(|_| (i + 1) % together == 0 || pieces.are_many())
+                    {
+                        pieces.assemble(assembler);
                     }
                 }
                 // Behind the task's reads, which belong to it.
@@ -160,7 +166,10 @@ impl<'a> Reader<'a> {
             }
             // SAFETY: as above; what they point to is held by the space's lock.
             unsafe {
-                assembler.iter_mut().for_each(|a| a.finish());
+                if let Some(assembler) = &mut assembler {
+                    pieces.assemble(assembler);
+                    assembler.finish();
+                }
                 asked.copy(self.space.shape.item_bytes);
             }
             Ok(())
@@ -238,16 +247,18 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Reads a task that is not in place: fill, fragments, units that gather, coded blocks, media that are only read.
+    /// Reads a task that is not in place as a whole: fill, fragments, units that gather, coded blocks, media that are only
+    /// read. Some of it may wait among the pieces of a large read.
     ///
     /// # Safety
-    /// `to` must be writable along the task's loops.
-    unsafe fn read_block(
+    /// `to` must be writable along the task's loops, until the pieces are copied.
+    unsafe fn read_block<'t>(
         &self,
-        task: &Task<'_>,
-        map: Option<&BlockMap>,
+        task: &Task<'t>,
+        map: Option<&'a BlockMap>,
         kept: &mut Kept<'a>,
         to: *mut u8,
+        pieces: &mut Pieces<'t>,
     ) -> Result<()> {
         let shape = &self.space.shape;
         let gathered = self.gathered(&task.at);
@@ -259,6 +270,17 @@ impl<'a> Reader<'a> {
         if self.space.coded() {
             // SAFETY: as above.
             return unsafe { self.read_coded(task, map, gathered, kept, to) };
+        }
+        // SAFETY: as above.
+        let done = unsafe {
+            if kept.stream {
+                self.wait_for_pieces(task, map, gathered, to, pieces)?
+            } else {
+                self.read_pieces(task, map, gathered, to, pieces)?
+            }
+        };
+        if done {
+            return Ok(());
         }
         self.touched(task, &mut kept.units);
         with_scratch(shape.units as usize * shape.page, |scratch| {
@@ -495,9 +517,11 @@ impl<'a> Reader<'a> {
         }
         self.touched(task, units);
         for range in units.ranges() {
-            for run in map.runs().filter(|r| r.unit < range.end && range.start < r.end()) {
+            let mut from = range.start;
+            while let Some(run) = map.next_run(from).filter(|r| r.unit < range.end) {
                 let (start, end) = (run.unit.max(range.start), run.end().min(range.end));
                 tell(Run { unit: start, count: end - start, ppa: run.page_of(start) });
+                from = run.end();
             }
         }
     }

@@ -181,7 +181,7 @@ class Store(Group):
         return self._engine.check(repair=repair, accept_older=accept_older)
 
     def compact(self) -> dict[str, Any]:
-        """Reclaim every dead page and shorten the file.
+        """Reclaim every dead page, bring together blocks that were written in parts, and shorten the file.
 
         Returns
         -------

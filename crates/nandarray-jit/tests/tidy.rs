@@ -1,60 +1,40 @@
 //! Promise: the source keeps the shape that it was given: arrows between modules only point down, every file opens with what
-//! it is, none is too long to read, and nothing reads a clock, the environment or the machine's chance.
+//! it is, none is too long to read, and nothing reads a clock, the environment or the machine's chance. How it is looked for
+//! is `crates/tidy.rs`'.
 
-use std::path::{Path, PathBuf};
+#[path = "../../tidy.rs"]
+mod tidy;
 
 /// From the bottom up; a module may use those before it, and itself. `Settings` and `Translated` stand in the root, for all.
-const LAYERS: &[&str] =
-    &["context", "sites", "region", "registers", "emit", "code", "shared", "engine", "processor", "lib"];
-
-const LINES_MAX: usize = 520;
-
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, found);
-        } else {
-            found.push(path);
-        }
-    }
-    found.sort();
-}
-
-/// Every file's module and text.
-fn sources() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut found = Vec::new();
-    files(&folder, &mut found);
-    let module = |path: &Path| {
-        let first = path.strip_prefix(&folder).unwrap().iter().next().unwrap().to_str().unwrap();
-        first.trim_end_matches(".rs").to_owned()
-    };
-    found.iter().map(|path| (module(path), std::fs::read_to_string(path).unwrap())).collect()
-}
+const LAYERS: tidy::Layers = &[
+    &["context"],
+    &["sites"],
+    &["region"],
+    &["registers"],
+    &["emit"],
+    &["code"],
+    &["shared"],
+    &["engine"],
+    &["processor"],
+    &["lib"],
+];
 
 #[test]
 fn arrows_only_point_down() {
-    let layer =
-        |module: &str| LAYERS.iter().position(|l| *l == module).unwrap_or_else(|| panic!("{module} is in no layer"));
-    for (module, text) in sources() {
-        for line in text.lines().filter(|l| !l.trim_start().starts_with("//")) {
-            for (at, _) in line.match_indices("crate::") {
-                let target = line[at + 7..].split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
-                let up = target.starts_with(char::is_lowercase) && target != module && layer(target) >= layer(&module);
-                assert!(!up, "{module} uses {target}: {line}");
-            }
-        }
-    }
+    tidy::arrows_only_point_down(LAYERS, &[]);
 }
 
 #[test]
-fn every_file_says_what_it_is_and_reads_nothing_of_its_surroundings() {
-    for (module, text) in sources() {
-        assert!(text.starts_with("//! "), "{module}");
-        assert!(text.lines().count() <= LINES_MAX, "{module}");
-        for word in ["Instant::now", "SystemTime", "std::env", "env::var", "thread::sleep", "process::id"] {
-            assert!(!text.contains(word), "{module} has {word}");
-        }
-    }
+fn every_module_is_in_a_layer() {
+    tidy::every_module_is_in_a_layer(LAYERS);
+}
+
+#[test]
+fn every_file_says_what_it_is_and_ends_in_time() {
+    tidy::every_file_says_what_it_is_and_ends_in_time(&["src", "tests"], 520);
+}
+
+#[test]
+fn time_chance_and_surroundings_come_in_through_the_door() {
+    tidy::time_chance_and_surroundings_come_in_through_the_door(&[]);
 }

@@ -329,6 +329,20 @@ fn a_full_and_collected_store_survives_a_crash_at_every_write() {
     crash_everywhere(&workload, rounds(1, 20));
 }
 
+#[test]
+fn slabs_and_bringing_them_together_survive_a_crash_at_every_write() {
+    let mut ops = vec![array("a", &[12, 30, 24], 4), array("b", &[12, 24], 4)];
+    for i in 0..6 {
+        ops.push(put_box("a", &[0, 5 * i, 0], &[12, 5, 24], 10 + i));
+        ops.push(put_box("b", &[2 * i, 0], &[2, 24], 20 + i));
+        if i % 2 == 1 {
+            ops.push(Op::Flush);
+        }
+    }
+    ops.extend([Op::Compact, put_box("a", &[3, 0, 3], &[5, 30, 7], 30), Op::Flush, Op::Compact]);
+    crash_everywhere(&Workload::tiny(Steps::Given(ops)), rounds(1, 20));
+}
+
 fn drawn(seed: u64) -> Workload {
     let mut rng = Rng::with_seed(seed);
     let geometry = [

@@ -61,7 +61,8 @@ impl<'d> Draft<'d> {
         // Nothing gathers: the command is one, and ends with a commit.
         let large = bytes.max(DIRECT_BYTES);
         let over = Some(&self.staged);
-        let writer = Writer { ftl, space: self.space, seq: self.seq, extent: &self.shape, bytes: large, over };
+        let writer =
+            Writer { ftl, space: self.space, seq: self.seq, extent: &self.shape, bytes: large, over, successive: None };
         let _pages = self.device.reserve(writer.pages_needed(&work))?;
         // SAFETY: a `Source` buffer is made by the promise that it covers its command's target.
         let parts = unsafe { writer.stage(&self.device.workers, &work, source)? };

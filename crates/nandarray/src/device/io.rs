@@ -14,7 +14,7 @@ use crate::stl::sequence::Extent;
 use crate::stl::space::{Inner, Space, SpaceId, to_wire};
 use crate::stl::translate::{ViewBox, check_view, translate};
 use crate::stl::work::{Work, Workers};
-use crate::stl::write::{Source, Staged, Writer, apply};
+use crate::stl::write::{Source, Staged, Successor, Writer, apply};
 
 /// Selections of a view that are worked on at once: bounds the memory that a badly aligned view takes.
 const SELECTIONS_AT_ONCE: usize = 4096;
@@ -164,18 +164,21 @@ pub(super) fn plan_box(space: &Space, shape: &[u64], target: &Target<'_>) -> Res
     Ok(found)
 }
 
-/// What reads after this one will probably want, where boxes of the space's own shape follow one another.
-fn coming(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> {
+/// The box of a target, if it is one of the space's own shape, without steps.
+fn extent(shape: &[u64], target: &Target<'_>) -> Option<Extent> {
     let Target::Box { start, step, count, view, .. } = target else { return None };
     if view.is_some_and(|v| v != shape) || [start.len(), step.len(), count.len()] != [shape.len(); 3] {
         return None;
     }
     let within =
         |i: usize| step[i] == 1 && count[i] > 0 && start[i].checked_add(count[i]).is_some_and(|e| e <= shape[i]);
-    if !(0..shape.len()).all(within) {
-        return None;
-    }
-    let now = Extent { start: SmallVec::from_slice(start), count: SmallVec::from_slice(count) };
+    let plain = (0..shape.len()).all(within);
+    plain.then(|| Extent { start: SmallVec::from_slice(start), count: SmallVec::from_slice(count) })
+}
+
+/// What reads after this one will probably want, where boxes of the space's own shape follow one another.
+fn coming(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> {
+    let now = extent(shape, target)?;
     let item = space.shape.item_bytes as u64;
     let next = space.sequence.next(now, shape, &space.shape.block, item)?;
     let selection = Selection::contiguous(&next.start, &next.count, item);
@@ -239,29 +242,36 @@ impl Device {
         if now != shape && (view || now.iter().zip(&shape).any(|(now, before)| now < before)) {
             return Err(was_cut(&shape));
         }
-        self.write_work(&space, &now, &work, bytes, source, &mut |_| vec![])?;
+        let axis = extent(&now, &target).and_then(|written| space.successive.next(written));
+        let successive = axis.map(|axis| Successor { axis, end: now[axis] });
+        self.write_work(&space, &now, &work, (bytes, successive), source, &mut |_| vec![])?;
         drop(range);
         count(&self.counters.writes, 1);
         count(&self.counters.bytes_written, bytes);
         self.after_write()
     }
 
-    /// Stages and applies work on a space that has this shape, or will have it when `more`, the changes that belong to the
-    /// command, are applied. The caller holds the range.
+    /// Stages and applies work of so many bytes, which may be one of a row of commands, on a space that has this shape, or will
+    /// have it when `more`, the changes that belong to the command, are applied. The caller holds the range.
     pub(super) fn write_work(
         &self,
         space: &Space,
         shape: &[u64],
         work: &Work,
-        bytes: u64,
+        (bytes, successive): (u64, Option<Successor>),
         source: Source,
         more: &mut dyn FnMut(&mut Inner) -> Vec<Op>,
     ) -> Result<()> {
         if space.coded() {
             space.codec()?;
         }
-        let writer = Writer { ftl: &self.ftl, space, seq: self.next_seq(), extent: shape, bytes, over: None };
-        let _pages = self.reserve(writer.pages_needed(work))?;
+        let mut writer =
+            Writer { ftl: &self.ftl, space, seq: self.next_seq(), extent: shape, bytes, over: None, successive };
+        let pages = writer.pages_needed(work);
+        // What the write buffer cannot hold would leave it before it is complete.
+        let fits = pages.saturating_mul(space.shape.page as u64) <= self.write_buffer_bytes as u64;
+        writer.successive = successive.filter(|_| fits);
+        let _pages = self.reserve(pages)?;
         // SAFETY: a `Source` buffer is made by the promise that it covers its command's target.
         let staged = unsafe { writer.stage(&self.workers, work, source)? };
         self.apply(space, staged, more)
@@ -399,7 +409,7 @@ impl Device {
         }
         let work = Work::plans(vec![Plan::new(&Selection::contiguous(&from, &count, item), &space.shape.block, item)]);
         let bytes = count.iter().product::<u64>() * item;
-        let writer = Writer { ftl: &self.ftl, space, seq, extent: shape, bytes, over: None };
+        let writer = Writer { ftl: &self.ftl, space, seq, extent: shape, bytes, over: None, successive: None };
         // A block that becomes fill as a whole gives room even to a store that has none.
         let whole = count.as_slice() == valid.as_slice();
         let _pages = if whole { None } else { Some(self.reserve(writer.pages_needed(&work))?) };

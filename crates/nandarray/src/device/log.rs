@@ -36,6 +36,10 @@ const JOURNAL_BYTES_MAX: u64 = 16 << 20;
 /// ... or, under a capacity, one longer than this part of it.
 const JOURNAL_PART_OF_CAPACITY: u64 = 128;
 
+/// Changes that wait for the record that tells them, at most: they take memory, while a single unit that gathers is enough to
+/// keep them waiting.
+const PENDING_MAX: usize = 1 << 16;
+
 /// The journal's end, and what waits to be written there.
 #[derive(Debug)]
 pub(super) struct Log {
@@ -154,10 +158,12 @@ impl Device {
         chain.write(self.ftl.media().as_ref(), at, bytes)
     }
 
-    /// After a command: commit it if nothing of it gathers, or the write buffer is full; reclaim if that is due.
+    /// After a command: commit it if nothing of it gathers, the write buffer is full, or much waits to be told; reclaim if
+    /// that is due.
     pub(super) fn after_write(&self) -> Result<()> {
         let gathered = self.gathered_bytes.load(Ordering::Relaxed);
-        let done = if gathered == 0 || gathered > self.write_buffer_bytes { self.commit(false) } else { Ok(()) };
+        let due = gathered == 0 || gathered > self.write_buffer_bytes || self.log.lock().pending.len() > PENDING_MAX;
+        let done = if due { self.commit(false) } else { Ok(()) };
         match done.and_then(|()| self.reclaim_if_due()) {
             // The command itself is done, in memory; that the disk has no room for more is told to the next flush, and to
             // the next command that needs room.
@@ -302,7 +308,8 @@ impl Device {
 
     fn stage_gathered(&self, space: &Space, inner: &Inner, at: &BlockAt, seq: u64) -> Result<Staged> {
         let shape = &space.shape;
-        let writer = Writer { ftl: &self.ftl, space, seq, extent: &inner.record.shape, bytes: 0, over: None };
+        let writer =
+            Writer { ftl: &self.ftl, space, seq, extent: &inner.record.shape, bytes: 0, over: None, successive: None };
         let mut staged = Staged::releasing(at.clone(), seq);
         match &inner.gathered[at] {
             Gathered::Block(block) => {

@@ -16,7 +16,7 @@
 //! | `together` | several changes of names and attributes as one command |
 //! | `log` | commit: the journal; checkpoints; flush |
 //! | `recover` | format, open, replay |
-//! | `reclaim` | garbage collection, compaction |
+//! | `reclaim`, `defragment` | garbage collection, compaction; bringing together what lies apart |
 //! | `check`, `repair` | comparing everything with everything; mending what the records allow |
 //! | `wire` | what journal and directory say |
 //!
@@ -27,6 +27,7 @@
 mod catalog;
 mod check;
 mod command;
+mod defragment;
 mod draft;
 mod io;
 mod log;

@@ -1,9 +1,10 @@
 //! Garbage collection and compaction: moving live pages out of segments that are mostly dead.
 //!
 //! A victim's out-of-band records name the owners of its pages; a page is live if its owner's index still maps it. Live pages
-//! are copied, verified, to places that the placement policy gives (the same channel and bank under the paper's rules), keep
-//! their command's number, and the index changes hands under the space's lock: a reader sees the old page or the new one,
-//! which are the same. A segment with a page that cannot be moved (damaged, or its record is) is retired, never erased.
+//! are copied, verified, to places that the placement policy gives (the same channel and bank under the paper's rules; by
+//! compaction, which has level lanes before it, side by side), keep their command's number, and the index changes hands under
+//! the space's lock: a reader sees the old page or the new one, which are the same. A segment with a page that cannot be moved
+//! (damaged, or its record is) is retired, never erased.
 //!
 //! Reclaim runs on the thread of the command that made it due, before or after it, never within.
 
@@ -23,6 +24,15 @@ use crate::stl::write::{Gone, remap};
 
 /// Victims taken when reclaim is due after a command: bounds the time that one command pays.
 const VICTIMS_A_COMMAND: usize = 4;
+
+/// Where moved pages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lanes {
+    /// As if they were overwritten: under the paper's rules to the channel and bank that they were on.
+    Kept,
+    /// As if they were new: side by side.
+    Fresh,
+}
 
 /// Pages of one block in a victim, written by one command: (unit, page).
 type Group = Vec<(u32, Ppa)>;
@@ -80,21 +90,21 @@ impl Device {
                 break;
             }
             room -= live;
-            self.empty(victim)?;
+            self.empty(victim, Lanes::Kept)?;
         }
         Ok(())
     }
 
     /// Moves every live page out of a segment.
-    fn empty(&self, victim: Segment) -> Result<()> {
-        self.for_purpose(Purpose::Reclaim, || self.move_all(victim))
+    fn empty(&self, victim: Segment, lanes: Lanes) -> Result<()> {
+        self.for_purpose(Purpose::Reclaim, || self.move_all(victim, lanes))
     }
 
-    fn move_all(&self, victim: Segment) -> Result<()> {
+    fn move_all(&self, victim: Segment, lanes: Lanes) -> Result<()> {
         let mut all_moved = true;
         for ((id, at, seq), group) in self.live_of(victim)? {
             let Some(space) = self.catalog.read().by_id.get(&id).cloned() else { continue };
-            match self.move_group(&space, &at, seq, &group) {
+            match self.move_group(&space, &at, seq, &group, lanes) {
                 Ok(()) => {}
                 Err(Error::Checksum { .. }) => all_moved = false,
                 Err(Error::Closed(_)) => {} // deleted meanwhile
@@ -141,7 +151,7 @@ impl Device {
         Ok(groups)
     }
 
-    fn move_group(&self, space: &Space, at: &BlockAt, seq: u64, group: &Group) -> Result<()> {
+    fn move_group(&self, space: &Space, at: &BlockAt, seq: u64, group: &Group, lanes: Lanes) -> Result<()> {
         let page = self.geometry().page_bytes as usize;
         let last = group.last().map_or(0, |g| g.0) as usize;
         let mut block = vec![0; (last + 1) * page];
@@ -153,7 +163,7 @@ impl Device {
                 .fetch(run, Owner { unit: unit as u16, ..owner }, bytes)
                 .map_err(|e| space.page_error(&space.peek().record.name, at, e))?;
         }
-        let writes: Vec<_> = group.iter().map(|&(unit, ppa)| (unit, Some(ppa))).collect();
+        let writes: Vec<_> = group.iter().map(|&(unit, ppa)| (unit, (lanes == Lanes::Kept).then_some(ppa))).collect();
         let runs = self.ftl.append(owner, seq, &block, &writes, &mut std::iter::empty())?;
         let _epoch = self.epoch.read();
         let mut inner = match space.write() {
@@ -181,10 +191,14 @@ impl Device {
         Ok(())
     }
 
-    /// Packs live pages into as few segments as they need, at the front of the medium, and cuts it.
+    /// Brings together what lies apart, packs live pages into as few segments as they need, at the front of the medium, and
+    /// cuts it.
     pub(super) fn compact(&self) -> Result<u64> {
         self.sound()?;
         let before = self.ftl.media().len();
+        // Lanes that are level: what is written one after the other lies so, too.
+        self.ftl.close_open();
+        self.defragment()?;
         let _reclaim = self.reclaim.lock();
         self.commit(true)?;
         self.ftl.close_open();
@@ -207,7 +221,7 @@ impl Device {
                     break;
                 }
                 room -= live;
-                self.empty(victim)?;
+                self.empty(victim, Lanes::Fresh)?;
                 moved += 1;
             }
             self.commit_and_bury()?;
@@ -224,7 +238,7 @@ impl Device {
             });
             let Some(last) = pair else { break };
             let live = self.ftl.with_segments(|s| s.info(last).live);
-            self.empty(last)?;
+            self.empty(last, Lanes::Fresh)?;
             self.commit_and_bury()?;
             if self.ftl.with_segments(|s| s.info(last).live) >= live {
                 break;

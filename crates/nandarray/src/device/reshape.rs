@@ -4,15 +4,18 @@
 //! will be; then shape and blocks change at once, and one journal record tells both. A resize that cuts stages fill over what
 //! is cut off, so that it reads as fill when it grows back.
 
+use smallvec::SmallVec;
+
 use super::Device;
 use super::wire::Op;
 use crate::error::{Error, Result, Shape};
 use crate::sim::count;
 use crate::stl::plan::{Plan, Selection};
 use crate::stl::read::{BufferMut, Reader};
+use crate::stl::sequence::Extent;
 use crate::stl::space::{Space, SpaceId};
 use crate::stl::work::Work;
-use crate::stl::write::{Source, Staged, Writer};
+use crate::stl::write::{Source, Staged, Successor, Writer};
 
 impl Device {
     pub(super) fn append(
@@ -62,7 +65,10 @@ impl Device {
             self.apply(&space, vec![], &mut grow)?;
         } else {
             let work = Work::plans(vec![Plan::new(&selection, &space.shape.block, item)]);
-            self.write_work(&space, &to, &work, bytes, source, &mut grow)?;
+            let appended = Extent { start: SmallVec::from_slice(&start), count: SmallVec::from_slice(counts) };
+            // What follows may lie beyond the present end.
+            let successive = space.successive.next(appended).map(|axis| Successor { axis, end: u64::MAX });
+            self.write_work(&space, &to, &work, (bytes, successive), source, &mut grow)?;
         }
         drop(range);
         count(&self.counters.writes, 1);
@@ -136,7 +142,7 @@ impl Device {
             }
             // With what both shapes have as extent the kept box covers the block, so it is replaced whole.
             let both: Vec<u64> = from.iter().zip(to).map(|(a, b)| *a.min(b)).collect();
-            let writer = Writer { ftl: &self.ftl, space, seq, extent: &both, bytes, over: None };
+            let writer = Writer { ftl: &self.ftl, space, seq, extent: &both, bytes, over: None, successive: None };
             let _pages = self.reserve(writer.pages_needed(&work))?;
             // SAFETY: as above.
             staged.extend(unsafe { writer.stage(&self.workers, &work, Source::from_raw(buffer.as_ptr()))? });

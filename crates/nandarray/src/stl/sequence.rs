@@ -76,6 +76,21 @@ impl Sequence {
     }
 }
 
+/// The boxes that are written one after the other.
+#[derive(Debug, Default)]
+pub struct Successive(Mutex<Extent>);
+
+impl Successive {
+    /// Takes note of a command's box; the axis along which it begins where the one before ended, if it does.
+    pub fn next(&self, now: Extent) -> Option<usize> {
+        // Two threads at once are no sequence.
+        let mut last = self.0.try_lock()?;
+        let axis = follows(&last, &now);
+        *last = now;
+        axis
+    }
+}
+
 /// The axis along which a box begins where another of its size ended.
 fn follows(last: &Extent, now: &Extent) -> Option<usize> {
     if last.count != now.count {
@@ -130,6 +145,17 @@ mod tests {
             assert!(asked <= i + 1 + AHEAD_BYTES / 65_536 + 256);
         }
         assert!(commands < 60, "asked {commands} times");
+    }
+
+    #[test]
+    fn writes_go_on_where_one_ends_and_the_next_begins() {
+        let s = Successive::default();
+        let next = |start, n| s.next(extent(&[0, start], &[100, n]));
+        assert_eq!(next(0, 5), None, "the first follows nothing");
+        assert_eq!(next(5, 5), Some(1));
+        assert_eq!(next(10, 5), Some(1));
+        assert_eq!(next(20, 5), None, "a gap");
+        assert_eq!(next(25, 6), None, "another size");
     }
 
     #[test]

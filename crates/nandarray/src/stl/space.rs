@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use super::block_size::{BLOCK_BYTES_MAX, DIMENSIONS_MAX, UNITS_MAX};
 use super::index::Index;
 use super::plan::{BlockAt, block_strides};
-use super::sequence::Sequence;
+use super::sequence::{Sequence, Successive};
 use crate::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, KeyCheck, SALT_BYTES};
 use crate::error::{Error, Result, Shape};
 use crate::flash::{Owner, Run};
@@ -230,6 +230,8 @@ pub struct Space {
     pub ranges: RangeLock,
     /// The scan that reads of it follow.
     pub sequence: Sequence,
+    /// The boxes that are written one after the other.
+    pub successive: Successive,
     spec: Option<CodecSpec>,
     encryption: Option<Encryption>,
     codec: OnceLock<Codec>,
@@ -270,6 +272,7 @@ impl Space {
             shape,
             ranges: RangeLock::default(),
             sequence: Sequence::default(),
+            successive: Successive::default(),
             spec: (!spec.is_identity()).then_some(spec),
             encryption: record.encryption.clone(),
             codec: OnceLock::new(),

@@ -14,17 +14,17 @@ use smallvec::SmallVec;
 
 use super::copy::{Loop, copy, fill_bytes, is_fill, merge};
 use super::index::BlockMap;
-use super::plan::{BlockAt, Task};
+use super::plan::{BlockAt, Task, touch_loops};
 use super::read::{Reader, with_scratch};
-use super::space::{Gathered, GatheredUnit, IndexState, Inner, Space};
+use super::space::{BlockShape, Gathered, GatheredUnit, IndexState, Inner, Space};
 use super::units::UnitSet;
 use super::work::{Work, Workers, run};
 use crate::error::Result;
 use crate::flash::{Ppa, Run};
 use crate::ftl::{Ftl, UnitWrite};
 
-/// A command of at least this many bytes appends its partly covered units at once: gathering them would save little, and
-/// keep the command from being committed.
+/// A command of at least this many bytes appends its partly covered units at once, unless it is one of a row: gathering them
+/// would save little, and keep the command from being committed.
 pub const DIRECT_BYTES: u64 = 256 << 10;
 
 /// Where written elements come from.
@@ -139,6 +139,17 @@ pub struct Writer<'a> {
     pub bytes: u64,
     /// What the command staged before, by block: content that counts before the space's. Nothing gathers of these blocks.
     pub over: Option<&'a BTreeMap<BlockAt, Staged>>,
+    /// Where the next command will probably write, if this one is one of a row: what both write in part gathers.
+    pub successive: Option<Successor>,
+}
+
+/// Where a row of commands goes on: along an axis, behind the end of the present one.
+#[derive(Clone, Copy, Debug)]
+pub struct Successor {
+    /// The axis.
+    pub axis: usize,
+    /// No further than this coordinate.
+    pub end: u64,
 }
 
 impl Writer<'_> {
@@ -225,11 +236,32 @@ impl Writer<'_> {
                 unsafe { gather(task, shape.item_bytes, source, &shape.fill, block) };
             }
             if self.space.coded() {
-                self.stage_coded(at, covered.whole, block)
+                self.stage_coded(tasks, covered.whole, block)
             } else {
-                self.stage_units(at, &covered, &touched, block)
+                self.stage_units(tasks, &covered, &touched, block)
             }
         })
+    }
+
+    /// Which units of a block the next command will probably write, if this one is one of a row; whether there are any.
+    fn coming(&self, tasks: &[Task<'_>], units: &mut UnitSet) -> bool {
+        let shape = &self.space.shape;
+        units.clear(shape.units);
+        let (Some(next), [task]) = (self.successive, tasks) else { return false };
+        let (side, stride) = (shape.block[next.axis], shape.strides[next.axis]);
+        let Loop::Affine { n, .. } = task.loops[next.axis] else { return false };
+        let from = task.in_block as u64 / stride % side + n as u64;
+        let to = side.min(next.end.saturating_sub(task.at[next.axis].saturating_mul(side)));
+        if from >= to {
+            return false;
+        }
+        let mut loops = task.loops.clone();
+        loops[next.axis] = Loop::Affine { n: (to - from) as usize, from: stride as isize, to: 0 };
+        let base = task.in_block + n * stride as usize;
+        touch_loops(&loops, base, shape.item_bytes, shape.page, &mut |bytes| {
+            units.add((bytes.start / shape.page) as u32..bytes.end.div_ceil(shape.page) as u32);
+        });
+        true
     }
 
     /// Brings the old content of units that the tasks touch and do not cover.
@@ -277,13 +309,17 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn stage_coded(&self, at: &BlockAt, whole: bool, block: &[u8]) -> Result<Staged> {
-        let shape = &self.space.shape;
+    fn stage_coded(&self, tasks: &[Task<'_>], whole: bool, block: &[u8]) -> Result<Staged> {
+        let (shape, at) = (&self.space.shape, &tasks[0].at);
         let none = Staged::releasing(at.clone(), self.seq);
         if is_fill(&block[..shape.bytes], &shape.fill, 0) {
             return Ok(none);
         }
-        if !whole && self.bytes < DIRECT_BYTES {
+        let gathers = match self.successive {
+            Some(_) => self.coming(tasks, &mut UnitSet::default()),
+            None => self.bytes < DIRECT_BYTES,
+        };
+        if !whole && gathers {
             let gather_block = Some(block[..shape.bytes].into());
             return Ok(Staged { gone: Gone::Units(vec![]), gather_block, ..none });
         }
@@ -304,10 +340,13 @@ impl Writer<'_> {
         self.ftl.append(self.space.owner(at), self.seq, &payload, &units, &mut std::iter::empty())
     }
 
-    fn stage_units(&self, at: &BlockAt, covered: &Covered, touched: &UnitSet, block: &[u8]) -> Result<Staged> {
-        let shape = &self.space.shape;
+    fn stage_units(&self, tasks: &[Task<'_>], covered: &Covered, touched: &UnitSet, block: &[u8]) -> Result<Staged> {
+        let (shape, at) = (&self.space.shape, &tasks[0].at);
         let mut staged = Staged::releasing(at.clone(), self.seq);
-        let per_unit = self.bytes.div_ceil(u64::from(touched.len().max(1)));
+        let mut coming = UnitSet::default();
+        self.coming(tasks, &mut coming);
+        let small = self.successive.is_none() && self.bytes < DIRECT_BYTES && !covered.whole;
+        let written = if small { written(tasks, shape) } else { vec![0; shape.units as usize] };
         let mut gone = UnitSet::default();
         gone.clear(shape.units);
         let mut append: Vec<u32> = Vec::new();
@@ -315,14 +354,17 @@ impl Writer<'_> {
             let here = unit as usize * shape.page;
             let bytes = &block[here..here + shape.page];
             let data = shape.bytes.min(here + shape.page) - here;
-            let direct = covered.whole || covered.units.has(unit) || self.bytes >= DIRECT_BYTES;
             if is_fill(&bytes[..data], &shape.fill, here) {
                 gone.add(unit..unit + 1);
-            } else if direct || self.fills_up(at, unit, per_unit) {
+                continue;
+            }
+            let written = written[unit as usize];
+            let waits = coming.has(unit) || small && !self.fills_up(at, unit, written, data);
+            if waits && !covered.whole && !covered.units.has(unit) {
+                staged.gather.push((unit, GatheredUnit { bytes: bytes.into(), written }));
+            } else {
                 gone.add(unit..unit + 1);
                 append.push(unit);
-            } else {
-                staged.gather.push((unit, GatheredUnit { bytes: bytes.into(), written: per_unit }));
             }
         }
         if !append.is_empty() {
@@ -336,14 +378,14 @@ impl Writer<'_> {
         Ok(staged)
     }
 
-    /// Whether a unit that gathers is full with these bytes more.
-    fn fills_up(&self, at: &BlockAt, unit: u32, bytes: u64) -> bool {
+    /// Whether a unit of `data` bytes that gathers is full with these bytes more.
+    fn fills_up(&self, at: &BlockAt, unit: u32, bytes: u64, data: usize) -> bool {
         let inner = self.space.peek();
         let before = match inner.gathered.get(at) {
             Some(Gathered::Units(units)) => units.get(&unit).map_or(0, |u| u.written),
             _ => 0,
         };
-        before + bytes >= self.space.shape.page as u64
+        before + bytes >= data as u64
     }
 
     /// Appends these units of a composed block (in order), placed beside what the block has.
@@ -414,6 +456,44 @@ impl Writer<'_> {
             for j in i + 1..k {
                 at[j] = sides[j].0;
             }
+        }
+    }
+}
+
+/// How many bytes of each unit of a block the tasks write; what is written twice counts twice.
+fn written(tasks: &[Task<'_>], shape: &BlockShape) -> Vec<u64> {
+    let mut units = vec![0; shape.units as usize];
+    for task in tasks {
+        let mut run = shape.item_bytes;
+        let mut left = task.loops.len();
+        while let Some(&Loop::Affine { n, from, .. }) = left.checked_sub(1).map(|i| &task.loops[i]) {
+            if n != 1 && from != run as isize {
+                break;
+            }
+            run *= n;
+            left -= 1;
+        }
+        count_runs(&task.loops[..left], task.in_block, run, shape.page, &mut units);
+    }
+    units
+}
+
+/// Counts runs of `run` bytes, the first at `at`, unit by unit.
+fn count_runs(loops: &[Loop<'_>], at: usize, run: usize, page: usize, units: &mut [u64]) {
+    match loops {
+        [] => {
+            let (mut at, end) = (at, at + run);
+            while at < end {
+                let next = (at / page + 1) * page;
+                units[at / page] += (end.min(next) - at) as u64;
+                at = next;
+            }
+        }
+        [Loop::Affine { n, from, .. }, rest @ ..] => {
+            (0..*n).for_each(|i| count_runs(rest, at + i * *from as usize, run, page, units));
+        }
+        [Loop::Table(pairs), rest @ ..] => {
+            pairs.iter().for_each(|&(from, _)| count_runs(rest, at + from as usize, run, page, units));
         }
     }
 }

@@ -132,6 +132,28 @@ mod tests {
     }
 
     #[test]
+    fn blocks_of_any_size_are_one_extent_in_a_single_bank() {
+        let g = Geometry { page_bytes: 512, channels: 8, banks: 1, pages_per_block: 64 };
+        for name in ["nds", "log"] {
+            let mut policy = by_name(name).unwrap();
+            let (mut lanes, mut chance) = (Lanes::empty(&g), Chance::seeded(1));
+            for units in [3, 20, 9, 1, 17, 8, 30] {
+                let before = lanes.next_row.clone();
+                let got = place(policy.as_mut(), &mut lanes, units, &mut chance);
+                let mut rows = before;
+                let pages: Vec<u32> = got
+                    .iter()
+                    .map(|&lane| {
+                        rows[lane] += 1;
+                        (rows[lane] - 1) * 8 + lane as u32
+                    })
+                    .collect();
+                assert!(pages.windows(2).all(|w| w[0] + 1 == w[1]), "{name}: {pages:?}");
+            }
+        }
+    }
+
+    #[test]
     fn full_lanes_are_passed_over() {
         let g = Geometry { page_bytes: 512, channels: 2, banks: 2, pages_per_block: 2 };
         for name in ["nds", "log"] {

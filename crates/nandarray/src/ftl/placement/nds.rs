@@ -36,7 +36,8 @@ impl Placement for Nds {
         let use_of = |b: usize| -> u32 { block.used[b * lanes.channels..(b + 1) * lanes.channels].iter().sum() };
         (1..=banks)
             .map(|i| (bank + i) % banks)
-            .filter_map(|b| Some((use_of(b), least_used(lanes, block, b, 0)?)))
+            // Around again in the same bank: the page behind the last one, so that the block remains one extent.
+            .filter_map(|b| Some((use_of(b), least_used(lanes, block, b, if b == bank { channel + 1 } else { 0 })?)))
             .min_by_key(|&(used, _)| used)
             .map(|(_, lane)| lane)
             .expect("the caller promises that some lane has room")

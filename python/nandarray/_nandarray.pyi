@@ -25,6 +25,7 @@ __all__ = [
     "error_kinds",
     "nvme_statuses",
     "program_disassemble",
+    "program_run_bare",
     "replay",
 ]
 
@@ -36,7 +37,7 @@ _Axis = tuple[int, int, int] | np.ndarray[Any, Any]
 
 @final
 class Watch:
-    def __init__(self, *, profile: bool = False) -> None: ...
+    def __new__(cls, *, profile: bool = False) -> Watch: ...
     def state(self) -> tuple[int, int, int]: ...  # tasks done, tasks there are, bytes read
     def stages(self) -> list[tuple[int, int]]: ...  # of each program tasks done, tasks there are
     def cancel(self) -> None: ...

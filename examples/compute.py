@@ -1,12 +1,13 @@
 """Compute beside the data: readings of sensors are filtered, reduced and converted without being read.
 
-python examples/compute.py
+Run it as ``python examples/compute.py [store]``.
 """
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -18,9 +19,9 @@ def fahrenheit(celsius: float, offset: float) -> float:
     return celsius * 9 / 5 + offset
 
 
-def main() -> None:
-    """Make a store in a temporary folder and compute in it."""
-    with TemporaryDirectory() as folder, nandarray.open(Path(folder) / "sensors.nand", mode="w") as store:
+def main(path: Path) -> None:
+    """Make a store and compute in it."""
+    with nandarray.open(path, mode="w") as store:
         rng = np.random.default_rng(1)
         readings = store.create("celsius", (2000, 500), "float32", data=rng.normal(15, 8, (2000, 500)))
 
@@ -35,4 +36,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory() as folder:
+        main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(folder) / "data.nand")

@@ -1,12 +1,13 @@
 """A pipeline of programs: a log is parsed, filtered and summed up beside the data, and only the results come back.
 
-python examples/pipeline.py
+Run it as ``python examples/pipeline.py [store]``.
 """
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -28,14 +29,14 @@ def slow(taken, above):
     return taken > above
 
 
-def main() -> None:
-    """Make a store in a temporary folder, and run a tree of programs in it."""
+def main(path: Path) -> None:
+    """Make a store, and run a tree of programs in it."""
     rng = np.random.default_rng(1)
     begin = np.sort(rng.integers(0, 10**12, 20_000))
     end = begin + rng.gamma(2, 3e6, begin.size).astype("i8")
     text = "".join(f"{b},{e}\n" for b, e in zip(begin, end, strict=True)).encode()
 
-    with TemporaryDirectory() as folder, nandarray.open(Path(folder) / "log.nand", mode="w") as store:
+    with nandarray.open(path, mode="w") as store:
         store["log"] = np.frombuffer(text, dtype="u1")
         store.create("slow", (begin.size,), "float64")
 
@@ -44,10 +45,7 @@ def main() -> None:
         late = slow.on(taken, above=20.0)
 
         # All of it in one go: the log is parsed once, and what programs give each other is never whole in memory.
-        wanted = {
-            "mean": programs.get("mean", dtype="float64").on(taken),
-            "late": late,
-        }
+        wanted = {"mean": programs.get("mean", dtype="float64").on(taken), "late": late}
         found = nandarray.offload(wanted, out={"late": store["slow"]})
         print("mean", round(found.outputs["mean"], 3), "ms;", found.outputs["late"], "took more than 20 ms")
         print("the slowest of the first ten of them:", store["slow"][:10].max().round(1), "ms")
@@ -56,4 +54,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory() as folder:
+        main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(folder) / "data.nand")

@@ -13,10 +13,12 @@ GALLERY = sorted(path for path in EXAMPLES.glob("*.py") if path.name != "demo.py
 
 # What each has to say among other things; an example without an entry fails.
 SAYS = {
+    "compute.py": ["mean 15.0 highest 55.3", "of 1000000", "two sensors: (2000, 2)"],
     "encrypted.py": ["is encrypted: no key was given", "all of the plain array: True"],
     "lab_quickstart.py": ["Little's law holds: True", "['changes'] differ", "the same bytes again: True"],
     "lab_sweep.py": ["30 points over", "6 failed", "most bandwidth for the cost proxy"],
     "larger_than_memory.py": ["MiB, mean 280.0", "Dask agrees"],
+    "pipeline.py": ["mean 5.953 ms; 205 took more than 20 ms", "parse"],
     "tiles.py": ["96 tiles, right"],
     "time_series.py": ["before refresh (3600,)", "after refresh  (7200,)"],
 }

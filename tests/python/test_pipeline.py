@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import runpy
 import signal
 import subprocess
 import sys
@@ -560,8 +559,3 @@ def test_a_killed_process_leaves_all_or_nothing(tmp_path: Path) -> None:
         assert found.size == 1, f"seed {seed}: a run is written half"
         assert found[0] % 2 == 0, f"seed {seed}"
         assert found[0] >= told[-1] > 0, f"seed {seed}: a flush is lost"
-
-
-def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(str(Path(__file__).resolve().parents[2] / "examples" / "pipeline.py"), run_name="__main__")
-    assert "parse" in capsys.readouterr().out

@@ -149,7 +149,7 @@ def run(context: Context) -> Result:
     ]
     # A report is of all that its device did: a space must be written before it is read.
     reports = {
-        f"9{part} {case.system} {case.size}{', written and read' if 'NDS' in case.system else ''}": moved.report
+        f"9{part} {case.system} {case.size}{' written and read' if 'NDS' in case.system else ''}": moved.report
         for (part, case), moved in zip(cases, found, strict=True)
         if case.size == max(context["bands"]) or (part == "c" and case.size == max(context["squares"]))
     } | {f"9d {system}": moved.report for system, moved in zip(SYSTEMS, wrote, strict=True)}

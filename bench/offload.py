@@ -234,8 +234,8 @@ def _duckdb(x: _Array, *, own: bool) -> _Runs:
         return counted
 
     return {
-        "sum": lambda: database.execute(f"SELECT sum(x) FROM {table}").fetchone()[0],  # noqa: S608
-        "minmax": lambda: database.execute(f"SELECT min(x), max(x) FROM {table}").fetchone(),  # noqa: S608
+        "sum": lambda: database.execute(f"SELECT sum(x) FROM {table}").fetchall()[0][0],  # noqa: S608
+        "minmax": lambda: database.execute(f"SELECT min(x), max(x) FROM {table}").fetchall()[0],  # noqa: S608
         "filter": lambda: database.sql(f"SELECT x FROM {table} WHERE x BETWEEN {low} AND {high}").to_arrow_table()["x"],  # noqa: S608
         "histogram": histogram,
     }

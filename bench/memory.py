@@ -10,9 +10,11 @@ from __future__ import annotations
 import multiprocessing
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,10 +61,20 @@ def _child(pipe: Connection, label: str, folder: Path, spec: ArraySpec) -> None:
     pipe.recv()
 
 
-def _watch(label: str, folder: Path, spec: ArraySpec) -> Measured:
+def watch(child: Callable[..., None], *asked: object) -> tuple[Any, int, int]:
+    """Run ``child(pipe, *asked)`` in a process and watch its memory.
+
+    The child sends when it is ready, waits, works, sends its result, waits and ends. What comes back is the result and the
+    most bytes by which private and mapped memory grew while it worked.
+
+    Raises
+    ------
+    SystemFailedError
+        The process died.
+    """
     context = multiprocessing.get_context("spawn")
     pipe, theirs = context.Pipe()
-    process = context.Process(target=_child, args=(theirs, label, folder, spec), daemon=True)
+    process = context.Process(target=child, args=(theirs, *asked), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -74,13 +86,18 @@ def _watch(label: str, folder: Path, spec: ArraySpec) -> Measured:
         while not pipe.poll(0.002):
             now = _status(process.pid)
             private, mapped = max(private, now[0]), max(mapped, now[1])
-        seconds = pipe.recv()
+        result = pipe.recv()
         pipe.send("end")
     except (EOFError, OSError, KeyError) as error:
-        raise SystemFailedError("the process died while it read") from error
+        raise SystemFailedError("the process died while it was measured") from error
     finally:
         process.join(30)
-    return Measured(label, spec.nbytes, private - before[0], mapped - before[1], seconds)
+    return result, private - before[0], mapped - before[1]
+
+
+def _watch(label: str, folder: Path, spec: ArraySpec) -> Measured:
+    seconds, private, mapped = watch(_child, label, folder, spec)
+    return Measured(label, spec.nbytes, private, mapped, seconds)
 
 
 def measure(folder: Path, labels: tuple[str, ...], size: str) -> list[Measured]:

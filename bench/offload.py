@@ -11,7 +11,6 @@ Memory is watched from outside, in a process that has nothing but the open store
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 import os
 import shutil
 import statistics
@@ -24,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from .memory import _status
+from .memory import watch
 
 OPERATIONS = ("sum", "minmax", "filter", "histogram")
 LOW, HIGH, BINS = -3.0, 3.0, 256
@@ -403,25 +402,8 @@ def _child(pipe: Connection, path: Path, dtype: str, form: str, operation: str) 
 
 def _watch(path: Path, dtype: str, form: str, operation: str) -> tuple[int, int]:
     """Give the most bytes beside the result, private and mapped, while a process runs an operation once."""
-    context = multiprocessing.get_context("spawn")
-    pipe, theirs = context.Pipe()
-    process = context.Process(target=_child, args=(theirs, path, dtype, form, operation), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        pipe.recv()
-        assert process.pid is not None
-        before = _status(process.pid)
-        private, mapped = before
-        pipe.send("go")
-        while not pipe.poll(0.002):
-            now = _status(process.pid)
-            private, mapped = max(private, now[0]), max(mapped, now[1])
-        result = pipe.recv()
-        pipe.send("end")
-    finally:
-        process.join(30)
-    return max(0, private - before[0] - result), mapped - before[1]
+    result, private, mapped = watch(_child, path, dtype, form, operation)
+    return max(0, private - result), mapped
 
 
 def table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:

@@ -64,8 +64,8 @@ def _child(pipe: Connection, label: str, folder: Path, spec: ArraySpec) -> None:
 def watch(child: Callable[..., None], *asked: object) -> tuple[Any, int, int]:
     """Run ``child(pipe, *asked)`` in a process and watch its memory.
 
-    The child sends when it is ready, waits, works, sends its result, waits and ends. What comes back is the result and the
-    most bytes by which private and mapped memory grew while it worked.
+    The child sends when it is ready, waits, works, sends its result, waits and ends. What comes back is the result and
+    the most bytes by which private and mapped memory grew while it worked.
 
     Raises
     ------

@@ -3,17 +3,19 @@
 //! Threads come to the board for a [`Job`] and bring back what came of it. Stages near the end come first, so that what is
 //! held on the way stays little; a stage whose readers are too far behind gets no new tasks. Where that would make everything
 //! wait (a reader needs more before it can begin), the reader that is least behind is let fall behind further, up to a limit.
-//! The board decides; it reads, runs and writes nothing.
+//! When something has failed, only what comes before it in the order of [`When`] is still done, so that the failure that counts
+//! is the same each time. The board decides; it reads, runs and writes nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::abi;
 use crate::core::Core;
 use crate::error::RunError;
 use crate::held::Held;
 use crate::run::{Progress, Source};
-use crate::stage::{Due, From, Part, Stage, Work};
+use crate::stage::{Due, Failed, From, Part, Stage, When, Work};
 use crate::tasks::{Cut, Next, Supply};
 
 /// Runs that may wait for those before them, for each thread.
@@ -56,8 +58,8 @@ pub(crate) struct Board<'p> {
     pub(crate) stages: Vec<Work<'p>>,
     /// Jobs that threads are at.
     pub(crate) running: usize,
-    /// The first stage that failed, the first of its runs, and why.
-    pub(crate) error: Option<(usize, u64, RunError)>,
+    /// The earliest failure so far.
+    pub(crate) error: Option<Failed>,
     /// A thread is gone that others would wait for.
     pub(crate) broken: bool,
 }
@@ -83,11 +85,23 @@ impl<'p> Board<'p> {
         Self { stages, running: 0, error: None, broken: false }
     }
 
-    /// Somebody failed; what counts is the first stage, and of it the first run.
-    pub(crate) fn fail(&mut self, stage: usize, run: u64, error: RunError) {
-        if self.error.as_ref().is_none_or(|(s, r, _)| (stage, run) < (*s, *r)) {
-            self.error = Some((stage, run, error));
+    /// Somebody failed; what counts is the earliest.
+    pub(crate) fn fail(&mut self, (when, error): Failed) {
+        if self.is_due(when) {
+            self.error = Some((when, error));
         }
+    }
+
+    /// Whether it comes before whatever has failed.
+    pub(crate) fn is_due(&self, when: When) -> bool {
+        self.error.as_ref().is_none_or(|(failed, _)| when < *failed)
+    }
+
+    /// Whether the next run of a stage may be given on.
+    pub(crate) fn is_to_deliver(&self, stage: usize) -> bool {
+        let work = &self.stages[stage];
+        let next = work.waiting.get(&work.next);
+        next.is_some_and(|done| self.is_due(When { turn: done.turn, stage, run: work.next }))
     }
 
     /// What there is of each input of a stage.
@@ -108,16 +122,8 @@ impl<'p> Board<'p> {
             return Pick::Over;
         }
         loop {
-            if self.error.is_none() && plan.progress.stop.load(Ordering::Relaxed) {
-                self.fail(0, 0, RunError::Cancelled);
-            }
-            if let Some((stage, run, _)) = self.error {
-                // Runs before the one that failed still have their say.
-                return match self.stages[stage].ready(run) {
-                    Some(earlier) => Pick::Job(self.tasks(stage, earlier)),
-                    None if self.running == 0 => Pick::Over,
-                    None => Pick::Wait,
-                };
+            if plan.progress.stop.load(Ordering::Relaxed) {
+                self.fail((When { turn: 0, stage: 0, run: 0 }, RunError::Cancelled));
             }
             if self.stages.iter().all(|work| work.finished) {
                 return Pick::Over;
@@ -127,17 +133,14 @@ impl<'p> Board<'p> {
                 match self.look(plan, stage, &mut full) {
                     Ok(Some(job)) => return Pick::Job(job),
                     Ok(None) => {}
-                    Err((run, error)) => {
-                        self.fail(stage, run, error);
-                        break;
-                    }
+                    Err(failed) => self.fail(failed),
                 }
             }
-            if self.error.is_none() {
-                if self.running > 0 {
-                    return Pick::Wait;
-                }
-                self.ease(plan, &full);
+            if self.running > 0 {
+                return Pick::Wait;
+            }
+            if !self.ease(plan, &full) {
+                return Pick::Over;
             }
         }
     }
@@ -148,7 +151,7 @@ impl<'p> Board<'p> {
         plan: &Plan<'_, 'p>,
         stage: usize,
         full: &mut Vec<(u64, usize, usize, usize)>,
-    ) -> Result<Option<Job<'p>>, (u64, RunError)> {
+    ) -> Result<Option<Job<'p>>, Failed> {
         let each = plan.stages[stage].tasks_a_run();
         let work = &mut self.stages[stage];
         if work.finished {
@@ -158,28 +161,32 @@ impl<'p> Board<'p> {
             let there = |supply: &Supply| supply.closed;
             let metadata = plan.stages[stage].program.metadata();
             let supplies = self.supplies(plan, stage);
-            crate::tasks::check(metadata, &supplies).map_err(|e| (0, e))?;
+            crate::tasks::check(metadata, &supplies).map_err(|e| (self.misfit(plan, stage), e))?;
             let ready = metadata.inputs.iter().zip(&supplies).filter(|(port, _)| port.whole).all(|(_, s)| there(s));
+            let due = self.is_due(self.loads(plan, stage));
             let work = &mut self.stages[stage];
-            if ready && !work.loading {
+            if ready && due && !work.loading {
                 work.loading = true;
                 return Ok(Some(Job::Load { stage }));
             }
             return Ok(None);
         }
-        if work.ready(u64::MAX).is_none() && !work.ended {
+        if work.ready().is_none() && !work.ended {
             self.hand_out(plan, stage, each, full)?;
         }
+        let deliver = self.is_to_deliver(stage);
+        let finish = self.is_due(self.end(stage));
         let work = &mut self.stages[stage];
-        if !work.delivering && work.waiting.contains_key(&work.next) {
+        if deliver && !work.delivering {
             work.delivering = true;
             return Ok(Some(Job::Deliver { stage, folder: work.folder.take() }));
         }
-        if work.is_over() {
+        if finish && work.is_over() {
             work.delivering = true;
             return Ok(Some(Job::Finish { stage, folder: work.folder.take(), tasks: work.tasks.count() }));
         }
-        Ok(work.ready(u64::MAX).map(|run| self.tasks(stage, run)))
+        let ready = work.ready();
+        Ok(ready.filter(|&(run, turn)| self.is_due(When { turn, stage, run })).map(|(run, _)| self.tasks(stage, run)))
     }
 
     /// The job of a run that is ready.
@@ -200,11 +207,11 @@ impl<'p> Board<'p> {
         stage: usize,
         each: u64,
         full: &mut Vec<(u64, usize, usize, usize)>,
-    ) -> Result<(), (u64, RunError)> {
+    ) -> Result<(), Failed> {
         loop {
             let work = &self.stages[stage];
             let open = work.is_open(each);
-            let (begun, ready) = (work.begun, work.ready(u64::MAX).is_some());
+            let (begun, ready) = (work.begun, work.ready().is_some());
             if !open && (ready || begun >= work.next + RUNS_AHEAD * plan.threads) {
                 return Ok(());
             }
@@ -218,18 +225,24 @@ impl<'p> Board<'p> {
             if let (From::Held { stage, output, .. }, Some(held)) = (self.stages[stage].from[0], held) {
                 self.stages[stage].outputs[output] = held;
             }
-            match next.map_err(|e| (begun, e))? {
+            match next.map_err(|e| (self.misfit(plan, stage), e))? {
                 Next::Wait => return Ok(()),
                 Next::End => {
-                    self.stages[stage].ended = true;
-                    return self.stages[stage].settle(each);
+                    let turn = self.ended(stage);
+                    self.stages[stage].end(each, turn);
+                    return self.stages[stage].settle(stage, each);
                 }
-                Next::Task(cut) => {
+                Next::Task(cut, told) => {
+                    let turn = self.turn(plan, stage, cut, told);
+                    let run = if open { begun - 1 } else { begun };
+                    if !self.is_due(When { turn, stage, run }) {
+                        return Ok(());
+                    }
                     if let Some(behind) = self.behind(plan, stage) {
                         full.push(behind);
                         return Ok(());
                     }
-                    let due = self.due(plan, stage, cut);
+                    let due = self.due(plan, stage, cut, turn);
                     self.stages[stage].assign(each, due);
                     plan.progress.more(stage, 1);
                 }
@@ -258,21 +271,25 @@ impl<'p> Board<'p> {
         None
     }
 
-    /// Everything waits: let a reader fall behind further, or give up.
-    fn ease(&mut self, plan: &Plan<'_, 'p>, full: &[(u64, usize, usize, usize)]) {
-        let &(_, stage, output, reader) =
-            full.iter().min().expect("stages that wait for each other wait for one whose readers are behind");
+    /// Everything waits: let a reader fall behind further; tells if nothing goes on.
+    fn ease(&mut self, plan: &Plan<'_, 'p>, full: &[(u64, usize, usize, usize)]) -> bool {
+        let Some(&(_, stage, output, reader)) = full.iter().min() else {
+            assert!(self.error.is_some(), "stages that wait for each other wait for one whose readers are behind");
+            return false;
+        };
         let held: u64 = self.stages.iter().flat_map(|work| &work.outputs).map(Held::held).sum();
         if held >= plan.hold_bytes {
             let name = plan.stages[stage].program.metadata().outputs[output].name.clone();
-            self.fail(stage, 0, RunError::Held { output: name, held, most: plan.hold_bytes });
-            return;
+            let error = RunError::Held { output: name, held, most: plan.hold_bytes };
+            self.fail((When { turn: u64::MAX, stage, run: 0 }, error));
+            return false;
         }
         *self.stages[stage].eased.entry((output, reader)).or_default() += 1;
+        true
     }
 
     /// Take a task's inputs.
-    fn due(&mut self, plan: &Plan<'_, 'p>, stage: usize, cut: Cut) -> Due {
+    fn due(&mut self, plan: &Plan<'_, 'p>, stage: usize, cut: Cut, turn: u64) -> Due {
         let number = self.stages[stage].tasks.count();
         self.stages[stage].tasks.take(cut);
         let mut parts = Vec::new();
@@ -290,7 +307,69 @@ impl<'p> Board<'p> {
                 }
             });
         }
-        Due { number, cut, parts }
+        Due { number, cut, turn, parts }
+    }
+
+    /// The turn of a task; what told that it is one is as in [`Next::Task`].
+    fn turn(&self, plan: &Plan<'_, 'p>, stage: usize, cut: Cut, told: Option<u64>) -> u64 {
+        let (work, ports) = (&self.stages[stage], &plan.stages[stage].program.metadata().inputs);
+        let mut turn = self.loads(plan, stage).turn.max(work.turn);
+        for (input, port) in ports.iter().enumerate().filter(|(_, port)| !port.whole) {
+            let behind = told.map(|bytes| if input == 0 { bytes } else { 0 });
+            let to = behind.map_or(u64::MAX, |bytes| (cut.first + cut.records) * port.record_bytes + bytes);
+            turn = turn.max(match work.from[input] {
+                From::Outside(_) => work.tasks.count(),
+                From::Held { stage, output, .. } => self.stages[stage].outputs[output].turn(to),
+            });
+        }
+        turn
+    }
+
+    /// When a stage's whole inputs are there.
+    pub(crate) fn loads(&self, plan: &Plan<'_, 'p>, stage: usize) -> When {
+        let ports = &plan.stages[stage].program.metadata().inputs;
+        let ends = self.stages[stage].from.iter().zip(ports).filter(|(_, port)| port.whole);
+        let turn = ends.map(|(from, _)| self.closed(from)).max().unwrap_or(0);
+        When { turn, stage, run: 0 }
+    }
+
+    /// When a stage, all of whose inputs were cut, comes to its end.
+    pub(crate) fn end(&self, stage: usize) -> When {
+        When { turn: self.stages[stage].turn, stage, run: u64::MAX }
+    }
+
+    /// The turn of the end of all inputs of a stage.
+    fn ended(&self, stage: usize) -> u64 {
+        self.stages[stage].from.iter().map(|from| self.closed(from)).max().unwrap_or(0)
+    }
+
+    /// The turn of an input's end; 0 if it is not there, or comes from outside.
+    fn closed(&self, from: &From) -> u64 {
+        match *from {
+            From::Outside(_) => 0,
+            From::Held { stage, output, .. } => self.stages[stage].outputs[output].turn(u64::MAX),
+        }
+    }
+
+    /// When it is known that a stage's inputs do not fit: one has ended before another, or a task would be too large.
+    fn misfit(&self, plan: &Plan<'_, 'p>, stage: usize) -> When {
+        let (work, ports) = (&self.stages[stage], &plan.stages[stage].program.metadata().inputs);
+        let supplies = self.supplies(plan, stage);
+        let cut = || ports.iter().zip(&supplies).filter(|(port, _)| !port.whole);
+        let records = cut().filter(|(_, s)| s.closed).map(|(port, s)| s.bytes.div_ceil(port.record_bytes)).min();
+        let mut turn = work.turn;
+        for ((port, supply), from) in ports.iter().zip(&supplies).zip(&work.from) {
+            let From::Held { stage, output, .. } = *from else { continue };
+            // The first byte that is too many; where it never comes, the end.
+            let most = match records {
+                _ if port.whole => abi::WINDOW_BYTES,
+                Some(records) if cut().count() > 1 => records.saturating_mul(port.record_bytes),
+                _ => work.tasks.first().saturating_add(abi::WINDOW_BYTES),
+            };
+            let to = if supply.bytes > most { most + 1 } else { u64::MAX };
+            turn = turn.max(self.stages[stage].outputs[output].turn(to));
+        }
+        When { turn, stage, run: work.begun }
     }
 
     /// What is there of a stage's whole inputs that other stages gave.

@@ -1,7 +1,7 @@
 //! What a program has given and others have not taken yet: bytes in order, held until the last reader has them.
 //!
 //! Bytes stay in the pieces that they were given in and are lent, not copied. Positions are bytes from the beginning of the
-//! output. How much may be held is the board's business.
+//! output. With each piece goes its turn, which [`crate::stage::When`] explains. How much may be held is the board's business.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,12 +10,27 @@ use std::sync::Arc;
 /// A piece of an output, and which bytes of it are meant.
 pub(crate) type Piece = (Arc<Vec<u8>>, Range<usize>);
 
+/// A piece, where it begins.
+#[derive(Debug)]
+struct Given {
+    at: u64,
+    bytes: Arc<Vec<u8>>,
+    turn: u64,
+}
+
+impl Given {
+    fn end(&self) -> u64 {
+        self.at + self.bytes.len() as u64
+    }
+}
+
 /// An output on its way to its readers.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    pieces: VecDeque<(u64, Arc<Vec<u8>>)>,
+    pieces: VecDeque<Given>,
     end: u64,
-    closed: bool,
+    /// The turn of the end, once nothing comes any more.
+    closed: Option<u64>,
     /// Up to where each reader has taken.
     readers: Vec<u64>,
 }
@@ -33,23 +48,31 @@ impl Held {
     }
 
     /// Put bytes behind the others.
-    pub(crate) fn push(&mut self, bytes: Vec<u8>) {
-        assert!(!self.closed, "nothing is given after the end");
+    pub(crate) fn push(&mut self, bytes: Vec<u8>, turn: u64) {
+        assert!(self.closed.is_none(), "nothing is given after the end");
         if !bytes.is_empty() && self.is_read() {
             let at = self.end;
             self.end += bytes.len() as u64;
-            self.pieces.push_back((at, Arc::new(bytes)));
+            self.pieces.push_back(Given { at, bytes: Arc::new(bytes), turn });
         }
     }
 
     /// Nothing comes any more.
-    pub(crate) fn close(&mut self) {
-        self.closed = true;
+    pub(crate) fn close(&mut self, turn: u64) {
+        self.closed = Some(turn);
     }
 
     /// Whether nothing comes any more.
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed
+        self.closed.is_some()
+    }
+
+    /// The turn of the byte before `to`, one that a reader has not taken; that of the end if so much never comes.
+    pub(crate) fn turn(&self, to: u64) -> u64 {
+        if to > self.end {
+            return self.closed.unwrap_or(0);
+        }
+        self.pieces.get(self.pieces.partition_point(|one| one.end() < to)).map_or(0, |one| one.turn)
     }
 
     /// Bytes given so far.
@@ -72,7 +95,7 @@ impl Held {
         let found = self.pieces(self.readers[reader]..to);
         self.readers[reader] = to;
         let last = self.readers.iter().min().copied().unwrap_or(to);
-        while self.pieces.front().is_some_and(|(at, bytes)| at + bytes.len() as u64 <= last) {
+        while self.pieces.front().is_some_and(|one| one.end() <= last) {
             self.pieces.pop_front();
         }
         found
@@ -80,12 +103,12 @@ impl Held {
 
     fn pieces(&self, range: Range<u64>) -> Vec<Piece> {
         assert!(range.end <= self.end, "bytes up to {} of {}", range.end, self.end);
-        let first = self.pieces.partition_point(|(at, bytes)| at + bytes.len() as u64 <= range.start);
-        let within = self.pieces.range(first..).take_while(|(at, _)| *at < range.end);
-        let cut = |(at, bytes): &(u64, Arc<Vec<u8>>)| {
-            let from = range.start.max(*at) - at;
-            let to = range.end.min(at + bytes.len() as u64) - at;
-            (bytes.clone(), from as usize..to as usize)
+        let first = self.pieces.partition_point(|one| one.end() <= range.start);
+        let within = self.pieces.range(first..).take_while(|one| one.at < range.end);
+        let cut = |one: &Given| {
+            let from = range.start.max(one.at) - one.at;
+            let to = range.end.min(one.end()) - one.at;
+            (one.bytes.clone(), from as usize..to as usize)
         };
         within.map(cut).collect()
     }
@@ -143,11 +166,15 @@ mod tests {
             let readers = [held.reader(), held.reader()];
             let mut given = given.into_iter();
             let mut taken = [Vec::new(), Vec::new()];
-            for (who, more) in steps {
+            for (turn, (who, more)) in steps.into_iter().enumerate() {
                 match given.next() {
-                    Some(bytes) => held.push(bytes),
-                    None => held.close(),
+                    Some(bytes) => held.push(bytes, turn as u64),
+                    None => held.close(1000),
                 }
+                if held.held() > 0 {
+                    prop_assert!(held.turn(held.end()) <= turn as u64);
+                }
+                prop_assert_eq!(held.turn(held.end() + 1), if held.is_closed() { 1000 } else { 0 });
                 let to = (taken[who].len() as u64 + more).min(held.end());
                 let mut bytes = Vec::new();
                 joined(&held.take(readers[who], to), &mut bytes);

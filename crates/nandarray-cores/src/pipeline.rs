@@ -17,7 +17,7 @@ use crate::held::joined;
 use crate::metadata::Phase;
 use crate::program::Entry;
 use crate::run::{Account, Progress, Sink, Source};
-use crate::stage::{Done, Due, Feed, From, Own, Part, Stage, call, lent};
+use crate::stage::{Done, Due, Failed, Feed, From, Own, Part, Stage, When, call, lent};
 use crate::tasks::{Tasks, check};
 
 /// How to run a pipeline.
@@ -50,8 +50,8 @@ pub struct Completed {
 /// Run stages, each over all of its inputs.
 ///
 /// # Errors
-/// [`StageError`]: which stage failed, and how its first task that failed did. If several stages fail, of those that did before
-/// the run ended it is the first.
+/// [`StageError`]: which stage failed, and how its first task that failed did. If several stages fail, it is the same one each time:
+/// the one whose task needs the fewest tasks on the way from outside, and of several such the first stage.
 pub fn pipeline<'p>(
     stages: &[Stage<'_, 'p>],
     source: &dyn Source,
@@ -87,8 +87,8 @@ pub fn pipeline<'p>(
         }
     });
     let (board, (_, given)) = (crew.board.into_inner(), crew.sink.into_inner());
-    if let Some((stage, _, error)) = board.error {
-        return Err(named(stage, error));
+    if let Some((when, error)) = board.error {
+        return Err(named(when.stage, error));
     }
     let mut completed = Completed::default();
     for work in board.stages {
@@ -145,9 +145,6 @@ impl Drop for Alarm<'_, '_, '_, '_> {
     }
 }
 
-/// Where in a run something failed.
-type Failed = (u64, RunError);
-
 impl<'p> Crew<'_, '_, 'p> {
     fn work(&self) {
         let _alarm = Alarm(self);
@@ -160,11 +157,11 @@ impl<'p> Crew<'_, '_, 'p> {
                 Pick::Job(job) => {
                     board.running += 1;
                     drop(board);
-                    let (stage, done) = self.one(job, &mut own);
+                    let done = self.one(job, &mut own);
                     board = self.board.lock();
                     board.running -= 1;
-                    if let Err((run, error)) = done {
-                        board.fail(stage, run, error);
+                    if let Err(failed) = done {
+                        board.fail(failed);
                     }
                     self.moved.notify_all();
                 }
@@ -173,16 +170,15 @@ impl<'p> Crew<'_, '_, 'p> {
         self.moved.notify_all();
     }
 
-    fn one(&self, job: Job<'p>, own: &mut Own) -> (usize, Result<(), Failed>) {
+    fn one(&self, job: Job<'p>, own: &mut Own) -> Result<(), Failed> {
         match job {
-            Job::Load { stage } => (stage, self.load(stage).map_err(|e| (0, e))),
+            Job::Load { stage } => self.load(stage).map_err(|e| (self.board.lock().loads(&self.plan, stage), e)),
             Job::Tasks { stage, run, queue, core, begun, first } => {
-                let done = self.tasks(stage, run, queue, core, begun, first, own);
-                (stage, done.map_err(|e| (run, e)))
+                self.tasks(stage, run, queue, core, begun, first, own)
             }
-            Job::Deliver { stage, folder } => (stage, self.deliver(stage, folder)),
+            Job::Deliver { stage, folder } => self.deliver(stage, folder),
             Job::Finish { stage, folder, tasks } => {
-                (stage, self.finish(stage, folder, tasks).map_err(|e| (u64::MAX, e)))
+                self.finish(stage, folder, tasks).map_err(|e| (self.board.lock().end(stage), e))
             }
         }
     }
@@ -257,15 +253,17 @@ impl<'p> Crew<'_, '_, 'p> {
         begun: bool,
         first: u64,
         own: &mut Own,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Failed> {
         let this = &self.plan.stages[stage];
-        let mut core = core.map_or_else(|| self.core(stage), Ok)?;
+        let mut at = When { turn: queue.front().map_or(0, |due| due.turn), stage, run };
+        let mut core = core.map_or_else(|| self.core(stage), Ok).map_err(|e| (at, e))?;
         let before = core.instructions();
         let mut account = Account::default();
         let mut given = Vec::new();
         let mut done = if begun { Ok(()) } else { core.begin(this.scalars, first, self.bounds(stage)) };
         for due in queue {
             if done.is_ok() {
+                at.turn = due.turn;
                 done = self.task(stage, &mut core, due, own, &mut account).map(|one| given.push(one));
             }
         }
@@ -275,10 +273,10 @@ impl<'p> Crew<'_, '_, 'p> {
         work.account.add(account);
         let slot = work.runs.get_mut(&run).expect("a run that somebody is at");
         slot.busy = false;
-        done?;
+        done.map_err(|e| (at, e))?;
         slot.core = Some(core);
         slot.done.tasks.extend(given);
-        work.settle(this.tasks_a_run()).map_err(|(_, e)| e)
+        work.settle(stage, this.tasks_a_run())
     }
 
     /// One task: its number and its outputs.
@@ -389,17 +387,17 @@ impl<'p> Crew<'_, '_, 'p> {
         loop {
             let (run, done) = {
                 let mut board = self.board.lock();
-                let failed = board.error.is_some();
+                let due = board.is_to_deliver(stage);
                 let work = &mut board.stages[stage];
                 let next = work.next;
-                let Some(done) = work.waiting.remove(&next).filter(|_| !failed) else {
+                let Some(done) = work.waiting.remove(&next).filter(|_| due) else {
                     (work.folder, work.delivering) = (folder, false);
                     return Ok(());
                 };
                 (next, done)
             };
-            let at = |e| (run, e);
-            let Done { first, tasks, state } = done;
+            let Done { first, tasks, state, turn } = done;
+            let at = |e| (When { turn, stage, run }, e);
             let mut on = Vec::new();
             let (mut bytes_out, mut instructions) = (0, 0);
             for (task, outputs) in tasks {
@@ -415,7 +413,7 @@ impl<'p> Crew<'_, '_, 'p> {
             }
             let mut board = self.board.lock();
             let work = &mut board.stages[stage];
-            on.into_iter().for_each(|(output, bytes)| work.outputs[output].push(bytes));
+            on.into_iter().for_each(|(output, bytes)| work.outputs[output].push(bytes, turn));
             work.account.add(Account { bytes_out, instructions, ..Account::default() });
             work.next += 1;
             self.moved.notify_all();
@@ -505,8 +503,9 @@ impl<'p> Crew<'_, '_, 'p> {
         }
         let mut board = self.board.lock();
         let work = &mut board.stages[stage];
-        on.into_iter().for_each(|(output, bytes)| work.outputs[output].push(bytes));
-        work.outputs.iter_mut().for_each(crate::held::Held::close);
+        let turn = work.turn;
+        on.into_iter().for_each(|(output, bytes)| work.outputs[output].push(bytes, turn));
+        work.outputs.iter_mut().for_each(|output| output.close(turn));
         work.account.add(account);
         work.cores.clear();
         (work.state, work.finished) = (state, true);

@@ -59,6 +59,20 @@ impl Stage<'_, '_> {
     }
 }
 
+/// Where something is in the order in which failures count: the earliest is a pipeline's, whichever thread was first.
+///
+/// A task's turn is its number where its inputs come from outside, else that of the latest run whose outputs it needs; a run's
+/// is that of its last task. So turns follow from the data alone, and whatever something needs comes before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct When {
+    pub(crate) turn: u64,
+    pub(crate) stage: usize,
+    pub(crate) run: u64,
+}
+
+/// What failed, and when in that order.
+pub(crate) type Failed = (When, RunError);
+
 /// An input of one task.
 pub(crate) enum Part {
     /// Bytes of the source, from here on.
@@ -73,6 +87,7 @@ pub(crate) enum Part {
 pub(crate) struct Due {
     pub(crate) number: u64,
     pub(crate) cut: Cut,
+    pub(crate) turn: u64,
     pub(crate) parts: Vec<Part>,
 }
 
@@ -123,6 +138,7 @@ pub(crate) struct Done {
     pub(crate) first: u64,
     pub(crate) tasks: Vec<(u64, Vec<Vec<u8>>)>,
     pub(crate) state: Vec<u8>,
+    pub(crate) turn: u64,
 }
 
 /// A run of consecutive tasks, on one core.
@@ -158,6 +174,8 @@ pub(crate) struct Work<'p> {
     pub(crate) begun: u64,
     /// Whether all inputs were cut.
     pub(crate) ended: bool,
+    /// The turn of the last task, and, once all inputs were cut, of the end.
+    pub(crate) turn: u64,
     /// The next run that is delivered.
     pub(crate) next: u64,
     pub(crate) waiting: BTreeMap<u64, Done>,
@@ -194,6 +212,7 @@ impl<'p> Work<'p> {
             runs: BTreeMap::new(),
             begun: 0,
             ended: false,
+            turn: 0,
             next: 0,
             waiting: BTreeMap::new(),
             delivering: false,
@@ -207,9 +226,10 @@ impl<'p> Work<'p> {
         }
     }
 
-    /// A run whose tasks somebody could work on now.
-    pub(crate) fn ready(&self, before: u64) -> Option<u64> {
-        self.runs.range(..before).find(|(_, run)| !run.busy && !run.queue.is_empty()).map(|(number, _)| *number)
+    /// A run whose tasks somebody could work on now, and the turn of the first of them.
+    pub(crate) fn ready(&self) -> Option<(u64, u64)> {
+        let first = |(number, run): (&u64, &Run<'_>)| run.queue.front().map(|due| (*number, due.turn));
+        self.runs.iter().filter(|(_, run)| !run.busy).find_map(first)
     }
 
     /// Whether the last run takes more tasks.
@@ -227,11 +247,21 @@ impl<'p> Work<'p> {
         }
         let run = self.runs.get_mut(&(self.begun - 1)).expect("the last run");
         run.assigned += 1;
+        run.done.turn = due.turn;
+        self.turn = due.turn;
         run.queue.push_back(due);
     }
 
+    /// All inputs were cut, which is known since this turn.
+    pub(crate) fn end(&mut self, each: u64, turn: u64) {
+        (self.ended, self.turn) = (true, self.turn.max(turn));
+        if self.is_open(each) {
+            self.runs.get_mut(&(self.begun - 1)).expect("the last run").done.turn = self.turn;
+        }
+    }
+
     /// Runs that are done wait for delivery; their cores are free.
-    pub(crate) fn settle(&mut self, each: u64) -> Result<(), (u64, RunError)> {
+    pub(crate) fn settle(&mut self, stage: usize, each: u64) -> Result<(), Failed> {
         let over = |run: &Run<'_>, ended: bool| {
             !run.busy && run.queue.is_empty() && run.core.is_some() && (ended || run.assigned == each)
         };
@@ -239,7 +269,8 @@ impl<'p> Work<'p> {
         for number in done {
             let mut run = self.runs.remove(&number).expect("a run that is done");
             let mut core = run.core.take().expect("its core");
-            run.done.state = core.state().map_err(|e| (number, e))?;
+            let turn = run.done.turn;
+            run.done.state = core.state().map_err(|e| (When { turn, stage, run: number }, e))?;
             self.cores.push(core);
             self.waiting.insert(number, run.done);
         }

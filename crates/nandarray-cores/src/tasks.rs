@@ -31,8 +31,8 @@ pub(crate) struct Supply {
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// A task.
-    Task(Cut),
+    /// A task, and what told that it is one: so many bytes of the first input behind it, or that the inputs have ended.
+    Task(Cut, Option<u64>),
     /// Nothing before more of the inputs is there.
     Wait,
     /// Nothing any more.
@@ -110,6 +110,11 @@ impl Tasks {
         self.cut
     }
 
+    /// Records, or bytes, that were cut off so far.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
     /// Tasks there will be, where that can be told.
     pub(crate) fn expected(&self, metadata: &Metadata, supplies: &[Supply]) -> Option<u64> {
         match &self.way {
@@ -142,13 +147,13 @@ impl Tasks {
             let mut cut = metadata.inputs.iter().zip(supplies).filter(|(port, _)| !port.whole);
             cut.all(|(port, supply)| supply.bytes >= (first + records).saturating_mul(port.record_bytes))
         };
-        let end = match &mut self.way {
-            Way::Even(each) if there(*each) => first + *each,
+        let (end, mut told) = match &mut self.way {
+            Way::Even(each) if there(*each) => (first + *each, Some(0)),
             Way::Even(each) => match all {
-                Some(all) => all.min(first + *each),
+                Some(all) => (all.min(first + *each), None),
                 None => return Ok(Next::Wait),
             },
-            Way::At(edges) => edges.get(self.cut as usize + 1).copied().unwrap_or(first),
+            Way::At(edges) => (edges.get(self.cut as usize + 1).copied().unwrap_or(first), Some(0)),
             Way::Lines(from) => {
                 let held = held.expect("lines from outside were looked for before");
                 match line_end(held, first, self.bytes, from) {
@@ -170,11 +175,14 @@ impl Tasks {
         }
         if !matches!(self.way, Way::Even(_)) {
             fits(first, end)?;
-            if all.is_none() && !there(end - first) {
-                return Ok(Next::Wait);
+            if !there(end - first) {
+                if all.is_none() {
+                    return Ok(Next::Wait);
+                }
+                told = None;
             }
         }
-        Ok(Next::Task(Cut { first, records: end - first }))
+        Ok(Next::Task(Cut { first, records: end - first }, told))
     }
 
     /// A task was taken.
@@ -218,32 +226,35 @@ pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u
     Ok(cut().all(|(_, supply)| supply.closed).then_some(all))
 }
 
+/// Where a task ends, and what told it, as in [`Next::Task`].
+type Edge = (u64, Option<u64>);
+
 /// The end of a task of lines that begins at `first`, if it is there; no line ends from where it must up to `from`.
-fn line_end(held: &Held, first: u64, bytes: u64, from: &mut u64) -> Option<u64> {
+fn line_end(held: &Held, first: u64, bytes: u64, from: &mut u64) -> Option<Edge> {
     // The line that holds the byte before is the task's.
     let least = (first + bytes - 1).max(*from);
     if let Some(at) = held.find(b'\n', least) {
-        return Some(at + 1);
+        return Some((at + 1, Some(0)));
     }
     *from = (*from).max(held.end());
-    held.is_closed().then(|| held.end())
+    held.is_closed().then(|| (held.end(), None))
 }
 
 /// The end of a task of records with prefixes that begins at `first`, if it is there; a record begins at `at`.
-fn prefix_end(held: &Held, first: u64, bytes: u64, at: &mut u64) -> Result<Option<u64>, RunError> {
+fn prefix_end(held: &Held, first: u64, bytes: u64, at: &mut u64) -> Result<Option<Edge>, RunError> {
     loop {
         let Some(word) = held.word(*at) else {
             let left = held.end() - (*at).min(held.end());
             return match held.is_closed() {
                 true if left > 0 => Err(no_length(*at, held.end())),
-                true => Ok(Some(*at)),
+                true => Ok(Some((*at, None))),
                 false => Ok(None),
             };
         };
         let length = record_length(word);
         let next = *at + 4 + length;
         if next - first > bytes && *at > first {
-            return Ok(Some(*at));
+            return Ok(Some((*at, Some(4))));
         }
         if next > held.end() {
             if held.is_closed() {
@@ -382,14 +393,14 @@ mod tests {
             let supply = Supply { bytes: held.end(), closed: held.is_closed() };
             match tasks.next(metadata, &[supply], Some(&held)).map_err(|e| e.to_string())? {
                 Next::End => return Ok(cuts),
-                Next::Task(cut) => {
+                Next::Task(cut, _) => {
                     tasks.take(cut);
                     held.take(reader, cut.first + cut.records);
                     cuts.push(cut);
                 }
                 Next::Wait => match left.next() {
-                    Some(piece) => held.push(piece.clone()),
-                    None => held.close(),
+                    Some(piece) => held.push(piece.clone(), 0),
+                    None => held.close(0),
                 },
             }
         }
@@ -416,7 +427,7 @@ mod tests {
             let supply = [Supply { bytes: source.bytes(0), closed: true }];
             let there = looked.map_err(|e| e.to_string()).map(|()| {
                 let mut cuts = Vec::new();
-                while let Next::Task(cut) = tasks.next(&metadata, &supply, None).unwrap() {
+                while let Next::Task(cut, _) = tasks.next(&metadata, &supply, None).unwrap() {
                     tasks.take(cut);
                     cuts.push(cut);
                 }

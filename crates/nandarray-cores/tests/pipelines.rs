@@ -157,6 +157,96 @@ proptest! {
     }
 }
 
+/// What a stage gives others, by the rule of turns: for each run how many items, and its turn; that of its end, if it comes.
+#[derive(Clone, Default)]
+struct Turns {
+    runs: Vec<(usize, u64)>,
+    end: Option<u64>,
+}
+
+impl Turns {
+    /// The turn of the first `count` items, or of the end where so many never come.
+    fn of(&self, count: usize) -> Option<u64> {
+        let mut there = 0;
+        self.runs
+            .iter()
+            .find(|(items, _)| {
+                there += items;
+                there >= count
+            })
+            .map_or(self.end, |(_, turn)| Some(*turn))
+    }
+}
+
+/// Runs a stage by the rule of turns: what it gives, and the turn and number of its task that fails.
+fn in_turn(input: &Turns, each: usize, fails: u64) -> (Turns, Option<(u64, u64)>) {
+    let all: usize = input.runs.iter().map(|(items, _)| items).sum();
+    let (mut given, mut run, mut last) = (Turns::default(), (0, 0), 0);
+    for task in 0.. {
+        let left = all - (task * each).min(all);
+        let turn = if left >= each { input.of((task + 1) * each) } else { input.end };
+        let Some(turn) = turn else { return (given, None) };
+        last = turn.max(last);
+        if left == 0 {
+            break;
+        }
+        if task as u64 == fails {
+            return (given, Some((last, fails)));
+        }
+        run = (run.0 + left.min(each), last);
+        if task % 16 == 15 {
+            given.runs.push(std::mem::take(&mut run));
+        }
+    }
+    if run.0 > 0 {
+        given.runs.push((run.0, last));
+    }
+    given.end = Some(last);
+    (given, None)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn of_several_stages_that_fail_the_same_one_is_named_each_time(
+        count in 0usize..3000,
+        shape in prop::collection::vec((any::<prop::sample::Index>(), 0usize..5, 1usize..30, 0u64..60), 2..10),
+        threads in 2usize..9,
+    ) {
+        let items: Vec<u64> = (0..count as u64).collect();
+        let mut given: Vec<Given> = Vec::new();
+        let mut turns: Vec<Turns> = Vec::new();
+        let mut first = None;
+        for (i, (of, kind, each, fails)) in shape.into_iter().enumerate() {
+            let outside = || {
+                let cut = (0..count.div_ceil(each)).map(|task| ((count - task * each).min(each), task as u64));
+                Turns { runs: cut.collect(), end: Some((count.div_ceil(each) as u64).saturating_sub(1)) }
+            };
+            let (feed, input) = match (i, kind) {
+                (0, _) | (_, 0) => (Feed::Outside(0), outside()),
+                _ => {
+                    let (stage, output) = (of.index(i), usize::from(kind == 1));
+                    let end = turns[stage].end;
+                    let ends = Turns { runs: end.iter().map(|turn| (1, *turn)).collect(), end };
+                    (Feed::Output { stage, output }, if kind == 1 { ends } else { turns[stage].clone() })
+                }
+            };
+            let (gives, failed) = in_turn(&input, each, fails);
+            turns.push(gives);
+            if let Some((turn, task)) = failed {
+                first = [first, Some((turn, i, task))].into_iter().flatten().min();
+            }
+            given.push((feed, each, [fails, u64::MAX, u64::MAX]));
+        }
+        for threads in [1, threads, threads] {
+            let done = go(&Items::new(&items), &given, resources(threads), &mut Gathered::default(), &Progress::default());
+            let found = done.err().map(|error| (error.stage, error.error.task().unwrap()));
+            prop_assert_eq!(found, first.map(|(_, stage, task)| (stage, task)), "{} threads, {:?}", threads, given);
+        }
+    }
+}
+
 #[test]
 fn all_stages_end_when_told_to() {
     let items: Vec<u64> = (0..1000).collect();

@@ -6,6 +6,7 @@ built from these. It holds no data and caches none: each index expression goes t
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,11 +17,12 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray import _buffers, indexing
 from nandarray._compute import Compute
-from nandarray._transfer import Commands, fetch, put
+from nandarray._plain import Box, plain, plain_points
+from nandarray._transfer import BATCH_POINTS, Commands, fetch, put
 from nandarray.errors import BadIndexError, InvalidError, NandarrayError
 
 if TYPE_CHECKING:
-    from nandarray.indexing import Box, Mode, Selection
+    from nandarray.indexing import Mode, Selection
 
 __all__ = ["Grid", "Indexer", "check_axis", "check_shape"]
 
@@ -32,7 +34,8 @@ _BAND_BYTES = 8 << 20  # what iteration reads ahead
 class Grid(Compute):
     """An N-dimensional array in a store, seen under one shape. Base of ``Array`` and ``View``."""
 
-    #: Whether the native engine takes index arrays for this grid; if not, they go as points.
+    #: Whether the engine's own shape is this grid's: it takes index arrays then, and compares points with the shape.
+    #: If not, index arrays go as points, which are translated.
     _outer = True
 
     # What a subclass provides.
@@ -83,11 +86,11 @@ class Grid(Compute):
         return Indexer(self, "pointwise")
 
     def __getitem__(self, key: Any) -> Any:
-        box = indexing.plain(key, self.shape)
+        box = plain(key, self.shape)
         return self._get(key) if box is None else self._read_box(box)
 
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
-        box = indexing.plain(key, self.shape)
+        box = plain(key, self.shape)
         if box is None:
             self._set(key, values)
         else:
@@ -96,13 +99,25 @@ class Grid(Compute):
                 self._commands().write_box(source.reshape(box.lengths), box.start, box.step)
 
     def _get(self, key: object, mode: Mode = "numpy", out: object = None) -> Any:
-        box = indexing.plain(key, self.shape) if out is not None and mode == "numpy" else None
-        if box is not None:
-            memory = _buffers.as_out(out, box.shape, self.dtype)
-            if memory.size:
-                # Dimensions of length one come and go without a copy, whatever the strides.
-                self._commands().read_box(memory.reshape(box.lengths), box.start, box.step)
-            return out
+        if mode != "outer":
+            # The commonest expressions, and the smallest reads, by shorter ways than the rest.
+            shape = self.shape
+            box = plain(key, shape) if out is not None and mode == "numpy" else None
+            if box is not None:
+                memory = _buffers.as_out(out, box.shape, self.dtype)
+                if memory.size:
+                    # Dimensions of length one come and go without a copy, whatever the strides.
+                    whole = memory if len(box.shape) == len(shape) else memory.reshape(box.lengths)
+                    self._commands().read_box(whole, box.start, box.step)
+                return out
+            coords = plain_points(key, shape, BATCH_POINTS) if self._outer else None
+            if coords is not None:
+                values = (len(coords),)
+                memory = _buffers.empty(values, self.dtype) if out is None else _buffers.as_out(out, values, self.dtype)
+                # What lies outside by the engine's count may be negative, or has a better message below.
+                with contextlib.suppress(BadIndexError):
+                    self._commands().read_points(memory, coords)
+                    return memory if out is None else out
         selection = indexing.parse(key, self.shape, mode=mode, outer=self._outer)
         if out is not None:
             fetch(self._commands(), selection, _buffers.as_out(out, selection.shape, self.dtype))

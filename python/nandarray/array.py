@@ -20,8 +20,8 @@ from nandarray import _buffers, dtypes, html
 from nandarray._attrs import Attributes
 from nandarray._grid import Grid, check_axis, check_shape
 from nandarray._lazy import AsType, Field
+from nandarray._plain import plain
 from nandarray.errors import ClosedError, InvalidError
-from nandarray.indexing import plain
 from nandarray.view import View, resolve_shape
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Array(Grid):
     def __init__(self, store: Store, space: _nandarray.Space) -> None:
         self._store = store
         self._space = space
+        self._native = _ArrayCommands(space)
         self._dtype = dtypes.decode(space.dtype)
 
     @property
@@ -384,7 +385,7 @@ class Array(Grid):
         return self._store
 
     def _commands(self) -> _ArrayCommands:
-        return _ArrayCommands(self._space)
+        return self._native
 
     def _rows_of_block(self) -> int:
         return self.building_block[0]

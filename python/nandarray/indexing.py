@@ -30,7 +30,7 @@ import numpy as np
 
 from nandarray.errors import BadIndexError, InvalidError
 
-__all__ = ["Box", "Run", "Selection", "everything", "parse", "plain"]
+__all__ = ["Run", "Selection", "everything", "parse"]
 
 Mode = Literal["numpy", "outer", "pointwise"]
 _Array = np.ndarray[Any, Any]
@@ -151,62 +151,6 @@ def everything(shape: Sequence[int]) -> Selection:
         What ``...`` selects.
     """
     return parse(..., shape)
-
-
-class Box(NamedTuple):
-    """A selection by integers and forward slices alone, the commonest one: what a native ``read`` takes."""
-
-    start: list[int]
-    step: list[int]
-    lengths: list[int]  # along every axis of the array; 1 where an integer stood
-    shape: tuple[int, ...]
-
-
-def plain(key: object, shape: Sequence[int]) -> Box | None:
-    """Read the simplest index expressions, several times faster than :func:`parse` reads them.
-
-    Parameters
-    ----------
-    key : object
-        What stood between the brackets.
-    shape : sequence of int
-        The shape of the array.
-
-    Returns
-    -------
-    Box or None
-        The box; None where anything but integers and forward slices is in the expression, or anything is wrong with
-        it, which :func:`parse` then says.
-    """
-    parts = key if type(key) is tuple else (key,)
-    if len(parts) > len(shape):
-        return None
-    start, lengths = [0] * len(shape), list(shape)
-    step, kept = [1] * len(shape), list(shape)
-    dropped = 0
-    for axis, part in enumerate(parts):
-        size = shape[axis]
-        if type(part) is int:
-            start[axis] = part + size if part < 0 else part
-            if not 0 <= start[axis] < size:
-                return None
-            lengths[axis] = 1
-            del kept[axis - dropped]
-            dropped += 1
-        elif type(part) is slice:
-            if not (part.step is None or type(part.step) is int and part.step > 0):
-                return None
-            try:
-                first, stop, stride = part.indices(size)
-            except TypeError:
-                return None
-            length = max(0, (stop - first + stride - 1) // stride)
-            # A slice of one element, or none, needs no step, which may lead out of the axis.
-            start[axis], step[axis] = (first if length else 0), (stride if length > 1 else 1)
-            lengths[axis] = kept[axis - dropped] = length
-        else:
-            return None
-    return Box(start, step, lengths, tuple(kept))
 
 
 def parse(key: object, shape: Sequence[int], *, mode: Mode = "numpy", outer: bool = True) -> Selection:

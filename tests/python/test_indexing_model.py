@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import nandarray
 import strategies
 from nandarray import indexing
+from nandarray._plain import plain
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,44 @@ def test_reading_is_as_in_numpy(scratch: nandarray.Store, case: Any, data: st.Da
     model, key = case
     array = stored(scratch, model, data.draw(blocks(model.shape)))
     same(array[key], model[key])
+
+
+@given(data=st.data(), shape=strategies.shapes(min_dims=1, max_dims=4))
+def test_the_short_ways_agree_with_the_long_one(scratch: nandarray.Store, data: st.DataObject, shape: Any) -> None:
+    model = np.arange(np.prod(shape)).reshape(shape)
+    array = stored(scratch, model, data.draw(blocks(shape)))
+    # A flat index array along every axis, some of them negative or outside.
+    points = data.draw(st.integers(0, 6))
+    few = [st.lists(st.integers(-size - 1, size), min_size=points, max_size=points) for size in shape]
+    kinds = st.sampled_from([np.int8, np.int32, np.int64])
+    key = tuple(np.array(data.draw(numbers), data.draw(kinds)) for numbers in few)
+    try:
+        expected = model[key]
+    except IndexError:
+        with pytest.raises(nandarray.BadIndexError, match="out of bounds"):
+            array[key]
+        with pytest.raises(nandarray.BadIndexError, match="out of bounds"):
+            array.read(key, out=np.zeros(points, model.dtype))
+    else:
+        same(array[key], expected)
+        same(array.vindex[key], expected)
+        # Every second element of a buffer, from the end.
+        out = np.zeros(2 * points, model.dtype)[::-2]
+        assert array.read(key, out=out) is out
+        same(out, expected)
+    # Integers and forward slices.
+    box = tuple(
+        data.draw(st.one_of(st.integers(0, max(0, size - 1)), st.slices(size)))
+        for size in shape[: data.draw(st.integers(0, len(shape)))]
+    )
+    short = plain(box, shape)
+    if short is not None:
+        long = indexing.parse(box, shape)
+        assert short.shape == long.shape
+        if long.size:
+            runs = [axis for axis in long.axes if isinstance(axis, indexing.Run)]
+            assert (short.start, short.step) == ([run.start for run in runs], [run.step for run in runs])
+            assert tuple(short.lengths) == long.counts
 
 
 @given(case=cases(), data=st.data(), seed=st.integers(0, 99))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nandarray._plain import plain
 from nandarray._program import abi
 from nandarray.errors import InvalidError
-from nandarray.indexing import plain
 
 if TYPE_CHECKING:
     from nandarray.array import Array

@@ -1,10 +1,11 @@
 //! Control and status registers of the privileged modes: what is kept, and which bits can be written.
 //!
-//! There is no address translation and no memory protection unit: `satp` and the `pmp` registers read as zero. There are no
-//! triggers, no event counters and no interrupt controller: interrupts are what software writes into `mip`. Floating-point
-//! state is off or dirty. `cycle` and `time` count instructions, since nothing here has a clock.
+//! `satp` names tables of Sv32, or of Sv39, Sv48 and Sv57; sixteen entries protect physical memory; what both mean is
+//! `protect`'s. There are no triggers, no event counters and no interrupt controller: interrupts are what software writes into
+//! `mip`. Floating-point state is off or dirty. `cycle` and `time` count instructions, since nothing here has a clock.
 
 use crate::isa::{Extension, Extensions};
+use crate::protect::{ENTRIES, Guard, Pages, Pmp, Table, Who};
 use crate::xlen::Xlen;
 
 /// What may be done: user, supervisor, machine mode, by their numbers.
@@ -40,9 +41,10 @@ pub(crate) const MPRV: u64 = 1 << 17;
 pub(crate) const TVM: u64 = 1 << 20;
 pub(crate) const TW: u64 = 1 << 21;
 pub(crate) const TSR: u64 = 1 << 22;
-const SUM_MXR: u64 = 3 << 18;
-const MSTATUS: u64 = SIE | MIE | SPIE | MPIE | SPP | MPP | FS | MPRV | SUM_MXR | TVM | TW | TSR;
-const SSTATUS: u64 = SIE | SPIE | SPP | FS | SUM_MXR;
+const SUM: u64 = 1 << 18;
+const MXR: u64 = 1 << 19;
+const MSTATUS: u64 = SIE | MIE | SPIE | MPIE | SPP | MPP | FS | MPRV | SUM | MXR | TVM | TW | TSR;
+const SSTATUS: u64 = SIE | SPIE | SPP | FS | SUM | MXR;
 /// Interrupts of supervisor mode: software, timer, external.
 const SUPERVISOR: u64 = 0x222;
 /// All interrupts there are.
@@ -70,6 +72,8 @@ pub(crate) struct Csrs {
     pub(crate) sscratch: u64,
     pub(crate) mcounteren: u64,
     pub(crate) scounteren: u64,
+    pub(crate) satp: u64,
+    pub(crate) pmp: Pmp,
     /// What `mcycle` and `minstret` show beyond the instructions that were executed.
     pub(crate) cycle_more: u64,
     pub(crate) instret_more: u64,
@@ -78,6 +82,11 @@ pub(crate) struct Csrs {
 /// `value` with the low or the high half replaced.
 fn half(value: u64, part: u64, high: bool) -> u64 {
     if high { value & 0xffff_ffff | part << 32 } else { value & !0xffff_ffff | part & 0xffff_ffff }
+}
+
+/// The entry that a register of the protection's settings begins with.
+fn first_entry(number: u32) -> usize {
+    (number as usize & 3) * 4 % ENTRIES
 }
 
 impl Csrs {
@@ -170,6 +179,7 @@ impl Csrs {
             0x143 => self.stval,
             0x144 => self.mip & self.mideleg,
             0x180 if privilege == Privilege::Supervisor && self.mstatus & TVM != 0 => return None,
+            0x180 => self.satp,
             0x300 => self.status::<X>(MSTATUS),
             0x301 => Self::misa::<X>(extensions),
             0x302 => self.medeleg,
@@ -183,8 +193,10 @@ impl Csrs {
             0x343 => self.mtval,
             0x344 => self.mip,
             0x310 if high => 0,
-            // senvcfg, satp, menvcfg, mcountinhibit, mhpmevent, pmp, triggers, machine information: nothing there.
-            0x10a | 0x180 | 0x30a | 0x320 | 0x323..=0x33f | 0x3a0..=0x3ef | 0x7a0..=0x7a5 | 0xf11..=0xf15 => 0,
+            0x3a0..=0x3a3 if high || number & 1 == 0 => self.pmp.settings(first_entry(number), X::BITS),
+            0x3b0..=0x3bf => self.pmp.address(number as usize - 0x3b0),
+            // senvcfg, menvcfg, mcountinhibit, mhpmevent, triggers, machine information: nothing there.
+            0x10a | 0x30a | 0x320 | 0x323..=0x33f | 0x7a0..=0x7a5 | 0xf11..=0xf15 => 0,
             0x31a if high => 0,
             _ => return None,
         })
@@ -214,6 +226,8 @@ impl Csrs {
                 let software = 2 & self.mideleg;
                 self.mip = self.mip & !software | value & software;
             }
+            // As a whole or not at all.
+            0x180 if X::BITS == 32 || value >> 60 == 0 || Table::of_mode(value >> 60).is_some() => self.satp = value,
             0x300 => self.set_status(value, MSTATUS),
             0x302 => self.medeleg = value & DELEGABLE,
             0x303 => self.mideleg = value & SUPERVISOR,
@@ -225,8 +239,37 @@ impl Csrs {
             0x342 => self.mcause = value,
             0x343 => self.mtval = value,
             0x344 => self.mip = self.mip & !SUPERVISOR | value & SUPERVISOR,
+            0x3a0..=0x3a3 => self.pmp.set_settings(first_entry(number), X::BITS, value),
+            0x3b0..=0x3bf => self.pmp.set_address(number as usize - 0x3b0, X::BITS, value),
             _ => {}
         }
+    }
+
+    /// Who reaches memory in `privilege`.
+    fn who<X: Xlen>(&self, privilege: Privilege) -> Who {
+        let table =
+            if X::BITS == 32 { (self.satp >> 31 != 0).then_some(Table::SV32) } else { Table::of_mode(self.satp >> 60) };
+        let number = self.satp & if X::BITS == 32 { (1 << 22) - 1 } else { (1 << 44) - 1 };
+        let pages = table.filter(|_| privilege != Privilege::Machine).map(|table| Pages {
+            table,
+            root: number << 12,
+            user: privilege == Privilege::User,
+            sum: self.mstatus & SUM != 0,
+            mxr: self.mstatus & MXR != 0,
+        });
+        Who { machine: privilege == Privilege::Machine, pages }
+    }
+
+    /// How memory is reached in `privilege`; whether nothing is translated and no protection binds.
+    pub(crate) fn guard<X: Xlen>(&self, privilege: Privilege) -> (Guard, bool) {
+        let lent = Privilege::from_bits(self.mstatus >> 11);
+        let data = self.who::<X>(if self.mstatus & MPRV != 0 { lent } else { privilege });
+        let mut fetch = self.who::<X>(privilege);
+        // Neither matters to what is fetched.
+        fetch.pages = fetch.pages.map(|pages| Pages { sum: false, mxr: false, ..pages });
+        let addresses = if X::BITS == 32 { u64::from(u32::MAX) } else { u64::MAX };
+        let open = data.machine && fetch.machine && !self.pmp.locked();
+        (Guard { pmp: self.pmp.clone(), data, fetch, addresses }, open)
     }
 
     /// The interrupt to take now, if there is one: its number, and whether supervisor mode takes it.

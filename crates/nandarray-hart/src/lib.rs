@@ -34,6 +34,7 @@ mod memory;
 mod profile;
 #[cfg(feature = "elf")]
 mod program;
+mod protect;
 mod streams;
 mod trap;
 mod xlen;

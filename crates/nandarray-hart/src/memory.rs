@@ -3,10 +3,14 @@
 //! A region is readable throughout, writable and executable in parts of it. While a hart runs it holds the regions as raw
 //! spans ([`Spans`]): one compare finds an address in the region that is used most, another in the one used last; the rest
 //! is looked up. A misaligned access is as good as any; one that crosses the end of a region is a fault.
-//! There is no address translation.
+//! Where a [`Guard`](crate::protect::Guard) is set, addresses are translated and protected (`guarded`).
+
+mod guarded;
 
 use std::fmt;
 use std::ops::Range;
+
+use crate::protect::{Fault, Guard};
 
 /// The bytes of a region.
 #[derive(Debug)]
@@ -269,6 +273,7 @@ impl<'m> Memory<'m> {
             code: 0..0,
             code_written: false,
             watch_hit: false,
+            guard: None,
             borrowed: std::marker::PhantomData,
         };
         spans.choose();
@@ -320,10 +325,6 @@ impl Fast {
     }
 }
 
-/// An access that no region allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fault;
-
 /// The regions of a [`Memory`] while a hart runs. It borrows them exclusively, and reaches them by pointers only.
 #[derive(Debug)]
 pub(crate) struct Spans<'m> {
@@ -339,6 +340,8 @@ pub(crate) struct Spans<'m> {
     pub(crate) code_written: bool,
     /// A store went to the watched address.
     pub(crate) watch_hit: bool,
+    /// What stands before memory, if anything does.
+    pub(crate) guard: Option<Box<Guard>>,
     borrowed: std::marker::PhantomData<&'m mut [u8]>,
 }
 
@@ -348,6 +351,10 @@ impl Spans<'_> {
         let size = |range: &Range<u64>| range.end - range.start;
         self.load_last = Fast::NONE;
         self.store_last = Fast::NONE;
+        if self.guard.is_some() {
+            (self.load, self.store) = (Fast::NONE, Fast::NONE);
+            return;
+        }
         let main = self.all.iter().max_by_key(|s| (size(&s.executable) > 0, size(&s.range)));
         self.load = main.map_or(Fast::NONE, |s| Fast::new(s, &s.range));
         let written = self.all.iter().filter(|s| size(&s.writable) > 0);
@@ -404,7 +411,7 @@ impl Spans<'_> {
 
     /// The 8 bytes at the watched address.
     pub(crate) fn watched_value(&mut self) -> u64 {
-        self.watched.and_then(|at| self.load::<8>(at).ok()).map_or(0, u64::from_le_bytes)
+        self.watched.and_then(|at| self.load_plain::<8>(at).ok()).map_or(0, u64::from_le_bytes)
     }
 
     /// Addresses of which blocks were decoded.
@@ -455,9 +462,17 @@ impl Spans<'_> {
             // SAFETY: as in `load_fast`.
             return Ok(unsafe { from.cast::<[u8; N]>().read() });
         }
-        let end = address.checked_add(N as u64).ok_or(Fault)?;
-        let span = self.all.iter().find(|s| s.range.start <= address && end <= s.range.end).ok_or(Fault)?;
-        self.load_last = Fast::new(span, &span.range);
+        if self.guard.is_some() { self.load_guarded(address) } else { self.load_plain(address) }
+    }
+
+    /// Read `N` bytes at a physical address.
+    fn load_plain<const N: usize>(&mut self, address: u64) -> Result<[u8; N], Fault> {
+        let fault = Fault::at(address);
+        let end = address.checked_add(N as u64).ok_or(fault)?;
+        let span = self.all.iter().find(|s| s.range.start <= address && end <= s.range.end).ok_or(fault)?;
+        if self.guard.is_none() {
+            self.load_last = Fast::new(span, &span.range);
+        }
         // SAFETY: the span holds all `N` bytes.
         Ok(unsafe { span.pointer.add((address - span.range.start) as usize).cast::<[u8; N]>().read() })
     }
@@ -469,19 +484,28 @@ impl Spans<'_> {
             unsafe { to.cast::<[u8; N]>().write(bytes) };
             return Ok(());
         }
-        let end = address.checked_add(N as u64).ok_or(Fault)?;
-        let span = self.all.iter().find(|s| s.writable.start <= address && end <= s.writable.end).ok_or(Fault)?;
+        if self.guard.is_some() {
+            return self.store_guarded(address, bytes);
+        }
+        let fault = Fault::at(address);
+        let end = address.checked_add(N as u64).ok_or(fault)?;
+        let span = self.all.iter().find(|s| s.writable.start <= address && end <= s.writable.end).ok_or(fault)?;
         // SAFETY: `writable` lies in the span and holds all `N` bytes; a span that is shared has none.
         unsafe { span.pointer.add((address - span.range.start) as usize).cast::<[u8; N]>().write(bytes) };
         let fast = Fast::new(span, &self.plain(&span.writable));
         self.store_last = fast;
+        self.stored(address, end);
+        Ok(())
+    }
+
+    /// Take note of what a store went to.
+    fn stored(&mut self, address: u64, end: u64) {
         if address < self.code.end && self.code.start < end {
             self.code_written = true;
         }
         if self.watched.is_some_and(|watched| address < watched.saturating_add(8) && watched < end) {
             self.watch_hit = true;
         }
-        Ok(())
     }
 }
 

@@ -45,7 +45,7 @@ fn a_hart_reads_and_writes_to_the_last_byte() {
         let len = if base == 0x1000 { 64 } else { 9 };
         for address in base - 8..base + len + 8 {
             let inside = address >= base && address + 8 <= base + len;
-            let loaded = spans.load_fast::<8>(address).ok_or(Fault).or_else(|_| spans.load::<8>(address));
+            let loaded = spans.load_fast::<8>(address).ok_or(()).or_else(|_| spans.load::<8>(address));
             assert_eq!(loaded.is_ok(), inside, "{address:#x}");
             let stored = spans.store_fast(address, [1u8; 8]) || spans.store(address, [1u8; 8]).is_ok();
             assert_eq!(stored, inside && base != 0x2000, "{address:#x}");
@@ -64,8 +64,8 @@ fn addresses_do_not_wrap() {
     let mut spans = memory.spans();
     for address in [u64::MAX, u64::MAX - 6, u64::MAX - 7] {
         assert!(spans.load_fast::<8>(address).is_none());
-        assert_eq!(spans.load::<8>(address), Err(Fault));
-        assert_eq!(spans.store(address, [0; 8]), Err(Fault));
+        assert_eq!(spans.load::<8>(address), Err(Fault { page: false, address }));
+        assert_eq!(spans.store(address, [0; 8]), Err(Fault { page: false, address }));
     }
 }
 

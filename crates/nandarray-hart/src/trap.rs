@@ -28,6 +28,12 @@ pub enum Cause {
     SupervisorCall = 9,
     /// `ecall` in machine mode.
     MachineCall = 11,
+    /// No page that may be executed is at this address.
+    FetchPage = 12,
+    /// No page that may be loaded from is at this address.
+    LoadPage = 13,
+    /// No page that may be stored to is at this address.
+    StorePage = 15,
 }
 
 impl fmt::Display for Cause {
@@ -44,6 +50,9 @@ impl fmt::Display for Cause {
             Self::UserCall => "environment call from user mode",
             Self::SupervisorCall => "environment call from supervisor mode",
             Self::MachineCall => "environment call from machine mode",
+            Self::FetchPage => "fetch page fault",
+            Self::LoadPage => "load page fault",
+            Self::StorePage => "store page fault",
         })
     }
 }

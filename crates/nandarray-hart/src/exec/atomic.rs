@@ -3,6 +3,7 @@
 //! A reservation is an address and what was there: `sc` succeeds if nothing else is there now. Addresses must be aligned.
 
 use super::{Env, Exit, Flow, Slot, State, handlers, next, operands};
+use crate::protect::Access;
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
@@ -17,8 +18,11 @@ fn load<X: Xlen, const N: usize>(
     if !address.is_multiple_of(N as u64) {
         return Err(s.trap(step, if loads { Cause::LoadMisaligned } else { Cause::StoreMisaligned }, address));
     }
-    let Ok(bytes) = e.spans.load::<N>(address) else {
-        return Err(s.trap(step, if loads { Cause::LoadAccess } else { Cause::StoreAccess }, address));
+    let access = if loads { Access::Load } else { Access::Store };
+    let allowed = if loads { Ok(()) } else { e.spans.may_store(address, N) };
+    let bytes = match allowed.and_then(|()| e.spans.load::<N>(address)) {
+        Ok(bytes) => bytes,
+        Err(fault) => return Err(s.trap(step, fault.cause(access), fault.address)),
     };
     let mut all = [0; 8];
     all[..N].copy_from_slice(&bytes);
@@ -36,7 +40,7 @@ fn store<X: Xlen, const N: usize>(
 ) -> Result<(), Flow> {
     let bytes = value.to_le_bytes();
     let low: [u8; N] = std::array::from_fn(|i| bytes[i]);
-    e.spans.store(address, low).map_err(|_| s.trap(step, Cause::StoreAccess, address))
+    e.spans.store(address, low).map_err(|fault| s.trap(step, fault.cause(Access::Store), fault.address))
 }
 
 macro_rules! amos {

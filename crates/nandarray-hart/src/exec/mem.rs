@@ -3,7 +3,7 @@
 //! Each has a function for the memory region that is used most, and a cold one that finds any other, or faults.
 
 use super::{Env, Exit, Flow, Slot, State, Step, handlers, next, operands, otherwise};
-use crate::trap::Cause;
+use crate::protect::Access as Done;
 use crate::xlen::Xlen;
 
 /// Ones in the upper half of a floating-point register that holds single precision.
@@ -64,7 +64,10 @@ macro_rules! loads {
             fn $slow(step, s, e) {
                 let $o = operands!(step);
                 let address = address($o, s);
-                let Ok($bytes) = e.spans.load::<$n>(address) else { return s.trap(step, Cause::LoadAccess, address) };
+                let $bytes = match e.spans.load::<$n>(address) {
+                    Ok(bytes) => bytes,
+                    Err(fault) => return s.trap(step, fault.cause(Done::Load), fault.address),
+                };
                 s.$file[register!($file, $o.rd)] = $value;
                 next!(step, s, e)
             }
@@ -85,8 +88,8 @@ macro_rules! stores {
             fn $slow(step, s, e) {
                 let o = operands!(step);
                 let address = address(o, s);
-                if e.spans.store(address, $value::<X, $n>(s, o.rs2)).is_err() {
-                    return s.trap(step, Cause::StoreAccess, address);
+                if let Err(fault) = e.spans.store(address, $value::<X, $n>(s, o.rs2)) {
+                    return s.trap(step, fault.cause(Done::Store), fault.address);
                 }
                 if e.spans.code_written || e.spans.watch_hit {
                     return s.leave(step, Exit::Stored);

@@ -18,6 +18,7 @@ use crate::exec::{self, Env, Exit, JUMP, LEAVE, State};
 use crate::isa::Extensions;
 use crate::memory::Memory;
 use crate::profile::Profile;
+use crate::protect::{Access, Guard};
 use crate::streams::Streams;
 use crate::trap::{Cause, Trap};
 use crate::xlen::Xlen;
@@ -113,6 +114,10 @@ pub struct Hart<X: Xlen> {
     pub(crate) retired: u64,
     /// Addresses of which blocks are kept.
     pub(crate) code: Range<u64>,
+    /// Registers changed that say how memory is reached.
+    looks_anew: bool,
+    /// What stood before memory when the blocks were decoded.
+    decoded_behind: Option<Guard>,
     /// What was counted of blocks that are no longer kept, where instructions are counted.
     profile: Option<Box<Profile>>,
 }
@@ -150,6 +155,8 @@ impl<X: Xlen> Hart<X> {
             csrs,
             retired: 0,
             code: 0..0,
+            looks_anew: false,
+            decoded_behind: None,
             profile: None,
         }
     }
@@ -258,6 +265,7 @@ impl<X: Xlen> Hart<X> {
     pub fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
         let mut env = Env { spans: memory.spans(), streams };
         env.spans.decoded(self.code.clone());
+        self.looks_anew = self.mode == Mode::Bare;
         let mut left = limits.instructions.unwrap_or(u64::MAX);
         loop {
             if limits.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
@@ -267,6 +275,9 @@ impl<X: Xlen> Hart<X> {
                 return self.out_of_instructions();
             }
             self.take_interrupt();
+            if self.looks_anew {
+                self.look(&mut env);
+            }
             let before = self.retired;
             let stop = if left < OPS_MAX as u64 {
                 self.part(&mut env, left as usize)
@@ -299,7 +310,7 @@ impl<X: Xlen> Hart<X> {
             // Nothing may be fetched any more, or is to be.
             Left::Slice => None,
             Left::Fetch if self.state.left == 0 => None,
-            Left::Fetch => self.trapped(Cause::FetchAccess, self.pc, self.pc),
+            Left::Fetch => self.fetch_trap(env),
             Left::Returned => Some(Stop::Returned { code: self.x(10) }),
             Left::Leave { unit } => {
                 let index = self.cache.steps[unit].index(self.state.at);
@@ -367,13 +378,11 @@ impl<X: Xlen> Hart<X> {
         if let Some(unit) = self.cache.find(pc) {
             return Ok(unit);
         }
-        let spans = &env.spans;
-        let block = Block::decode(pc, X::BITS, self.extensions, OPS_MAX, |at| spans.executable(at));
-        let block = block.ok_or(Left::Fetch)?;
+        let block = self.decode(env, OPS_MAX).ok_or(Left::Fetch)?;
         if self.cache.full() {
             self.forget_code(env);
         }
-        env.spans.decoded(pc..pc.saturating_add(block.bytes()));
+        env.spans.note_decoded(pc, block.bytes());
         self.code = env.spans.decoded_range();
         let counted = self.profile.is_some();
         if counted {
@@ -382,16 +391,28 @@ impl<X: Xlen> Hart<X> {
         Ok(self.cache.insert(block, self.float_off(), counted))
     }
 
+    /// Decode at most `most` instructions at the program counter; none where nothing can be fetched.
+    fn decode(&self, env: &mut Env<'_, '_>, most: usize) -> Option<Block> {
+        let spans = &mut env.spans;
+        let (pc, end) = (self.pc, spans.block_end(self.pc));
+        // Behind a page's end other bytes may follow than those at the next address.
+        let mut fetch = |at: u64| if at == pc || at <= end - 4 { spans.fetch(at).ok() } else { None };
+        Block::decode(pc, X::BITS, self.extensions, most, &mut fetch)
+    }
+
+    /// Nothing can be fetched at the program counter.
+    fn fetch_trap(&mut self, env: &mut Env<'_, '_>) -> Option<Stop> {
+        let fault = env.spans.fetch(self.pc).err()?;
+        self.trapped(fault.cause(Access::Fetch), fault.address, self.pc)
+    }
+
     /// Execute at most `most` instructions of the block at the program counter: fewer than are left of the limit.
     fn part(&mut self, env: &mut Env<'_, '_>, most: usize) -> Option<Stop> {
         let pc = self.pc;
         if pc == Self::RETURN && self.mode == Mode::Program {
             return Some(Stop::Returned { code: self.x(10) });
         }
-        let spans = &env.spans;
-        let Some(block) = Block::decode(pc, X::BITS, self.extensions, most, |at| spans.executable(at)) else {
-            return self.trapped(Cause::FetchAccess, pc, pc);
-        };
+        let Some(block) = self.decode(env, most) else { return self.fetch_trap(env) };
         let steps = exec::steps::<X>(&block, 0, self.float_off(), false);
         // None are left behind this block, so that it ends even where it could go on.
         self.state.left = block.ops.len() as i64;
@@ -435,7 +456,7 @@ impl<X: Xlen> Hart<X> {
         };
         match exit {
             Exit::Trap { cause: Cause::IllegalInstruction, .. } => {
-                let bits = env.spans.executable(pc).unwrap_or(0);
+                let bits = env.spans.fetch(pc).unwrap_or(0);
                 self.trapped(Cause::IllegalInstruction, u64::from(bits), pc)
             }
             Exit::Trap { cause, value } => self.trapped(cause, value, pc),

@@ -55,6 +55,7 @@ impl<X: Xlen> Hart<X> {
                 let mprv = if to == Privilege::Machine { status & MPRV } else { 0 };
                 self.csrs.mstatus = status & !(MIE | MPP | MPRV) | MPIE | enabled | mprv;
                 self.privilege = to;
+                self.looks_anew = true;
                 Outcome::Jump(self.csrs.mepc)
             }
             Code::Sret
@@ -64,14 +65,24 @@ impl<X: Xlen> Hart<X> {
                 let enabled = if status & SPIE != 0 { SIE } else { 0 };
                 self.csrs.mstatus = status & !(SIE | SPP | MPRV) | SPIE | enabled;
                 self.privilege = Privilege::from_bits(status >> 8 & 1);
+                self.looks_anew = true;
                 Outcome::Jump(self.csrs.sepc)
             }
             // Waiting for an interrupt may end at any time; here it ends at once.
-            Code::Wfi if self.privilege == Privilege::Machine || status & TW == 0 => Outcome::Next,
+            Code::Wfi
+                if self.privilege == Privilege::Machine
+                    || self.privilege == Privilege::Supervisor && status & TW == 0 =>
+            {
+                Outcome::Next
+            }
             Code::SfenceVma
                 if self.privilege == Privilege::Machine
                     || self.privilege == Privilege::Supervisor && status & TVM == 0 =>
             {
+                env.spans.forget_pages();
+                if self.csrs.satp != 0 {
+                    self.forget_code(env);
+                }
                 Outcome::Next
             }
             _ if matches!(op.row().format, Format::Csr | Format::CsrImmediate) => self.csr(op, env),
@@ -134,6 +145,7 @@ impl<X: Xlen> Hart<X> {
             _ => {
                 let off = self.float_off();
                 self.csrs.write::<X>(number, value, self.retired);
+                self.looks_anew = true;
                 if off != self.float_off() {
                     self.forget_code(env);
                 }
@@ -160,7 +172,9 @@ impl<X: Xlen> Hart<X> {
         }
         let supervisor = self.privilege < Privilege::Machine && self.csrs.medeleg >> cause as u8 & 1 != 0;
         let vector = if supervisor { self.csrs.stvec } else { self.csrs.mtvec } & !3;
-        if cause == Cause::FetchAccess && pc == vector {
+        // A handler that cannot be fetched in the mode that it is entered in traps for ever.
+        let to = if supervisor { Privilege::Supervisor } else { Privilege::Machine };
+        if matches!(cause, Cause::FetchAccess | Cause::FetchPage) && pc == vector && self.privilege == to {
             return Err(unhandled);
         }
         self.vector(cause as u64, value, pc, supervisor, vector);
@@ -194,5 +208,28 @@ impl<X: Xlen> Hart<X> {
             self.privilege = Privilege::Machine;
         }
         self.pc = X::unsigned(X::word(vector));
+        self.looks_anew = true;
+    }
+
+    /// Reach memory as the registers say now; what was decoded is dropped if it might not be fetched so any more.
+    pub(crate) fn look(&mut self, env: &mut Env<'_, '_>) {
+        self.looks_anew = false;
+        let (guard, mut open) = self.csrs.guard::<X>(self.privilege);
+        if !open && guard.data.pages.is_none() && guard.fetch.pages.is_none() {
+            open = env.spans.open_to(&guard);
+        }
+        let guard = (!open).then_some(guard);
+        let same = match (&guard, &self.decoded_behind) {
+            (None, None) => true,
+            (Some(now), Some(then)) => now.fetches_as(then),
+            _ => false,
+        };
+        if !same {
+            self.forget_code(env);
+        }
+        self.decoded_behind.clone_from(&guard);
+        if env.spans.guard.as_deref() != guard.as_ref() {
+            env.spans.set_guard(guard);
+        }
     }
 }

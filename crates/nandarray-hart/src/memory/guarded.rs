@@ -1,0 +1,202 @@
+//! Memory behind page tables and protection: every access is translated, compared, and only then made.
+//!
+//! The page that was used last for loads, and that for stores, is kept as a fast range, as regions are where nothing guards
+//! them, if all of it is allowed and in one region. An access that crosses a page is made when both parts may be.
+
+use super::{Fast, Spans};
+use crate::protect::{Access, Failure, Fault, Guard, Tables};
+
+const PAGE: u64 = 1 << 12;
+
+/// Where the bytes of an access are: those of its first page, and those of the next.
+type Parts = [(u64, usize); 2];
+
+impl Spans<'_> {
+    /// From now on reach memory as `guard` says.
+    pub(crate) fn set_guard(&mut self, guard: Option<Guard>) {
+        self.guard = guard.map(Box::new);
+        self.choose();
+    }
+
+    /// Whether `guard`, which translates nothing, forbids nothing that the regions allow.
+    pub(crate) fn open_to(&self, guard: &Guard) -> bool {
+        self.all.iter().all(|s| {
+            let allows = |access| {
+                guard.pmp.allows(s.range.start, s.range.end - s.range.start, access, guard.who(access).machine)
+            };
+            s.range.is_empty() || [Access::Load, Access::Store, Access::Fetch].into_iter().all(allows)
+        })
+    }
+
+    /// Forget what is kept of page tables.
+    pub(crate) fn forget_pages(&mut self) {
+        self.choose();
+    }
+
+    /// Where the physical `address` lies, if one region has `bytes` bytes there for such an access.
+    fn place(&self, address: u64, bytes: u64, access: Access) -> Option<*mut u8> {
+        let end = address.checked_add(bytes)?;
+        let span = self.all.iter().find(|s| {
+            let range = match access {
+                Access::Load => &s.range,
+                Access::Store => &s.writable,
+                Access::Fetch => &s.executable,
+            };
+            range.start <= address && end <= range.end
+        })?;
+        // SAFETY: the ranges of a span lie in its bytes.
+        Some(unsafe { span.pointer.add((address - span.range.start) as usize) })
+    }
+
+    /// The physical address of what `bytes` bytes at `address`, all in one page, are for such an access.
+    fn physical(&mut self, address: u64, bytes: u64, access: Access) -> Result<u64, Fault> {
+        let Some(guard) = self.guard.take() else { return Ok(address) };
+        let who = guard.who(access);
+        let physical = match who.pages {
+            Some(pages) => {
+                let translated = pages.translate(address, access, &mut InMemory { spans: self, guard: &guard });
+                translated.map_err(|failure| Fault { page: failure == Failure::Page, address })
+            }
+            None => Ok(address),
+        };
+        let allowed = |at: &u64| guard.pmp.allows(*at, bytes, access, who.machine);
+        let physical = physical.and_then(|at| Some(at).filter(allowed).ok_or(Fault::at(address)));
+        self.guard = Some(guard);
+        physical
+    }
+
+    /// The parts of an access.
+    fn parts(&mut self, address: u64, bytes: usize, access: Access) -> Result<Parts, Fault> {
+        let left = (PAGE - address % PAGE).min(bytes as u64);
+        let first = self.physical(address, left, access)?;
+        let mut parts = [(first, left as usize), (0, bytes - left as usize)];
+        if parts[1].1 > 0 {
+            let next = address.wrapping_add(left) & self.guard.as_ref().map_or(u64::MAX, |guard| guard.addresses);
+            parts[1].0 = self.physical(next, parts[1].1 as u64, access)?;
+            self.place(parts[1].0, parts[1].1 as u64, access).ok_or(Fault::at(next))?;
+        }
+        self.place(first, left, access).ok_or(Fault::at(address))?;
+        Ok(parts)
+    }
+
+    /// The page around `address` as a fast range, if all of it may be reached so.
+    fn page(&mut self, address: u64, physical: u64, access: Access) -> Fast {
+        let Some(guard) = &self.guard else { return Fast::NONE };
+        let (base, at) = (address & !(PAGE - 1), physical & !(PAGE - 1));
+        let meets = |from: u64, to: u64| from < at + PAGE && at < to;
+        let special = access == Access::Store
+            && (meets(self.code.start, self.code.end) || self.watched.is_some_and(|w| meets(w, w.saturating_add(8))));
+        let allowed = guard.pmp.allows(at, PAGE, access, guard.who(access).machine);
+        match self.place(at, PAGE, access) {
+            Some(pointer) if allowed && !special => Fast { base, reach: PAGE - 7, pointer },
+            _ => Fast::NONE,
+        }
+    }
+
+    #[cold]
+    pub(super) fn load_guarded<const N: usize>(&mut self, address: u64) -> Result<[u8; N], Fault> {
+        let parts = self.parts(address, N, Access::Load)?;
+        self.load_last = self.page(address, parts[0].0, Access::Load);
+        let mut bytes = [0; N];
+        let mut from = 0;
+        for (at, length) in parts {
+            // What `parts` gives is there; a part without bytes is nowhere.
+            if let Some(pointer) = self.place(at, length as u64, Access::Load).filter(|_| length > 0) {
+                // SAFETY: `place` found `length` bytes, and the parts have `N` together.
+                unsafe { std::ptr::copy_nonoverlapping(pointer, bytes[from..].as_mut_ptr(), length) };
+            }
+            from += length;
+        }
+        Ok(bytes)
+    }
+
+    #[cold]
+    pub(super) fn store_guarded<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> Result<(), Fault> {
+        let parts = self.parts(address, N, Access::Store)?;
+        let mut from = 0;
+        for (at, length) in parts {
+            if let Some(pointer) = self.place(at, length as u64, Access::Store).filter(|_| length > 0) {
+                // SAFETY: as above.
+                unsafe { std::ptr::copy_nonoverlapping(bytes[from..].as_ptr(), pointer, length) };
+                self.stored(at, at + length as u64);
+            }
+            from += length;
+        }
+        self.store_last = self.page(address, parts[0].0, Access::Store);
+        Ok(())
+    }
+
+    /// Whether `bytes` bytes at `address` may be read and written; where nothing guards memory, the access itself tells.
+    pub(crate) fn may_store(&mut self, address: u64, bytes: usize) -> Result<(), Fault> {
+        if self.guard.is_none() { Ok(()) } else { self.parts(address, bytes, Access::Store).map(|_| ()) }
+    }
+
+    /// Two or four bytes of code at `address`.
+    pub(crate) fn fetch(&mut self, address: u64) -> Result<u32, Fault> {
+        if self.guard.is_none() {
+            return self.executable(address).ok_or(Fault::at(address));
+        }
+        let low = self.fetch_half(address)?;
+        if crate::isa::length(low) == 2 {
+            return Ok(u32::from(low));
+        }
+        let next = address.wrapping_add(2) & self.guard.as_ref().map_or(u64::MAX, |guard| guard.addresses);
+        Ok(u32::from(low) | u32::from(self.fetch_half(next)?) << 16)
+    }
+
+    fn fetch_half(&mut self, address: u64) -> Result<u16, Fault> {
+        let physical = self.physical(address, 2, Access::Fetch)?;
+        let pointer = self.place(physical, 2, Access::Fetch).ok_or(Fault::at(address))?;
+        // SAFETY: `place` found two bytes; an array of bytes has no alignment.
+        Ok(u16::from_le_bytes(unsafe { pointer.cast::<[u8; 2]>().read() }))
+    }
+
+    /// Behind the last address of which a block at `pc` may be decoded, besides its first instruction.
+    pub(crate) fn block_end(&self, pc: u64) -> u64 {
+        if self.guard.is_none() { u64::MAX } else { (pc | (PAGE - 1)).saturating_add(1) }
+    }
+
+    /// Take note that the instructions of a block of `bytes` bytes at `pc` were decoded.
+    pub(crate) fn note_decoded(&mut self, pc: u64, bytes: u64) {
+        if self.guard.is_none() {
+            return self.decoded(pc..pc.saturating_add(bytes));
+        }
+        let left = (PAGE - pc % PAGE).min(bytes);
+        for (from, length) in [(pc, left), (pc.wrapping_add(left), bytes - left)] {
+            if let (Ok(at), true) = (self.physical(from, 2.min(length), Access::Fetch), length > 0) {
+                self.decoded(at..at + length);
+            }
+        }
+    }
+}
+
+/// Page tables, which are reached as supervisor mode reaches memory.
+struct InMemory<'s, 'm, 'g> {
+    spans: &'s mut Spans<'m>,
+    guard: &'g Guard,
+}
+
+impl InMemory<'_, '_, '_> {
+    fn place(&self, address: u64, bytes: u64, access: Access) -> Option<*mut u8> {
+        let allowed = self.guard.pmp.allows(address, bytes, access, false);
+        self.spans.place(address, bytes, access).filter(|_| allowed)
+    }
+}
+
+impl Tables for InMemory<'_, '_, '_> {
+    fn entry(&mut self, address: u64, bytes: u64) -> Option<u64> {
+        let from = self.place(address, bytes, Access::Load)?;
+        let mut all = [0; 8];
+        // SAFETY: `place` found `bytes` bytes, 4 or 8.
+        unsafe { std::ptr::copy_nonoverlapping(from, all.as_mut_ptr(), bytes as usize) };
+        Some(u64::from_le_bytes(all))
+    }
+
+    fn set_entry(&mut self, address: u64, bytes: u64, value: u64) -> Option<()> {
+        let to = self.place(address, bytes, Access::Store)?;
+        // SAFETY: as above.
+        unsafe { std::ptr::copy_nonoverlapping(value.to_le_bytes().as_ptr(), to, bytes as usize) };
+        self.spans.stored(address, address + bytes);
+        Some(())
+    }
+}

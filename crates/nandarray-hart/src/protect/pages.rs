@@ -1,0 +1,127 @@
+//! Page tables: Sv32, and Sv39, Sv48 and Sv57, which differ in their levels only.
+//!
+//! A table is a page of entries; one that may be read, written or executed is a page's (at a higher level that of a larger
+//! page), any other names the next table. The accessed and the dirty bit are set as the page is used, as QEMU's harts do unless
+//! told otherwise; a hart that left it to software would fault instead. The upper bits of an entry that no extension here uses
+//! must be zero.
+
+use super::Access;
+
+const VALID: u64 = 1;
+const READ: u64 = 1 << 1;
+const WRITE: u64 = 1 << 2;
+const EXECUTE: u64 = 1 << 3;
+const USER: u64 = 1 << 4;
+const ACCESSED: u64 = 1 << 6;
+const DIRTY: u64 = 1 << 7;
+/// Bits of an address within a page.
+pub(crate) const PAGE_BITS: u32 = 12;
+/// What a 64-bit entry says of its page's address, and what must be zero.
+const NUMBER_64: u64 = (1 << 44) - 1;
+const NUMBER_32: u64 = (1 << 22) - 1;
+
+/// The kind of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) levels: u32,
+    /// Bits of an address that each level takes; entries are of 4 bytes if it is 10, of 8 if it is 9.
+    pub(crate) level_bits: u32,
+}
+
+impl Table {
+    pub(crate) const SV32: Self = Self { levels: 2, level_bits: 10 };
+
+    /// The tables that `satp` names on 64 bits: 8 for Sv39, 9 for Sv48, 10 for Sv57.
+    pub(crate) fn of_mode(mode: u64) -> Option<Self> {
+        (8..=10).contains(&mode).then(|| Self { levels: mode as u32 - 5, level_bits: 9 })
+    }
+
+    fn entry_bytes(self) -> u64 {
+        if self.level_bits == 10 { 4 } else { 8 }
+    }
+}
+
+/// How addresses are translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pages {
+    pub(crate) table: Table,
+    /// Physical address of the first table.
+    pub(crate) root: u64,
+    /// For user mode.
+    pub(crate) user: bool,
+    /// Supervisor mode may reach user mode's pages.
+    pub(crate) sum: bool,
+    /// What may be executed may be loaded.
+    pub(crate) mxr: bool,
+}
+
+/// The tables in memory. None where there is no memory, or it may not be reached.
+pub(crate) trait Tables {
+    fn entry(&mut self, address: u64, bytes: u64) -> Option<u64>;
+    fn set_entry(&mut self, address: u64, bytes: u64, value: u64) -> Option<()>;
+}
+
+/// Why there is no translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The tables say so.
+    Page,
+    /// The tables cannot be reached.
+    Access,
+}
+
+impl Pages {
+    /// The physical address behind `address`; notes in the tables that it is used.
+    pub(crate) fn translate(&self, address: u64, access: Access, tables: &mut impl Tables) -> Result<u64, Failure> {
+        let Table { levels, level_bits } = self.table;
+        let bits = levels * level_bits + PAGE_BITS;
+        // On 64 bits the upper ones are copies of the highest that is translated.
+        let sign = (address as i64) << (64 - bits) >> (64 - bits);
+        if level_bits == 9 && sign as u64 != address {
+            return Err(Failure::Page);
+        }
+        let bytes = self.table.entry_bytes();
+        let mut table = self.root;
+        for level in (0..levels).rev() {
+            let shift = PAGE_BITS + level * level_bits;
+            let index = address >> shift & ((1 << level_bits) - 1);
+            let at = table.wrapping_add(index * bytes);
+            let entry = tables.entry(at, bytes).ok_or(Failure::Access)?;
+            let number = if bytes == 4 { entry >> 10 & NUMBER_32 } else { entry >> 10 & NUMBER_64 };
+            if entry & VALID == 0 || entry & (READ | WRITE) == WRITE || bytes == 8 && entry >> 54 != 0 {
+                return Err(Failure::Page);
+            }
+            if entry & (READ | WRITE | EXECUTE) == 0 {
+                if entry & (USER | ACCESSED | DIRTY) != 0 {
+                    return Err(Failure::Page);
+                }
+                table = number << PAGE_BITS;
+                continue;
+            }
+            let within = (1 << shift) - 1;
+            if !self.allows(entry, access) || (number << PAGE_BITS) & within != 0 {
+                return Err(Failure::Page);
+            }
+            let used = entry | ACCESSED | if access == Access::Store { DIRTY } else { 0 };
+            if used != entry {
+                tables.set_entry(at, bytes, used).ok_or(Failure::Access)?;
+            }
+            return Ok(number << PAGE_BITS | address & within);
+        }
+        Err(Failure::Page)
+    }
+
+    fn allows(&self, entry: u64, access: Access) -> bool {
+        let users = entry & USER != 0;
+        let mode = if self.user { users } else { !users || self.sum && access != Access::Fetch };
+        mode && match access {
+            Access::Load => entry & READ != 0 || self.mxr && entry & EXECUTE != 0,
+            Access::Store => entry & WRITE != 0,
+            Access::Fetch => entry & EXECUTE != 0,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "pages_tests.rs"]
+mod tests;

@@ -1,0 +1,100 @@
+//! Tests of physical memory protection, against a model that looks at every byte.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const OFF: u8 = 0;
+const NAPOT: u8 = 3 << 3;
+
+/// Whether an entry has this byte, as the specification words it.
+fn has(pmp: &Pmp, entry: usize, byte: u64) -> bool {
+    let word = byte >> 2;
+    let address = pmp.addresses[entry];
+    match pmp.settings[entry] & MATCHING {
+        OFF => false,
+        TOP_OF_RANGE => (if entry == 0 { 0 } else { pmp.addresses[entry - 1] }) <= word && word < address,
+        FOUR_BYTES => word == address,
+        // The lowest zero and the ones below it are not compared.
+        _ => word & !(address ^ (address + 1)) == address & !(address ^ (address + 1)),
+    }
+}
+
+/// The same rules, byte by byte.
+fn model(pmp: &Pmp, address: u64, bytes: u64, access: Access, machine: bool) -> bool {
+    let all = || address..address + bytes;
+    let Some(entry) = (0..ENTRIES).find(|entry| all().any(|byte| has(pmp, *entry, byte))) else { return machine };
+    let settings = pmp.settings[entry];
+    let bit = match access {
+        Access::Load => READ,
+        Access::Store => WRITE,
+        Access::Fetch => EXECUTE,
+    };
+    all().all(|byte| has(pmp, entry, byte)) && (machine && settings & LOCKED == 0 || settings & bit != 0)
+}
+
+fn accesses() -> impl Strategy<Value = Access> {
+    prop_oneof![Just(Access::Load), Just(Access::Store), Just(Access::Fetch)]
+}
+
+proptest! {
+    #[test]
+    fn every_byte_counts(
+        entries in prop::collection::vec((any::<u8>(), 0u64..64), ENTRIES),
+        address in 0u64..240,
+        bytes in prop_oneof![Just(1u64), Just(2), Just(4), Just(8), 1u64..16],
+        access in accesses(),
+        machine: bool,
+    ) {
+        let mut pmp = Pmp::default();
+        for (i, (settings, at)) in entries.iter().enumerate() {
+            pmp.set_address(i, 64, *at);
+            pmp.settings[i] = settings & !0x60;
+        }
+        prop_assert_eq!(pmp.allows(address, bytes, access, machine), model(&pmp, address, bytes, access, machine));
+    }
+}
+
+#[test]
+fn registers_keep_what_they_can() {
+    let mut pmp = Pmp::default();
+    pmp.set_settings(0, 64, 0x7f7f_7f7f_7f7f_7f7f);
+    assert_eq!(pmp.settings(0, 64), 0x1f1f_1f1f_1f1f_1f1f);
+    assert_eq!((pmp.settings(4, 32), pmp.settings(8, 64)), (0x1f1f_1f1f, 0));
+    // Written but not read: neither.
+    pmp.set_settings(8, 32, 0x0000_1e1a);
+    assert_eq!(pmp.settings(8, 32), 0x0000_1c18);
+    pmp.set_address(3, 64, u64::MAX);
+    pmp.set_address(4, 32, u64::MAX);
+    assert_eq!((pmp.address(3), pmp.address(4)), (u64::MAX >> 10, 0xffff_ffff));
+}
+
+#[test]
+fn what_is_locked_stays() {
+    let mut pmp = Pmp::default();
+    pmp.set_address(0, 64, 16);
+    pmp.set_address(1, 64, 32);
+    pmp.set_settings(0, 32, u64::from(LOCKED | TOP_OF_RANGE | READ) << 8);
+    pmp.set_settings(0, 32, 0);
+    assert_eq!(pmp.settings(0, 32), u64::from(LOCKED | TOP_OF_RANGE | READ) << 8);
+    // Its end, and its beginning, which the entry before it holds.
+    pmp.set_address(0, 64, 1);
+    pmp.set_address(1, 64, 1);
+    assert_eq!((pmp.address(0), pmp.address(1)), (16, 32));
+    assert!(pmp.locked());
+    assert!(pmp.allows(64, 8, Access::Load, true) && !pmp.allows(64, 8, Access::Store, true));
+    assert!(pmp.allows(60, 4, Access::Store, true) && !pmp.allows(60, 8, Access::Load, true));
+}
+
+#[test]
+fn all_ones_are_everything() {
+    let mut pmp = Pmp::default();
+    pmp.set_address(0, 64, u64::MAX);
+    pmp.set_settings(0, 64, u64::from(NAPOT | READ));
+    assert!(pmp.allows(0, u64::MAX >> 8, Access::Load, false));
+    assert!(!pmp.allows(0, 1, Access::Fetch, false) && pmp.allows(0, 1, Access::Fetch, true));
+    let mut pmp = Pmp::default();
+    pmp.set_address(0, 32, u64::MAX);
+    pmp.set_settings(0, 32, u64::from(NAPOT | READ));
+    assert!(pmp.allows(0x3_ffff_fff8, 8, Access::Load, false));
+}

@@ -12,7 +12,7 @@ import pytest
 
 import nandarray
 from nandarray import Program
-from nandarray._program import cache, mathematics, program, zig
+from nandarray._program import cache, host, mathematics, program, zig
 
 # Functions of one argument that are musl's, that are in Zig's C library, and that are in the compiler's.
 FUNCTIONS = "erf lgamma tgamma expm1 j0 sinh asinh acosh atanh acos asin atan cosh cbrt tanh log1p exp log log2 log10"
@@ -104,6 +104,31 @@ def test_a_cached_program_imports_no_compiler(tmp_path: Path) -> None:
             [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
         )
         said.append(ran.stdout.split())
+    assert said[1] == []
+
+
+READY_MADE = """
+import sys
+import numpy as np, nandarray
+from nandarray import programs
+store = nandarray.open("data.nand", mode="w")
+store["x"] = np.arange(10.0)
+assert nandarray.offload(programs.get("sum"), [store["x"]], form="native").result == 45
+print(*[name for name in ("numba", "llvmlite", "elftools", "subprocess") if name in sys.modules])
+"""
+
+
+@pytest.mark.skipif(host.target() is None, reason="there are no native forms on this machine")
+def test_a_cached_library_is_opened_without_reading_its_elf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "program.py").write_text(READY_MADE)
+    monkeypatch.setenv("NANDARRAY_CACHE", str(tmp_path / "cache"))
+    said = []
+    for _ in range(2):
+        ran = subprocess.run(
+            [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+        )
+        said.append(ran.stdout.split())
+    assert "elftools" in said[0]
     assert said[1] == []
 
 

@@ -34,7 +34,7 @@ __all__ = ["FORMS", "Recipe", "choose"]
 #: How a program can be executed.
 FORMS = ("interpreted", "translated", "native")
 
-_OPENED: dict[str, Entries] = {}
+_OPENED: dict[tuple[bytes, Recipe | None], Entries] = {}
 _LOCK = threading.Lock()
 # What the C library keeps for itself, of which no program sees anything.
 _KNOWN_VARIABLES = {"signgam", "__signgam"}
@@ -127,22 +127,24 @@ def entries(program: Program) -> Entries:
     recipe = program._recipe
     if recipe is None:
         raise InvalidError(f"{program.name} comes without the source that its native form is compiled from")
-    mark = digest([program.hash, program.kind])
+    # One ELF may come of two texts that differ where they are compiled for this machine.
+    mark = (program.elf, recipe if isinstance(recipe, Recipe) else None)
     with _LOCK:
         if mark not in _OPENED:
-            raw = _from_c(recipe, machine) if isinstance(recipe, Recipe) else _from_python(recipe, machine)
-            _OPENED[mark] = _open(program, raw)
+            raw, shared = _from_c(recipe, machine) if isinstance(recipe, Recipe) else _from_python(recipe, machine)
+            _OPENED[mark] = _open(program, raw, shared)
         return _OPENED[mark]
 
 
-def _from_c(recipe: Recipe, machine: host.Host) -> bytes:
+def _from_c(recipe: Recipe, machine: host.Host) -> tuple[bytes, list[str]]:
+    """Give a library, and the names of variables that its cores would share."""
     where = "" if recipe.inline else recipe.path.resolve().parent
     ours = [file.read_bytes() for file in sorted(zig.INCLUDE.iterdir())]
     said = [zig.version(), abi.ABI, machine, *ours, zig.OPTIONS, recipe.text, recipe.path.name, where, *recipe.flags]
-    key, cache = digest(["native c", *said]), Cache()
+    key, cache = digest(["native c 2", *said]), Cache()
     found = cache.get(key)
     if found is not None:
-        return found[0]
+        return found[0], found[1]["shared"]
     scratch = Path(tempfile.mkdtemp(prefix="nandarray-"))
     try:
         file = scratch / recipe.path.name
@@ -156,21 +158,22 @@ def _from_c(recipe: Recipe, machine: host.Host) -> bytes:
             shown=(str(file), str(recipe.path)),
         )
         raw = _linked([scratch / "program.o"], machine, scratch)
-        ours_too = (str(zig.INCLUDE), str(scratch))
-        cache.put(key, raw, files=[name for name in files if not name.startswith(ours_too)])
+        shared, ours_too = _variables(raw), (str(zig.INCLUDE), str(scratch))
+        read = [name for name in files if not name.startswith(ours_too)]
+        cache.put(key, raw, files=read, note={"shared": shared})
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return raw
+    return raw, shared
 
 
-def _from_python(form: Form, machine: host.Host) -> bytes:
+def _from_python(form: Form, machine: host.Host) -> tuple[bytes, list[str]]:
     from nandarray._program.functions import typed
 
     key, text = typed(form)
-    key, cache = key and digest(["native python", machine, key]), Cache()
+    key, cache = key and digest(["native python 2", machine, key]), Cache()
     found = cache.get(key) if key else None
     if found is not None:
-        return found[0]
+        return found[0], found[1]["shared"]
     scratch = Path(tempfile.mkdtemp(prefix="nandarray-"))
     try:
         (scratch / "program.ll").write_text(host.retarget(text(), machine))
@@ -178,9 +181,10 @@ def _from_python(form: Form, machine: host.Host) -> bytes:
         raw = _linked([scratch / "program.o", zig.runtime(machine)], machine, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    shared = _variables(raw)
     if key:
-        cache.put(key, raw)
-    return raw
+        cache.put(key, raw, note={"shared": shared})
+    return raw, shared
 
 
 def _linked(objects: Sequence[Path], machine: host.Host, scratch: Path) -> bytes:
@@ -189,15 +193,14 @@ def _linked(objects: Sequence[Path], machine: host.Host, scratch: Path) -> bytes
     return made.read_bytes()
 
 
-def _open(program: Program, raw: bytes) -> Entries:
-    shared = _variables(raw)
+def _open(program: Program, raw: bytes, shared: Sequence[str]) -> Entries:
     if shared:
         raise InvalidError(
             f"{program.name} has variables ({', '.join(shared)}), which the cores of a native form would share; keep "
             "them in the state or in the scratchpad"
         )
     library = _dlopen(program.name, raw)
-    metadata = program.metadata
+    metadata = program._metadata
     names = ["nd_begin", f"nd_{metadata['kind']}", "nd_merge", "nd_end"]
     defined = [name if name in metadata["entries"] else "" for name in names]
     found = [_address(library, name) if name else 0 for name in defined]

@@ -281,7 +281,7 @@ class Program:
     @property
     def target(self) -> str:
         """``"rv64"`` or ``"rv32"``."""
-        return f"rv{self._image.bits}"
+        return f"rv{32 * self._elf[4]}"  # its class, which reading and making it checked
 
     @property
     def isa(self) -> str:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -212,8 +213,7 @@ def offload(
     try:
         for step in run.steps:
             if step.program not in numbers:
-                text = json.dumps(step.program.metadata).encode()
-                numbers[step.program] = native.load_program(step.program.elf, text)
+                numbers[step.program] = native.load_program(step.program.elf, _metadata(step.program))
         outputs = {(id(one.step), one.number): targets.get(name) for name, one in wanted.items()}
         stages = [run.asked(step, numbers[step.program], outputs, common | step.settings) for step in run.steps]
         asked = _Asked(stages, threads or os.cpu_count() or 1, hold_bytes)
@@ -228,7 +228,7 @@ def offload(
     got = {}
     for name, one in wanted.items():
         value = given["stages"][run.places[id(one.step)]]["outputs"][one.number]
-        got[name] = value if name in targets else _shaped(value, one.port, run.shapes.get((id(one.step), one.number)))
+        got[name] = value if name in targets else _shaped(value, one._port, run.shapes.get((id(one.step), one.number)))
     steps = tuple(
         StepAccount(
             step.program.name, part["tasks"], part["bytes_in"], part["bytes_out"], part["instructions"], stage.form
@@ -243,6 +243,12 @@ def offload(
             tasks, bytes_in, bytes_out, given["instructions"], seconds, used.pop() if len(used) == 1 else "mixed", steps
         ),
     )
+
+
+@lru_cache(maxsize=64)
+def _metadata(program: Program) -> bytes:
+    """Write a program's metadata as the native command reads it."""
+    return json.dumps(program._metadata).encode()
 
 
 class _Run:
@@ -261,7 +267,7 @@ class _Run:
             shape = tuple(box.shape) if box else None
             if isinstance(first, Output):
                 shape = self.shapes.get((id(first.step), first.number))
-            for number, port in enumerate(step.program.outputs):
+            for number, port in enumerate(step.program._metadata["outputs"]):
                 if shape is not None and abi.one_for_one(port):
                     self.shapes[id(step), number] = shape
 
@@ -284,7 +290,7 @@ class _Run:
             else:
                 inputs.append(box.native() if box else np.ascontiguousarray(given).tobytes())
         going: list[Any] = []
-        for output in range(len(step.program.outputs)):
+        for output in range(len(step.program._metadata["outputs"])):
             target = outputs.get((id(step), output))
             going.append(target.native() if target else (id(step), output) in outputs)
         most = settings["instructions"]
@@ -329,7 +335,7 @@ def _targets(out: Any, wanted: Mapping[str, Output]) -> dict[str, Boxed]:
     unknown = sorted(set(out) - set(wanted))
     if unknown:
         raise InvalidError(f"there is no output {unknown[0]!r}; there is {', '.join(wanted) or 'none'}")
-    return {name: ports.target(given, wanted[name].port) for name, given in out.items()}
+    return {name: ports.target(given, wanted[name]._port) for name, given in out.items()}
 
 
 def _shaped(got: _Array, port: Mapping[str, Any], shape: Sequence[int] | None) -> Any:

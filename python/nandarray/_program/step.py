@@ -7,6 +7,7 @@ Cycles cannot be, since a step is made of steps that are there. Running is done 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ class Step:
     __slots__ = ("_inputs", "_program", "_scalars", "_settings")
 
     def __init__(self, program: Program, inputs: Sequence[Any], scalars: Mapping[str, Any] | None = None) -> None:
-        metadata = program.metadata
+        metadata = program._metadata
         pairs = zip(ports.counted(inputs, metadata), metadata["inputs"], strict=True)
         self._program = program
         self._inputs = tuple(_checked(given, port) for given, port in pairs)
@@ -92,7 +93,7 @@ class Step:
         return made
 
     def __getitem__(self, name: str) -> Output:
-        names = [port["name"] for port in self._program.outputs]
+        names = [port["name"] for port in self._program._metadata["outputs"]]
         if name not in names:
             raise InvalidError(
                 f"program {self._program.name} has no output {name!r}; it has {', '.join(names) or 'none'}"
@@ -100,7 +101,7 @@ class Step:
         return Output(self, names.index(name))
 
     def __iter__(self) -> Iterator[Output]:
-        return iter([Output(self, number) for number in range(len(self._program.outputs))])
+        return iter([Output(self, number) for number in range(len(self._program._metadata["outputs"]))])
 
     def run(self, **options: Any) -> Any:
         """Run it, with all steps that it needs, and get what it gives.
@@ -145,17 +146,23 @@ class Output:
     @property
     def port(self) -> Mapping[str, Any]:
         """Its ``name``, ``dtype``, ``record_bytes``, ``phase`` and ``bound``."""
-        return self._step.program.outputs[self._number]
+        return copy.deepcopy(self._port)
+
+    @property
+    def _port(self) -> Mapping[str, Any]:
+        """The same, not a copy."""
+        port: Mapping[str, Any] = self._step.program._metadata["outputs"][self._number]
+        return port
 
     @property
     def name(self) -> str:
         """Its name."""
-        return str(self.port["name"])
+        return str(self._port["name"])
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Its elements'."""
-        return abi.record(self.port["dtype"], self.name)
+        return abi.record(self._port["dtype"], self.name)
 
     def run(self, **options: Any) -> Any:
         """Run the step for this output alone; see :meth:`Step.run`."""
@@ -243,7 +250,7 @@ def _called(step: Step, depth: int = 3) -> str:
     for given in step.inputs:
         if isinstance(given, Output):
             inner = _called(given.step, depth - 1) if depth else "..."
-            several = len(given.step.program.outputs) > 1
+            several = len(given.step.program._metadata["outputs"]) > 1
             parts.append(f"{inner}[{given.name!r}]" if several else inner)
         else:
             shape = ports.Boxed(given).shape if ports.is_stored(given) else given.shape

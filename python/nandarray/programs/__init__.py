@@ -98,7 +98,8 @@ def get(name: str, *, dtype: Any = None, kind: str = "block", target: str = "rv6
     defines = {"STREAM": int(kind == "stream"), **made.defines(chosen, values)}
     if chosen is not None:
         defines["DTYPE"] = chosen.name
-    return _compiled(made.source, target, tuple(f"-D{key}={value}" for key, value in sorted(defines.items())))
+    words = (f"-D{key}={value}" for key, value in sorted(defines.items()))
+    return _compiled(made.source, target, (*made.flags, *words))
 
 
 def twin(name: str, *, dtype: Any = None, **parameters: Any) -> Callable[..., tuple[np.ndarray[Any, Any], ...]]:

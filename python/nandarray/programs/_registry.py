@@ -66,6 +66,7 @@ class ReadyMade:
     twin_parameters: tuple[str, ...] = ()
     by_task: bool = False
     paper: str = ""
+    flags: tuple[str, ...] = ()
 
 
 _DISKS = {"disks": Parameter(4, 2, 8, what="inputs")}
@@ -74,6 +75,10 @@ _BLOCK_BYTES = {"block_bytes": Parameter(4096, 8, 1 << 20, 8, "bytes of a block"
 _ROW = {"row_bytes": Parameter(64, 1, 1 << 14, what="bytes of a row")}
 _UNSIGNED = ("uint8", "uint16", "uint32")
 _WIDTH = {"width": Parameter(5, 1, 32, what="bits of an element")}
+# Where Clang's vectors cost more than they gain in the native form (RISC-V has none here): words that leave their vector
+# for the next step, and loops whose body is a whole record.
+_WORDS_ALONE = ("-fno-slp-vectorize",)
+_RECORDS_ALONE = ("-fno-vectorize",)
 _ALL_FIELDS = ("int", "skip", "decimal2", "date", "float", "bytes8")
 
 
@@ -84,7 +89,14 @@ def _statistic(source: str, summary: str, **more: Any) -> ReadyMade:
 def _aes(mode: int, summary: str, twin: str) -> ReadyMade:
     defines = {"MODE": mode}
     return ReadyMade(
-        "aes128.c", summary, kinds=BOTH, defines=lambda _d, _v: defines, family="ciphers", twin=twin, paper=ASSASIN
+        "aes128.c",
+        summary,
+        kinds=BOTH,
+        defines=lambda _d, _v: defines,
+        family="ciphers",
+        twin=twin,
+        paper=ASSASIN,
+        flags=_WORDS_ALONE,
     )
 
 
@@ -272,6 +284,7 @@ PROGRAMS: dict[str, ReadyMade] = {
         twin="sha256",
         twin_parameters=("block_bytes",),
         paper=ASSASIN,
+        flags=_WORDS_ALONE,
     ),
     "crc32c": ReadyMade(
         "crc32c.c",
@@ -315,6 +328,7 @@ PROGRAMS: dict[str, ReadyMade] = {
         "bitpack",
         ("width",),
         paper=VARVE,
+        flags=_RECORDS_ALONE,
     ),
     "bitunpack": ReadyMade(
         "bitunpack.c",
@@ -328,6 +342,7 @@ PROGRAMS: dict[str, ReadyMade] = {
         "bitunpack",
         ("width", "dtype"),
         paper=VARVE,
+        flags=_RECORDS_ALONE,
     ),
     "kmeans_assign": ReadyMade(
         "kmeans.c",

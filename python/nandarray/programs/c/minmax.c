@@ -68,18 +68,27 @@ int64_t nd_begin(nd_args *args) {
     return 0;
 }
 
-#if defined(ND_NATIVE) && T_FLOAT && !STREAM
+#if defined(ND_NATIVE) && T_FLOAT
+#if STREAM
+int64_t nd_stream(nd_args *args) {
+#else
 int64_t nd_block(nd_args *args) {
     const T *restrict x = ND_INPUT(args, 0, T);
     size_t n = ND_INPUT_COUNT(args, 0, T);
+#endif
     state *st = ND_STATE(args, state);
     key least = KEY_MAX, greatest = -KEY_MAX - 1;
+#if STREAM
+    EACH_OF_STREAM(0, T) {
+        key value = key_of(T_LOAD(0));
+#else
     for (size_t i = 0; i < n; i++) {
         key value = key_of(x[i]);
+#endif
         least = value < least ? value : least;
         greatest = value > greatest ? value : greatest;
     }
-    if (n == 0) return 0;
+    if (least > greatest) return 0; /* there was nothing */
     if (least < ~INFINITE || greatest > INFINITE) {
         st->nan = 1;
         return 0;

@@ -92,9 +92,9 @@ def advise_command(
 
 
 def _loaded(source: str, *, trust: bool) -> Program:
-    from nandarray import cli_program
+    from nandarray import cli_program_source
 
-    return cli_program.load(source, trusted=trust)
+    return cli_program_source.load(source, trusted=trust)
 
 
 def _input(text: str) -> Any:

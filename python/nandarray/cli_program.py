@@ -1,14 +1,13 @@
 """``nandarray program``: compile programs that run beside the data, look into them, run them, count their instructions.
 
 The work is done by :class:`nandarray.Program`; this file has options and tables, :mod:`nandarray.cli_program_run` and
-:mod:`nandarray.cli_program_profile` what ``run`` and ``profile`` do. A source is a C file, a Python file with programs
-(``file.py:name`` where there are several), an ELF, or, to be run, the name of a ready-made program.
+:mod:`nandarray.cli_program_profile` what ``run`` and ``profile`` do, :mod:`nandarray.cli_program_pipeline` several
+programs at once, :mod:`nandarray.cli_program_source` what a source is.
 """
 
 from __future__ import annotations
 
-import difflib
-import runpy
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,87 +15,77 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from nandarray import cli_program_profile, cli_program_run
-from nandarray.cli_common import Json, KeyFile, console, fail, human, key_of, parse_size, print_json
-from nandarray.errors import CompileError, InvalidError, NotFoundError
+from nandarray import cli_program_profile, cli_program_run, cli_program_source
+from nandarray.cli_common import Json, KeyFile, console, human, key_of, parse_size, print_json
+from nandarray.cli_program_pipeline import StepSpec, chain, read_spec, steps_of
+from nandarray.cli_program_source import complete_form, complete_source, complete_target, step_name
+from nandarray.errors import InvalidError
 
 if TYPE_CHECKING:
     from nandarray import Program
+    from nandarray._program.step import Output, Step
 
-__all__ = ["app", "load"]
+__all__ = ["app"]
+
+_SAMPLE_RECORDS = 65536
 
 app = typer.Typer(help="Compile programs that run beside the data, look into them, run them.", no_args_is_help=True)
 
 Source = Annotated[
     str,
-    typer.Argument(help="A C file, a Python file (FILE.py:NAME), or an ELF.", metavar="SOURCE", show_default=False),
+    typer.Argument(
+        help="A C file, a Python file (FILE.py:NAME), an ELF, or the name of a ready-made program.",
+        metavar="SOURCE",
+        autocompletion=complete_source,
+        show_default=False,
+    ),
 ]
-Target = Annotated[str, typer.Option(metavar="rv64|rv32", help="Of C: the processor.")]
+Target = Annotated[str, typer.Option(metavar="rv64|rv32", help="Of C: the processor.", autocompletion=complete_target)]
 Flags = Annotated[
     list[str] | None,
     typer.Option("--flag", metavar="FLAG", help="Of C: an option of Clang; may be repeated.", show_default=False),
 ]
+Dtype = Annotated[
+    str | None,
+    typer.Option(help="Of a ready-made program; that of its first input if left out.", show_default=False),
+]
+Stream = Annotated[bool, typer.Option("--stream", help="Of a ready-made program: the form with stream instructions.")]
+Sizes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scalar", "-s", metavar="NAME=NUMBER", help="Of a ready-made program: a size; may be repeated.",
+        show_default=False,
+    ),
+]  # fmt: skip
 
 
-def load(source: str, *, target: str = "rv64", flags: list[str] | None = None, trusted: bool = False) -> Program:
-    """Get a program from a C file, a Python file or an ELF.
-
-    Parameters
-    ----------
-    source : str
-        A path; behind that of a Python file ``:name`` of a program in it.
-    target : {"rv64", "rv32"}
-        Of a C file: the processor.
-    flags : list of str, optional
-        Of a C file: further options of Clang.
-    trusted : bool
-        Of a C file: it may be executed as a part of this process.
-
-    Returns
-    -------
-    Program
-        Compiled.
-
-    Raises
-    ------
-    InvalidError
-        The Python file has no such program, or several and none was named.
-    """
-    from nandarray import Program
-
-    path, _, name = source.partition(".py:")
-    if name or source.endswith(".py"):
-        return _of_python(Path(path + ".py" if name else source), name)
-    if source.endswith(".c"):
-        return Program.from_c(Path(source), target=target, flags=flags or (), trusted=trusted)
-    return Program.from_elf(Path(source))
-
-
-def _of_python(path: Path, name: str) -> Program:
-    from nandarray import Program
-
-    with open(path):
-        pass  # that there is none is said with its name
-    found = {key: one for key, one in runpy.run_path(str(path)).items() if isinstance(one, Program)}
-    if not found:
-        raise InvalidError(f"{path} has no program: a function under @nandarray.program")
-    if name and name not in found:
-        raise InvalidError(f"{path} has no program {name!r}; it has {', '.join(sorted(found))}")
-    if not name and len(found) > 1:
-        listed = ", ".join(sorted(found))
-        raise InvalidError(f"{path} has several programs ({listed}): name one, like {path}:{min(found)}")
-    return found[name or next(iter(found))]
-
-
-def _loaded(source: str, target: str, flags: list[str] | None) -> Program:
-    """Get a program; what a compiler has to say keeps its lines."""
-    try:
-        made = load(source, target=target, flags=flags)
-        _ = made.elf
-    except CompileError as error:
-        fail(str(error))
-        raise
+def _loaded(
+    source: str, target: str, flags: list[str] | None, dtype: str | None, sizes: list[str] | None, *, stream: bool
+) -> Program:
+    """Get a program that is looked into; its scalars are nobody's business here."""
+    numbers = cli_program_run.scalars_of(sizes or [])
+    made, left = cli_program_source.make(source, numbers, dtype=dtype, stream=stream, target=target, flags=flags)
+    if left:
+        raise InvalidError(f"{source} has no size {next(iter(left))!r}; scalars are given when it is run")
     return made
+
+
+@app.command("list")
+def list_command(*, as_json: Json = False) -> None:
+    """List the ready-made programs: what they do, what they are made for, their sizes."""
+    from nandarray import programs
+
+    found = {name: programs.describe(name) for name in programs.names()}
+    if as_json:
+        print_json([{"name": name, "summary": one.summary, "dtypes": one.dtypes, "kinds": one.kinds,
+                     "sizes": {key: size.default for key, size in one.parameters.items()}}
+                    for name, one in found.items()])  # fmt: skip
+        return
+    table = Table("program", "what it does", "dtypes", "sizes", box=None, pad_edge=False)
+    for name, one in found.items():
+        dtypes = ", ".join(one.dtypes[:2]) + (", ..." if len(one.dtypes) > 2 else "") or "bytes"
+        table.add_row(name, one.summary, dtypes, ", ".join(one.parameters))
+    console().print(table)
 
 
 @app.command()
@@ -111,10 +100,13 @@ def build(
     ] = None,
     target: Target = "rv64",
     flags: Flags = None,
+    dtype: Dtype = None,
+    scalar: Sizes = None,
+    stream: Stream = False,
     as_json: Json = False,
 ) -> None:
     """Compile a program to an ELF."""
-    made = _loaded(source, target, flags)
+    made = _loaded(source, target, flags, dtype, scalar, stream=stream)
     if made.warnings:
         console(stderr=True).print(made.warnings.rstrip())
     base = Path(source.partition(".py:")[0])
@@ -133,10 +125,13 @@ def info(
     symbols: Annotated[bool, typer.Option("--symbols", help="List functions and objects, too.")] = False,
     target: Target = "rv64",
     flags: Flags = None,
+    dtype: Dtype = None,
+    scalar: Sizes = None,
+    stream: Stream = False,
     as_json: Json = False,
 ) -> None:
     """Say what a program takes and gives, and what is in its ELF."""
-    made = _loaded(source, target, flags)
+    made = _loaded(source, target, flags, dtype, scalar, stream=stream)
     if as_json:
         listed = [vars(one) for one in made.symbols] if symbols else None
         extra: dict[str, Any] = {} if listed is None else {"symbols": listed}
@@ -159,11 +154,20 @@ def info(
 
 
 @app.command()
-def disasm(*, source: Source, target: Target = "rv64", flags: Flags = None, as_json: Json = False) -> None:
+def disasm(
+    *,
+    source: Source,
+    target: Target = "rv64",
+    flags: Flags = None,
+    dtype: Dtype = None,
+    scalar: Sizes = None,
+    stream: Stream = False,
+    as_json: Json = False,
+) -> None:
     """Print a program's instructions, as the hart decodes them."""
     from nandarray import _nandarray
 
-    lines = _nandarray.program_disassemble(_loaded(source, target, flags).elf)
+    lines = _nandarray.program_disassemble(_loaded(source, target, flags, dtype, scalar, stream=stream).elf)
     if as_json:
         print_json([{"address": at, "bits": bits, "text": text} for at, bits, text in lines])
         return
@@ -176,14 +180,18 @@ RunSource = Annotated[
     typer.Argument(
         help="A C file, a Python file (FILE.py:NAME), an ELF, or the name of a ready-made program.",
         metavar="[SOURCE]",
-        autocompletion=cli_program_run.complete_source,
+        autocompletion=complete_source,
         show_default=False,
     ),
 ]
 Inputs = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Its inputs: STORE:/NAME, 'STORE:/NAME[SLICE]' or a .npy file.", metavar="[INPUT]...", show_default=False
+        help="Its inputs: STORE:/NAME, a part of it ('STORE:/NAME[SLICE]'), under another shape (STORE:/NAME@20x50), "
+        "or a .npy file. Of a pipeline's file: NAME=WHERE.",
+        metavar="[INPUT]...",
+        autocompletion=cli_program_run.complete_array_word,
+        show_default=False,
     ),
 ]
 Scalars = Annotated[
@@ -191,8 +199,25 @@ Scalars = Annotated[
     typer.Option(
         "--scalar",
         "-s",
-        metavar="NAME=NUMBER",
-        help="A number of the program, or a size of a ready-made one; may be repeated.",
+        metavar="[STEP.]NAME=NUMBER",
+        help="A number of the program, or a size of a ready-made one; may be repeated. Of a pipeline: of that step.",
+        show_default=False,
+    ),
+]
+Pipeline = Annotated[
+    Path | None,
+    typer.Option(
+        "--pipeline", "-p", metavar="FILE", help="Several programs that feed each other: a TOML or JSON file.",
+        show_default=False,
+    ),
+]  # fmt: skip
+Then = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--then",
+        metavar="SOURCE",
+        help="Another program, which takes what the one before gives; may be repeated.",
+        autocompletion=complete_source,
         show_default=False,
     ),
 ]
@@ -201,11 +226,6 @@ Most = Annotated[
     int | None,
     typer.Option("--max-instructions", min=1, metavar="N", help="End it after so many a task.", show_default=False),
 ]
-Dtype = Annotated[
-    str | None,
-    typer.Option(help="Of a ready-made program; that of its first input if left out.", show_default=False),
-]
-Stream = Annotated[bool, typer.Option("--stream", help="Of a ready-made program: the form with stream instructions.")]
 
 
 @app.command()
@@ -224,17 +244,23 @@ def run(
             show_default=False,
         ),
     ] = None,
+    pipeline: Pipeline = None,
+    then: Then = None,
     form: Annotated[
         str | None,
         typer.Option(
-            metavar="interpreted|translated|native",
-            help="How it is executed; the fastest if left out.",
+            metavar="FORM",
+            help="How it is executed: interpreted, translated or native; the fastest if left out.",
+            autocompletion=complete_form,
             show_default=False,
         ),
     ] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Of C: it may be executed as a part of this process.")] = False,
     threads: Threads = None,
     task_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Bytes of the first input for a task.")] = "1MiB",
+    hold_bytes: Annotated[
+        str, typer.Option(metavar="SIZE", help="Of a pipeline: the most bytes held between programs.")
+    ] = "1GiB",
     max_instructions: Most = None,
     dtype: Dtype = None,
     stream: Stream = False,
@@ -247,7 +273,7 @@ def run(
     signature: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Of a test: where its signature goes.", show_default=False)
     ] = None,
-    signature_granularity: Annotated[int, typer.Option(metavar="4|8", help="Bytes of a line of it.")] = 4,
+    signature_granularity: Annotated[int, typer.Option(metavar="4|8", help="Of a test: bytes of a line of it.")] = 4,
     isa: Annotated[
         str | None,
         typer.Option(
@@ -258,14 +284,20 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no account.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run a program beside arrays, or a bare-metal test.
+    """Run a program beside arrays, or several that feed each other, or a bare-metal test.
+
+    One program: nandarray program run sum data.nand:/x
+
+    A chain: nandarray program run filter data.nand:/x -s low=0 -s high=1 --then mean
+
+    A tree: nandarray program run --pipeline late.toml log=data.nand:/log
 
     With --bare, the exit status is the test's: 0 if it passed, the number of the test that failed, 255 if it did not
     come to its end.
     """
     if bare is not None:
-        if source is not None:
-            raise typer.BadParameter("--bare takes the place of a program and its inputs")
+        if source is not None or pipeline is not None or then:
+            raise typer.BadParameter("--bare takes the place of programs and their inputs")
         cli_program_run.run_bare(
             bare,
             signature=signature,
@@ -277,24 +309,24 @@ def run(
         return
     if signature is not None or isa is not None:
         raise typer.BadParameter("--signature and --isa go with --bare")
-    if source is None or not inputs:
-        raise typer.BadParameter("a program and its inputs are needed, like: sum data.nand:/name")
+    given = _given(source, inputs, scalar, pipeline, then, dtype=dtype, stream=stream, target=target, flags=flags)
+    options = {
+        "form": form,
+        "threads": threads,
+        "task_bytes": parse_size(task_bytes),
+        "hold_bytes": parse_size(hold_bytes),
+        "instructions": max_instructions,
+    }
     with ExitStack() as stack:
-        opened = cli_program_run.Opened(stack, key_of(key_file), cli_program_run.out_stores(out or []))
-        given = [opened.input(text) for text in inputs]
-        made, scalars = _to_run(source, given, scalar, dtype, stream=stream, target=target, flags=flags, trusted=trust)
-        options = {
-            "form": form,
-            "threads": threads,
-            "task_bytes": parse_size(task_bytes),
-            "instructions": max_instructions,
-        }
+        opened = cli_program_run.Opened(stack, key_of(key_file), given.stores(out or []))
+        names, wanted = given.steps(opened, dtype=dtype, stream=stream, target=target, flags=flags, trust=trust)
+        what: Any = next(iter(names.values())) if given.single else wanted
+        known = [one.name for one in what] if given.single else list(wanted)
         cli_program_run.run_over(
-            made,
-            given,
-            scalars,
-            cli_program_run.out_names(made, out or []),
+            what,
+            given.outs(known, out or []),
             opened,
+            names=names,
             options=options,
             quiet=quiet,
             as_json=as_json,
@@ -308,8 +340,14 @@ def profile(
     inputs: Inputs = None,
     scalar: Scalars = None,
     sample: Annotated[
-        int, typer.Option(min=1, metavar="RECORDS", help="Without inputs: how many records to make up.")
-    ] = 65536,
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="RECORDS",
+            help="Without inputs: how many records to make up; 65536 if left out.",
+            show_default=False,
+        ),
+    ] = None,
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of a table.")] = 12,
     threads: Threads = None,
     max_instructions: Most = None,
@@ -325,51 +363,84 @@ def profile(
 
     if source is None:
         raise typer.BadParameter("a program is needed, like: sum data.nand:/name")
+    if inputs and sample is not None:
+        raise typer.BadParameter("--sample makes inputs up; it does not go with inputs")
     with ExitStack() as stack:
         opened = cli_program_run.Opened(stack, key_of(key_file), set())
         given = [opened.input(text) for text in inputs or []]
-        made, scalars = _to_run(source, given, scalar, dtype, stream=stream, target=target, flags=flags, trusted=False)
+        first = _dtype_of(given[0]) if given else None
+        numbers = cli_program_run.scalars_of(scalar or [])
+        made, scalars = cli_program_source.make(
+            source, numbers, dtype=dtype, first=first, stream=stream, target=target, flags=flags
+        )
         if not given:
-            given = stack.enter_context(cli_program_profile.sampled(made, sample))
+            given = stack.enter_context(cli_program_profile.sampled(made, sample or _SAMPLE_RECORDS))
         found = nandarray.profile(made, given, scalars, instructions=max_instructions, threads=threads)
     cli_program_profile.show_profile(found, top=top, as_json=as_json)
 
 
-def _to_run(
-    source: str,
-    inputs: list[Any],
-    pairs: list[str] | None,
-    dtype: str | None,
-    *,
-    stream: bool,
-    target: str,
-    flags: list[str] | None,
-    trusted: bool,
-) -> tuple[Program, dict[str, Any]]:
-    """Get a program that is to be run, and its scalars; sizes of a ready-made one are not among them."""
-    from nandarray import programs
+def _dtype_of(given: Any) -> Any:
+    """Give the dtype of an input."""
+    from nandarray._program import ports
 
-    numbers = cli_program_run.scalars_of(pairs or [])
-    if source in programs.names() and not Path(source).exists():
-        sizes = {key: numbers.pop(key) for key in programs.describe(source).parameters if key in numbers}
-        first = cli_program_run.dtype_of(inputs[0]) if inputs else None
-        kind = "stream" if stream else "block"
-        return cli_program_run.ready_made(source, dtype or first, sizes, target=target, kind=kind), numbers
-    if (
-        not Path(source.partition(".py:")[0]).exists()
-        and not source.endswith((".c", ".py", ".elf"))
-        and ".py:" not in source
-    ):
-        near = difflib.get_close_matches(source, programs.names(), n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(near)}?" if near else "; `nandarray.programs.names()` lists those"
-        raise NotFoundError(f"no file {source!r}, and no ready-made program of this name{hint}")
-    try:
-        made = load(source, target=target, flags=flags, trusted=trusted)
-        _ = made.elf
-    except CompileError as error:
-        fail(str(error))
-        raise
-    return made, numbers
+    return ports.dtype_of(given)
+
+
+def _given(
+    source: str | None,
+    inputs: list[str] | None,
+    scalar: list[str] | None,
+    pipeline: Path | None,
+    then: list[str] | None,
+    **of_one: Any,
+) -> _Given:
+    """Read what is to be run; refuse what does not go together."""
+    words = [*([source] if source else []), *(inputs or [])]
+    if pipeline is not None and then:
+        raise typer.BadParameter("--pipeline and --then exclude each other: put all programs into the file")
+    if pipeline is None and len(words) < 2:
+        raise typer.BadParameter("a program and its inputs are needed, like: sum data.nand:/name")
+    several = "--pipeline" if pipeline is not None else "--then" if then else ""
+    of_one["target"] = of_one["target"] != "rv64"
+    unused = [f"--{name.removesuffix('s')}" for name, value in of_one.items() if value]
+    if several and unused:
+        raise typer.BadParameter(f"{unused[0]} is of one program; a pipeline's file has a key for it in each step")
+    return _Given(words, pipeline, then or [], scalar or [])
+
+
+class _Given:
+    """What ``run`` is to work on: steps, the outputs that are wanted, where they go."""
+
+    def __init__(self, words: Sequence[str], pipeline: Path | None, then: Sequence[str], scalar: Sequence[str]) -> None:
+        numbers = cli_program_run.scalars_of(scalar)
+        if pipeline is not None:
+            self.spec = read_spec(pipeline).given(words)
+        else:
+            self.spec = chain([words[0], *then], words[1:], step_name)
+            first = next(iter(self.spec.steps))  # a number without a step is the first program's
+            numbers = {key if "." in key else f"{first}.{key}": value for key, value in numbers.items()}
+        self.spec = self.spec.numbered(numbers)
+        self.single = pipeline is None and not then
+
+    def outs(self, known: Sequence[str], words: Sequence[str]) -> dict[str, str]:
+        """Say where outputs go: as the file says, or as the command line does."""
+        found = cli_program_run.out_names(known, words, "the program" if self.single else "the pipeline")
+        return {**self.spec.targets, **found}
+
+    def stores(self, words: Sequence[str]) -> set[Path]:
+        """Give the stores that may be written."""
+        return cli_program_run.out_stores([*words, *(f"={where}" for where in self.spec.targets.values())])
+
+    def steps(self, opened: cli_program_run.Opened, **common: Any) -> tuple[dict[str, Step], dict[str, Output]]:
+        """Compile programs and open arrays."""
+
+        def make(one: StepSpec, first: Any) -> tuple[Program, dict[str, Any]]:
+            options = {**common, **one.options}
+            if not self.single and not one.program.endswith(".c"):
+                options["trust"] = bool(one.options.get("trust"))  # what is said of all is of C files
+            return cli_program_source.make(one.program, one.scalars, first=_dtype_of(first), **options)
+
+        return steps_of(self.spec, opened.input, make)
 
 
 def _rows(made: Program) -> list[tuple[str, str]]:

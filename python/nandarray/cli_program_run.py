@@ -1,44 +1,47 @@
 """``nandarray program run``: programs over arrays of stores, and bare-metal tests.
 
-An input is ``STORE:/NAME[SLICE]`` or a ``.npy`` file. What the program gives is printed, or goes into arrays of a store
-or into ``.npy`` files; progress and the account of the run are on standard error. Running is the work of
-:func:`nandarray.offload`; ``profile`` is in :mod:`nandarray.cli_program_profile`.
+An input is ``STORE:/NAME@SHAPE[SLICE]``, shape and slice as needed, or a ``.npy`` file. What programs give is printed,
+or goes into arrays of a store or into ``.npy`` files; progress and the account are on standard error. Running is the
+work of :func:`nandarray.offload`; ``profile`` is in :mod:`nandarray.cli_program_profile`, what several programs are to
+do together in :mod:`nandarray.cli_program_pipeline`.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+from rich.table import Table
 
 from nandarray._slices import parse_slices
-from nandarray.cli_common import console, count, find_array, human, jsonable_array, open_store, print_json
-from nandarray.errors import InvalidError
+from nandarray.cli_common import (
+    console,
+    count,
+    find_array,
+    human,
+    jsonable_array,
+    open_store,
+    parse_shape,
+    print_json,
+)
+from nandarray.errors import InvalidError, NandarrayError, ProgramFailedError
 
 if TYPE_CHECKING:
-    from nandarray import Program
     from nandarray._program.run import Account
+    from nandarray._program.step import Output, Step
 
-__all__ = ["Opened", "complete_source", "ready_made", "run_bare", "run_over", "scalars_of"]
+__all__ = ["Opened", "complete_array_word", "operand", "out_names", "out_stores", "run_bare", "run_over", "scalars_of"]
 
-_SAMPLE_SEED = 1
 _TEXT = re.compile(r"(?P<store>.+):(?P<name>[^:\[\]]+)(?P<key>\[.*\])?\Z", re.DOTALL)
-
-
-def complete_source(incomplete: str) -> list[str]:
-    """Complete the name of a ready-made program."""
-    from nandarray import programs
-
-    return [name for name in programs.names() if name.startswith(incomplete)]
+_VIEW = re.compile(r"(?P<name>.+)@(?P<shape>[0-9][0-9_]*(?:[x,][0-9][0-9_]*)*)\Z")
 
 
 # --- what the words of the command line mean --------------------------------------------------------------------------
@@ -46,15 +49,29 @@ def complete_source(incomplete: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Operand:
-    """``STORE:/NAME[SLICE]``, taken apart."""
+    """``STORE:/NAME@SHAPE[SLICE]``, taken apart."""
 
     store: Path
     name: str
+    view: tuple[int, ...] | None
     key: tuple[Any, ...]
+    #: The name with what was read as a shape: an array may be called so.
+    full: str = ""
+
+    def literal(self, store: Any) -> Operand:
+        """Give the array of this very name, if there is one."""
+        return replace(self, name=self.full, view=None) if self.view is not None and self.full in store else self
+
+    def of(self, array: Any) -> Any:
+        """Give the part that is meant."""
+        from nandarray import Box
+
+        whole = array if self.view is None else array.view(self.view)
+        return Box(whole, self.key if self.key else ...)
 
 
 def operand(text: str) -> Operand:
-    """Take ``STORE:/NAME[SLICE]`` apart.
+    """Take ``STORE:/NAME@SHAPE[SLICE]`` apart.
 
     Parameters
     ----------
@@ -64,7 +81,7 @@ def operand(text: str) -> Operand:
     Returns
     -------
     Operand
-        Its store, the name in it, the index expression.
+        Its store, the name in it, the view's shape, the index expression.
 
     Raises
     ------
@@ -74,12 +91,18 @@ def operand(text: str) -> Operand:
     # A slice has colons of its own.
     found = _TEXT.match(text)
     if found is None:
-        raise typer.BadParameter(f"{text!r} is no array: write it like data.nand:/name or 'data.nand:/name[0:10, ::2]'")
+        raise typer.BadParameter(
+            f"{text!r} is no array: write it like data.nand:/name, 'data.nand:/name[0:10, ::2]', data.nand:/name@20x50"
+        )
     try:
         key = parse_slices((found["key"] or "[]")[1:-1])
     except InvalidError as error:
         raise typer.BadParameter(str(error)) from error
-    return Operand(Path(found["store"]), found["name"].strip("/"), key)
+    name, shape = found["name"].strip("/"), None
+    seen = _VIEW.match(name)
+    if seen is not None:
+        name, shape = seen["name"], parse_shape(seen["shape"])
+    return Operand(Path(found["store"]), name, shape, key, found["name"].strip("/"))
 
 
 def scalars_of(pairs: Sequence[str]) -> dict[str, Any]:
@@ -126,7 +149,7 @@ class Opened:
 
     def __init__(self, stack: ExitStack, key: bytes | None, writable: set[Path]) -> None:
         self._stack = stack
-        self._key = key
+        self.key = key
         self._writable = {path.resolve() for path in writable}
         self._stores: dict[Path, Any] = {}
 
@@ -140,45 +163,12 @@ class Opened:
 
     def input(self, text: str) -> Any:
         """Give an input: part of an array of a store, or what a ``.npy`` file holds."""
-        from nandarray import Box
-
         if text.endswith(".npy") and not _TEXT.match(text):
             return np.load(text, allow_pickle=False)
         asked = operand(text)
-        array = find_array(self.store(asked.store), asked.name, key=self._key)
-        return Box(array, asked.key if asked.key else ...)
-
-
-def dtype_of(given: Any) -> np.dtype[Any]:
-    """Give the dtype of an input."""
-    from nandarray import Box
-
-    return np.dtype(given.array.dtype if isinstance(given, Box) else given.dtype)
-
-
-def ready_made(name: str, dtype: Any, parameters: Mapping[str, Any], *, target: str, kind: str) -> Program:
-    """Make a ready-made program for the dtype of its input, if it is made for that.
-
-    Parameters
-    ----------
-    name : str
-        One of ``nandarray.programs.names()``.
-    dtype : dtype or None
-        Of its first input.
-    parameters : mapping
-        Sizes that shape its records.
-    target, kind : str
-        As for ``nandarray.programs.get``.
-
-    Returns
-    -------
-    Program
-        Compiled.
-    """
-    from nandarray import programs
-
-    wanted = dtype if programs.describe(name).dtypes else None
-    return programs.get(name, dtype=wanted, kind=kind, target=target, **parameters)
+        store = self.store(asked.store)
+        asked = asked.literal(store)
+        return asked.of(find_array(store, asked.name, key=self.key))
 
 
 def numpy_dtype(described: Any) -> Any:
@@ -187,6 +177,25 @@ def numpy_dtype(described: Any) -> Any:
 
     made = abi.record(described, "an input")
     return made.base if made.subdtype else made
+
+
+def complete_array_word(incomplete: str) -> list[str]:
+    """Complete ``STORE:/NAME``, or the name of a store or a ``.npy`` file."""
+    import nandarray
+
+    store, colon, name = incomplete.partition(":")
+    try:
+        if colon:
+            with nandarray.open(store, "r") as opened:
+                return [f"{store}:/{one}" for one in opened.array_names() if one.startswith(name.lstrip("/"))]
+        before, slash, begin = incomplete.rpartition("/")
+        there = sorted(Path(before + slash or ".").iterdir())
+    except (NandarrayError, OSError):
+        return []  # a completion never complains
+    seen = [one for one in there if one.name.startswith(begin) and (begin or not one.name.startswith("."))]
+    ending = {".nand": ":/", ".npy": ""}
+    return [f"{before}{slash}{one.name}{'/' if one.is_dir() else ending[one.suffix]}"
+            for one in seen if one.is_dir() or one.suffix in ending]  # fmt: skip
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
@@ -219,41 +228,49 @@ def _shown(*, quiet: bool) -> Generator[Callable[[int, int, int], None] | None]:
 
 
 def run_over(
-    program: Program,
-    inputs: Sequence[Any],
-    scalars: Mapping[str, Any],
+    wanted: Step | Mapping[str, Output],
     outs: Mapping[str, str],
     opened: Opened,
     *,
+    names: Mapping[str, Step],
     options: Mapping[str, Any],
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Run a program, and put what it gives where it is wanted.
+    """Run a program or several, and put what they give where it is wanted.
 
     Parameters
     ----------
-    program, inputs, scalars
+    wanted : Step or mapping of Output
         As for :func:`nandarray.offload`.
     outs : mapping of str
         Where outputs go, by name: ``STORE:/NAME[SLICE]`` or a ``.npy`` file; the others are printed.
     opened : Opened
         Stores.
+    names : mapping of Step
+        What the steps are called, all of them.
     options : mapping
         Further arguments of :func:`nandarray.offload`.
     quiet, as_json : bool
         No progress and no account; all of it as JSON.
     """
     import nandarray
+    from nandarray._program.step import Step, in_order
 
+    outputs = {one.name: one for one in wanted} if isinstance(wanted, Step) else dict(wanted)
+    ordered = in_order([wanted] if isinstance(wanted, Step) else [one.step for one in outputs.values()])
+    called = [next(name for name, step in names.items() if step is one) for one in ordered]
     targets: dict[str, Any] = {}
     later: dict[str, str] = {}
     made: list[Operand] = []
     try:
         for name, text in outs.items():
             asked = None if text.endswith(".npy") else operand(text)
+            asked = asked and asked.literal(opened.store(asked.store))
+            if asked is None and not Path(text).parent.is_dir():
+                raise InvalidError(f"{text}: there is no folder {Path(text).parent}")
             new = asked is not None and asked.name not in opened.store(asked.store)
-            target = None if asked is None else _target(program, name, asked, inputs, opened)
+            target = None if asked is None else _target(outputs[name], asked, opened, _home(ordered))
             if target is None:
                 later[name] = text
                 continue
@@ -261,10 +278,12 @@ def run_over(
             if new and asked is not None:
                 made.append(asked)
         with _shown(quiet=quiet or as_json) as report:
-            done = nandarray.offload(program, inputs, scalars, out=targets or None, progress=report, **options)
-    except BaseException:
+            done = nandarray.offload(wanted, out=targets or None, progress=report, **options)
+    except BaseException as error:
         for one in made:  # what was made for the outputs goes with them
             del opened.store(one.store)[one.name]
+        if isinstance(error, ProgramFailedError) and error.stage is not None and len(called) > 1:
+            raise ProgramFailedError(f"step {called[error.stage]}: {error}") from error
         raise
     written = {name: {"elements": done.outputs[name], "to": outs[name]} for name in targets}
     for name, text in later.items():
@@ -278,39 +297,58 @@ def run_over(
     rest = {name: value for name, value in done.outputs.items() if name not in written}
     if as_json:
         values = {name: jsonable_array(np.asarray(value)) for name, value in rest.items()}
-        print_json({"program": program.name, "outputs": values, "written": written, "account": asdict(done.account)})
+        account = asdict(done.account)
+        account["steps"] = [{"step": name, **part} for name, part in zip(called, account["steps"], strict=True)]
+        print_json({"program": " | ".join(called), "outputs": values, "written": written, "account": account})
         return
     for name, value in rest.items():
         print(f"{name}: {_printed(value)}" if len(done.outputs) > 1 else _printed(value))
     if not quiet:
         for name, what in written.items():
             print(f"{name}: {count(int(what['elements']), 'element')} to {what['to']}", file=sys.stderr)
+        if len(called) > 1:
+            _steps(called, done.account)
         print(_account(done.account), file=sys.stderr)
 
 
-def _target(program: Program, name: str, asked: Operand, inputs: Sequence[Any], opened: Opened) -> Any:
-    """Give the box that an output goes into; None if the array has to be made of what comes out."""
-    from nandarray import Box
+def _home(steps: Sequence[Step]) -> Any:
+    """Give the store that the inputs are in; None if none is of a store."""
+    from nandarray._program import ports
 
+    stored = (given for step in steps for given in step.inputs if ports.is_stored(given))
+    return next((ports.Boxed(given).array.store for given in stored), None)
+
+
+def _target(output: Output, asked: Operand, opened: Opened, home: Any) -> Any:
+    """Give the box that an output goes into; None if the array has to be made of what comes out."""
     store = opened.store(asked.store)
     if asked.name in store:
-        return Box(find_array(store, asked.name), asked.key if asked.key else ...)
-    if asked.key:
+        if home is not None and store is not home:
+            raise InvalidError(
+                f"{asked.name} in {asked.store} exists; of another store than the inputs' only a new array can be made"
+            )
+        return asked.of(find_array(store, asked.name, key=opened.key))
+    if asked.key or asked.view:
         raise InvalidError(
             f"{asked.name} in {asked.store} does not exist; only an array that does can be written in part"
         )
-    from nandarray._program import abi
+    from nandarray._program.run import shape_of
 
-    port = next((one for one in program.outputs if one["name"] == name), None)
-    first = inputs[0]
-    whole = isinstance(first, Box) and first.key is ...
-    if port is None or not abi.one_for_one(port) or not whole:
+    shape = shape_of(output)
+    if not shape or store is not home:
         return None
-    dtype = np.dtype(numpy_dtype(port["dtype"]))
-    taken = np.dtype(numpy_dtype(program.inputs[0]["dtype"]))
-    plain = port["record_bytes"] == dtype.itemsize and program.inputs[0]["record_bytes"] == taken.itemsize
     # As many elements as the input has: the array is made first, and filled piece by piece.
-    return store.create(asked.name, first.array.shape, dtype) if plain and taken == first.array.dtype else None
+    return store.create(asked.name, shape, np.dtype(numpy_dtype(output.port["dtype"])))
+
+
+def _steps(names: Sequence[str], account: Account) -> None:
+    table = Table("step", "form", "tasks", "bytes in", "bytes out", "instructions", box=None, pad_edge=False)
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for name, one in zip(names, account.steps, strict=True):
+        executed = f"{one.instructions:,}" if one.instructions else ""
+        table.add_row(name, one.form, f"{one.tasks:,}", human(one.bytes_in), human(one.bytes_out), executed)
+    console(stderr=True).print(table)
 
 
 def _printed(value: Any) -> str:
@@ -390,21 +428,43 @@ def _line(elf: bytes, pc: int) -> str:
     return "" if found is None else f" ({found[0]}:{found[1]})"
 
 
-def out_names(program: Program, words: Sequence[str]) -> dict[str, str]:
-    """Read ``[OUTPUT=]WHERE``: the only output needs no name."""
-    known = [str(one["name"]) for one in program.outputs]
+def out_names(known: Sequence[str], words: Sequence[str], what: str = "the program") -> dict[str, str]:
+    """Read ``[OUTPUT=]WHERE``: the only output needs no name.
+
+    Parameters
+    ----------
+    known : sequence of str
+        Outputs there are.
+    words : sequence of str
+        Of the command line.
+    what : str
+        What has them, for errors.
+
+    Returns
+    -------
+    dict of str
+        Where outputs go, by name.
+
+    Raises
+    ------
+    typer.BadParameter
+        There is no such output, or two go to one place, or one to two.
+    """
     found: dict[str, str] = {}
     for word in words:
         name, equals, where = word.partition("=")
         if not equals:
             if len(known) != 1:
-                listed = json.dumps(known)
-                raise typer.BadParameter(
-                    f"{word!r}: say which output, like {known[0] if known else 'y'}={word}: {listed}"
-                )
+                listed = ", ".join(known) or "none"
+                example = f", like {known[0]}={word}" if known else ""
+                raise typer.BadParameter(f"{word!r}: say which output{example}; {what} has {listed}")
             name, where = known[0], word
         if name not in known:
-            raise typer.BadParameter(f"the program has no output {name!r}; it has {', '.join(known) or 'none'}")
+            raise typer.BadParameter(f"{what} has no output {name!r}; it has {', '.join(known) or 'none'}")
+        if name in found:
+            raise typer.BadParameter(f"output {name} goes to {found[name]} and to {where}; it goes to one place")
+        if where in found.values():
+            raise typer.BadParameter(f"{where} would be written by several outputs")
         found[name] = where
     return found
 

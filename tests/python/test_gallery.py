@@ -19,6 +19,7 @@ SAYS = {
     "lab_sweep.py": ["30 points over", "6 failed", "most bandwidth for the cost proxy"],
     "larger_than_memory.py": ["MiB, mean 280.0", "Dask agrees"],
     "pipeline.py": ["mean 5.953 ms; 205 took more than 20 ms", "parse"],
+    "pipeline_file.py": ["degrees 30 to 50: 10841 values", "the highest: 55.3", "2,880,000 bytes in"],
     "tiles.py": ["96 tiles, right"],
     "time_series.py": ["before refresh (3600,)", "after refresh  (7200,)"],
 }

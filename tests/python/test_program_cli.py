@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from nandarray import Program
+from nandarray import Program, programs
 from nandarray.cli import app
 
 KERNEL = """#include <nandarray.h>
@@ -35,6 +35,7 @@ def run(*words: str) -> tuple[int, str, str]:
 def _sources() -> None:
     Path("kernel.c").write_text(KERNEL)
     Path("two.py").write_text(TWO)
+    Path("raises.py").write_text("1 / 0")
 
 
 def test_build_writes_an_elf_beside_the_source() -> None:
@@ -70,9 +71,13 @@ def test_info_says_what_a_program_takes_and_gives() -> None:
         (["build", "two.py:none"], "no program 'none'"),
         (["build", "absent.py"], "absent.py: No such file"),
         (["build", "absent.c"], "absent.c: No such file"),
-        (["info", "two.py:half", "--target", "x"], ""),
+        (["info", "two.py:half", "--target", "x"], "--target would do nothing"),
+        (["info", "two.py:half", "--stream"], "is not ready-made: --stream would do nothing"),
+        (["info", "sum", "--scalar", "low=3"], "sum has no size 'low'"),
+        (["info", "sum", "--flag", "-O1"], "--flag would do nothing"),
+        (["info", "raises.py"], "raises.py cannot be run for its programs: ZeroDivisionError"),
         (["info", "kernel.c", "--target", "x"], "'x' is not known"),
-        (["info", "kernel.c.txt"], "No such file"),
+        (["info", "kernel.c.txt"], "no file 'kernel.c.txt'"),
     ],
 )
 def test_what_goes_wrong_is_said(words: list[str], says: str) -> None:
@@ -80,6 +85,20 @@ def test_what_goes_wrong_is_said(words: list[str], says: str) -> None:
     assert code == (1 if says else 0)
     assert says in err
     assert "Traceback" not in err
+
+
+def test_ready_made_programs_are_listed_and_looked_into() -> None:
+    code, out, _ = run("list", "--json")
+    listed = {one["name"]: one for one in json.loads(out)}
+    assert (code, list(listed)) == (0, programs.names())
+    assert listed["histogram"]["sizes"] == {"bins": 256}
+    code, out, _ = run("list")
+    assert code == 0
+    assert all(name in out for name in programs.names())
+    code, out, _ = run("info", "histogram", "--dtype", "float32", "-s", "bins=5", "--json")
+    assert (code, json.loads(out)["outputs"][0]["bound"]["fixed"]) == (0, 40)
+    code, out, _ = run("disasm", "sum", "--dtype", "int64", "--stream")
+    assert (code, "<nd_" in out) == (0, True)
 
 
 def test_warnings_go_to_standard_error() -> None:

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 import nandarray
 from nandarray.cli import app
-from nandarray.cli_program_run import complete_source, operand
+from nandarray.cli_program_run import complete_array_word, operand
+from nandarray.cli_program_source import complete_source
 
 BARE = Path(__file__).parents[2] / "crates" / "nandarray-hart" / "tests" / "bare" / "built"
 DOUBLE = """#include <nandarray.h>
@@ -118,7 +119,14 @@ def test_operands_are_taken_apart() -> None:
     found = operand("a:b/data.nand:/x/y[1:2, ::3]")
     assert (str(found.store), found.name, found.key) == ("a:b/data.nand", "x/y", (slice(1, 2), slice(None, None, 3)))
     assert operand("data.nand:x").key == ()
+    seen = operand("data.nand:/x@20x300[3:5]")
+    assert (seen.name, seen.view, seen.key) == ("x", (20, 300), (slice(3, 5),))
+    assert (operand("data.nand:/x@y").name, operand("data.nand:/x@1_0,5").view) == ("x@y", (10, 5))
     assert complete_source("min") == ["minmax"]
+    assert complete_source("dou") == ["double.c"]
+    assert complete_array_word("da") == ["data.nand:/"]
+    assert complete_array_word("data.nand:/gr") == ["data.nand:/group/x"]
+    assert complete_array_word("none.nand:/gr") == []
 
 
 @pytest.mark.parametrize("threads", [1, 3])

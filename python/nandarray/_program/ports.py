@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nandarray.array import Array
     from nandarray.view import View
 
-__all__ = ["Box", "Boxed", "bits", "counted", "is_stored", "matched", "scalar_bits", "target"]
+__all__ = ["Box", "Boxed", "bits", "counted", "dtype_of", "is_stored", "matched", "scalar_bits", "target"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,11 @@ def _full(key: Any) -> Any:
     if isinstance(key, tuple) and key and key[-1] is ...:
         return key[:-1]
     return key
+
+
+def dtype_of(given: Any) -> np.dtype[Any]:
+    """Give the dtype of an input's elements."""
+    return np.dtype(given.array.dtype if isinstance(given, Box) else given.dtype)
 
 
 def is_stored(given: Any) -> bool:

@@ -28,7 +28,7 @@ from nandarray.errors import InvalidError, ProgramFailedError
 if TYPE_CHECKING:
     from nandarray._program.program import Program
 
-__all__ = ["Account", "Box", "Offloaded", "StepAccount", "offload", "watched"]
+__all__ = ["Account", "Box", "Offloaded", "StepAccount", "offload", "shape_of", "watched"]
 
 TASK_BYTES = 1 << 20
 HOLD_BYTES = 1 << 30
@@ -249,6 +249,30 @@ def offload(
 def _metadata(program: Program) -> bytes:
     """Write a program's metadata as the native command reads it."""
     return json.dumps(program._metadata).encode()
+
+
+def shape_of(output: Output) -> tuple[int, ...] | None:
+    """Give the shape of an output that has an element for each one of an array, before it is run.
+
+    Parameters
+    ----------
+    output : Output
+        Of a step.
+
+    Returns
+    -------
+    tuple of int or None
+        None where how much comes is not known, or is not one element for each.
+    """
+    one: Any = output
+    while isinstance(one, Output):
+        first, program = one.step.inputs[0], one.step.program
+        taken = first.dtype if isinstance(first, Output) else ports.dtype_of(first)
+        sizes = program.inputs[0]["record_bytes"], one.port["record_bytes"]
+        if sizes != (taken.itemsize, one.dtype.itemsize) or not abi.one_for_one(one.port):
+            return None
+        one = first
+    return _Run(in_order([output.step])).shapes.get((id(output.step), output.number))
 
 
 class _Run:

@@ -11,9 +11,7 @@ import contextlib
 import json
 import linecache
 import re
-import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nandarray._program import abi, elf, loops, mathematics, zig
+from nandarray._program import abi, elf, loops, mathematics, scratch, zig
 from nandarray._program.cache import Cache, digest, installed
 from nandarray._program.fingerprint import fingerprint, names_of
 from nandarray._program.forms import SIZES, Form, parameters
@@ -77,20 +75,18 @@ def build(form: Form) -> tuple[bytes, dict[str, Any]]:
 
     zig.version()
     text = definitions(typed(form)[1]())
-    scratch = Path(tempfile.mkdtemp(prefix="nandarray-"))
     try:
-        (scratch / "program.ll").write_text(text)
-        zig.compile_ir(scratch / "program.ll", scratch / "program.o", target)
-        ahead.join()
-        zig.link([scratch / "program.o", zig.runtime(target)], scratch / "program.elf", target)
-        raw = (scratch / "program.elf").read_bytes()
+        with scratch.folder() as made:
+            (made / "program.ll").write_text(text)
+            zig.compile_ir(made / "program.ll", made / "program.o", target)
+            ahead.join()
+            zig.link([made / "program.o", zig.runtime(target)], made / "program.elf", target)
+            raw = (made / "program.elf").read_bytes()
     except CompileError as error:
         function = next(iter(form.functions.values())).__code__
         where = f"{Path(function.co_filename).name}:{function.co_firstlineno}: {form.name}"
         says = f"{where}: {_unlinked(error)}"
         raise CompileError(says, diagnostics=error.diagnostics, output=error.output) from None
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     known = elf.read(raw).essentials
     if key:
         cache.put(key, raw, note=known)

@@ -2,20 +2,20 @@
 
 The sources are those in the ``ziglang`` wheel: musl's in C, and what Zig has of a C library and of the compiler's own
 arithmetic. All of them together take seconds to build (:func:`nandarray._program.zig.support`), a file of musl's some
-hundredths, a part of Zig's about half a second. What is found here is what those libraries have, in their order; what
-is not found is left to them.
+hundredths, a part of Zig's some tenths: Zig would parse all of its standard library at its start, and is shown what
+mathematics uses. What is found here is what those libraries have, in their order; what is not found is left to them.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nandarray._program import scratch
 from nandarray._program.cache import digest, folder, write_whole
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ _DATA = re.compile(r"^(?!static)\w[\w ]*?\b(\w+)(?:\[[^\]]*\])*\s*=\s*\{", re.MU
 _ALIAS = re.compile(r"^weak_alias\(\w+,\s*(\w+)\)|^int (\w+)\s*(?:=[^;]*)?;", re.MULTILINE)
 _IMPORT = re.compile(r'_ = @import\("([^"]+)"\);')
 _EXPORT = re.compile(r'\bsymbol\(&[^;]*?, "(\w+)"\);')
+_STANDARD = re.compile(r'@import\("(\w+)\.zig"\)(?:\.\w+)?')
+#: Files of Zig's standard library that are used. Of `zig`, the compiler's own parts, only what it knows of targets.
+_USED = frozenset({"math", "mem", "meta", "start", "debug", "lang", "builtin", "Target", "SemanticVersion"})
+_TARGET = 'struct { pub const target = @import("zig/target.zig"); }'
 
 
 def needed(names: Iterable[str], target: Target, known: Sequence[Path] = ()) -> list[Path]:
@@ -60,12 +64,19 @@ def needed(names: Iterable[str], target: Target, known: Sequence[Path] = ()) -> 
     missing = [(path, source) for path, source in found.items() if not path.exists()]
     if missing:
         _compile_c([source for _, source in missing], where, target)
-    given = list(found)
+    given, parts = list(found), []
     for root in ("c.zig", "compiler_rt.zig"):
         inside = {name: files for name in rest if (files := _holding(root, name))}
         if inside:
-            given.append(_zig_part(root, inside, where, target))
+            parts.append((root, inside))
             rest = [name for name in rest if name not in inside]
+    if len(parts) > 1:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(len(parts)) as pool:
+            given += [job.result() for job in [pool.submit(_zig_part, *part, where, target) for part in parts]]
+    else:
+        given += [_zig_part(*part, where, target) for part in parts]
     return [path for path in given if path not in known]
 
 
@@ -87,10 +98,10 @@ def _musl(target: Target) -> dict[str, Path]:
 def _compile_c(sources: Sequence[Path], where: Path, target: Target) -> None:
     from nandarray._program import zig
 
-    with tempfile.TemporaryDirectory(prefix="nandarray-") as made:
-        zig.checked(zig.run([*zig.musl_words(target), "-c", *sources], cwd=Path(made)), "musl's mathematics")
+    with scratch.folder() as made:
+        zig.checked(zig.run([*zig.musl_words(target), "-c", *sources], cwd=made), "musl's mathematics")
         for source in sources:
-            write_whole(where / f"{source.stem}.o", (Path(made) / f"{source.stem}.o").read_bytes())
+            write_whole(where / f"{source.stem}.o", (made / f"{source.stem}.o").read_bytes())
 
 
 @cache
@@ -118,14 +129,47 @@ def _zig_part(root: str, inside: dict[str, tuple[str, ...]], where: Path, target
     made = where / f"{root.removesuffix('.zig')}-{digest([*sorted(kept), *sorted(inside)])[:16]}.o"
     if made.exists():
         return made
-    base = zig.home() / "lib"
-    text = _IMPORT.sub(lambda found: found.group(0) if found.group(1) in kept else "{}", _text(base / root))
-    text = _EXPORT.sub(lambda found: found.group(0) if found.group(1) in inside else "{}", text)
-    with tempfile.TemporaryDirectory(prefix="nandarray-") as folder_name:
-        scratch = Path(folder_name)
-        (scratch / root).write_text(text)
-        os.symlink(base / root.removesuffix(".zig"), scratch / root.removesuffix(".zig"))
-        words = ["build-obj", scratch / root, *zig.zig_words(root, target), "--name", "part"]
-        zig.checked(zig.run(words, cwd=scratch, scratch=scratch), f"a part of {root}")
-        write_whole(made, (scratch / "part.o").read_bytes())
+    with scratch.folder() as place:
+        _lay_out(root, kept, set(inside), place)
+        words = ["build-obj", place / root, *zig.zig_words(root, target), "--name", "part"]
+        status, _ = zig.run([*words, "--zig-lib-dir", _standard(place)], cwd=place, scratch=place)
+        if status != 0:  # another version of Zig may use more
+            zig.checked(zig.run(words, cwd=place, scratch=place), f"a part of {root}")
+        write_whole(made, (place / "part.o").read_bytes())
     return made
+
+
+def _lay_out(root: str, kept: set[str], names: set[str], place: Path) -> None:
+    """Write a library in Zig to a folder, with the files that are kept and the exports of these names only."""
+    from nandarray._program import zig
+
+    base, inside = zig.home() / "lib", root.removesuffix(".zig")
+    (place / inside).mkdir()
+    for file in os.listdir(base / inside):
+        if f"{inside}/{file}" not in kept:
+            os.symlink(base / inside / file, place / inside / file)
+    for file in kept | {root}:
+        text = _text(base / file)
+        if file == root:
+            text = _IMPORT.sub(lambda found: found.group(0) if found.group(1) in kept else "{}", text)
+        (place / file).parent.mkdir(parents=True, exist_ok=True)
+        (place / file).write_text(_EXPORT.sub(lambda f: f.group(0) if f.group(1) in names else "{}", text))
+
+
+def _standard(place: Path) -> Path:
+    """Make a folder with Zig's standard library, of which names that mathematics does not use are empty."""
+    from nandarray._program import zig
+
+    base, made = zig.home() / "lib" / "std", place / "lib" / "std"
+    made.mkdir(parents=True)
+    for file in os.listdir(base):
+        if file != "std.zig":
+            os.symlink(base / file, made / file)
+
+    def shown(found: re.Match[str]) -> str:
+        if found.group(1) == "zig":
+            return _TARGET
+        return found.group(0) if found.group(1) in _USED else "struct {}"
+
+    (made / "std.zig").write_text(_STANDARD.sub(shown, _text(base / "std.zig")))
+    return place / "lib"

@@ -13,15 +13,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nandarray._program import abi, host, zig
+from nandarray._program import abi, host, scratch, zig
 from nandarray._program.cache import Cache, digest
 from nandarray.errors import CompileError, InvalidError
 
@@ -145,24 +143,21 @@ def _from_c(recipe: Recipe, machine: host.Host) -> tuple[bytes, list[str]]:
     found = cache.get(key)
     if found is not None:
         return found[0], found[1]["shared"]
-    scratch = Path(tempfile.mkdtemp(prefix="nandarray-"))
-    try:
-        file = scratch / recipe.path.name
+    with scratch.folder() as place:
+        file = place / recipe.path.name
         file.write_text(recipe.text)
         flags = [] if recipe.inline else [f"-iquote{recipe.path.resolve().parent}"]
         _, files = zig.compile_c(
             file,
-            scratch / "program.o",
+            place / "program.o",
             machine,
             flags=[*flags, *recipe.flags],
             shown=(str(file), str(recipe.path)),
         )
-        raw = _linked([scratch / "program.o"], machine, scratch)
-        shared, ours_too = _variables(raw), (str(zig.INCLUDE), str(scratch))
+        raw = _linked([place / "program.o"], machine, place)
+        shared, ours_too = _variables(raw), (str(zig.INCLUDE), str(place))
         read = [name for name in files if not name.startswith(ours_too)]
         cache.put(key, raw, files=read, note={"shared": shared})
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     return raw, shared
 
 
@@ -174,21 +169,18 @@ def _from_python(form: Form, machine: host.Host) -> tuple[bytes, list[str]]:
     found = cache.get(key) if key else None
     if found is not None:
         return found[0], found[1]["shared"]
-    scratch = Path(tempfile.mkdtemp(prefix="nandarray-"))
-    try:
-        (scratch / "program.ll").write_text(host.retarget(text(), machine))
-        zig.compile_ir(scratch / "program.ll", scratch / "program.o", machine)
-        raw = _linked([scratch / "program.o", zig.runtime(machine)], machine, scratch)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with scratch.folder() as place:
+        (place / "program.ll").write_text(host.retarget(text(), machine))
+        zig.compile_ir(place / "program.ll", place / "program.o", machine)
+        raw = _linked([place / "program.o", zig.runtime(machine)], machine, place)
     shared = _variables(raw)
     if key:
         cache.put(key, raw, note={"shared": shared})
     return raw, shared
 
 
-def _linked(objects: Sequence[Path], machine: host.Host, scratch: Path) -> bytes:
-    made = scratch / "program.so"
+def _linked(objects: Sequence[Path], machine: host.Host, place: Path) -> bytes:
+    made = place / "program.so"
     host.link(objects, made, machine)
     return made.read_bytes()
 

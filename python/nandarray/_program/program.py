@@ -11,15 +11,13 @@ import copy
 import hashlib
 import os
 import re
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from nandarray._program import abi, zig
+from nandarray._program import abi, scratch, zig
 from nandarray._program.cache import Cache, digest, write_whole
 from nandarray._program.elf import Image, Location, Section, Symbol, fits, read
 from nandarray._program.native import Recipe
@@ -170,23 +168,20 @@ class Program:
         if found is not None:
             said = str(found[1].get("warnings", ""))
             return cls._make(found[0], source=text, warnings=said, recipe=recipe, trusted=trusted, known=found[1])
-        scratch = Path(tempfile.mkdtemp(prefix="nandarray-"))
-        try:
+        with scratch.folder() as place:
             file = path
             if inline:
-                file = scratch / path.name
+                file = place / path.name
                 file.write_text(text)
             given = [f"-ffile-prefix-map={file.parent}/=", *flags]
             shown = (str(file), str(path)) if inline else None
-            warnings, files = zig.compile_c(file, scratch / "program.o", target, flags=given, shown=shown)
-            zig.link([scratch / "program.o"], scratch / "program.elf", target)
-            raw = (scratch / "program.elf").read_bytes()
+            warnings, files = zig.compile_c(file, place / "program.o", target, flags=given, shown=shown)
+            zig.link([place / "program.o"], place / "program.elf", target)
+            raw = (place / "program.elf").read_bytes()
             mine = str(file.resolve())
             others = [name for name in files if name != mine and not name.startswith(str(zig.INCLUDE))]
             made = cls._make(raw, source=text, warnings=warnings, recipe=recipe, trusted=trusted)
             cache.put(key, raw, files=others, note={"warnings": warnings, **made._image.essentials})
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
         return made
 
     @classmethod

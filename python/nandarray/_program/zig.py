@@ -23,6 +23,7 @@ from pathlib import Path
 
 from nandarray._program import mathematics
 from nandarray._program.cache import digest, folder, installed, write_whole
+from nandarray._program.scratch import folder as scratch_folder
 from nandarray.errors import CompileError
 
 __all__ = [
@@ -229,9 +230,9 @@ def runtime(target: Target) -> Path:
     parts = [(INCLUDE / name).read_bytes() for name in ("nandarray.h", "nandarray_native.h", "runtime.c")]
     made = folder() / "support" / f"runtime-{target.name}-{digest([version(), target, OPTIONS, *parts])[:16]}.o"
     if not made.exists():
-        with tempfile.TemporaryDirectory(prefix="nandarray-") as scratch:
-            compile_c(INCLUDE / "runtime.c", Path(scratch) / "runtime.o", target, flags=["-g0"])
-            write_whole(made, (Path(scratch) / "runtime.o").read_bytes())
+        with scratch_folder() as place:
+            compile_c(INCLUDE / "runtime.c", place / "runtime.o", target, flags=["-g0"])
+            write_whole(made, (place / "runtime.o").read_bytes())
     return made
 
 

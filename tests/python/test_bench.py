@@ -306,9 +306,9 @@ def test_opening_many_arrays(tmp_path: Path) -> None:
     assert not (tmp_path / "opening").exists()
 
 
-def test_the_first_result_is_timed(tmp_path: Path) -> None:
-    text = first_result._HEAD + first_result._OURS.format(body=first_result.BODIES["arithmetic"]) + first_result._TAIL
-    (tmp_path / "program.py").write_text(text)
+@pytest.mark.parametrize("what", ["nandarray", "nandarray, from C"])
+def test_the_first_result_is_timed(tmp_path: Path, what: str) -> None:
+    (tmp_path / "program.py").write_text(first_result.text(what, "arithmetic"))
     imported, result, offload, process = first_result._once(tmp_path, str(tmp_path / "compiled"))
     assert 0 < offload < result < process
     assert imported < process

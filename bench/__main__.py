@@ -71,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--rounds", type=int, help="warm rounds")
     run.add_argument("--budget", type=float, help="seconds of a warm round")
+    run.add_argument("--minutes", type=float, metavar="N", help="begin no further pattern after so many")
+    run.add_argument("--resume", action="store_true", help="go on with what the file of --json has")
     run.add_argument("--cold", choices=("auto", "drop_caches", "fadvise"), default="auto")
     _side_commands(commands)
     show = commands.add_parser("report", help="print runs saved by --json again as one, judged anew")
@@ -111,9 +113,27 @@ def _run(arguments: argparse.Namespace, command: str) -> int:
         settings.rounds, settings.write_rounds, settings.cold_rounds = 2, 1, 1
     settings.rounds = arguments.rounds or settings.rounds
     settings.budget = arguments.budget or settings.budget
-    results = Runner(settings, _say, _keeper(arguments)).run(sections(size))
+    settings.minutes = arguments.minutes
+    before = _before(arguments, settings) if arguments.resume else None
+    results = Runner(settings, _say, _keeper(arguments), before).run(sections(size))
     _finish(results, arguments, command)
     return 0
+
+
+def _before(arguments: argparse.Namespace, settings: Any) -> Any:
+    """Load the run to go on with; None if there is none yet."""
+    from . import report
+
+    if arguments.json is None:
+        raise SystemExit("--resume goes on with the file of --json FILE")
+    if not arguments.json.exists():
+        return None
+    found = report.load_json(arguments.json)
+    for what in ("size", "rounds", "budget", "systems"):
+        was, now = found.settings.get(what), getattr(settings, what)
+        if was != (list(now) if isinstance(now, tuple) else now):
+            raise SystemExit(f"{arguments.json} holds a run with {what} {was}; this one has {now}")
+    return found
 
 
 def _keeper(arguments: argparse.Namespace) -> Any:

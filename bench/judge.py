@@ -2,8 +2,8 @@
 
 A *row* is (section, pattern, state). A ratio is a time over nandarray's time in the same row: above 1 nandarray is
 faster. A peer's figure in the geometric mean is that of the one configuration which serves the peer best over all rows;
-the floor ("never below 0.9 of the best") looks at every configuration of every chunked peer. The ``ref`` and ``memcpy``
-columns are yardsticks, not peers.
+the floor ("never below 0.9 of the best") looks at every configuration of every chunked peer. The ``ref``, ``memcpy``
+and ``lines`` columns are yardsticks, not peers.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from . import systems
-from .patterns import BY_NAME
+from .patterns import BY_NAME, LARGE_BYTES
 from .runner import Cell, Results
 
 OURS = "nandarray/default"
 #: Columns that are no peers: the yardsticks, and nandarray itself in other geometries.
-_YARDSTICKS = {"memcpy", "ref", "nandarray"}
+_YARDSTICKS = {"memcpy", "lines", "ref", "nandarray"}
 _WRITES = {name for name, pattern in BY_NAME.items() if pattern.kind != "read"}
-#: "Blocks of 4 MiB and more": the promise about copy bandwidth looks at operations at least so large.
-_LARGE = 4 << 20
+
+_LINES = "lines/row-major"
 
 Row = tuple[str, str, str]
 
@@ -119,11 +119,25 @@ def _copy(table: Table) -> Verdict:
     for row in table.reads():
         cells = table.rows[row]
         copy = cells.get("memcpy/threads")
-        if copy is not None and copy.op_bytes >= _LARGE and "-" not in row[0] and row[2] == "warm":
+        judged_by_lines = BY_NAME[row[1]].by_lines and _LINES in cells
+        if copy is None or judged_by_lines:
+            continue
+        if copy.op_bytes >= LARGE_BYTES and "-" not in row[0] and row[2] == "warm":
             shares.append((copy.median / cells[OURS].median, row))
     if not shares:
         return Verdict(name, ">= 0.7", "no block of 4 MiB was measured beside the copy", None)
     losses = tuple(f"{_name(row)}: {share:.2f}" for share, row in shares if share < 0.7)
+    return Verdict(name, ">= 0.7", f"worst {min(shares)[0]:.2f} over {len(shares)} rows", not losses, losses)
+
+
+def _lines(table: Table) -> Verdict | None:
+    """Judge the patterns that want half of each cache line or less, if the lines were touched in this run."""
+    rows = [row for row in table.reads() if BY_NAME[row[1]].by_lines and row[2] == "warm" and _LINES in table.rows[row]]
+    if not rows:
+        return None
+    shares = [(table.ratio(row, _LINES) or 0.0, row) for row in rows]
+    losses = tuple(f"{_name(row)}: {share:.2f}" for share, row in shares if share < 0.7)
+    name = "reading warm, half of each cache line or less: share of the speed at which these lines can be touched"
     return Verdict(name, ">= 0.7", f"worst {min(shares)[0]:.2f} over {len(shares)} rows", not losses, losses)
 
 
@@ -167,4 +181,6 @@ def judge(results: Results) -> list[Verdict]:
     if plain and packed:
         verdicts.append(_geometric_mean(table, plain, "uncompressed"))
         verdicts.append(_geometric_mean(table, packed, "compressed"))
-    return [*verdicts, _floor(table, reads), _copy(table), _columns(table), _writing(table)]
+    lines = _lines(table)
+    verdicts += [_floor(table, reads), _copy(table), *([] if lines is None else [lines])]
+    return [*verdicts, _columns(table), _writing(table)]

@@ -107,7 +107,7 @@ def measure(folder: Path, labels: tuple[str, ...], size: str) -> list[Measured]:
     found = []
     for label in labels:
         reason = systems.missing(label)
-        if reason is not None or label.startswith("memcpy"):
+        if reason is not None or not systems.info(label).stores:
             if reason:
                 print(f"skipping {label}: {reason}")
             continue

@@ -21,6 +21,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+#: "Blocks of 4 MiB and more": what the promise about copy bandwidth speaks of.
+LARGE_BYTES = 4 << 20
+
 #: Points of one "elements" operation: a batch, since every system that can take a list of coordinates is given a list.
 POINTS = 256
 
@@ -69,6 +72,8 @@ class Pattern:
     states: tuple[str, ...] = ("warm", "cold")
     #: A warm round takes at least so many operations.
     least: int = 2
+    #: Judged by the cache lines that it touches, not by the bytes that it wants: it wants half of each line or less.
+    by_lines: bool = False
 
     def ops(self, shape: tuple[int, ...]) -> list[Op]:
         """Return the operations over an array of this shape, the same ones at every call."""
@@ -171,13 +176,16 @@ PATTERNS: dict[int, tuple[Pattern, ...]] = {
     ),
     3: (
         *(Pattern(f"planes-{a}", f"planes across axis {a}", _planes((a,), 20 + a), least=8) for a in range(3)),
-        *(Pattern(f"slabs-{a}", f"slabs of 16 across axis {a}", _bands(a, 16, 30 + a), least=4) for a in range(3)),
+        *(
+            Pattern(f"slabs-{a}", f"slabs of 16 across axis {a}", _bands(a, 16, 30 + a), least=4, by_lines=a == 2)
+            for a in range(3)
+        ),
         Pattern("cubes", "128 x 128 x 128 unaligned", _blocks(128, aligned=False, salt=40), least=8),
         _WRITES[0],
     ),
     4: (
         Pattern("volumes-0", "volumes across axis 0", _planes((0,), 50), least=4),
-        Pattern("volumes-3", "volumes across axis 3", _planes((3,), 51), least=4),
+        Pattern("volumes-3", "volumes across axis 3", _planes((3,), 51), least=4, by_lines=True),
         Pattern("planes-01", "planes [i, j, :, :]", _planes((0, 1), 52, 1000), least=16),
         Pattern("planes-23", "planes [:, :, k, l]", _planes((2, 3), 53, 1000), least=16),
         Pattern("blocks-4d", "32 x 32 x 32 x 32 unaligned", _blocks(32, aligned=False, salt=54), least=8),

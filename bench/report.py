@@ -20,8 +20,9 @@ _SMALL = 1 << 20
 
 _LEGEND = (
     "Each cell: GB/s (or time an operation where it is small), and the time as a multiple of nandarray's in the same "
-    "run: above 1 nandarray is faster, below 1 (marked <) it is slower. memcpy is the machine's copy bandwidth, ref a "
-    "mapped tiled file without checksums or index; both are yardsticks, not peers."
+    "run: above 1 nandarray is faster, below 1 (marked <) it is slower. memcpy is the machine's copy bandwidth, "
+    "lines the speed at which the cache lines that a row-major file has the box in can be touched, ref a mapped tiled "
+    "file without checksums or index; these are yardsticks, not peers."
 )
 
 
@@ -176,7 +177,10 @@ def save_json(results: Results, path: Path) -> None:
     data: dict[str, Any] = results.as_json()
     data["settings"] = {key: list(v) if isinstance(v, tuple) else v for key, v in data["settings"].items()}
     data["verdicts"] = [vars(verdict) for verdict in judge(results)]
-    path.write_text(json.dumps(data, indent=1))
+    # Whoever is stopped in between leaves what was saved before.
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(data, indent=1))
+    part.replace(path)
 
 
 def load_json(path: Path) -> Results:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,6 +20,9 @@ from .data import make_truth
 from .patterns import Box, Pattern
 from .sections import Section
 from .worker import SystemFailedError, Worker
+
+#: How the lines begin that say what a run with limited time left out.
+_LEFT = "not measured:"
 
 
 @dataclass
@@ -60,6 +64,8 @@ class Settings:
     only: tuple[str, ...] = ()
     systems: tuple[str, ...] = systems.DEFAULT
     sections: tuple[str, ...] = ()
+    minutes: float | None = None  # begin no further pattern after so many
+    patience: float = 900  # seconds that a system may take for one request
 
 
 @dataclass
@@ -109,11 +115,16 @@ class Runner:
         settings: Settings,
         say: Callable[[str], None] = print,
         keep: Callable[[Results], None] = lambda results: None,
+        before: Results | None = None,
     ) -> None:
         self.settings = settings
         self.say = say
         self.keep = keep  # called after every pattern, so that a run that is interrupted leaves what it has
-        self.results = Results()
+        self.results = before or Results()
+        # What a run that was stopped has already; it saved only whole rows.
+        self._done = {(c.section, c.pattern, c.state) for c in self.results.cells}
+        self.results.skipped = [line for line in self.results.skipped if not line.startswith(_LEFT)]
+        self._begin = time.monotonic()
         self.cold = machine.cold_method(settings.cold)
         self._workers: dict[str, Worker] = {}
         self._cells: dict[tuple[str, str, str, str], Cell] = {}
@@ -130,13 +141,28 @@ class Runner:
                 continue
             labels = [label for label in usable if section.spec.compression in systems.info(label).compressions]
             patterns = [p for p in section.patterns if self._wanted(p)]
-            if patterns and labels:
-                self._section(section, labels, patterns)
+            left = [p for p in patterns if any((section.name, p.name, state) not in self._done for state in p.states)]
+            if left and labels and self._in_time(section):
+                self._section(section, labels, left)
         return self.results
 
     def _wanted(self, pattern: Pattern) -> bool:
         only = self.settings.only
         return not only or any(word in pattern.name for word in only)
+
+    def _in_time(self, section: Section) -> bool:
+        """Whether there is time left; if not, that is noted once a section."""
+        minutes = self.settings.minutes
+        if minutes is None or time.monotonic() - self._begin < 60 * minutes:
+            return True
+        line = f"{_LEFT} what is left of section {section.name}; {minutes:g} minutes were over"
+        if line not in self.results.skipped:
+            self.results.skipped.append(line)
+        return False
+
+    def _to_do(self, section: Section, pattern: Pattern, state: str) -> bool:
+        row = (section.name, pattern.name, state)
+        return row not in self._done and self._in_time(section)
 
     def _usable(self) -> list[str]:
         usable = []
@@ -180,14 +206,16 @@ class Runner:
                 self._ask(section, label, "warm_up")
         for state in ("warm", "fresh", "cold"):
             for pattern in by_kind["read"]:
-                if state in pattern.states:
+                if state in pattern.states and self._to_do(section, pattern, state):
                     self.say(f"  {pattern.title}, {state}")
                     (self._warm if state == "warm" else self._first_look)(section, pattern, state)
                     self.keep(self.results)
         for pattern in by_kind["write"]:
+            if not self._to_do(section, pattern, "warm"):
+                continue
             self.say(f"  {pattern.title}")
             for turn in range(self.settings.rounds):
-                for label in self._turn(turn, without="memcpy"):
+                for label in self._turn(turn, storing=True):
                     self._record(
                         section, pattern, "warm", label, self._ask(section, label, "overwrite", pattern.name, turn)
                     )
@@ -199,7 +227,7 @@ class Runner:
         for turn in range(self.settings.write_rounds if patterns else 1):
             for label in self._turn(turn):
                 answer = self._ask(section, label, "full_write")
-                if answer is None or label.startswith("memcpy"):
+                if answer is None or not systems.info(label).stores:
                     continue
                 self.results.facts.setdefault(section.name, {})[label] = answer["facts"]
                 for pattern in patterns:
@@ -208,7 +236,10 @@ class Runner:
     def _warm(self, section: Section, pattern: Pattern, state: str) -> None:
         takes: dict[str, int] = {}
         points = not isinstance(pattern.ops(section.spec.shape)[0], Box)
-        for label in self._turn(0, without="memcpy" if points else None):
+        op_bytes = pattern.ops(section.spec.shape)[0].elements * 4
+        for label in self._turn(0, storing=points):
+            if op_bytes < systems.info(label).least_bytes:
+                continue
             done = self._ask(section, label, "calibrate", pattern.name, self.settings.budget)
             if done is not None:
                 takes[label] = done
@@ -221,13 +252,13 @@ class Runner:
     def _first_look(self, section: Section, pattern: Pattern, state: str) -> None:
         cold = self.cold if state == "cold" else None
         for turn in range(self.settings.cold_rounds):
-            for label in self._turn(turn, without="memcpy"):
+            for label in self._turn(turn, storing=True):
                 answer = self._ask(section, label, "first_look", pattern.name, self.settings.cold_budget, cold)
                 self._record(section, pattern, state, label, answer)
 
-    def _turn(self, turn: int, without: str | None = None) -> list[str]:
-        """Return the systems still in the race, starting with another one every round."""
-        labels = [label for label in self._workers if without is None or not label.startswith(without)]
+    def _turn(self, turn: int, *, storing: bool = False) -> list[str]:
+        """Return the systems still in the race, starting with another one every round; or those alone that store."""
+        labels = [label for label in self._workers if systems.info(label).stores or not storing]
         shift = turn % max(1, len(labels))
         return labels[shift:] + labels[:shift]
 
@@ -236,7 +267,7 @@ class Runner:
         if worker is None:
             return None
         try:
-            return worker.ask(method, *arguments)
+            return worker.ask(method, *arguments, patience=self.settings.patience)
         except SystemFailedError as error:
             what = f"{label} in section {section.name}, {' '.join(map(str, (method, *arguments[:1])))}: {error}"
             self.results.failures.append(what)

@@ -45,6 +45,7 @@ class Bench:
         self.system = systems.make(label, folder, spec)
         self.spec = spec
         self.truth = map_truth(spec, truth)
+        self.system.truth = self.truth
         self._ops: dict[str, list[Op]] = {}
         self._turns: dict[str, Iterator[Op]] = {}
         self._buffers: dict[tuple[int, ...], np.ndarray] = {}
@@ -72,7 +73,7 @@ class Bench:
             self.system.read_points(op.coords, out)
 
     def _check(self, pattern: Pattern) -> None:
-        if self.system.peer == "memcpy":
+        if not self.system.stores:
             return
         for op in self._of(pattern)[:_CHECKED_OPS]:
             out = self._buffer(op)
@@ -104,7 +105,7 @@ class Bench:
         self.system.wipe()
         self.system.create()
         begin = time.perf_counter()
-        if self.system.peer != "memcpy":
+        if self.system.stores:
             self._write_all()
             self.system.flush()
         returned = time.perf_counter() - begin
@@ -127,7 +128,7 @@ class Bench:
     def warm_up(self) -> None:
         """Read the whole array once, so that warm rounds meet no page for the first time."""
         step = max(1, _WARM_UP_BYTES * self.spec.shape[0] // self.spec.nbytes)
-        for first in range(0, self.spec.shape[0] if self.system.peer != "memcpy" else 0, step):
+        for first in range(0, self.spec.shape[0], step):
             count = (min(step, self.spec.shape[0] - first), *self.spec.shape[1:])
             box = Box((first, *(0 for _ in count[1:])), count)
             self.system.read(box, self._buffer(box))
@@ -239,10 +240,13 @@ class Worker:
         self._process.start()
         theirs.close()
 
-    def ask(self, method: str, *arguments: Any) -> Any:
-        """Have a method of :class:`Bench` run there, and return what it returns."""
+    def ask(self, method: str, *arguments: Any, patience: float | None = None) -> Any:
+        """Have a method of :class:`Bench` run there, and return what it returns; in ``patience`` seconds if given."""
         try:
             self._pipe.send((method, arguments))
+            if patience is not None and not self._pipe.poll(patience):
+                self._process.kill()
+                raise SystemFailedError(f"no answer within {patience:.0f} s")
             status, value = self._pipe.recv()
         except (EOFError, OSError) as error:
             self._process.join(10)
@@ -254,7 +258,7 @@ class Worker:
     def stop(self) -> None:
         """Close the store and end the process, however it fares."""
         with contextlib.suppress(SystemFailedError):
-            self.ask("close")
+            self.ask("close", patience=120)
         self._process.join(30)
         if self._process.is_alive():
             self._process.kill()

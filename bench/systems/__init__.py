@@ -17,6 +17,7 @@ __all__ = ["DEFAULT", "LABELS", "QUICK", "SystemInfo", "info", "is_label", "make
 _MODULES: dict[str, str] = {
     "nandarray/default": "nandarray_store",
     "memcpy/threads": "memcpy",
+    "lines/row-major": "lines",
     "ref/256": "ref",
     "memmap/row-major": "row_major",
     "tensorstore/256": "tensorstore_zarr",
@@ -56,6 +57,7 @@ DEFAULT: tuple[str, ...] = tuple(label for label in LABELS if label not in _SECO
 QUICK: tuple[str, ...] = (
     "nandarray/default",
     "memcpy/threads",
+    "lines/row-major",
     "ref/256",
     "memmap/row-major",
     "tensorstore/256",
@@ -75,6 +77,8 @@ class SystemInfo:
     peer: str
     chunked: bool
     survives_kill: bool
+    stores: bool
+    least_bytes: int
     compressions: tuple[str | None, ...]
     package: str
 
@@ -95,7 +99,9 @@ def _adapter(label: str) -> type[System]:
 def info(label: str) -> SystemInfo:
     """Describe a system; works whether or not its library is installed."""
     cls = _adapter(label)
-    return SystemInfo(label, cls.peer, cls.chunked, cls.survives_kill, cls.compressions, cls.package)
+    return SystemInfo(
+        label, cls.peer, cls.chunked, cls.survives_kill, cls.stores, cls.least_bytes, cls.compressions, cls.package
+    )
 
 
 def missing(label: str) -> str | None:

@@ -49,12 +49,15 @@ class System(ABC):
     configs: ClassVar[tuple[str, ...]]
     chunked: ClassVar[bool] = True
     survives_kill: ClassVar[bool] = False
+    stores: ClassVar[bool] = True  # False: a yardstick that keeps nothing and answers warm reads of boxes only
+    least_bytes: ClassVar[int] = 0  # of an operation; smaller ones are not asked of it
     compressions: ClassVar[tuple[str | None, ...]] = (None, "lz4", "zstd")
 
     def __init__(self, folder: Path, spec: ArraySpec, config: str) -> None:
         self.folder = folder
         self.spec = spec
         self.config = config
+        self.truth: NDArray[np.float32] | None = None  # what is read, mapped; for yardsticks
 
     @property
     def path(self) -> Path:

@@ -31,6 +31,7 @@ class Adapter(System):
     package = "numpy"
     configs = ("threads",)
     chunked = False
+    stores = False
 
     def create(self) -> None:
         self.open()

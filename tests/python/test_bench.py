@@ -29,8 +29,8 @@ from bench.worker import Bench, WrongDataError  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 _SHAPES = [(300, 260), (40, 70, 45), (20, 17, 12, 18)]
-_STORES = [label for label in systems.LABELS if not label.startswith("memcpy")]
-_LIGHT = ("nandarray/default", "memcpy/threads", "ref/256", "memmap/row-major", "h5py/256-cache")
+_STORES = [label for label in systems.LABELS if systems.info(label).stores]
+_LIGHT = ("nandarray/default", "memcpy/threads", "lines/row-major", "ref/256", "memmap/row-major", "h5py/256-cache")
 
 
 def _usable(label: str) -> None:
@@ -136,6 +136,24 @@ def test_the_reference_agrees_with_numpy_on_every_small_box(tmp_path: Path) -> N
     ref.close()
 
 
+def test_the_lines_of_a_box_are_those_of_a_row_major_file(tmp_path: Path) -> None:
+    spec = ArraySpec((6, 5, 48))
+    lines = systems.make("lines/row-major", tmp_path / "lines", spec)
+    lines.truth = np.arange(6 * 5 * 48, dtype=np.float32).reshape(6, 5, 48)
+    lines.open()
+    for start, count in (
+        ((0, 0, 0), (6, 5, 48)),
+        ((2, 1, 15), (3, 4, 2)),
+        ((1, 0, 20), (1, 5, 1)),
+        ((5, 4, 47), (1, 1, 1)),
+    ):
+        box = Box(start, count)
+        touched = np.unique(lines.truth[box.slices].astype(int) // 16)
+        lines.read(box, np.empty(count, np.float32))
+        assert sorted(lines._touched.astype(int) // 16) == touched.tolist()
+    lines.close()
+
+
 # A whole run ---------------------------------------------------------------------------------------------------------
 
 
@@ -149,7 +167,7 @@ def test_a_run_has_a_figure_for_every_cell(tmp_path: Path) -> None:
     for section in sections("tiny"):
         for pattern in section.patterns:
             for label in labels:
-                if section.spec.compression in systems.info(label).compressions and not label.startswith("memcpy"):
+                if section.spec.compression in systems.info(label).compressions and systems.info(label).stores:
                     for state in pattern.states:
                         cell = cells[section.name, pattern.name, state, label]
                         assert cell.median > 0
@@ -186,6 +204,51 @@ def test_a_system_that_fails_leaves_a_line_and_a_gap(tmp_path: Path, monkeypatch
     assert {cell.system for cell in results.cells} == {"memmap/row-major"}
 
 
+def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    labels = ("memmap/row-major", "memcpy/threads")
+    settings = Settings(tmp_path, "tiny", rounds=1, budget=0.001, cold_budget=0.001, cold="fadvise", systems=labels)
+    settings.only, settings.sections, settings.cold_rounds = ("rows", "overwrite"), ("2d",), 1
+    whole = {(c.pattern, c.state) for c in Runner(settings, lambda _: None).run(sections("tiny")).cells}
+
+    settings.minutes = 0
+    nothing = Runner(settings, lambda _: None).run(sections("tiny"))
+    assert nothing.cells == []
+    assert nothing.skipped == ["not measured: what is left of section 2d; 0 minutes were over"]
+
+    settings.minutes = None
+    saved: list[Path] = []
+
+    def stop(results: Results) -> None:
+        saved.append(tmp_path / "run.json")
+        report.save_json(results, saved[-1])
+        if len(saved) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Runner(settings, lambda _: None, stop).run(sections("tiny"))
+    before = report.load_json(saved[-1])
+    before.skipped = nothing.skipped
+    had = {(c.pattern, c.state): list(c.seconds) for c in before.cells if c.system == labels[0]}
+    assert 0 < len(had) < len(whole)
+    said: list[str] = []
+    results = Runner(settings, said.append, before=before).run(sections("tiny"))
+    found = {(c.pattern, c.state): c.seconds for c in results.cells if c.system == labels[0]}
+    assert set(found) == whole
+    assert results.skipped == []
+    assert all(found[row] == seconds for row, seconds in had.items()), "what was there is not measured again"
+    done = len(said)
+    Runner(settings, said.append, before=results).run(sections("tiny"))
+    assert len(said) == done, "there is nothing left to do"
+
+
+def test_a_system_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(tmp_path, "tiny", rounds=1, budget=5.0, systems=("memmap/row-major",), patience=1.0)
+    settings.only, settings.sections = ("rows",), ("2d",)
+    results = Runner(settings, lambda _: None).run(sections("tiny"))
+    assert any("no answer within 1 s" in line for line in results.failures)
+    assert not any(p.is_file() for p in tmp_path.rglob("*"))
+
+
 def test_a_missing_peer_is_skipped_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = systems.missing
     monkeypatch.setattr(systems, "missing", lambda label: "no such module" if "tiledb" in label else real(label))
@@ -201,8 +264,9 @@ def test_a_missing_peer_is_skipped_with_its_reason(tmp_path: Path, monkeypatch: 
 
 def _results(figures: dict[tuple[str, str, str], dict[str, float]]) -> Results:
     cells = []
+    shapes: dict[str, tuple[int, ...]] = {"2d": (16384, 16384), "3d": (640,) * 3, "4d": (128,) * 4}
     for (section, pattern, state), seconds in figures.items():
-        shape = (16384, 16384)
+        shape = shapes[section[:2]]
         op_bytes = BY_NAME[pattern].ops(shape)[0].elements * 4
         cells += [Cell(section, pattern, state, name, op_bytes, 1, [s, s, s * 9]) for name, s in seconds.items()]
     return Results(cells=cells)
@@ -233,6 +297,16 @@ def test_promises_missed() -> None:
             ("2d", "full-write", "warm"): {OURS: 1.0, "icechunk/256": 1.1},
         }
     ) == {"mean": False, "floor": False, "copy": False, "columns": False, "write": False}
+
+
+def test_what_wants_little_of_each_line_is_judged_by_the_lines() -> None:
+    figures = {OURS: 1.0, "memcpy/threads": 0.1, "lines/row-major": 0.9}
+    kept = {v.name.split(":")[0]: v for v in judge(_results({("4d", "volumes-3", "warm"): figures}))}
+    assert kept["reading warm, half of each cache line or less"].kept is True
+    assert kept["reading warm, uncompressed, blocks of 4 MiB and more"].kept is None
+    kept = {v.name.split(":")[0]: v for v in judge(_results({("3d", "cubes", "warm"): figures}))}
+    assert "reading warm, half of each cache line or less" not in kept
+    assert kept["reading warm, uncompressed, blocks of 4 MiB and more"].kept is False
 
 
 def test_promises_without_figures_are_not_kept() -> None:
@@ -323,6 +397,9 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "single rows, warm" in (tmp_path / "a.md").read_text()
     assert "single rows" in capsys.readouterr().out
     assert cli.main(["report", str(tmp_path / "a.json"), str(tmp_path / "a.json")]) == 0
+    assert cli.main([*arguments, "--resume", "--minutes", "5"]) == 0
+    with pytest.raises(SystemExit, match="holds a run with rounds 1; this one has 2"):
+        cli.main([*arguments, "--resume", "--rounds", "2"])
     with pytest.raises(SystemExit, match="unknown system nosuch"):
         cli.main(["run", "--systems", "nosuch"])
 

@@ -1,6 +1,7 @@
 //! Tests of memory: what is reached, what is not, and what a hart may do to which region.
 
 use super::*;
+use crate::protect::Fault;
 
 #[test]
 fn regions_do_not_overlap() {
@@ -97,4 +98,35 @@ fn what_is_lent_for_a_call_is_gone_afterwards() {
     }
     assert!(memory.get(0x4000..0x4004).is_err());
     assert_eq!(memory.get(0x1000..0x1001).unwrap(), [9]);
+}
+
+#[test]
+fn regions_in_turn_are_found_whether_or_not_they_share_a_part_of_the_addresses() {
+    // 64 parts of 64 MiB each repeat after 4 GiB: the second, third and last of these are in one.
+    let bases = [0x1_0000, 0x2000_0000, 0x2000_1000, 0x2400_0000, 0x1_2000_0000u64];
+    let mut lent = [[0u8; 16]; 5];
+    let mut memory = Memory::new();
+    for (base, bytes) in bases.iter().zip(&mut lent) {
+        memory.lend_mut(*base, bytes).unwrap();
+    }
+    let mut spans = memory.spans();
+    let mut load = |address| match spans.load_near::<8>(address) {
+        Some(bytes) => Ok(bytes),
+        None => spans.load::<8>(address),
+    };
+    assert_eq!(load(0x2000_0800), Err(Fault::at(0x2000_0800)));
+    for turn in 0..3u8 {
+        for (i, base) in bases.iter().enumerate() {
+            let (address, value) = (base + u64::from(turn) * 4, [turn + 1 + i as u8 * 16; 8]);
+            assert!(spans.store_near(address, value) || spans.store(address, value).is_ok());
+            assert_eq!(spans.load_near::<8>(address).ok_or(()).or_else(|_| spans.load::<8>(address)), Ok(value));
+            assert!(spans.load_near::<8>(base + 9).is_none() && spans.load::<8>(base + 9).is_err());
+            assert!(!spans.store_near(base + 9, value) && spans.store(base + 9, value).is_err());
+        }
+    }
+    for (i, bytes) in lent.iter().enumerate() {
+        let of = |turn: u8| turn + 1 + i as u8 * 16;
+        let wanted: Vec<u8> = (0..16).map(|at| of((at / 4).min(2))).collect();
+        assert_eq!(bytes.as_slice(), wanted);
+    }
 }

@@ -47,7 +47,7 @@ joined! {
     fn effect_access<A: Effect, B: Access>(step, second, s, e) {
         A::apply(operands!(step), s);
         if !B::fast(operands!(second), s, e) {
-            otherwise!(B::slow, second, s, e)
+            otherwise!(B::near, second, s, e)
         }
         next!(2, step, s, e)
     }
@@ -57,23 +57,23 @@ joined! {
     }
     fn access_effect<A: Access, B: Effect>(step, second, s, e) {
         if !A::fast(operands!(step), s, e) {
-            otherwise!(A::slow, step, s, e)
+            otherwise!(A::near, step, s, e)
         }
         B::apply(operands!(second), s);
         next!(2, step, s, e)
     }
     fn accesses<A: Access, B: Access>(step, second, s, e) {
         if !A::fast(operands!(step), s, e) {
-            otherwise!(A::slow, step, s, e)
+            otherwise!(A::near, step, s, e)
         }
         if !B::fast(operands!(second), s, e) {
-            otherwise!(B::slow, second, s, e)
+            otherwise!(B::near, second, s, e)
         }
         next!(2, step, s, e)
     }
     fn access_branch<A: Access, B: Condition>(step, second, s, e) {
         if !A::fast(operands!(step), s, e) {
-            otherwise!(A::slow, step, s, e)
+            otherwise!(A::near, step, s, e)
         }
         if B::holds(operands!(second), s) { follow!(TAKEN, second, s, e) } else { follow!(NEXT, second, s, e) }
     }

@@ -1,6 +1,7 @@
 //! Loads and stores of both register files.
 //!
-//! Each has a function for the memory region that is used most, and a cold one that finds any other, or faults.
+//! Each has a function for the memory region that is used most, one for regions that were found before, and a cold one that
+//! looks for any other, or faults. The first two need no stack.
 
 use super::{Env, Exit, Flow, Slot, State, Step, handlers, next, operands, otherwise};
 use crate::protect::Access as Done;
@@ -18,12 +19,12 @@ pub(super) trait Access {
     ///
     /// # Safety
     /// As for [`Handler`](super::Handler).
-    unsafe fn slow<X: Xlen>(step: *const Slot<X>, s: &mut State<X>, e: &mut Env<'_, '_>) -> Flow;
+    unsafe fn near<X: Xlen>(step: *const Slot<X>, s: &mut State<X>, e: &mut Env<'_, '_>) -> Flow;
 }
 
-/// The functions of an access that [`Access::fast`] and a cold function describe.
+/// The functions of an access that [`Access::fast`] and a function for other regions describe.
 macro_rules! access {
-    ($name:ident $slow:ident ($o:ident, $s:ident, $e:ident) $fast:block) => {
+    ($name:ident $near:ident ($o:ident, $s:ident, $e:ident) $fast:block) => {
         #[allow(non_camel_case_types, reason = "named as the instruction is")]
         #[derive(Debug)]
         pub(super) enum $name {}
@@ -32,16 +33,16 @@ macro_rules! access {
             #[inline(always)]
             fn fast<X: Xlen>($o: &Step<X>, $s: &mut State<X>, $e: &mut Env<'_, '_>) -> bool $fast
 
-            unsafe fn slow<X: Xlen>(step: *const Slot<X>, s: &mut State<X>, e: &mut Env<'_, '_>) -> Flow {
+            unsafe fn near<X: Xlen>(step: *const Slot<X>, s: &mut State<X>, e: &mut Env<'_, '_>) -> Flow {
                 // SAFETY: the caller's promise.
-                unsafe { $slow(step, s, e) }
+                unsafe { $near(step, s, e) }
             }
         }
 
         handlers! {
             fn $name(step, s, e) {
                 if !$name::fast(operands!(step), s, e) {
-                    otherwise!($slow, step, s, e)
+                    otherwise!($near, step, s, e)
                 }
                 next!(step, s, e)
             }
@@ -51,15 +52,23 @@ macro_rules! access {
 
 /// Loads of `$n` bytes: how they become a register's value, and which register.
 macro_rules! loads {
-    ($($name:ident $slow:ident $n:literal $file:ident ($o:ident, $bytes:ident) $value:expr;)*) => {$(
+    ($($name:ident $near:ident $slow:ident $n:literal $file:ident ($o:ident, $bytes:ident) $value:expr;)*) => {$(
         access! {
-            $name $slow ($o, s, e) {
+            $name $near ($o, s, e) {
                 let Some($bytes) = e.spans.load_fast::<$n>(address($o, s)) else { return false };
                 s.$file[register!($file, $o.rd)] = $value;
                 true
             }
         }
         handlers! {
+            #[inline(never)]
+            fn $near(step, s, e) {
+                let $o = operands!(step);
+                let Some($bytes) = e.spans.load_near::<$n>(address($o, s)) else { otherwise!($slow, step, s, e) };
+                s.$file[register!($file, $o.rd)] = $value;
+                next!(step, s, e)
+            }
+            #[cold]
             #[inline(never)]
             fn $slow(step, s, e) {
                 let $o = operands!(step);
@@ -77,13 +86,22 @@ macro_rules! loads {
 
 /// Stores of `$n` bytes.
 macro_rules! stores {
-    ($($name:ident $slow:ident $n:literal $value:ident;)*) => {$(
+    ($($name:ident $near:ident $slow:ident $n:literal $value:ident;)*) => {$(
         access! {
-            $name $slow (o, s, e) {
+            $name $near (o, s, e) {
                 e.spans.store_fast(address(o, s), $value::<X, $n>(s, o.rs2))
             }
         }
         handlers! {
+            #[inline(never)]
+            fn $near(step, s, e) {
+                let o = operands!(step);
+                if !e.spans.store_near(address(o, s), $value::<X, $n>(s, o.rs2)) {
+                    otherwise!($slow, step, s, e)
+                }
+                next!(step, s, e)
+            }
+            #[cold]
             #[inline(never)]
             fn $slow(step, s, e) {
                 let o = operands!(step);
@@ -127,22 +145,22 @@ fn low_float<X: Xlen, const N: usize>(s: &State<X>, register: u8) -> [u8; N] {
 }
 
 loads! {
-    lb lb_slow 1 x (o, bytes) X::word(i8::from_le_bytes(bytes) as u64);
-    lh lh_slow 2 x (o, bytes) X::word(i16::from_le_bytes(bytes) as u64);
-    lw lw_slow 4 x (o, bytes) X::word(i32::from_le_bytes(bytes) as u64);
-    ld ld_slow 8 x (o, bytes) X::word(u64::from_le_bytes(bytes));
-    lbu lbu_slow 1 x (o, bytes) X::word(u64::from(u8::from_le_bytes(bytes)));
-    lhu lhu_slow 2 x (o, bytes) X::word(u64::from(u16::from_le_bytes(bytes)));
-    lwu lwu_slow 4 x (o, bytes) X::word(u64::from(u32::from_le_bytes(bytes)));
-    flw flw_slow 4 f (o, bytes) BOX | u64::from(u32::from_le_bytes(bytes));
-    fld fld_slow 8 f (o, bytes) u64::from_le_bytes(bytes);
+    lb lb_near lb_slow 1 x (o, bytes) X::word(i8::from_le_bytes(bytes) as u64);
+    lh lh_near lh_slow 2 x (o, bytes) X::word(i16::from_le_bytes(bytes) as u64);
+    lw lw_near lw_slow 4 x (o, bytes) X::word(i32::from_le_bytes(bytes) as u64);
+    ld ld_near ld_slow 8 x (o, bytes) X::word(u64::from_le_bytes(bytes));
+    lbu lbu_near lbu_slow 1 x (o, bytes) X::word(u64::from(u8::from_le_bytes(bytes)));
+    lhu lhu_near lhu_slow 2 x (o, bytes) X::word(u64::from(u16::from_le_bytes(bytes)));
+    lwu lwu_near lwu_slow 4 x (o, bytes) X::word(u64::from(u32::from_le_bytes(bytes)));
+    flw flw_near flw_slow 4 f (o, bytes) BOX | u64::from(u32::from_le_bytes(bytes));
+    fld fld_near fld_slow 8 f (o, bytes) u64::from_le_bytes(bytes);
 }
 
 stores! {
-    sb sb_slow 1 low;
-    sh sh_slow 2 low;
-    sw sw_slow 4 low;
-    sd sd_slow 8 low;
-    fsw fsw_slow 4 low_float;
-    fsd fsd_slow 8 low_float;
+    sb sb_near sb_slow 1 low;
+    sh sh_near sh_slow 2 low;
+    sw sw_near sw_slow 4 low;
+    sd sd_near sd_slow 8 low;
+    fsw fsw_near fsw_slow 4 low_float;
+    fsd fsd_near fsd_slow 8 low_float;
 }

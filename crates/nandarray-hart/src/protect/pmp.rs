@@ -85,7 +85,8 @@ impl Pmp {
         let end = address.saturating_add(bytes);
         for (entry, settings) in self.settings.iter().enumerate() {
             let range = self.range(entry);
-            if range.start < end && address < range.end {
+            // An empty range inside the access matches nothing.
+            if !range.is_empty() && range.start < end && address < range.end {
                 let need = match access {
                     Access::Load => READ,
                     Access::Store => WRITE,

@@ -1,9 +1,9 @@
 //! Memory behind page tables and protection: every access is translated, compared, and only then made.
 //!
-//! The page that was used last for loads, and that for stores, is kept as a fast range, as regions are where nothing guards
-//! them, if all of it is allowed and in one region. An access that crosses a page is made when both parts may be.
+//! The page that was used last in a part of the address space is kept as a fast range, for loads and for stores, as regions are
+//! where nothing guards them, if all of it is allowed and in one region. An access that crosses a page is made when both parts may be.
 
-use super::{Fast, Spans};
+use super::{Fast, Spans, part};
 use crate::protect::{Access, Failure, Fault, Guard, Tables};
 
 const PAGE: u64 = 1 << 12;
@@ -96,7 +96,7 @@ impl Spans<'_> {
     #[cold]
     pub(super) fn load_guarded<const N: usize>(&mut self, address: u64) -> Result<[u8; N], Fault> {
         let parts = self.parts(address, N, Access::Load)?;
-        self.load_last = self.page(address, parts[0].0, Access::Load);
+        self.load_near[part(address)] = self.page(address, parts[0].0, Access::Load);
         let mut bytes = [0; N];
         let mut from = 0;
         for (at, length) in parts {
@@ -122,7 +122,7 @@ impl Spans<'_> {
             }
             from += length;
         }
-        self.store_last = self.page(address, parts[0].0, Access::Store);
+        self.store_near[part(address)] = self.page(address, parts[0].0, Access::Store);
         Ok(())
     }
 

@@ -1,0 +1,319 @@
+//! The regions of a memory while a hart runs, as raw spans.
+//!
+//! One compare finds an address in the region that is used most, a table by the address's upper bits and another compare in any
+//! other; what those miss is looked up. Where a [`Guard`] is set, addresses are translated and protected (`guarded`). The borrow
+//! of the memory is held, its bytes are reached by pointers.
+
+mod guarded;
+
+use std::ops::Range;
+
+use super::{Bytes, Memory};
+use crate::protect::{Fault, Guard};
+
+impl Memory<'_> {
+    pub(crate) fn spans(&mut self) -> Spans<'_> {
+        let watched = self.watched;
+        let all: Vec<Span> = self
+            .regions
+            .iter_mut()
+            .map(|r| {
+                let (pointer, len) = match &mut r.bytes {
+                    Bytes::Owned(bytes) => (bytes.as_mut_ptr(), bytes.len()),
+                    Bytes::Exclusive(bytes) => (bytes.as_mut_ptr(), bytes.len()),
+                    // Never written through: a shared region's `writable` is empty.
+                    Bytes::Shared(bytes) => (bytes.as_ptr().cast_mut(), bytes.len()),
+                };
+                let shared = matches!(r.bytes, Bytes::Shared(_));
+                let range = r.base..r.base + len as u64;
+                let writable = if shared { 0..0 } else { intersect(&r.writable, &range) };
+                let executable = intersect(&r.executable, &range);
+                Span { range, pointer, writable, executable }
+            })
+            .collect();
+        let mut spans = Spans {
+            load: Fast::NONE,
+            store: Fast::NONE,
+            load_near: [Fast::NONE; PARTS],
+            store_near: [Fast::NONE; PARTS],
+            all,
+            watched,
+            code: 0..0,
+            code_written: false,
+            watch_hit: false,
+            guard: None,
+            borrowed: std::marker::PhantomData,
+        };
+        spans.choose();
+        spans
+    }
+}
+
+fn intersect(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
+    let (start, end) = (a.start.max(b.start), a.end.min(b.end));
+    if start < end { start..end } else { 0..0 }
+}
+
+/// A region while a hart runs.
+#[derive(Debug)]
+struct Span {
+    range: Range<u64>,
+    pointer: *mut u8,
+    writable: Range<u64>,
+    executable: Range<u64>,
+}
+
+/// Parts of the address space that [`Spans`] tells apart; windows of a program are 64 MiB apart.
+const PARTS: usize = 64;
+
+/// The part that an address is in.
+#[inline(always)]
+fn part(address: u64) -> usize {
+    (address >> 26) as usize % PARTS
+}
+
+/// A range of addresses in which accesses of up to 8 bytes need one compare.
+#[derive(Clone, Copy, Debug)]
+struct Fast {
+    base: u64,
+    /// Offsets at which 8 bytes still fit: length less 7.
+    reach: u64,
+    pointer: *mut u8,
+}
+
+impl Fast {
+    const NONE: Self = Self { base: 0, reach: 0, pointer: std::ptr::null_mut() };
+
+    fn new(span: &Span, range: &Range<u64>) -> Self {
+        if range.end - range.start < 8 {
+            return Self::NONE;
+        }
+        let offset = (range.start - span.range.start) as usize;
+        // SAFETY: `range` lies in the span, so the offset is within its bytes.
+        let pointer = unsafe { span.pointer.add(offset) };
+        Self { base: range.start, reach: range.end - range.start - 7, pointer }
+    }
+
+    #[inline(always)]
+    fn at(&self, address: u64) -> Option<*mut u8> {
+        let offset = address.wrapping_sub(self.base);
+        // SAFETY: below `reach` there are at least 8 bytes of the span from the offset on.
+        if offset < self.reach { Some(unsafe { self.pointer.add(offset as usize) }) } else { None }
+    }
+}
+
+/// The regions of a [`Memory`] while a hart runs. It borrows them exclusively, and reaches them by pointers only.
+#[derive(Debug)]
+pub(crate) struct Spans<'m> {
+    load: Fast,
+    store: Fast,
+    /// The region, or the page, that was found last in a part of the address space, or the region that begins there.
+    load_near: [Fast; PARTS],
+    /// What of it may be written without another look.
+    store_near: [Fast; PARTS],
+    all: Vec<Span>,
+    watched: Option<u64>,
+    /// Addresses of which blocks were decoded.
+    code: Range<u64>,
+    /// A store went to decoded addresses.
+    pub(crate) code_written: bool,
+    /// A store went to the watched address.
+    pub(crate) watch_hit: bool,
+    /// What stands before memory, if anything does.
+    pub(crate) guard: Option<Box<Guard>>,
+    borrowed: std::marker::PhantomData<&'m mut [u8]>,
+}
+
+impl Spans<'_> {
+    /// Take the program's own memory as the region that is used most, and note where the others begin.
+    fn choose(&mut self) {
+        (self.load_near, self.store_near) = ([Fast::NONE; PARTS], [Fast::NONE; PARTS]);
+        if self.guard.is_some() {
+            (self.load, self.store) = (Fast::NONE, Fast::NONE);
+            return;
+        }
+        for index in 0..self.all.len() {
+            self.found(self.all[index].range.start, index);
+        }
+        let size = |range: &Range<u64>| range.end - range.start;
+        let main = self.all.iter().max_by_key(|s| (size(&s.executable) > 0, size(&s.range)));
+        self.load = main.map_or(Fast::NONE, |s| Fast::new(s, &s.range));
+        let written = self.all.iter().filter(|s| size(&s.writable) > 0);
+        let main = written.max_by_key(|s| (size(&s.executable) > 0, size(&s.writable)));
+        self.store = main.map_or(Fast::NONE, |s| Fast::new(s, &self.plain(&s.writable)));
+    }
+
+    /// Take note that a region was found at an address.
+    fn found(&mut self, address: u64, index: usize) {
+        let span = &self.all[index];
+        self.load_near[part(address)] = Fast::new(span, &span.range);
+        self.store_near[part(address)] = Fast::new(span, &self.plain(&span.writable));
+    }
+
+    /// The largest part of `range` that holds neither decoded code nor the watched address.
+    fn plain(&self, range: &Range<u64>) -> Range<u64> {
+        let watched = self.watched.map_or(0..0, |at| at..at.saturating_add(8));
+        if intersect(range, &self.code).is_empty() && intersect(range, &watched).is_empty() {
+            return range.clone();
+        }
+        let mut parts = vec![range.clone()];
+        for cut in [&self.code, &watched].into_iter().filter(|cut| cut.start < cut.end) {
+            parts = parts
+                .into_iter()
+                .flat_map(|p| [p.start..p.end.min(cut.start.max(p.start)), p.start.max(cut.end.min(p.end))..p.end])
+                .filter(|p| p.start < p.end)
+                .collect();
+        }
+        parts.into_iter().max_by_key(|p| p.end - p.start).unwrap_or(0..0)
+    }
+
+    /// Take note that instructions at `addresses` were decoded, so that stores there are seen.
+    pub(crate) fn decoded(&mut self, addresses: Range<u64>) {
+        let known = self.code.start <= addresses.start && addresses.end <= self.code.end;
+        if known || addresses.start >= addresses.end {
+            return;
+        }
+        self.code = if self.code.start < self.code.end {
+            self.code.start.min(addresses.start)..self.code.end.max(addresses.end)
+        } else {
+            addresses
+        };
+        if self.all.iter().any(|s| !intersect(&s.writable, &self.code).is_empty()) {
+            self.choose();
+        }
+    }
+
+    /// Take note that nothing is decoded any more.
+    pub(crate) fn forget_decoded(&mut self) {
+        self.code = 0..0;
+        self.choose();
+    }
+
+    /// The regions, for a translator.
+    pub(crate) fn list(&self) -> impl Iterator<Item = (Range<u64>, Range<u64>, bool, *mut u8)> {
+        let executable = |s: &Span| s.executable.start < s.executable.end;
+        self.all.iter().map(move |s| (s.range.clone(), s.writable.clone(), executable(s), s.pointer))
+    }
+
+    /// Whether nothing can be both written and executed, and no address is watched.
+    pub(crate) fn fixed(&self) -> bool {
+        self.watched.is_none() && self.all.iter().all(|s| intersect(&s.writable, &s.executable).is_empty())
+    }
+
+    /// The 8 bytes at the watched address.
+    pub(crate) fn watched_value(&mut self) -> u64 {
+        self.watched.and_then(|at| self.load_plain::<8>(at).ok()).map_or(0, u64::from_le_bytes)
+    }
+
+    /// Addresses of which blocks were decoded.
+    pub(crate) fn decoded_range(&self) -> Range<u64> {
+        self.code.clone()
+    }
+
+    pub(crate) fn executable(&self, address: u64) -> Option<u32> {
+        let span = self.all.iter().find(|s| s.executable.contains(&address))?;
+        let left = span.executable.end - address;
+        let mut bytes = [0; 4];
+        let count = left.min(4) as usize;
+        // SAFETY: `executable` lies in the span, and `count` bytes of it are left from `address` on.
+        unsafe {
+            let from = span.pointer.add((address - span.range.start) as usize);
+            std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), count);
+        }
+        let word = u32::from_le_bytes(bytes);
+        match (crate::isa::length(word as u16), count) {
+            (2, 2..) => Some(word & 0xffff),
+            (4, 4) => Some(word),
+            _ => None,
+        }
+    }
+
+    /// Read `N` bytes from the region that is used most.
+    #[inline(always)]
+    pub(crate) fn load_fast<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
+        const { assert!(N <= 8) };
+        let from = self.load.at(address)?;
+        // SAFETY: `at` leaves 8 bytes of a region that is borrowed exclusively; an array of bytes has no alignment.
+        Some(unsafe { from.cast::<[u8; N]>().read() })
+    }
+
+    /// Write `N` bytes to the region that is used most.
+    #[inline(always)]
+    pub(crate) fn store_fast<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> bool {
+        const { assert!(N <= 8) };
+        let Some(to) = self.store.at(address) else { return false };
+        // SAFETY: as for loads, and the fast range of stores lies in a writable one.
+        unsafe { to.cast::<[u8; N]>().write(bytes) };
+        true
+    }
+
+    /// Read `N` bytes from what was found last in this part of the address space.
+    #[inline(always)]
+    pub(crate) fn load_near<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
+        let from = self.load_near[part(address)].at(address)?;
+        // SAFETY: as in `load_fast`.
+        Some(unsafe { from.cast::<[u8; N]>().read() })
+    }
+
+    /// Write `N` bytes to what was found last in this part of the address space.
+    #[inline(always)]
+    pub(crate) fn store_near<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> bool {
+        let Some(to) = self.store_near[part(address)].at(address) else { return false };
+        // SAFETY: as in `store_fast`.
+        unsafe { to.cast::<[u8; N]>().write(bytes) };
+        true
+    }
+
+    /// Read `N` bytes from wherever they are.
+    pub(crate) fn load<const N: usize>(&mut self, address: u64) -> Result<[u8; N], Fault> {
+        match self.load_near(address) {
+            Some(bytes) => Ok(bytes),
+            None if self.guard.is_some() => self.load_guarded(address),
+            None => self.load_plain(address),
+        }
+    }
+
+    /// Read `N` bytes at a physical address.
+    fn load_plain<const N: usize>(&mut self, address: u64) -> Result<[u8; N], Fault> {
+        let fault = Fault::at(address);
+        let end = address.checked_add(N as u64).ok_or(fault)?;
+        let holds = |s: &Span| s.range.start <= address && end <= s.range.end;
+        let index = self.all.iter().position(holds).ok_or(fault)?;
+        if self.guard.is_none() {
+            self.found(address, index);
+        }
+        let span = &self.all[index];
+        // SAFETY: the span holds all `N` bytes.
+        Ok(unsafe { span.pointer.add((address - span.range.start) as usize).cast::<[u8; N]>().read() })
+    }
+
+    /// Write `N` bytes wherever they belong.
+    pub(crate) fn store<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> Result<(), Fault> {
+        if self.store_near(address, bytes) {
+            return Ok(());
+        }
+        if self.guard.is_some() {
+            return self.store_guarded(address, bytes);
+        }
+        let fault = Fault::at(address);
+        let end = address.checked_add(N as u64).ok_or(fault)?;
+        let holds = |s: &Span| s.writable.start <= address && end <= s.writable.end;
+        let index = self.all.iter().position(holds).ok_or(fault)?;
+        self.found(address, index);
+        let span = &self.all[index];
+        // SAFETY: `writable` lies in the span and holds all `N` bytes; a span that is shared has none.
+        unsafe { span.pointer.add((address - span.range.start) as usize).cast::<[u8; N]>().write(bytes) };
+        self.stored(address, end);
+        Ok(())
+    }
+
+    /// Take note of what a store went to.
+    fn stored(&mut self, address: u64, end: u64) {
+        if address < self.code.end && self.code.start < end {
+            self.code_written = true;
+        }
+        if self.watched.is_some_and(|watched| address < watched.saturating_add(8) && watched < end) {
+            self.watch_hit = true;
+        }
+    }
+}

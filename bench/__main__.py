@@ -36,7 +36,7 @@ def _side_commands(commands: Any) -> None:
     offload.add_argument("--dtype", default="float64", help="of its elements")
     offload.add_argument("--rounds", type=int, default=5)
     offload.add_argument("--forms", nargs="+", default=[], metavar="FORM", help="beside native: translated interpreted")
-    offload.add_argument("--only", nargs="+", metavar="OPERATION", help="sum minmax filter histogram filter-sum")
+    offload.add_argument("--only", nargs="+", metavar="OPERATION", help="sum minmax filter histogram")
     model = commands.add_parser("model", help="the modelled clock beside MQSim and data sheets, and its speed")
     _output(model)
     model.add_argument("--section", action="append", default=[], choices=("rows", "sheets", "speed", "steady"))
@@ -70,6 +70,8 @@ def _parser() -> argparse.ArgumentParser:
         "--systems", nargs="+", metavar="NAME", help="labels or peers, or 'all': " + " ".join(systems.LABELS)
     )
     run.add_argument("--rounds", type=int, help="warm rounds")
+    run.add_argument("--cold-rounds", type=int, help="cold and fresh rounds (default 2)")
+    run.add_argument("--states", nargs="+", choices=("warm", "fresh", "cold"), help="states of the cache (default all)")
     run.add_argument("--budget", type=float, help="seconds of a warm round")
     run.add_argument("--minutes", type=float, metavar="N", help="begin no further pattern after so many")
     run.add_argument("--resume", action="store_true", help="go on with what the file of --json has")
@@ -112,6 +114,8 @@ def _run(arguments: argparse.Namespace, command: str) -> int:
         settings.budget, settings.cold_budget = 0.05, 0.1
         settings.rounds, settings.write_rounds, settings.cold_rounds = 2, 1, 1
     settings.rounds = arguments.rounds or settings.rounds
+    settings.cold_rounds = arguments.cold_rounds or settings.cold_rounds
+    settings.states = tuple(arguments.states or settings.states)
     settings.budget = arguments.budget or settings.budget
     settings.minutes = arguments.minutes
     before = _before(arguments, settings) if arguments.resume else None

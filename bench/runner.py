@@ -60,6 +60,7 @@ class Settings:
     budget: float = 0.2  # seconds of a warm round
     cold_budget: float = 0.4
     cold_rounds: int = 2
+    states: tuple[str, ...] = ("warm", "fresh", "cold")
     cold: str = "auto"
     only: tuple[str, ...] = ()
     systems: tuple[str, ...] = systems.DEFAULT
@@ -141,7 +142,7 @@ class Runner:
                 continue
             labels = [label for label in usable if section.spec.compression in systems.info(label).compressions]
             patterns = [p for p in section.patterns if self._wanted(p)]
-            left = [p for p in patterns if any((section.name, p.name, state) not in self._done for state in p.states)]
+            left = [p for p in patterns if any((section.name, p.name, s) not in self._done for s in self._states(p))]
             if left and labels and self._in_time(section):
                 self._section(section, labels, left)
         return self.results
@@ -163,6 +164,10 @@ class Runner:
     def _to_do(self, section: Section, pattern: Pattern, state: str) -> bool:
         row = (section.name, pattern.name, state)
         return row not in self._done and self._in_time(section)
+
+    def _states(self, pattern: Pattern) -> list[str]:
+        """Return the states in which a pattern runs; writing has one, whatever was asked for."""
+        return [s for s in pattern.states if pattern.kind != "read" or s in self.settings.states]
 
     def _usable(self) -> list[str]:
         usable = []
@@ -201,10 +206,10 @@ class Runner:
     def _patterns(self, section: Section, patterns: list[Pattern]) -> None:
         by_kind = {kind: [p for p in patterns if p.kind == kind] for kind in ("write-all", "read", "write")}
         self._full_writes(section, by_kind["write-all"])
-        if by_kind["read"]:
+        if by_kind["read"] and "warm" in self.settings.states:
             for label in self._turn(0):
                 self._ask(section, label, "warm_up")
-        for state in ("warm", "fresh", "cold"):
+        for state in self.settings.states:
             for pattern in by_kind["read"]:
                 if state in pattern.states and self._to_do(section, pattern, state):
                     self.say(f"  {pattern.title}, {state}")

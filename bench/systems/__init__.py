@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.data import ArraySpec
 
 from .base import System
-from .nandarray_store import is_building_block
+from .nandarray_store import is_config
 
 __all__ = ["DEFAULT", "LABELS", "QUICK", "SystemInfo", "info", "is_label", "make", "missing"]
 
@@ -84,9 +84,9 @@ class SystemInfo:
 
 
 def is_label(name: str) -> bool:
-    """Whether there is such a system: one of :data:`LABELS`, or nandarray with a building block of its own."""
+    """Whether there is such a system: one of :data:`LABELS`, or nandarray in a configuration that is not listed."""
     peer, _, config = name.partition("/")
-    return name in _MODULES or (peer == "nandarray" and is_building_block(config))
+    return name in _MODULES or (peer == "nandarray" and is_config(config))
 
 
 def _adapter(label: str) -> type[System]:

@@ -53,8 +53,7 @@ class Adapter(System):
             return self.truth[(*around, slice(along.start, along.stop, _LINE_ELEMENTS))]
         by_line = self.truth.reshape(*outer, row // _LINE_ELEMENTS, _LINE_ELEMENTS)
         first, end = along.start // _LINE_ELEMENTS, -(-along.stop // _LINE_ELEMENTS)
-        key: tuple[slice | int, ...] = (*around, slice(first, end), 0)
-        return by_line[key]
+        return by_line[(*around, slice(first, end), 0)]
 
     def read(self, box: Box, out: Array) -> None:
         lines = self.lines(box)

@@ -3,6 +3,7 @@
 The geometry sweep asks for other configurations, ``nandarray/PAGE:BLOCK``: access unit and building block in bytes. The
 number of channels follows from them (equation 1 of the NDS paper), and a segment stays at 4 MiB or one row of blocks.
 ``nandarray/1x64x64x64`` gives the array this building block; that is how a default is compared with what it might be.
+``nandarray/compacted`` compacts the store once the whole array is written.
 """
 
 # ruff: noqa: D102 - what the methods do is said once, in base.py
@@ -23,6 +24,7 @@ _COMPRESSION = {None: None, "lz4": "lz4+shuffle", "zstd": "zstd:3+shuffle"}
 
 
 _SEGMENT = 4 << 20
+_COMPACTED = "compacted"
 
 
 def geometry_of(config: str) -> dict[str, int] | None:
@@ -36,6 +38,11 @@ def geometry_of(config: str) -> dict[str, int] | None:
 def building_block_of(config: str) -> tuple[int, ...] | None:
     """Return the building block of a configuration ``1x64x64x64``, None for the default one."""
     return tuple(map(int, config.split("x"))) if is_building_block(config) else None
+
+
+def is_config(config: str) -> bool:
+    """Whether it is one of the configurations that are not listed."""
+    return config == _COMPACTED or is_building_block(config)
 
 
 def is_building_block(config: str) -> bool:
@@ -89,6 +96,8 @@ class Adapter(System):
 
     def flush(self) -> None:
         self._store.flush()
+        if self.config == _COMPACTED:
+            self._store.compact()
 
     def facts(self) -> dict[str, Any]:
         return {"building block": list(self._array.chunks)} if self._array is not None else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from pathlib import Path
@@ -232,3 +233,116 @@ def test_a_failure_in_one_of_several_programs(store: Any) -> None:
     with pytest.raises(ProgramFailedError, match="load access fault") as caught:
         nandarray.offload(nandarray.Step(wrong, [first]), out=store["y"], form="interpreted")
     assert caught.value.location.line == line_of(wrong, text)
+
+
+# --- functions in Python ----------------------------------------------------------------------------------------------
+
+LIST = [1, 2]
+
+
+def no_such_function(x):
+    return math.nosuch(x)
+
+
+def dictionary(x):
+    return {1: x}[2]
+
+
+def computed_text(x):
+    if x > 5:
+        raise ValueError(x)
+    return x
+
+
+def recursion(x):
+    return 1.0 if x <= 0 else recursion(x - 1)
+
+
+def mutable_global(x):
+    LIST.append(3)
+    return x
+
+
+def no_name(x):
+    return x + nosuchname  # noqa: F821
+
+
+def bits_of_a_float(x):
+    return x & 3
+
+
+def allocation(x):
+    return np.zeros(1 << 40)[0] + x
+
+
+def nothing(x):
+    x + 1  # noqa: B018
+
+
+def text(x):
+    return "a"
+
+
+@pytest.mark.parametrize(
+    ("function", "line", "says"),
+    [
+        (no_such_function, 1, "module 'math' has no attribute 'nosuch'"),
+        (dictionary, 1, "dictionaries raise others|DictType"),
+        (computed_text, 2, "an exception's arguments have to be constants"),
+        (recursion, 1, "'recursion'"),
+        (mutable_global, 1, "'LIST' in globals"),
+        (no_name, 1, "name 'nosuchname' is not defined"),
+        (bits_of_a_float, 1, "and_"),
+        (allocation, 1, "needs memory while it runs"),
+        (nothing, 0, "returns nothing"),
+        (text, 0, "unicode_type cannot be represented"),
+    ],
+)
+def test_a_function_that_does_not_compile_names_its_line_and_the_reason(
+    function: Any, line: int, says: str, store: Any
+) -> None:
+    store["floats"] = np.arange(10.0)
+    program = nandarray.program(function, inputs="float64", trusted=True)
+    said = set()
+    for form in ("interpreted", "translated", "native"):
+        with pytest.raises(nandarray.NandarrayError) as caught:
+            store["floats"].offload(program, form=form)
+        said.add(str(caught.value))
+    first = function.__code__.co_firstlineno
+    (only,) = said
+    assert re.search(says, only)
+    assert only.startswith(tuple(f"test_program_bad_input.py:{first + more}: " for more in {0, line})), only
+
+
+def test_an_exception_is_told_with_its_line_in_all_forms(store: Any) -> None:
+    def small(x):
+        if x < 0:
+            raise AssertionError("negative")
+        if x > 5:
+            raise ValueError("too large")
+        return x
+
+    store["floats"] = np.arange(10.0)
+    store["negative"] = -np.arange(10.0)
+    program = nandarray.program(small, inputs="float64", trusted=True)
+    line = small.__code__.co_firstlineno
+    for name, says in (
+        ("floats", f"ValueError: too large .*:{line + 4}"),
+        ("negative", f"AssertionError: negative .*:{line + 2}"),
+    ):
+        said = set()
+        for form in ("interpreted", "translated", "native"):
+            with pytest.raises(ProgramFailedError, match=says) as caught:
+                store[name].offload(program, form=form)
+            assert (caught.value.task, caught.value.stage) == (0, 0)
+            said.add(str(caught.value))
+        assert len(said) == 1
+
+
+def test_a_closures_and_a_globals_value_is_that_of_when_it_was_compiled(store: Any) -> None:
+    def adding(number: float) -> Any:
+        return nandarray.program(lambda x: x + number, inputs="float64")
+
+    store["floats"] = np.arange(10.0)
+    for number in (1.0, 2.0, 1.0):
+        np.testing.assert_array_equal(store["floats"].offload(adding(number)), np.arange(10.0) + number)

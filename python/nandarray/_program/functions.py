@@ -23,7 +23,7 @@ from nandarray._program import abi, elf, loops, mathematics, scratch, zig
 from nandarray._program.cache import Cache, digest, installed
 from nandarray._program.fingerprint import fingerprint, names_of
 from nandarray._program.forms import SIZES, Form, parameters
-from nandarray.errors import CompileError, InvalidError
+from nandarray.errors import CompileError, InvalidError, NandarrayError
 
 if TYPE_CHECKING:
     from nandarray._program.riscv import Entry
@@ -152,7 +152,9 @@ def _typed(form: Form) -> str:
         made: str = riscv.compile_program(entries, lambda codes: _metadata(form, outputs, codes), loops.options(form))
     except NumbaError as error:
         raise _explained(form, error) from error
-    except (NotImplementedError, RuntimeError, KeyError, AssertionError) as error:
+    except NandarrayError:
+        raise
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         # What Numba meets in a function and does not foresee.
         raise _explained(form, error) from error
     return made
@@ -211,7 +213,10 @@ def _decided(form: Form, dtype: np.dtype[Any] | None, found: Any) -> np.dtype[An
     if isinstance(found, np.dtype):
         return found
     what = "nothing" if found is None else str(found)
-    raise InvalidError(f"{form.name}: the function returns {what}; it has to return a number, or give output=")
+    last = list(form.functions.values())[-1]
+    code = getattr(last, "py_func", last).__code__
+    where = f"{Path(code.co_filename).name}:{code.co_firstlineno}: {form.name}"
+    raise InvalidError(f"{where}: the function returns {what}; it has to return a number, or give output=")
 
 
 def _entries(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]]) -> list[Entry]:

@@ -108,9 +108,15 @@ class _CallHelper(callconv._MinimalCallHelper):
         raise NotImplementedError
 
 
+_NO_TEXT = "an exception's arguments have to be constants beside the data; dictionaries raise others"
+
+
 class _CallConv(callconv.MinimalCallConv):
     def _make_call_helper(self, _builder: Any) -> Any:
         return _CallHelper()
+
+    def return_dynamic_user_exc(self, *_args: Any, **_options: Any) -> Any:
+        raise UnsupportedError(_NO_TEXT)
 
 
 class _NoHeap(NRTContext):
@@ -246,7 +252,8 @@ def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _jit(*_args: Any, **options: Any) -> Callable[[Any], Any]:
-    options = {key: value for key, value in options.items() if key != "cache"}
+    # How Numba's own functions are kept, and the types of their variables, which follow without.
+    options = {key: value for key, value in options.items() if key not in {"cache", "locals"}}
     return lambda function: _Dispatcher(function, targetoptions={"nopython": True, **options})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,7 @@ __all__ = ["Account", "Box", "Offloaded", "StepAccount", "offload", "shape_of", 
 TASK_BYTES = 1 << 20
 HOLD_BYTES = 1 << 30
 _POLL_S = 0.05
+_STATUS = re.compile(r"returned (-\d+)$")
 _Array = np.ndarray[Any, Any]
 Progress = Callable[[int, int, int], object]
 
@@ -373,10 +375,19 @@ def _shaped(got: _Array, port: Mapping[str, Any], shape: Sequence[int] | None) -
 
 
 def _located(error: ProgramFailedError, steps: Sequence[Step]) -> ProgramFailedError:
-    """Give the error with the line of the source where a program failed, as far as the program has notes of that."""
-    if error.pc is None or error.stage is None:
+    """Give the error with what the program's notes say of it: what a status means, the line where it failed."""
+    if error.stage is None:
         return error
-    location = steps[error.stage].program.locate(error.pc if error.caller is None else error.caller)
+    program = steps[error.stage].program
+    if error.pc is None:
+        status = _STATUS.search(str(error))
+        says = program._metadata["errors"].get(status.group(1)) if status else None
+        if says is None:
+            return error
+        made = ProgramFailedError(f"{error}: {says}")
+        made.task, made.stage = error.task, error.stage
+        return made
+    location = program.locate(error.pc if error.caller is None else error.caller)
     line = "" if location.file is None else f" ({location.file}:{location.line})"
     made = ProgramFailedError(f"{error}{line}")
     made.task, made.stage, made.pc, made.caller = error.task, error.stage, error.pc, error.caller

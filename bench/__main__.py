@@ -36,7 +36,7 @@ def _side_commands(commands: Any) -> None:
     offload.add_argument("--dtype", default="float64", help="of its elements")
     offload.add_argument("--rounds", type=int, default=5)
     offload.add_argument("--forms", nargs="+", default=[], metavar="FORM", help="beside native: translated interpreted")
-    offload.add_argument("--only", nargs="+", metavar="OPERATION", help="sum minmax filter histogram")
+    offload.add_argument("--only", nargs="+", metavar="OPERATION", help="sum minmax filter histogram filter-sum")
     model = commands.add_parser("model", help="the modelled clock beside MQSim and data sheets, and its speed")
     _output(model)
     model.add_argument("--section", action="append", default=[], choices=("rows", "sheets", "speed", "steady"))

@@ -5,6 +5,9 @@ the page cache, pages compared with their checksums before the first round; peer
 array or as an Arrow array of the same bytes, DuckDB also as a table of its own. Systems take turns within a round and
 begin with another one each round. Results are compared with NumPy's before anything is timed.
 
+The last operation, the sum of what the filter keeps, is a pipeline of two programs; beside it stand the same two, one
+after the other, with an array of the store in between.
+
 Memory is watched from outside, in a process that has nothing but the open store: what it takes beside the mapping.
 """
 
@@ -25,7 +28,8 @@ import numpy as np
 
 from .memory import watch
 
-OPERATIONS = ("sum", "minmax", "filter", "histogram")
+OPERATIONS = ("sum", "minmax", "filter", "histogram", "filter-sum")
+APART = "nandarray, native, in two runs"
 LOW, HIGH, BINS = -3.0, 3.0, 256
 _CHUNK = 1 << 22
 _Array = np.ndarray[Any, Any]
@@ -83,13 +87,36 @@ def _ours(array: Any, dtype: str, form: str) -> _Runs:
         typed = {key: np.dtype(dtype).type(value) if name == "filter" else value for key, value in scalars.items()}
         return lambda: nandarray.offload(program, [array], typed, form=form).result
 
+    def pipeline() -> Any:
+        return total.on(kept.on(array, **bounds)).run(form=form)
+
     (low, high), (first, last) = keep(dtype), spread(dtype)
+    total, kept = programs.get("sum", dtype=dtype), programs.get("filter", dtype=dtype)
+    bounds = {"low": np.dtype(dtype).type(low), "high": np.dtype(dtype).type(high)}
     return {
         "sum": run("sum"),
         "minmax": run("minmax"),
         "filter": run("filter", low=low, high=high),
         "histogram": run("histogram", low=first, high=last),
+        "filter-sum": pipeline,
     }
+
+
+def _apart(store: Any, dtype: str) -> _Runs:
+    """Give the pipeline's programs one after the other: what the first keeps is an array of the store."""
+    import nandarray
+    from nandarray import programs
+
+    total, kept = programs.get("sum", dtype=dtype), programs.get("filter", dtype=dtype)
+    bounds = dict(zip(("low", "high"), map(np.dtype(dtype).type, keep(dtype)), strict=True))
+    array = store["x"]
+    between = store.create("between", array.shape, dtype)
+
+    def run() -> Any:
+        count = nandarray.offload(kept, [array], bounds, out=between, form="native").result
+        return nandarray.offload(total, [nandarray.Box(between, np.s_[:count])], form="native").result
+
+    return {"filter-sum": run}
 
 
 def _numpy(x: _Array) -> _Runs:
@@ -100,6 +127,7 @@ def _numpy(x: _Array) -> _Runs:
         "minmax": lambda: (x.min(), x.max()),
         "filter": lambda: x[(x >= low) & (x <= high)],
         "histogram": lambda: np.histogram(x, BINS, bounds)[0],
+        "filter-sum": lambda: x[(x >= low) & (x <= high)].sum(dtype=wide),
     }
 
 
@@ -121,6 +149,14 @@ def _numba(x: _Array, *, parallel: bool) -> _Runs:
         found = zero
         for i in many(len(x)):
             found += x[i]
+        return found
+
+    @jit
+    def total_kept(x: _Array) -> Any:
+        found = zero
+        for i in many(len(x)):
+            if low <= x[i] <= high:
+                found += x[i]
         return found
 
     @jit
@@ -176,6 +212,7 @@ def _numba(x: _Array, *, parallel: bool) -> _Runs:
         "minmax": lambda: extremes(x),
         "filter": select,
         "histogram": lambda: bins(x),
+        "filter-sum": lambda: total_kept(x),
     }
 
 
@@ -206,6 +243,7 @@ def _arrow(x: _Array) -> _Runs:
         "minmax": lambda: tuple(pc.min_max(pieces).as_py().values()),
         "filter": lambda: table.filter(inside)["x"],
         "histogram": histogram,
+        "filter-sum": lambda: pc.sum(table.filter(inside)["x"]).as_py(),
     }
 
 
@@ -237,6 +275,9 @@ def _duckdb(x: _Array, *, own: bool) -> _Runs:
         "minmax": lambda: database.execute(f"SELECT min(x), max(x) FROM {table}").fetchall()[0],  # noqa: S608
         "filter": lambda: database.sql(f"SELECT x FROM {table} WHERE x BETWEEN {low} AND {high}").to_arrow_table()["x"],  # noqa: S608
         "histogram": histogram,
+        "filter-sum": lambda: database.execute(
+            f"SELECT sum(x) FROM {table} WHERE x BETWEEN {low} AND {high}"  # noqa: S608
+        ).fetchall()[0][0],
     }
 
 
@@ -276,10 +317,10 @@ def _free_bytes() -> int:
 def _check(operation: str, found: Any, wanted: Any, system: str) -> None:
     """Results agree: exactly, but for the order of a sum and the rounding of a bin's edge."""
     mine, theirs = (np.asarray(_plain(one)) for one in (found, wanted))
-    if operation == "sum":
-        good = np.isclose(float(mine), float(theirs), rtol=1e-9, atol=1e-2)
+    if operation in {"sum", "filter-sum"}:
+        good = bool(np.isclose(float(mine), float(theirs), rtol=1e-9, atol=1e-2))
     elif operation == "histogram":
-        good = np.abs(mine.astype(np.int64) - theirs.astype(np.int64)).sum() <= max(8, theirs.sum() // 10**6)
+        good = bool(np.abs(mine.astype(np.int64) - theirs.astype(np.int64)).sum() <= max(8, theirs.sum() // 10**6))
     else:
         good = np.array_equal(mine, theirs)
     if not good:
@@ -343,18 +384,19 @@ def measure(
         say(f"writing {size / 2**30:g} GiB of {dtype}")
         make(path, size, dtype)
         memory = {(form, one): _watch(path, dtype, form, one) for form in ours for one in operations}
-        with nandarray.open(path, mode="r") as store:
+        with nandarray.open(path, mode="r") as store, nandarray.open(path, mode="r+") as second:
             array = store["x"]
             x = array[...]
-            systems = {f"nandarray, {form}": _ours(array, dtype, form) for form in ours} | _peers(x, say)
+            systems = {f"nandarray, {form}": _ours(array, dtype, form) for form in ours}
+            systems |= {APART: _apart(second, dtype)} | _peers(x, say)
             for operation in operations:
-                say(f"{operation}: {', '.join(systems)}")
-                found = {name: Row(operation, name) for name in systems}
+                names = [name for name, runs in systems.items() if operation in runs]
+                say(f"{operation}: {', '.join(names)}")
+                found = {name: Row(operation, name) for name in names}
                 wanted = _numpy(x)[operation]()
-                for name, runs in systems.items():
-                    _check(operation, runs[operation](), wanted, name)
+                for name in names:
+                    _check(operation, systems[name][operation](), wanted, name)
                 del wanted
-                names = list(systems)
                 for turn in range(rounds):
                     shift = turn % len(names)
                     for name in names[shift:] + names[:shift]:

@@ -53,7 +53,8 @@ class Adapter(System):
             return self.truth[(*around, slice(along.start, along.stop, _LINE_ELEMENTS))]
         by_line = self.truth.reshape(*outer, row // _LINE_ELEMENTS, _LINE_ELEMENTS)
         first, end = along.start // _LINE_ELEMENTS, -(-along.stop // _LINE_ELEMENTS)
-        return by_line[(*around, slice(first, end), 0)]
+        key: tuple[slice | int, ...] = (*around, slice(first, end), 0)
+        return by_line[key]
 
     def read(self, box: Box, out: Array) -> None:
         lines = self.lines(box)

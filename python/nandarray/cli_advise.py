@@ -5,6 +5,7 @@ The work is done by :mod:`nandarray._advise`; this file has options and tables.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,16 +13,29 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from nandarray.cli_common import Json, console, print_json
+from nandarray.cli_common import Json, KeyFile, console, human, key_of, print_json
+from nandarray.cli_program_run import Opened, complete_array_word, scalars_of
+from nandarray.cli_program_source import complete_source, is_ready_made, make
 from nandarray.errors import InvalidError
 
 if TYPE_CHECKING:
-    from nandarray import Program
     from nandarray._advise import Advice
 
 __all__ = ["advise_command"]
 
-_CODE = (".c", ".py", ".elf")
+_PATHS = {
+    "read": "read path",
+    "write": "write path",
+    "within": "within the store",
+    "around": "from the host to the host",
+}
+
+
+def complete_device(incomplete: str) -> list[str]:
+    """Complete the name of a described device."""
+    from nandarray.device import devices
+
+    return [name for name in devices() if name.startswith(incomplete)]
 
 
 def advise_command(
@@ -31,51 +45,101 @@ def advise_command(
         typer.Argument(
             help="A ready-made program's name, a C file, a Python file (FILE.py:NAME), an ELF; all ready-made ones if "
             "left out.",
-            metavar="PROGRAM",
+            metavar="[PROGRAM]",
+            autocompletion=complete_source,
             show_default=False,
         ),
     ] = "",
     data: Annotated[
         list[str] | None,
         typer.Option(
-            "--data", metavar="STORE:/ARRAY|sample", help="An input; once for each of them.", show_default=False
+            "--data",
+            metavar="INPUT",
+            help="An input, once for each of them: STORE:/NAME, a part of it or a view, as program run takes them; or "
+            "a .npy file, which the host gives. Left out: a ready-made program's sample.",
+            autocompletion=complete_array_word,
+            show_default=False,
+        ),
+    ] = None,
+    to_store: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--to-store",
+            metavar="OUTPUT",
+            help="An output that goes to an array of the store instead of the host, or 'all'; may be repeated. "
+            "Nothing is written.",
+            show_default=False,
         ),
     ] = None,
     scalars: Annotated[
         list[str] | None,
-        typer.Option("--scalar", metavar="NAME=NUMBER", help="A number of the program.", show_default=False),
+        typer.Option(
+            "--scalar",
+            "-s",
+            metavar="NAME=NUMBER",
+            help="A number of the program; may be repeated.",
+            show_default=False,
+        ),
     ] = None,
     direction: Annotated[
         str | None,
         typer.Option(
-            metavar="read|write", help="On which path it is; what is known of it, or read.", show_default=False
+            metavar="read|write",
+            help="Say the path instead of having it measured.",
+            autocompletion=lambda incomplete: [one for one in ("read", "write") if one.startswith(incomplete)],
+            show_default=False,
         ),
     ] = None,
     device: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="Whose bandwidths count: nandarray device list.")
+        str,
+        typer.Option(
+            metavar="NAME|FILE", help="Whose bandwidths count: nandarray device list.", autocompletion=complete_device
+        ),
     ] = "assasin",
     trust: Annotated[
-        bool, typer.Option("--trust", help="Time the program as a part of this process, without a sandbox.")
+        bool, typer.Option("--trust", help="Of C: time the program as a part of this process, without a sandbox.")
     ] = False,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="OUT", help="Write Figure 6.1 as a page.", show_default=False)
+        Path | None,
+        typer.Option("--html", metavar="OUT", help="Write the figure, Figure 6.1, as a page.", show_default=False),
     ] = None,
+    key_file: KeyFile = None,
     as_json: Json = False,
 ) -> None:
-    """Say whether a program should run beside the data, and why."""
+    """Say whether a program should run beside the data, and why.
+
+    A ready-made one, on its sample: nandarray advise filter
+
+    Your own, on your data: nandarray advise kernel.c --data data.nand:/x -s by=0.5
+    """
     from nandarray._advise import advise, figure
     from nandarray.programs import names
 
-    options = {"direction": direction, "device": device}
+    options: dict[str, Any] = {"direction": direction, "device": device}
+    if html is not None and not html.absolute().parent.is_dir():
+        raise InvalidError(f"{html}: there is no folder {html.parent}")
     if not program:
-        if data or scalars:
-            raise InvalidError("--data and --scalar belong to one program; name it")
-        found = [advise(name, **options) for name in names()]  # type: ignore[arg-type]
+        given = {"--data": data, "--scalar": scalars, "--to-store": to_store, "--direction": direction,
+                 "--trust": trust}  # fmt: skip
+        of_one = next((option for option, value in given.items() if value), None)
+        if of_one:
+            raise typer.BadParameter(f"{of_one} belongs to one program; name it")
+        found = [advise(name, **options) for name in names()]
     else:
-        known = not (program.endswith(_CODE) or ".py:" in program or Path(program).exists())
-        made = program if known else _loaded(program, trust=trust)
-        given = None if not data or data == ["sample"] else [_input(one) for one in data]
-        found = [advise(made, given, scalars=_numbers(scalars), **options)]  # type: ignore[arg-type]
+        numbers = scalars_of(scalars or [])
+        if data == ["sample"]:
+            data = None
+        with ExitStack() as stack:
+            opened = Opened(stack, key_of(key_file), set())
+            inputs = None if data is None else [opened.input(one) for one in data]
+            made: Any = program
+            if is_ready_made(program):
+                if trust:
+                    raise InvalidError(f"{program} is ready-made, and trusted: --trust would do nothing")
+            else:
+                made, numbers = make(program, numbers, trust=trust)
+            options["to_store"] = "all" in to_store or to_store if to_store else False
+            found = [advise(made, inputs, scalars=numbers, **options)]
     if html is not None:
         figure.write(found, html)
     if as_json:
@@ -91,35 +155,10 @@ def advise_command(
         console(stderr=True).print(f"{html}: the figure")
 
 
-def _loaded(source: str, *, trust: bool) -> Program:
-    from nandarray import cli_program_source
-
-    return cli_program_source.load(source, trusted=trust)
-
-
-def _input(text: str) -> Any:
-    """Read the first rows of an array of a store."""
-    import nandarray
-    from nandarray._advise import _part
-
-    store, colon, name = text.partition(":/")
-    if not colon or not name:
-        raise InvalidError(f"--data is {text!r}; it is written STORE:/ARRAY, like data.nand:/x")
-    with nandarray.open(store, mode="r") as opened:
-        return _part(opened[name])
-
-
-def _numbers(given: list[str] | None) -> dict[str, float | int]:
-    found: dict[str, float | int] = {}
-    for one in given or ():
-        name, equals, value = one.partition("=")
-        try:
-            found[name] = int(value) if value.lstrip("+-").isdigit() else float(value)
-        except ValueError:
-            equals = ""
-        if not equals:
-            raise InvalidError(f"--scalar is {one!r}; it is written NAME=NUMBER")
-    return found
+def _flows(advice: Advice) -> str:
+    flows = advice.flows
+    return (f"{human(flows.from_store)} from the store and {human(flows.from_host)} from the host, "
+            f"{human(flows.to_store)} to the store and {human(flows.to_host)} to the host")  # fmt: skip
 
 
 def _one(advice: Advice) -> None:
@@ -128,7 +167,7 @@ def _one(advice: Advice) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    change = f"{advice.size}: {advice.ratio:.4g} bytes out a byte in ({advice.bytes_in:,} in, {advice.bytes_out:,} out)"
+    change = f"{advice.size}: {advice.ratio:.4g} bytes out for a byte in"
     gain = "not timed: it is not trusted, or has no native form" if advice.gain is None else ""
     gain = gain or f"{advice.gain:.2f} times as fast with this machine's vector instructions"
     loops = advice.loops
@@ -136,7 +175,7 @@ def _one(advice: Advice) -> None:
     said += f", not {', '.join(loops.lines)}" if loops is not None and loops.lines else ""
     rows = [
         ("size", change),
-        ("direction", f"{advice.direction} path"),
+        ("direction", f"{_PATHS[advice.direction]}{' (stated)' if advice.stated else ''}: {_flows(advice)}"),
         ("vectorises", f"{advice.vectorises}: {gain}{said}"),
     ]
     sooner = f"{advice.speedup:.2f} times as soon; {advice.seconds_host / advice.seconds_vector:.2f} with vector units"
@@ -169,9 +208,9 @@ def _compared(rows: list[dict[str, Any]]) -> None:
     out = console()
     differ = [row for row in rows if not row["agrees"]]
     out.print(f"\n{len(rows) - len(differ)} of {len(rows)} agree with the dissertation in all three properties.")
-    table = Table("differs", "function", "size", "vectorised", "why", box=None, pad_edge=False)
+    table = Table("differs", "function", "size", "path", "vectorised", "why", box=None, pad_edge=False)
     for row in differ:
-        pairs = [(row[what], row[f"{what}_paper"]) for what in ("size", "vectorises")]
+        pairs = [(row[what], row[f"{what}_paper"]) for what in ("size", "direction", "vectorises")]
         cells = [ours if ours == theirs else f"{ours}, there {theirs}" for ours, theirs in pairs]
         table.add_row(row["program"], row["function"], *cells, row["because"])
     out.print(table)

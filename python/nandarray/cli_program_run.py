@@ -335,7 +335,7 @@ def _target(output: Output, asked: Operand, opened: Opened, home: Any) -> Any:
     from nandarray._program.run import shape_of
 
     shape = shape_of(output)
-    if not shape or store is not home:
+    if not shape or (home is not None and store is not home):
         return None
     # As many elements as the input has: the array is made first, and filled piece by piece.
     return store.create(asked.name, shape, np.dtype(numpy_dtype(output.port["dtype"])))

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import nandarray
 from nandarray import InvalidError, Program, programs
 from nandarray._advise import figure, paper, samples
+from nandarray._advise.flows import AROUND, READ, WITHIN, WRITE, Flows, path_of
 from nandarray._advise.vector import Loops, Times, loops
 from nandarray.cli import app
 
@@ -42,13 +43,16 @@ def test_every_ready_made_program_has_a_sample_and_advice(every: list[nandarray.
     assert [one.name for one in every] == programs.names()
     for one in every:
         assert one.bytes_in > 300_000, one.name
-        assert one.direction == paper.direction_of(one.name)
+        flows = one.flows
+        assert one.bytes_in == flows.from_store + flows.from_host
+        assert (one.link_host, one.link_device) == (flows.from_store + flows.to_store, flows.from_host + flows.to_host)
+        assert one.direction == (READ if flows.to_host >= flows.to_store else WRITE)
         assert one.seconds_host > 0 < one.seconds_device
         assert one.link_saved == pytest.approx(1 - one.link_device / one.link_host)
         assert one.vectorises in ("easily", "moderately", "hardly", "unknown")
         assert json.loads(json.dumps(one.as_dict()))["name"] == one.name
     assert set(samples.ASSUMED) <= set(programs.names())
-    assert set(paper.FUNCTIONS) | set(paper.BECAUSE) | paper.KEPT <= set(programs.names())
+    assert set(paper.FUNCTIONS) | set(paper.BECAUSE) | set(samples._USES) <= set(programs.names())
     assert set(paper.FUNCTIONS.values()) < set(paper.PAPER)
 
 
@@ -63,6 +67,9 @@ def test_sizes_are_those_of_the_programs(every: list[nandarray.Advice]) -> None:
     assert found["aes128_encrypt"].size == "keeps"
     assert found["lz4_decompress"].size == "increases"
     assert found["wal_replay"].size == "increases"  # the log is small, pages are in the device
+    assert found["wal_replay"].flows.from_store == found["wal_replay"].flows.to_store == 1 << 20
+    # Hashes of all blocks, and of every second one its bytes.
+    assert found["deduplicate"].flows == Flows(0, 1 << 20, (1 << 19) + 8 * (1 << 8), 0)
     assert found["filter"].ratio == pytest.approx(0.1, rel=0.05)
     assert found["bitunpack"].verdict == "keep on the host"
     assert found["network"].verdict == "needs faster cores"
@@ -74,7 +81,7 @@ def test_the_paths_size_and_direction_agree_with_the_dissertation(every: list[na
     differ = {
         row["program"] for row in rows if (row["size"], row["direction"]) != (row["size_paper"], row["direction_paper"])
     }
-    assert differ == {"deduplicate"}  # it gives hashes; what they save is the data's business
+    assert differ == set()
     for row in rows:
         assert row["agrees"] == all(row[what] == row[f"{what}_paper"] for what in ("size", "direction", "vectorises"))
 
@@ -103,6 +110,8 @@ def test_ones_own_programs_and_data(store: nandarray.Store) -> None:
     assert found.gain is None  # not trusted, so not executed here
     assert found.bytes_in <= 4 << 20
     assert found.loops is None or found.loops.vectorised == 1
+    flows = nandarray.advise(made, store["x"], scalars={"by": 1}).flows
+    assert flows == Flows(found.bytes_in, 0, 0, found.bytes_out)
     timed = nandarray.advise(Program.from_c(HALVES, trusted=True), store["x"], scalars={"by": 0.5})
     assert timed.gain is None or timed.gain > 0.2
     assert nandarray.advise("minmax", store["x"].view((3_000_000,)), times=False).bytes_out == 8
@@ -114,10 +123,62 @@ def test_ones_own_programs_and_data(store: nandarray.Store) -> None:
     assert nandarray.advise(wider, np.ones(100, "f4"), times=False).size == "increases"
     with pytest.raises(InvalidError, match="has no sample data"):
         nandarray.advise(made)
+    with pytest.raises(InvalidError, match="has no output 'z'; it has y"):
+        nandarray.advise(made, store["x"], scalars={"by": 1}, to_store="z")
+    with pytest.raises(InvalidError, match="direction says where all outputs go"):
+        nandarray.advise(made, store["x"], scalars={"by": 1}, to_store=True, direction="read")
     with pytest.raises(InvalidError, match="direction is 'up'"):
         nandarray.advise("sum", direction="up")
     with pytest.raises(InvalidError, match="the sample is empty"):
         nandarray.advise("sum", np.zeros(0))
+
+
+JOIN = """
+#include <nandarray.h>
+ND_PROGRAM("name": "join", "kind": "block",
+           "inputs": [{"name": "x", "dtype": "float32"}, {"name": "table", "dtype": "float32", "whole": true}],
+           "outputs": [{"name": "y", "dtype": "float32"}, {"name": "top", "dtype": "float32", "bound": {"fixed": 4}}])
+int64_t nd_block(nd_args *args) {
+    const float *x = ND_INPUT(args, 0, float), *table = ND_INPUT(args, 1, float);
+    float *y = ND_OUTPUT(args, 0, float);
+    size_t n = ND_INPUT_COUNT(args, 0, float);
+    for (size_t i = 0; i < n; i++) y[i] = x[i] + table[0];
+    *ND_OUTPUT(args, 1, float) = n ? x[0] : 0;
+    ND_SET_USED(args, 0, n, float);
+    ND_SET_USED(args, 1, 1, float);
+    return 0;
+}
+"""
+
+
+def test_the_path_is_counted_from_where_bytes_come_and_go(store: nandarray.Store) -> None:
+    x, table = np.arange(100_000, dtype="f4"), np.ones(10, "f4")
+    store["x"], store["table"] = x, table
+    made = Program.from_c(JOIN)
+    n, t = x.nbytes, table.nbytes
+
+    def flows(*data: Any, **options: Any) -> tuple[str, Flows]:
+        found = nandarray.advise(made, list(data), times=False, **options)
+        assert found.direction == path_of(found.flows)
+        assert found.stated == ("direction" in options)
+        return found.direction, found.flows
+
+    assert flows(store["x"], store["table"]) == (READ, Flows(n + t, 0, 0, n + 4))
+    assert flows(store["x"], table) == (READ, Flows(n, t, 0, n + 4))
+    # Nothing is of a store: it stands for what is.
+    assert flows(x, table) == (READ, Flows(n + t, 0, 0, n + 4))
+    assert flows(x, table, to_store=True) == (WRITE, Flows(0, n + t, n + 4, 0))
+    assert flows(x, store["table"], to_store=["y"]) == (WRITE, Flows(t, n, n, 4))
+    assert flows(store["x"], store["table"], to_store=["y", "top"]) == (WITHIN, Flows(n + t, 0, n + 4, 0))
+    assert flows(x, table, to_store="top") == (AROUND, Flows(0, n + t, 4, n))
+    # What is stated comes in the place of where the data lie.
+    assert flows(x, table, direction="write") == (WRITE, Flows(0, n + t, n + 4, 0))
+    assert flows(x, table, direction="read")[0] == READ
+    inside = nandarray.advise(made, [store["x"], store["table"]], times=False, to_store=True)
+    assert (inside.link_device, inside.link_saved, inside.size) == (0, 1.0, "keeps")
+    # Parts and views.
+    part = nandarray.Box(store["x"].view((1000, 100)), np.s_[5:105:2, 10:20])
+    assert flows(part, table) == (READ, Flows(2000, t, 0, 2004))
 
 
 @pytest.mark.parametrize(
@@ -197,3 +258,15 @@ def test_the_command(store: nandarray.Store, path: Path, tmp_path: Path) -> None
     assert cli(str(tmp_path / "halves.c")).exit_code != 0
     assert cli("sum", "--data", "nothing").exit_code != 0
     assert cli("nothing").exit_code != 0
+    for words, code in [
+        (("summ",), 1), (("--data", f"{path}:/x"), 2), (("--trust",), 2), (("sum", "--data", f"{path}:/y"), 1),
+        (("sum", "--data", f"{path}:/x", "--to-store", "y"), 1), (("sum", "--direction", "up"), 1),
+        (("sum", "--trust"), 1), (("sum", "-s", "x"), 2), (("sum", "-s", "x=1"), 1), (("sum", "--device", "no"), 1),
+        (("sum", "--html", "none/x.html"), 1), (("sum", "--direction", "read", "--to-store", "all"), 1),
+    ]:  # fmt: skip
+        failed = cli(*words)
+        assert (failed.exit_code, "Traceback" in failed.output) == (code, False), (words, failed.output)
+    np.save("x.npy", np.arange(16000, dtype="u1"))
+    words = ["--data", "x.npy", "--to-store", "all", "-s", "key_low=1", "-s", "key_high=2"]
+    written = json.loads(cli("aes128_decrypt", *words, "--json").stdout)
+    assert (written["direction"], written["flows"]["from_host"]) == ("write", 16000)

@@ -434,3 +434,28 @@ def test_a_peer_that_is_faster_is_a_promise_missed() -> None:
     rows = [offload.Row("sum", name, [seconds]) for name, seconds in times.items()]
     verdicts = {row.system: row.verdict.partition(":")[0] for row in offload.judged(rows, 10**9)}
     assert verdicts == {"nandarray, native": "", "nandarray, translated": "MISSED", "NumPy": "MISSED", "Numba": "kept"}
+
+
+def test_programs_beside_their_peers_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if "native" not in offload.forms():
+        pytest.skip("there are no native forms on this machine")
+    arguments = ["offload", "--bytes", str(1 << 20), "--rounds", "2", "--forms", "native"]
+    arguments += ["--folder", str(tmp_path / "data"), "--json", str(tmp_path / "a.json")]
+    assert cli.main(arguments) == 0
+    rows = json.loads((tmp_path / "a.json").read_text())
+    systems = {one: [row["system"] for row in rows if row["operation"] == one] for one in offload.OPERATIONS}
+    for operation, names in systems.items():
+        assert names[0] == "nandarray, native"
+        assert (offload.APART in names) == (operation == "filter-sum")
+        assert "NumPy" in names
+    assert all(len(row["seconds"]) == 2 and min(row["seconds"]) > 0 and row["rate"] > 0 for row in rows)
+    ours = [row for row in rows if row["system"] == "nandarray, native"]
+    assert all(row["private"] is not None and row["ratio"] == 1 for row in ours)
+    assert "filter-sum" in capsys.readouterr().out
+    assert not (tmp_path / "data" / "offload").exists()
+
+
+def test_a_wrong_result_is_not_timed() -> None:
+    for operation, wrong in (("sum", 3.1), ("filter-sum", 3.1), ("minmax", (1, 3)), ("filter", np.arange(3))):
+        with pytest.raises(SystemExit, match=f"NumPy|{operation}"):
+            offload._check(operation, wrong, 3.0 if "sum" in operation else (1, 2), "somebody")

@@ -153,7 +153,11 @@ def test_a_tree_from_a_file() -> None:
     assert (code, found["outputs"], found["written"]["late"]["to"]) == (0, {"mean": 2.5}, "late.npy")
     assert {one["step"]: one["form"] for one in found["account"]["steps"]}["took"] == "interpreted"
     assert np.load("late.npy").tolist() == [4]
-    code, _, said = run("-p", "work/tree.toml", "log=part.npy")
+    # All inputs may be in memory where an output goes to an array.
+    words = ("-p", "work/tree.toml", "log=part.npy", "-s", "late.low=1")
+    code, out, _ = run(*words, "--json")
+    assert (code, json.loads(out)["account"]["traffic"]["from_host"]) == (0, part.nbytes)
+    code, _, said = run(*words, "-o", "late=late.npy")
     assert (code, "no input is an array of a store" in said) == (1, True)
 
 

@@ -1,26 +1,25 @@
 """Whether a program should run beside the data: three properties, measured, and what follows from bandwidths.
 
 The properties are those of chapter 6 of Zou's dissertation: how the data's size changes, on which path the program is,
-and whether it vectorises. :func:`advise` measures the first and the last on sample data, and sets them against the
-bandwidths of a described device: of its flash, of its cores, of the link to its host. :mod:`figure` draws the figure.
+and whether it vectorises. :func:`advise` measures all three on sample data, and sets them against the bandwidths of a
+described device: of its flash, of its cores, of the link to its host. :mod:`figure` draws the figure.
 
-Read in this order: this file, :mod:`paper`, :mod:`samples`, :mod:`vector`, :mod:`figure`. Nothing here is simulated;
-what a modelled device does with a program in time is the business of the modelled clock.
+Read in this order: this file, :mod:`flows`, :mod:`paper`, :mod:`samples`, :mod:`vector`, :mod:`figure`. Nothing here is
+simulated; what a modelled device does with a program in time is the business of the modelled clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nandarray import programs
 from nandarray._advise import paper, vector
-from nandarray._advise.samples import ASSUMED, sample
+from nandarray._advise.flows import READ, WRITE, Flows, Use, measure, part, path_of
+from nandarray._advise.samples import ASSUMED, sample, use_of
 from nandarray.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Advice", "Bandwidths", "advise", "advise_all"]
 
-SAMPLE_BYTES = 4 << 20
 _SAME = 0.05  # sizes, and times, that differ by less than this share are taken for the same
 _EASY, _MODERATE, _HARMFUL = 1.5, 1.1, 0.85  # times as fast with vector instructions
 _Array = np.ndarray[Any, Any]
@@ -68,13 +66,19 @@ class Advice:
     name : str
         The program.
     bytes_in, bytes_out : int
-        Of the sample; out is what is stored on the write path, so that it has the input in it where that is kept.
+        Of the sample; what is written to the store beside the outputs is in the latter.
+    flows : Flows
+        The same by where they come from and go to: the store or the host.
+    ratio : float
+        Bytes out for a byte that comes in on the path; what else is taken in (a log's pages) does not count.
     link_host, link_device : int
         Bytes that cross the link if the host computes, and if the device does.
     size : {"reduces", "keeps", "increases"}
         The data's size, by more than a twentieth.
-    direction : {"read", "write"}
-        The path. Stated, not measured.
+    direction : {"read", "write", "within", "around"}
+        The path, from ``flows``: see :func:`nandarray._advise.flows.path_of`.
+    stated : bool
+        Whether somebody said the path, so that the sample was run that way.
     vectorises : {"easily", "moderately", "hardly", "unknown"}
         Easily: 1.5 times as fast, or Clang makes a vector loop of every loop that it looks at. Moderately: 1.1 times,
         or it makes one of some, and the program is not slower by it. Hardly: neither.
@@ -106,10 +110,13 @@ class Advice:
     name: str
     bytes_in: int
     bytes_out: int
+    flows: Flows
     link_host: int
     link_device: int
     size: str
+    ratio: float
     direction: str
+    stated: bool
     vectorises: str
     gain: float | None
     loops: vector.Loops | None
@@ -132,18 +139,13 @@ class Advice:
         return self.seconds_host / self.seconds_device
 
     @property
-    def ratio(self) -> float:
-        """Bytes out for a byte in; on the write path, for a byte that comes from the host."""
-        return self.bytes_out / max(self.bytes_in if self.direction == paper.READ else self.link_device, 1)
-
-    @property
     def in_paper(self) -> str | None:
         """Which of the dissertation's functions it is, if it is a ready-made program and one of them."""
         return paper.FUNCTIONS.get(self.name)
 
     def as_dict(self) -> dict[str, Any]:
         """Give all of it as JSON has it."""
-        return {**asdict(self), "speedup": self.speedup, "ratio": self.ratio, "in_paper": self.in_paper}
+        return {**asdict(self), "speedup": self.speedup, "in_paper": self.in_paper}
 
     def __str__(self) -> str:
         return f"{self.name}: {self.verdict}. {self.why}"
@@ -154,6 +156,7 @@ def advise(
     data: Any = None,
     *,
     scalars: Mapping[str, Any] | None = None,
+    to_store: bool | Iterable[str] = False,
     direction: str | None = None,
     device: str | Description = "assasin",
     core_hz: float = 1e9,
@@ -165,13 +168,16 @@ def advise(
     ----------
     program : Program or str
         A program, or the name of a ready-made one.
-    data : Array, View, array_like or list of them, optional
-        Its inputs, of which the first 4 MiB are taken. A ready-made program, given by its name, has samples.
+    data : Array, View, nandarray.Box, array_like or list of them, optional
+        Its inputs, of which the first 4 MiB are taken. Arrays of a store are run from a store, the others are given by
+        the host; where none is of a store, and nothing goes there, they stand for arrays of one. A ready-made program,
+        given by its name, has samples.
     scalars : mapping, optional
         Its numbers, by name.
+    to_store : bool or iterable of str
+        Outputs that go to arrays of the store instead of the host: all, or these. Nothing of yours is written.
     direction : {"read", "write"}, optional
-        Whether the data come from flash to the host, or from the host to flash. A ready-made program has one; others
-        are taken to read.
+        In the place of what is measured: all inputs lie in the store and outputs go to the host, or the other way.
     device : str or Description
         Whose bandwidths count.
     core_hz : float
@@ -198,35 +204,43 @@ def advise(
     >>> advice.link_saved > 0.99
     True
     """
+    from nandarray._program import ports
+
     name = program if isinstance(program, str) else program.name
     known = isinstance(program, str)
-    if direction not in (None, paper.READ, paper.WRITE):
+    if direction not in (None, READ, WRITE):
         raise InvalidError(f"direction is {direction!r}; it is read or write")
+    if direction is not None and to_store:
+        raise InvalidError("direction says where all outputs go; to_store cannot say it, too")
     if isinstance(program, str):
         inputs, given, parameters = sample(name)
         made = programs.get(name, **parameters)
         scalars = {**given, **(scalars or {})}
     else:
         made = program
+    listed: list[Any] = []
     if data is not None:
-        listed = data if isinstance(data, list | tuple) else [data]
-        inputs = [_part(one) for one in listed]
+        listed = list(data) if isinstance(data, list | tuple) else [data]
+        inputs = [part(one) for one in listed]
         if known and len(inputs) == 1 and programs.describe(name).dtypes:
             made = programs.get(name, dtype=inputs[0].dtype)
     elif not known:
         raise InvalidError(f"{name} has no sample data; give its inputs")
+    if not inputs:
+        raise InvalidError(f"{made.name} needs inputs")
     bandwidths = _bandwidths(device, core_hz)
-    counted, port_bytes, values = _counted(made, inputs, scalars or {})
+    use = _use(name if known else None, made, listed, to_store=to_store, direction=direction)
+    counted, flows = measure(made, inputs, scalars or {}, use)
+    values = ports.scalar_bits(scalars or {}, made.metadata)
     small = _small(made, inputs)
     timed = vector.times(made, small, values) if times else None
     taken = sum(one.nbytes for one in small)
-    path = direction or (paper.direction_of(name) if known else paper.READ)
     return _advice(
         name,
-        path,
         bandwidths,
         counted=counted,
-        port_bytes=port_bytes,
+        flows=flows,
+        stated=direction is not None,
         timed=timed,
         loops=vector.loops(made),
         per_second=None if timed is None else taken / timed.vector_s,
@@ -242,31 +256,24 @@ def advise_all(**options: Any) -> list[Advice]:
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def _part(one: Any) -> _Array:
-    """Take the first rows of an input into memory."""
-    shape = tuple(one.shape) if hasattr(one, "shape") else np.shape(one)
-    if not shape:
-        return np.asarray(one)
-    row = max(
-        1, int(np.prod(shape[1:], dtype=object)) * np.dtype(one.dtype if hasattr(one, "dtype") else "f8").itemsize
-    )
-    return np.asarray(one[: max(1, SAMPLE_BYTES // row)])
+def _use(
+    known: str | None, made: Program, data: Sequence[Any], *, to_store: bool | Iterable[str], direction: str | None
+) -> Use:
+    """Say how the sample is run: as the caller says, as the data lie, or as a ready-made program is used."""
+    from nandarray._program import ports
 
-
-def _counted(
-    made: Program, inputs: Sequence[_Array], scalars: Mapping[str, Any]
-) -> tuple[Any, dict[str, int], list[int]]:
-    """Run it by the interpreter: sizes and instructions."""
-    import nandarray
-    from nandarray._program import ports, run
-
-    with TemporaryDirectory(prefix="nandarray-") as folder, nandarray.open(Path(folder) / "sample.nand", "w") as store:
-        if not inputs:
-            raise InvalidError(f"{made.name} needs inputs")
-        store["sample"] = inputs[0]
-        found = run.offload(made, [store["sample"], *inputs[1:]], scalars, form="interpreted")
-    sizes = {port["name"]: one.nbytes for port, one in zip(made.inputs, inputs, strict=True)}
-    return found.account, sizes, ports.scalar_bits(scalars, made.metadata)
+    inputs = [port["name"] for port in made.inputs]
+    outputs = frozenset(port["name"] for port in made.outputs)
+    stored = frozenset(name for name, one in zip(inputs, data, strict=False) if ports.is_stored(one))
+    usual = use_of(known) if known else Use()
+    if direction == READ:
+        return Use()
+    if direction == WRITE:
+        return usual if usual.stored and not stored else Use(frozenset(inputs), outputs)
+    if to_store:
+        wanted = outputs if to_store is True else frozenset([to_store] if isinstance(to_store, str) else to_store)
+        return Use(frozenset(inputs) - stored, wanted)
+    return Use(frozenset(inputs) - stored) if stored else usual
 
 
 def _small(made: Program, inputs: Sequence[_Array]) -> list[_Array]:
@@ -313,48 +320,41 @@ def _vectorises(timed: vector.Times | None, loops: vector.Loops | None) -> str:
 
 def _advice(
     name: str,
-    path: str,
     of: Bandwidths,
     *,
     counted: Any,
-    port_bytes: Mapping[str, int],
+    flows: Flows,
+    stated: bool,
     timed: vector.Times | None,
     loops: vector.Loops | None,
     per_second: float | None,
     assumed: str,
 ) -> Advice:
-    taken, given = counted.bytes_in, counted.bytes_out
+    taken = counted.bytes_in
     if taken == 0:
         raise InvalidError(f"{name}: the sample is empty")
     compute = counted.instructions / (of.cores * of.instructions)
-    if path == paper.READ:
-        link_host, link_device = taken, given
-        parts = {"flash": taken / of.flash_read, "cores": compute, "link": given / of.link}
-        host = max(taken / of.flash_read, taken / of.link)
-        change = given / taken
-    else:
-        from_host = paper.HOST_INPUTS.get(name)
-        link_device = sum(port_bytes[one] for one in from_host) if from_host else taken
-        given += taken if name in paper.KEPT else 0
-        link_host = given
-        parts = {"flash": given / of.flash_program, "cores": compute, "link": link_device / of.link}
-        host = max(given / of.flash_program, given / of.link)
-        change = given / max(link_device, 1)
-    size = "keeps" if abs(change - 1) <= _SAME else "reduces" if change < 1 else "increases"
+    flash = flows.from_store / of.flash_read + flows.to_store / of.flash_program
+    parts = {"flash": flash, "cores": compute, "link": flows.link_device / of.link}
+    host = max(flash, flows.link_host / of.link)
+    size = "keeps" if abs(flows.ratio - 1) <= _SAME else "reduces" if flows.ratio < 1 else "increases"
     vectorises = _vectorises(timed, loops)
     device = max(parts.values())
     bound = max(parts, key=lambda part: parts[part])
     gain = 1.0 if timed is None else max(timed.gain, 1.0)
-    saved = 1 - link_device / link_host if link_host else 0.0
+    saved = 1 - flows.link_device / flows.link_host if flows.link_host else 0.0
     verdict, why = _verdict(saved, host / device, bound, of, taken / compute if compute else float("inf"))
     return Advice(
         name=name,
         bytes_in=taken,
-        bytes_out=given,
-        link_host=link_host,
-        link_device=link_device,
+        bytes_out=flows.to_host + flows.to_store,
+        flows=flows,
+        link_host=flows.link_host,
+        link_device=flows.link_device,
         size=size,
-        direction=path,
+        ratio=flows.ratio,
+        direction=path_of(flows),
+        stated=stated,
         vectorises=vectorises,
         gain=None if timed is None else timed.gain,
         loops=loops,

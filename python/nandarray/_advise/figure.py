@@ -12,7 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nandarray._advise.paper import BECAUSE, PAPER, READ, WRITE
+from nandarray._advise.flows import AROUND, READ, WITHIN, WRITE
+from nandarray._advise.paper import BECAUSE, PAPER
 
 if TYPE_CHECKING:
     from nandarray._advise import Advice
@@ -69,10 +70,11 @@ def figure_svg(found: Sequence[Advice]) -> str:
     str
         An SVG element, with its own style; ``currentColor`` is the text.
     """
+    paths = [READ, WRITE, *(path for path in (WITHIN, AROUND) if any(one.direction == path for one in found))]
     cells = {(path, size): [one for one in found if (one.direction, one.size) == (path, size)]
-             for path in (READ, WRITE) for size in _SIZES}  # fmt: skip
+             for path in paths for size in _SIZES}  # fmt: skip
     placed = {at: _flow(listed) for at, listed in cells.items()}
-    heights = [max(2, *(placed[path, size][1] for size in _SIZES)) * _LINE + 2 * _PAD for path in (READ, WRITE)]
+    heights = [max(2, *(placed[path, size][1] for size in _SIZES)) * _LINE + 2 * _PAD for path in paths]
     width, height = _LEFT + 3 * _COLUMN + 2, _TOP + sum(heights) + 44
     parts = [f'<svg class="figure" role="img" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">']
     parts.append(f"<title>Programs by size change, direction and vectorisability: {len(found)} of them</title>")
@@ -80,7 +82,7 @@ def figure_svg(found: Sequence[Advice]) -> str:
         middle = _LEFT + column * _COLUMN + _COLUMN / 2
         parts.append(f'<text class="head" x="{middle}" y="22" text-anchor="middle">{_TITLES[size]}</text>')
     top = _TOP
-    for path, tall in zip((READ, WRITE), heights, strict=True):
+    for path, tall in zip(paths, heights, strict=True):
         parts.append(f'<text class="head" x="{_LEFT - 12}" y="{top + tall / 2}" text-anchor="end">{path} path</text>')
         for column, size in enumerate(_SIZES):
             left = _LEFT + column * _COLUMN
@@ -179,8 +181,9 @@ def figure_html(found: Sequence[Advice]) -> str:
 <style>{style}</style></head><body>
 <h1>Should it run beside the data?</h1>
 <p>After Figure 6.1 of Zou, &ldquo;High-Performance Architectures for Data Center Computational Storage&rdquo;
-(Chicago, 2023), with measured programs. The size's change is measured on sample data; the path is stated; how well it
-vectorises is the gain from this machine's vector instructions, and what Clang says of its loops.</p>
+(Chicago, 2023), with measured programs. The size's change and the path are counted in a run over sample data, the
+path by how much comes from the store and the host and goes to them; how well it vectorises is the gain from this
+machine's vector instructions, and what Clang says of its loops.</p>
 {figure_svg(found)}
 <h2>What was measured, and what follows</h2><p class="muted">{escape(facts)}.</p>{_numbers(found)}
 {both}{samples}

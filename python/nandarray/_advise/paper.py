@@ -2,8 +2,7 @@
 
 Zou, "High-Performance Architectures for Data Center Computational Storage" (Chicago, 2023), chapter 6: its section 6.2
 gives each function of Table 6.1 a place in Figure 6.1, by size, direction and how hard it is to vectorise. The places
-here are read from that text, since the figure itself is a picture. What a program's direction is, no measurement can
-tell: it is where its data come from, so it is stated here for the ready-made ones.
+here are read from that text, since the figure itself is a picture. Nothing here goes into what is measured.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["BECAUSE", "FUNCTIONS", "HOST_INPUTS", "KEPT", "PAPER", "READ", "WRITE", "Place", "direction_of"]
+from nandarray._advise.flows import READ, WRITE
 
-READ, WRITE = "read", "write"
+__all__ = ["BECAUSE", "FUNCTIONS", "PAPER", "Place"]
 
 
 @dataclass(frozen=True)
@@ -69,19 +68,6 @@ FUNCTIONS: Mapping[str, str] = {
     "network": "Neural networks",
 }
 
-_WRITING = {"raid4_encode", "raid5_encode", "raid6_encode", "aes128_encrypt", "aes128_ctr", "deduplicate", "replicate"}
-_WRITING |= {"wal_replay", "bitpack", "sha256", "crc32c"}
-#: Of programs on the write path: those whose outputs are stored beside the input, not in its place.
-KEPT = frozenset({"raid4_encode", "raid6_encode", "deduplicate", "sha256", "crc32c"})
-#: Of programs on the write path: the inputs that come from the host, where the others are in the device.
-HOST_INPUTS: Mapping[str, tuple[str, ...]] = {"wal_replay": ("log",)}
-
-
-def direction_of(name: str) -> str:
-    """Say on which path a ready-made program is used."""
-    return WRITE if name in _WRITING else READ
-
-
 #: Why a ready-made program may be elsewhere than the function of the dissertation.
 BECAUSE: Mapping[str, str] = {
     "sum": "sums of floats are exact, whose carries are a loop of their own",
@@ -92,7 +78,7 @@ BECAUSE: Mapping[str, str] = {
     "filter_rows": "as filter",
     "aes128_encrypt": "tables; the dissertation has instructions for ciphers in mind",
     "aes128_decrypt": "as aes128_encrypt",
-    "deduplicate": "it gives hashes beside the data; what that saves, the data say. XXH64 is one chain a block",
+    "deduplicate": "XXH64 is one chain a block; Clang does not set blocks beside each other",
     "wal_replay": "the copies of pages vectorise, the log's CRC and parsing do not",
     "kmeans_assign": "distances are added in order, which keeps Clang from it",
 }

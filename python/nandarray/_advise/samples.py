@@ -1,4 +1,4 @@
-"""Sample data for the ready-made programs: about a mebibyte each, of the kind that they are made for.
+"""Sample data for the ready-made programs: about a mebibyte each, of the kind that they are made for, used as they are.
 
 Sizes out follow from the data: what a filter keeps, how well a text compresses. So every assumption is here, one a
 function, and :data:`ASSUMED` says in words what was assumed.
@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from nandarray import programs
+from nandarray._advise.flows import Use
 
-__all__ = ["ASSUMED", "Sample", "sample"]
+__all__ = ["ASSUMED", "Sample", "sample", "use_of"]
 
 BYTES = 1 << 20
+_BLOCK = 4096
 _Array = np.ndarray[Any, Any]
 _Rng = np.random.Generator
 #: Inputs, scalars by name, parameters of the program.
@@ -39,6 +41,7 @@ ASSUMED: Mapping[str, str] = {
     "conv2d": "images of 256 x 256 under a kernel of 3 x 3",
     "network": "28 x 28 images of one byte a pixel",
     "sha256": "blocks of 4 KiB",
+    "deduplicate": "blocks of 4 KiB, of which every second one was there before",
 }
 
 
@@ -188,7 +191,65 @@ def _ctr(rng: _Rng) -> Sample:
     return inputs, {**scalars, "start_low": 1, "start_high": 0}, parameters
 
 
+def _deduplicate(rng: _Rng) -> Sample:
+    blocks = _bytes(rng).reshape(-1, _BLOCK)
+    blocks[1::2] = blocks[::2]
+    return [blocks.reshape(-1)], {}, {}
+
+
+def _all(inputs: Mapping[str, _Array], _outputs: Mapping[str, _Array]) -> list[_Array]:
+    """What parities, digests and checksums are beside."""
+    return list(inputs.values())
+
+
+def _once(inputs: Mapping[str, _Array], outputs: Mapping[str, _Array]) -> list[_Array]:
+    """Of blocks with one hash the first."""
+    first = np.unique(outputs["hash"], return_index=True)[1]
+    return [inputs["blocks"].reshape(-1, _BLOCK)[np.sort(first)]]
+
+
+def _written(*stored: str, host: str = "data", kept: Any = None) -> Use:
+    return Use(frozenset(host.split()), frozenset(stored), kept)
+
+
+#: How programs are used that do not only take arrays of a store and give to the host: what the host gives, what is
+#: stored, what is stored beside. Whole inputs that are a query's (centroids, a vector, a kernel) are the host's.
+_USES: Mapping[str, Use] = {
+    "raid4_encode": _written("parity", host="d0 d1 d2 d3", kept=_all),
+    "raid5_encode": _written("disk0", "disk1", "disk2", "disk3"),
+    "raid6_encode": _written("p", "q", host="d0 d1 d2 d3", kept=_all),
+    "aes128_encrypt": _written("result"),
+    "aes128_ctr": _written("result"),
+    "deduplicate": _written("hash", host="blocks", kept=_once),
+    "replicate": _written("copy0", "copy1", "copy2"),
+    "wal_replay": _written("result", host="log"),
+    "bitpack": _written("packed", host="x"),
+    "sha256": _written("digest", host="blocks", kept=_all),
+    "crc32c": _written("crc", host="blocks", kept=_all),
+    "kmeans_assign": Use(frozenset({"centroids"})),
+    "matvec": Use(frozenset({"vector"})),
+    "conv2d": Use(frozenset({"kernel"})),
+}
+
+
+def use_of(name: str) -> Use:
+    """Say how a ready-made program is used.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`nandarray.programs.names`.
+
+    Returns
+    -------
+    Use
+        All inputs of most lie in the store, and what comes out goes to the host.
+    """
+    return _USES.get(name, Use())
+
+
 _MAKERS: dict[str, Callable[[_Rng], Sample]] = {
+    "deduplicate": _deduplicate,
     "filter": _filter,
     "filter_index": _filter,
     "filter_rows": _filter_rows,

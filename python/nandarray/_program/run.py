@@ -29,7 +29,7 @@ from nandarray.errors import InvalidError, ProgramFailedError
 if TYPE_CHECKING:
     from nandarray._program.program import Program
 
-__all__ = ["Account", "Box", "Offloaded", "StepAccount", "offload", "shape_of", "watched"]
+__all__ = ["Account", "Box", "Offloaded", "StepAccount", "Traffic", "offload", "shape_of", "watched"]
 
 TASK_BYTES = 1 << 20
 HOLD_BYTES = 1 << 30
@@ -68,6 +68,31 @@ class StepAccount:
 
 
 @dataclass(frozen=True)
+class Traffic:
+    """Bytes of a run, by where they came from and went to.
+
+    Attributes
+    ----------
+    from_store : int
+        Fetched from arrays of the store.
+    from_host : int
+        Given in memory.
+    between : int
+        From programs to programs.
+    to_store : int
+        Written to arrays of the store.
+    to_host : int
+        Given back.
+    """
+
+    from_store: int
+    from_host: int
+    between: int
+    to_store: int
+    to_host: int
+
+
+@dataclass(frozen=True)
 class Account:
     """What a run took.
 
@@ -87,6 +112,8 @@ class Account:
         How the program was executed; of several their form, or ``"mixed"``.
     steps : tuple of StepAccount
         The same of each program, those first that gave inputs to others.
+    traffic : Traffic
+        The bytes by where they came from and went to.
     """
 
     tasks: int
@@ -96,6 +123,7 @@ class Account:
     seconds: float
     form: str
     steps: tuple[StepAccount, ...]
+    traffic: Traffic
 
 
 @dataclass(frozen=True)
@@ -167,7 +195,7 @@ def offload(
         What to run. A :class:`Step` brings its inputs along, and the steps that it needs.
     inputs : sequence, optional
         For each input of a :class:`Program` an :class:`Array`, a :class:`View`, a :class:`Box` of one, a step, or
-        something in memory (``numpy.asarray``). One input of the run at least is of a store. Elements come in C order.
+        something in memory (``numpy.asarray``). One input or target at least is of a store. Elements come in C order.
     scalars : mapping, optional
         Numbers by name; those left out have the program's defaults.
     out : Array, View, Box or mapping of them by output, optional
@@ -209,7 +237,7 @@ def offload(
             raise InvalidError(f"{name} is {value}; at least 1 is needed")
     common = {"form": form, "task_bytes": task_bytes, "instructions": instructions}
     run = _Run(in_order(roots))
-    native = run.store()
+    native = run.store(targets)
     watch = _watch or _nandarray.Watch()
     numbers: dict[Program, int] = {}
     try:
@@ -239,11 +267,13 @@ def offload(
     )
     used = {one.form for one in steps}
     tasks, bytes_in, bytes_out = given["tasks"], given["bytes_in"], given["bytes_out"]
+    from_host = sum(len(one) for stage in stages for one in stage.inputs if isinstance(one, bytes))
+    to_store = sum(got[name] * wanted[name].dtype.itemsize for name in targets)
+    between = sum(one.bytes_in for one in steps) - bytes_in
+    traffic = Traffic(bytes_in - from_host, from_host, between, to_store, bytes_out - to_store)
+    used_form = used.pop() if len(used) == 1 else "mixed"
     return Offloaded(
-        got,
-        Account(
-            tasks, bytes_in, bytes_out, given["instructions"], seconds, used.pop() if len(used) == 1 else "mixed", steps
-        ),
+        got, Account(tasks, bytes_in, bytes_out, given["instructions"], seconds, used_form, steps, traffic)
     )
 
 
@@ -274,7 +304,7 @@ def shape_of(output: Output) -> tuple[int, ...] | None:
         if sizes != (taken.itemsize, one.dtype.itemsize) or not abi.one_for_one(one.port):
             return None
         one = first
-    return _Run(in_order([output.step])).shapes.get((id(output.step), output.number))
+    return tuple(Boxed(one).shape if ports.is_stored(one) else one.shape)
 
 
 class _Run:
@@ -297,13 +327,13 @@ class _Run:
                 if shape is not None and abi.one_for_one(port):
                     self.shapes[id(step), number] = shape
 
-    def store(self) -> Any:
+    def store(self, targets: Mapping[str, Boxed]) -> Any:
         """Give the native store that has the arrays."""
-        for boxes in self._boxes.values():
+        for boxes in (*self._boxes.values(), targets.values()):
             for box in boxes:
                 if box:
                     return box.array.store._native
-        raise InvalidError("no input is an array of a store; a program runs beside one")
+        raise InvalidError("no input is an array of a store, nor is where outputs go; a program runs beside one")
 
     def asked(
         self, step: Step, number: int, outputs: Mapping[tuple[int, int], Boxed | None], settings: Mapping[str, Any]

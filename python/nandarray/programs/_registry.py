@@ -75,8 +75,8 @@ _BLOCK_BYTES = {"block_bytes": Parameter(4096, 8, 1 << 20, 8, "bytes of a block"
 _ROW = {"row_bytes": Parameter(64, 1, 1 << 14, what="bytes of a row")}
 _UNSIGNED = ("uint8", "uint16", "uint32")
 _WIDTH = {"width": Parameter(5, 1, 32, what="bits of an element")}
-# Where Clang's vectors cost more than they gain in the native form (RISC-V has none here): words that leave their vector
-# for the next step, and loops whose body is a whole record.
+# Where Clang's vectors cost more than they gain in the native form (RISC-V has none here): words that have to
+# leave a vector again for each step, and loops whose body is a whole record.
 _WORDS_ALONE = ("-fno-slp-vectorize",)
 _RECORDS_ALONE = ("-fno-vectorize",)
 _ALL_FIELDS = ("int", "skip", "decimal2", "date", "float", "bytes8")

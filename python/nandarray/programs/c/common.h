@@ -192,6 +192,14 @@ static inline __attribute__((always_inline)) void copy_fixed(void *to, const voi
 #define LANES 8
 #define CHUNK 4096
 
+#ifdef ND_NATIVE
+/* All lanes as one vector: left to itself, Clang makes it of narrower ones. */
+typedef double lanes __attribute__((vector_size(8 * LANES)));
+typedef T lanes_t_ __attribute__((vector_size(T_BYTES * LANES), aligned(T_BYTES), may_alias));
+
+static inline lanes lanes_of(const T *x) { return __builtin_convertvector(*(const lanes_t_ *)x, lanes); }
+#endif
+
 static inline double lanes_total(const double lane[LANES]) {
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }

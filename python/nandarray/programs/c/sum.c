@@ -64,11 +64,33 @@ static size_t stream_chunk(double *sum) {
 static inline double chunk_sum(const T *restrict x, size_t n) {
     double lane[LANES] = {0};
     size_t i = 0;
+#ifdef ND_NATIVE
+    lanes sum = {0};
+    for (; i + LANES <= n; i += LANES) sum += lanes_of(x + i);
+    __builtin_memcpy(lane, &sum, sizeof lane);
+#else
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++) lane[j] += (double)x[i + j];
+#endif
     for (int j = 0; i + j < n; j++) lane[j] += (double)x[i + j];
     return lanes_total(lane);
 }
+
+#ifdef ND_NATIVE
+/* Chunks that are added up side by side: memory is waited for in several pages at once. */
+#define AT_ONCE 4
+
+static inline void chunk_sums(const T *restrict x, double sum[AT_ONCE]) {
+    lanes of[AT_ONCE] = {0};
+    for (size_t i = 0; i < CHUNK; i += LANES)
+        UNROLL_ALL for (int k = 0; k < AT_ONCE; k++) of[k] += lanes_of(x + k * CHUNK + i);
+    UNROLL_ALL for (int k = 0; k < AT_ONCE; k++) {
+        double lane[LANES];
+        __builtin_memcpy(lane, &of[k], sizeof lane);
+        sum[k] = lanes_total(lane);
+    }
+}
+#endif
 #endif
 
 #if STREAM
@@ -86,7 +108,15 @@ int64_t nd_block(nd_args *args) {
     state *st = ND_STATE(args, state);
     const T *x = ND_INPUT(args, 0, T);
     size_t n = ND_INPUT_COUNT(args, 0, T);
-    for (size_t i = 0; i < n; i += CHUNK) exact_add(&st->total, chunk_sum(x + i, n - i < CHUNK ? n - i : CHUNK));
+    size_t i = 0;
+#ifdef ND_NATIVE
+    for (; i + AT_ONCE * CHUNK <= n; i += AT_ONCE * CHUNK) {
+        double sum[AT_ONCE];
+        chunk_sums(x + i, sum);
+        for (int k = 0; k < AT_ONCE; k++) exact_add(&st->total, sum[k]);
+    }
+#endif
+    for (; i < n; i += CHUNK) exact_add(&st->total, chunk_sum(x + i, n - i < CHUNK ? n - i : CHUNK));
     st->count += n;
 #endif
     exact_carry(&st->total);

@@ -1,8 +1,9 @@
 """How much a program gains from vector instructions: compiled for this machine with and without them, and timed.
 
-Clang compiles the program's source twice, as its native form and with loop and superword vectorisation off (memory
-functions that go word by word with it). Both run on one thread, over the same data in memory, each several times by
-turns; the least time of each counts. Besides, Clang tells which loops it made into vector loops.
+Clang compiles the program's source twice, as its native form and with loop and superword vectorisation off (vectors
+that are written out with it, and memory functions that go word by word). Both run on one thread, over the same data in
+memory, each several times by turns; the least time of each counts. Besides, Clang tells which loops it made into vector
+loops.
 
 Only of programs that are trusted, as every native form; of others there are the remarks alone. What Clang does not
 vectorise by itself is not proven to be hard: tables, ciphers and automata have vector forms that people wrote by hand.
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Loops", "Times", "loops", "times"]
 
-_WITHOUT = ("-fno-vectorize", "-fno-slp-vectorize", "-fno-builtin")
+_WITHOUT = ("-fno-vectorize", "-fno-slp-vectorize", "-fno-builtin", "-DND_NO_VECTORS")
 _REMARKS = ("-Rpass=loop-vectorize", "-Rpass-missed=loop-vectorize")
 _ROUNDS, _ROUND_S = 5, 0.02
 _Array = np.ndarray[Any, Any]

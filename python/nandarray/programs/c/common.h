@@ -9,6 +9,13 @@
 
 #include <nandarray.h>
 
+/* Whether native forms have vectors written out. `nandarray advise` compiles them without, too, to see what that gains. */
+#if defined(ND_NATIVE) && !defined(ND_NO_VECTORS)
+#define NATIVE_VECTORS 1
+#else
+#define NATIVE_VECTORS 0
+#endif
+
 /* Expands its arguments first, so that metadata may use macros. */
 #define PROGRAM(...) ND_PROGRAM(__VA_ARGS__)
 #define TEXT_(x) #x
@@ -192,7 +199,7 @@ static inline __attribute__((always_inline)) void copy_fixed(void *to, const voi
 #define LANES 8
 #define CHUNK 4096
 
-#ifdef ND_NATIVE
+#if NATIVE_VECTORS
 /* All lanes as one vector: left to itself, Clang makes it of narrower ones. */
 typedef double lanes __attribute__((vector_size(8 * LANES)));
 typedef T lanes_t_ __attribute__((vector_size(T_BYTES * LANES), aligned(T_BYTES), may_alias));

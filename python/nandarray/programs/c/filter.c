@@ -21,7 +21,7 @@ PROGRAM("name": "filter_index", "kind": KIND, "inputs": [{"name": "x", "dtype": 
 #endif
 
 /* Processors that can bring kept elements together in a register do so; what is stored behind them is overwritten. */
-#if defined(ND_NATIVE) && defined(__AVX512DQ__) && WANT == 0 && !STREAM
+#if NATIVE_VECTORS && defined(__AVX512DQ__) && WANT == 0 && !STREAM
 #include <immintrin.h>
 typedef T vector __attribute__((vector_size(64)));
 enum { AT_ONCE = sizeof(T) == 8 ? 8 : sizeof(T) == 4 ? 16 : 0 };

@@ -64,7 +64,7 @@ static size_t stream_chunk(double *sum) {
 static inline double chunk_sum(const T *restrict x, size_t n) {
     double lane[LANES] = {0};
     size_t i = 0;
-#ifdef ND_NATIVE
+#if NATIVE_VECTORS
     lanes sum = {0};
     for (; i + LANES <= n; i += LANES) sum += lanes_of(x + i);
     __builtin_memcpy(lane, &sum, sizeof lane);
@@ -76,7 +76,7 @@ static inline double chunk_sum(const T *restrict x, size_t n) {
     return lanes_total(lane);
 }
 
-#ifdef ND_NATIVE
+#if NATIVE_VECTORS
 /* Chunks that are added up side by side: memory is waited for in several pages at once. */
 #define AT_ONCE 4
 
@@ -109,7 +109,7 @@ int64_t nd_block(nd_args *args) {
     const T *x = ND_INPUT(args, 0, T);
     size_t n = ND_INPUT_COUNT(args, 0, T);
     size_t i = 0;
-#ifdef ND_NATIVE
+#if NATIVE_VECTORS
     for (; i + AT_ONCE * CHUNK <= n; i += AT_ONCE * CHUNK) {
         double sum[AT_ONCE];
         chunk_sums(x + i, sum);

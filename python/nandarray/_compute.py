@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Compute"]
 
-_OPTIONS = ("form", "threads", "instructions", "progress", "trusted")
+_OPTIONS = ("form", "threads", "instructions", "seconds", "progress", "trusted")
 
 
 class Compute:
@@ -38,6 +38,7 @@ class Compute:
         form: str | None = None,
         threads: int | None = None,
         instructions: int | None = None,
+        seconds: float | None = None,
         progress: Callable[[int, int, int], object] | None = None,
         **scalars: Any,
     ) -> Any:
@@ -61,6 +62,8 @@ class Compute:
             Cores; all of the machine if left out.
         instructions : int, optional
             The most of them in one call of the program.
+        seconds : float, optional
+            The most time of this machine that the run may take.
         progress : callable, optional
             Called now and then with tasks done, tasks there are, and bytes read.
         **scalars
@@ -81,7 +84,8 @@ class Compute:
         from nandarray._program import run
 
         inputs = [run.Box(self, key), *others]  # type: ignore[arg-type]  # a grid is one of the two
-        options = {"out": out, "form": form, "threads": threads, "instructions": instructions, "progress": progress}
+        limits = {"instructions": instructions, "seconds": seconds}
+        options = {"out": out, "form": form, "threads": threads, "progress": progress, **limits}
         return run.offload(program, inputs, scalars, **options).result
 
     async def offload_async(self, program: Program, *others: Any, **options: Any) -> Any:
@@ -160,8 +164,8 @@ class Compute:
         dtype : dtype_like, optional
             Of the result; what the function returns, if left out; of a function of boxes, the first input's.
         **scalars
-            Numbers that the function takes by name; and ``form``, ``threads``, ``instructions``, ``progress`` as for
-            :meth:`offload`, ``trusted`` as for :func:`nandarray.program`.
+            Numbers that the function takes by name; and ``form``, ``threads``, ``instructions``, ``seconds``,
+            ``progress`` as for :meth:`offload`, ``trusted`` as for :func:`nandarray.program`.
 
         Returns
         -------
@@ -323,7 +327,7 @@ class Compute:
         key : index expression, optional
             Part of this: integers and forward slices.
         **options
-            ``form``, ``threads``, ``instructions``, ``progress`` as for :meth:`offload`.
+            ``form``, ``threads``, ``instructions``, ``seconds``, ``progress`` as for :meth:`offload`.
 
         Returns
         -------

@@ -276,10 +276,55 @@ def test_functions_of_boxes(store: Any) -> None:
     assert "late" not in store
 
 
+def test_indices_are_those_of_numpy(store: Any) -> None:
+    data = np.arange(24.0).reshape(2, 3, 4)
+    store["x"] = data
+    for key in (..., np.s_[..., 1:3], np.s_[1, ..., 2], (np.int64(1), slice(np.int32(0), None, np.int64(2))), -1):
+        np.testing.assert_array_equal(store["x"].map_blocks(lambda v: v + 1, key=key), data[key] + 1)
+    with pytest.raises(nandarray.BadIndexError):
+        store["x"].reduce("sum", key=2)
+    with pytest.raises(InvalidError, match="forward slices"):
+        store["x"].reduce("sum", key=np.s_[::-1])
+    with pytest.raises(InvalidError, match="'sum' cannot be run"):
+        store["x"].offload("sum")
+    for wrong in ({"threads": 0}, {"threads": "many"}, {"instructions": -1}, {"instructions": True}, {"seconds": 0}):
+        with pytest.raises(InvalidError, match=next(iter(wrong))):
+            store["x"].reduce("sum", **wrong)
+    with pytest.raises(InvalidError, match="dtype is for functions"):
+        store["x"].reduce("sum", dtype="float32")
+
+
+def test_a_run_has_its_time(store: Any) -> None:
+    store["x"] = np.arange(10.0)
+    store["y"] = np.ones(10)
+
+    def endless(x):
+        while x >= 0:
+            x += 1
+        return x
+
+    with pytest.raises(nandarray.ProgramFailedError, match="more than 0.2 s: .*cancelled"):
+        store["x"].map_blocks(endless, seconds=0.2, out=store["y"])
+    np.testing.assert_array_equal(store["y"][...], np.ones(10))
+    assert store["x"].reduce("sum", seconds=100) == 45
+
+
+def test_sums_of_complex_numbers(store: Any) -> None:
+    data = (np.arange(6) - 1j * np.arange(6)[::-1]).reshape(2, 3)
+    for kind in ("complex64", "complex128"):
+        store["x" + kind] = data.astype(kind)
+        array = store["x" + kind]
+        assert (array.reduce("sum"), array.reduce("mean")) == (data.sum(), data.mean())
+        np.testing.assert_array_equal(array.reduce("sum", 0), data.sum(0))
+        np.testing.assert_array_equal(array.reduce("mean", 1), data.mean(1))
+        assert array.reduce("sum", key=np.s_[:0]) == 0
+
+
 def test_booleans(store: Any) -> None:
     data = np.random.default_rng(1).random((40, 30)) < 0.3
     store["x"] = data
     assert store["x"].reduce("sum") == data.sum()
+    assert store["x"].reduce("sum").dtype == data.sum().dtype
     assert store["x"].reduce("max").dtype == bool
     np.testing.assert_array_equal(store["x"].map_blocks(lambda x: not x), ~data)
 

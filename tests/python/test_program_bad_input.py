@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import nandarray
-from nandarray import Program, ProgramError, ProgramFailedError
+from nandarray import Program, ProgramError, ProgramFailedError, programs
 
 HEAD = "#include <nandarray.h>\n"
 PORTS = """ND_PROGRAM("name": "wrong", "kind": "block", "inputs": [{"name": "x", "dtype": "int64"}],
@@ -346,3 +346,29 @@ def test_a_closures_and_a_globals_value_is_that_of_when_it_was_compiled(store: A
     store["floats"] = np.arange(10.0)
     for number in (1.0, 2.0, 1.0):
         np.testing.assert_array_equal(store["floats"].offload(adding(number)), np.arange(10.0) + number)
+
+
+PACKING = ("bitpack", "bitunpack")  # whose last record may be shorter
+RECORDS = [name for name in programs.names() if programs.describe(name).family not in ("statistics", "elementwise")]
+
+
+@pytest.mark.parametrize("form", ["interpreted", "native"])
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_piece_of_a_record_is_an_error(store: Any, name: str, form: str) -> None:
+    """Nothing is left out silently: of what is encrypted, replicated or summed no byte may be missing."""
+    for kind in programs.describe(name).kinds:
+        program = programs.get(name, kind=kind)
+        dtypes = [
+            np.dtype([tuple(one) for one in p["dtype"]] if isinstance(p["dtype"], list) else p["dtype"])
+            for p in program.inputs
+        ]
+        pairs = list(zip(program.inputs, dtypes, strict=True))
+        if pairs[0][0]["record_bytes"] == dtypes[0].itemsize or name in PACKING:
+            continue
+        given = [np.zeros(0 if p["whole"] else 2 * p["record_bytes"] // kind.itemsize + 1, kind) for p, kind in pairs]
+        if "piece" in store:
+            del store["piece"]
+        store["piece"] = given[0]
+        scalars = {one["name"]: at for at, one in enumerate(program.scalars)}
+        with pytest.raises(ProgramFailedError, match=r"returned -2|ended with"):
+            nandarray.offload(program, [store["piece"], *given[1:]], scalars, form=form)

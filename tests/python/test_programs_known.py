@@ -264,6 +264,9 @@ WRONG: list[tuple[str, dict[str, Any], list[Array], list[Any], list[int] | None,
     ("network", {}, [np.zeros(784, "i4"), np.zeros(54409, "i4")], [8], None, BAD_INPUT),
     ("network", {}, [np.zeros(784, "i4"), np.zeros(54410, "i4")], [32], None, BAD_SCALAR),
     ("add", {}, [np.zeros(2), np.zeros(1)], [], None, BAD_INPUT),
+    ("kmeans_assign", {"dims": 2}, [np.zeros(4), np.zeros(3)], [], None, BAD_INPUT),
+    ("parse", {"fields": ("int",)}, [np.frombuffer(b"1\n", "u1")], [ord("\n")], None, BAD_SCALAR),
+    ("parse", {"fields": ("int",)}, [np.frombuffer(b"1\n", "u1")], [ord("\r")], None, BAD_SCALAR),
 ]
 
 

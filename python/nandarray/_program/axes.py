@@ -23,13 +23,14 @@ from nandarray.errors import InvalidError, NotFoundError
 if TYPE_CHECKING:
     from nandarray._compute import Compute
 
-__all__ = ["at_box", "reduce_along"]
+__all__ = ["add", "at_box", "reduce_along"]
 
 _SLAB_BYTES = 32 << 20  # a record has to fit a task's window
 _ROW_BYTES = 8 << 20  # a state is kept by every core, and by every run of tasks that waits
 
 
-def _add(x: Any, y: Any) -> Any:
+def add(x: Any, y: Any) -> Any:
+    """Give the sum of two values."""
     return x + y
 
 
@@ -41,7 +42,7 @@ def _greatest(x: Any, y: Any) -> Any:
     return x if x >= y or x != x else y
 
 
-_NAMED: Mapping[str, Callable[[Any, Any], Any]] = {"sum": _add, "mean": _add, "min": _least, "max": _greatest}
+_NAMED: Mapping[str, Callable[[Any, Any], Any]] = {"sum": add, "mean": add, "min": _least, "max": _greatest}
 
 
 def _kind(what: Any, dtype: np.dtype[Any], asked: Any) -> np.dtype[Any]:
@@ -49,7 +50,9 @@ def _kind(what: Any, dtype: np.dtype[Any], asked: Any) -> np.dtype[Any]:
     if asked is not None:
         found: np.dtype[Any] = np.dtype(asked)
         return found
-    if what == "mean" or (what == "sum" and dtype.kind == "f"):
+    if what in ("sum", "mean") and dtype.kind in "fc":
+        return np.dtype("c16" if dtype.kind == "c" else "f8")
+    if what == "mean":
         return np.dtype("f8")
     if what == "sum":
         return np.dtype("u8" if dtype.kind == "u" else "i8")
@@ -138,9 +141,7 @@ def at_box(key: Any, shape: tuple[int, ...], places: Sequence[int | slice]) -> t
     tuple
         An index expression of the part.
     """
-    given = ports._full(key)
-    parts = list(given if isinstance(given, tuple) else (given,))
-    parts += [slice(None)] * (len(shape) - len(parts))
+    parts = ports.expanded(key, len(shape))
     rest = iter(places)
     made: list[Any] = []
     for part, size in zip(parts, shape, strict=True):

@@ -114,9 +114,7 @@ def _blocks(grid: Any, block: Any, key: Any, shape: tuple[int, ...]) -> tuple[tu
         own = getattr(grid, "building_block", None)
         if own is None:
             raise InvalidError("a view has no building block; give the shape of blocks")
-        parts = ports._full(key)
-        parts = parts if isinstance(parts, tuple) else (parts,)
-        parts = (*parts, *[slice(None)] * (len(grid.shape) - len(parts)))
+        parts = ports.expanded(key, len(grid.shape))
         kept = [axis for axis, part in enumerate(parts) if not isinstance(part, int)]
         sizes = tuple(own[axis] for axis in kept)
         starts = [parts[axis].indices(grid.shape[axis])[::2] for axis in kept]

@@ -20,7 +20,19 @@ if TYPE_CHECKING:
     from nandarray.array import Array
     from nandarray.view import View
 
-__all__ = ["Box", "Boxed", "bits", "counted", "dtype_of", "is_stored", "matched", "scalar_bits", "target"]
+__all__ = [
+    "Box",
+    "Boxed",
+    "at_least_one",
+    "bits",
+    "counted",
+    "dtype_of",
+    "expanded",
+    "is_stored",
+    "matched",
+    "scalar_bits",
+    "target",
+]
 
 
 @dataclass(frozen=True)
@@ -50,8 +62,12 @@ class Boxed:
         self.array = whole.array if isinstance(whole, View) else whole
         self.dtype = whole.dtype
         self.view = list(whole.shape) if isinstance(whole, View) else None
-        found = plain(_full(box.key), whole.shape)
+        key = expanded(box.key, len(whole.shape))
+        found = plain(key, whole.shape)
         if found is None:
+            from nandarray.indexing import parse
+
+            parse(box.key, whole.shape)  # says what is wrong with it, if it is no index expression at all
             raise InvalidError(f"{box.key!r} of shape {whole.shape}: a program takes integers and forward slices")
         self.start, self.step, self.lengths, self.shape = found
 
@@ -60,13 +76,32 @@ class Boxed:
         return self.array._space, self.start, self.step, self.lengths, self.view
 
 
-def _full(key: Any) -> Any:
-    """Drop an ellipsis that says nothing."""
-    if key is ...:
-        return ()
-    if isinstance(key, tuple) and key and key[-1] is ...:
-        return key[:-1]
-    return key
+def expanded(key: Any, ndim: int) -> tuple[Any, ...]:
+    """Give an index expression with a part for each dimension: an ellipsis, and what is left out, are whole slices.
+
+    Parameters
+    ----------
+    key : index expression
+        What a :class:`Box` has.
+    ndim : int
+        Dimensions.
+
+    Returns
+    -------
+    tuple
+        As it was, if it has more parts than there are dimensions, or is none.
+    """
+    parts = tuple(map(_builtin, key if isinstance(key, tuple) else (key,)))
+    dots = [place for place, part in enumerate(parts) if part is ...] or [len(parts)]
+    before, after = parts[: dots[0]], parts[dots[0] + 1 :]
+    return (*before, *[slice(None)] * (ndim - len(before) - len(after)), *after)
+
+
+def _builtin(part: Any) -> Any:
+    """Give NumPy's integers as Python's."""
+    if isinstance(part, slice):
+        return slice(*map(_builtin, (part.start, part.stop, part.step)))
+    return int(part) if isinstance(part, np.integer) else part
 
 
 def dtype_of(given: Any) -> np.dtype[Any]:
@@ -125,6 +160,20 @@ def scalar_bits(given: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[i
             raise InvalidError(f"scalar {port['name']} is missing, and has no default")
         found.append(bits(given.get(port["name"], port.get("default")), port))
     return found
+
+
+def at_least_one(**numbers: Any) -> None:
+    """Refuse settings of a run that are no positive integers; None is not set.
+
+    Raises
+    ------
+    InvalidError
+        One is; names it.
+    """
+    for name, value in numbers.items():
+        good = isinstance(value, int | np.integer) and not isinstance(value, bool) and 1 <= value < 1 << 63
+        if value is not None and not good:
+            raise InvalidError(f"{name} is {value!r}; it is a number, at least 1")
 
 
 def bits(value: Any, port: Mapping[str, Any]) -> int:

@@ -8,6 +8,7 @@ order, and bytes become arrays. The run is in a thread of its own, so that Ctrl-
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import threading
@@ -184,6 +185,7 @@ def offload(
     task_bytes: int = TASK_BYTES,
     instructions: int | None = None,
     hold_bytes: int = HOLD_BYTES,
+    seconds: float | None = None,
     progress: Progress | None = None,
     _watch: _nandarray.Watch | None = None,
 ) -> Offloaded:
@@ -213,6 +215,8 @@ def offload(
         The most of them in one call of a program; it is ended with an error then. Not in native form.
     hold_bytes : int
         The most bytes held between programs where one cannot go on before another has more.
+    seconds : float, optional
+        The most time of this machine; the run is ended with an error then. One in native form ends between tasks.
     progress : callable, optional
         Called now and then with tasks done, tasks there are as far as is known yet, and bytes read.
 
@@ -232,10 +236,10 @@ def offload(
     """
     roots, wanted = _wanted(program, inputs, scalars)
     targets = _targets(out, wanted)
-    for name, value in (("threads", threads), ("task_bytes", task_bytes), ("hold_bytes", hold_bytes)):
-        if value is not None and value < 1:
-            raise InvalidError(f"{name} is {value}; at least 1 is needed")
     common = {"form": form, "task_bytes": task_bytes, "instructions": instructions}
+    if seconds is not None and not seconds > 0:
+        raise InvalidError(f"seconds is {seconds!r}; it is more than 0")
+    ports.at_least_one(threads=threads, hold_bytes=hold_bytes, task_bytes=task_bytes, instructions=instructions)
     run = _Run(in_order(roots))
     native = run.store(targets)
     watch = _watch or _nandarray.Watch()
@@ -248,8 +252,8 @@ def offload(
         stages = [run.asked(step, numbers[step.program], outputs, common | step.settings) for step in run.steps]
         asked = _Asked(stages, threads or os.cpu_count() or 1, hold_bytes)
         begin = time.perf_counter()
-        given = watched(lambda: native.execute(asked, watch), watch, progress)
-        seconds = time.perf_counter() - begin
+        given = watched(lambda: native.execute(asked, watch), watch, progress, seconds)
+        took = time.perf_counter() - begin
     except ProgramFailedError as error:
         raise _located(error, run.steps) from None
     finally:
@@ -272,9 +276,7 @@ def offload(
     between = sum(one.bytes_in for one in steps) - bytes_in
     traffic = Traffic(bytes_in - from_host, from_host, between, to_store, bytes_out - to_store)
     used_form = used.pop() if len(used) == 1 else "mixed"
-    return Offloaded(
-        got, Account(tasks, bytes_in, bytes_out, given["instructions"], seconds, used_form, steps, traffic)
-    )
+    return Offloaded(got, Account(tasks, bytes_in, bytes_out, given["instructions"], took, used_form, steps, traffic))
 
 
 @lru_cache(maxsize=64)
@@ -364,7 +366,7 @@ def _wanted(
 
     if isinstance(program, Program):
         program = Step(program, () if inputs is None else inputs, scalars)
-    elif inputs is not None or scalars is not None:
+    elif (inputs is not None or scalars is not None) and isinstance(program, Step | Output | Mapping):
         raise InvalidError("inputs and scalars belong to a program; a step has its own")
     if isinstance(program, Step):
         return [program], {one.name: one for one in program}
@@ -419,13 +421,20 @@ def _located(error: ProgramFailedError, steps: Sequence[Step]) -> ProgramFailedE
         return made
     location = program.locate(error.pc if error.caller is None else error.caller)
     line = "" if location.file is None else f" ({location.file}:{location.line})"
-    made = ProgramFailedError(f"{error}{line}")
-    made.task, made.stage, made.pc, made.caller = error.task, error.stage, error.pc, error.caller
+    made = _again(f"{error}{line}", error)
     made.location = location
     return made
 
 
-def watched(run: Callable[[], Any], watch: _nandarray.Watch, progress: Progress | None) -> Any:
+def _again(text: str, error: ProgramFailedError) -> ProgramFailedError:
+    made = ProgramFailedError(text)
+    made.task, made.stage, made.pc, made.caller = error.task, error.stage, error.pc, error.caller
+    return made
+
+
+def watched(
+    run: Callable[[], Any], watch: _nandarray.Watch, progress: Progress | None, seconds: float | None = None
+) -> Any:
     """Run in a thread; tell progress, and end the run when this thread is interrupted.
 
     Parameters
@@ -436,6 +445,8 @@ def watched(run: Callable[[], Any], watch: _nandarray.Watch, progress: Progress 
         How far it is, and how it is ended.
     progress : callable, optional
         Called now and then with the state of ``watch``.
+    seconds : float, optional
+        How long it may take.
 
     Returns
     -------
@@ -443,6 +454,8 @@ def watched(run: Callable[[], Any], watch: _nandarray.Watch, progress: Progress 
         What it gave; what it raised is raised here.
     """
     found: dict[str, Any] = {}
+    until = math.inf if seconds is None else time.monotonic() + seconds
+    late = False
 
     def work() -> None:
         try:
@@ -454,13 +467,19 @@ def watched(run: Callable[[], Any], watch: _nandarray.Watch, progress: Progress 
     thread.start()
     try:
         while thread.is_alive():
-            thread.join(_POLL_S)
+            thread.join(max(0.0, min(_POLL_S, until - time.monotonic())) if not late else _POLL_S)
+            if not late and time.monotonic() >= until:
+                late = True
+                watch.cancel()
             if progress is not None:
                 progress(*watch.state())
     except BaseException:
         watch.cancel()
         thread.join()
         raise
-    if "error" in found:
-        raise found["error"]
-    return found["given"]
+    if "given" in found:
+        return found["given"]
+    error = found["error"]
+    if late and isinstance(error, ProgramFailedError):
+        raise _again(f"more than {seconds} s: {error}", error) from None
+    raise error

@@ -86,6 +86,7 @@ class Step:
         Step
             Another one: it is run beside this one, if both are.
         """
+        ports.at_least_one(task_bytes=task_bytes, instructions=instructions)
         made: Step = object.__new__(type(self))
         made._program, made._inputs, made._scalars = self._program, self._inputs, self._scalars
         given = {"form": form, "task_bytes": task_bytes, "instructions": instructions}

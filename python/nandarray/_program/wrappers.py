@@ -114,7 +114,11 @@ def reduce(
         kinds = _kinds(scalars)
         return reduce_along(grid, what, axis, key=key, dtype=dtype, options=options, scalars=kinds, values=scalars)
     call = _Call(grid, key, options, scalars)
+    if dtype is not None and isinstance(what, Program | str):
+        raise InvalidError("dtype is for functions that are compiled now; a program has the dtype of its output")
     if isinstance(what, Program):
+        if initial is not None:
+            raise InvalidError(f"{what.name} has no initial value")
         return _run(call, what)
     (box,) = _boxes(grid, key, ())
     if isinstance(what, str):
@@ -254,6 +258,10 @@ def _trusting(options: _Options) -> dict[str, Any]:
     return {"trusted": True} if options.get("trusted") else {}
 
 
+def _divided(total: Any, count: int) -> Any:
+    return total / count if count else total * np.nan
+
+
 def _called(what: Any) -> str:
     return what if isinstance(what, str) else getattr(what, "__name__", "the function")
 
@@ -274,6 +282,13 @@ def _named(call: _Call, name: str, box: Any) -> Any:
     program, output, finish = _REDUCTIONS.get(name, (name, "", lambda x: x))
     if name in _EMPTY_ONES and not math.prod(box.shape):
         return None
+    if box.dtype.kind == "c" and name in ("sum", "mean"):
+        from nandarray._program.axes import add
+
+        form = fold_form(add, box.dtype, np.dtype("c16"), {}, **_trusting(call.options), name=name)
+        given = np.atleast_1d(_run(call, PythonProgram(form)))
+        total: Any = given[0] if given.size else np.complex128(0)
+        return total if name == "sum" else _divided(total, math.prod(box.shape))
     kind = np.dtype("u1") if box.dtype == np.dtype("?") else box.dtype
     entry = programs.describe(program)
     shaping = {key: value for key, value in call.scalars.items() if key in entry.parameters}
@@ -281,6 +296,6 @@ def _named(call: _Call, name: str, box: Any) -> Any:
     made = programs.get(program, dtype=kind, **shaping)
     found = _run(replace(call, scalars=rest), made)
     if not output:
-        return finish(found)
+        return np.int64(found) if box.dtype == np.dtype("?") and name == "sum" else finish(found)
     part = found[output]
     return part.astype("?") if box.dtype == np.dtype("?") else part

@@ -163,6 +163,7 @@ int64_t nd_block(nd_args *args) {
     const uint32_t *restrict data = ND_INPUT(args, 0, uint32_t);
     uint32_t *restrict result = ND_OUTPUT(args, 0, uint32_t);
     size_t n = args->inputs[0].bytes / 16;
+    if (args->inputs[0].bytes % 16) return BAD_INPUT;
     if (args->outputs[0].bytes < n * 16) return OUTPUT_FULL;
     args->outputs[0].used = n * 16;
 #endif

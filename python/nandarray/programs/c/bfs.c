@@ -17,6 +17,7 @@ int64_t nd_block(nd_args *args) {
     const uint32_t *restrict level = ND_INPUT(args, 1, uint32_t);
     uint32_t *restrict found = ND_OUTPUT(args, 0, uint32_t);
     size_t n = args->inputs[0].bytes / 8, vertices = ND_INPUT_COUNT(args, 1, uint32_t), count = 0;
+    if (args->inputs[0].bytes % 8) return BAD_INPUT;
     uint32_t current = (uint32_t)nd_scalar_u64(args, 0);
     if (ND_OUTPUT_COUNT(args, 0, uint32_t) < n) return OUTPUT_FULL;
     for (size_t i = 0; i < n; i++) {

@@ -16,8 +16,12 @@
 #define NATIVE_VECTORS 0
 #endif
 
-/* Expands its arguments first, so that metadata may use macros. */
-#define PROGRAM(...) ND_PROGRAM(__VA_ARGS__)
+/* Expands its arguments first, so that metadata may use macros. Says what the statuses below mean. */
+#define PROGRAM(...)                                                          \
+    ND_PROGRAM("errors": {"-1": "a scalar has a value that makes no sense",   \
+                          "-2": "an input is not what it should be",          \
+                          "-3": "the result is larger than its room"},        \
+               __VA_ARGS__)
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 

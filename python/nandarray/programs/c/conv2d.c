@@ -46,6 +46,7 @@ int64_t nd_block(nd_args *args) {
     const T *images = ND_INPUT(args, 0, T), *kernel = ND_INPUT(args, 1, T);
     T *result = ND_OUTPUT(args, 0, T);
     size_t n = args->inputs[0].bytes / IMAGE_BYTES;
+    if (args->inputs[0].bytes % IMAGE_BYTES) return BAD_INPUT;
     if (args->inputs[1].bytes != KERNEL_BYTES) return BAD_INPUT;
     if (args->outputs[0].bytes < n * RESULT_BYTES) return OUTPUT_FULL;
     for (size_t i = 0; i < n; i++) convolve(images + i * HEIGHT * WIDTH, kernel, result + i * ROWS * COLUMNS);

@@ -15,6 +15,7 @@ int64_t nd_block(nd_args *args) {
     uint32_t *restrict crc = ND_OUTPUT(args, 0, uint32_t);
     crc_tables *tables = ND_SCRATCHPAD(args, crc_tables);
     size_t n = args->inputs[0].bytes / BLOCK_BYTES;
+    if (args->inputs[0].bytes % BLOCK_BYTES) return BAD_INPUT;
     if (ND_OUTPUT_COUNT(args, 0, uint32_t) < n) return OUTPUT_FULL;
     crc_make_tables(tables);
     for (size_t i = 0; i < n; i++) crc[i] = crc32c(tables, blocks + i * BLOCK_BYTES, BLOCK_BYTES);

@@ -49,6 +49,7 @@ int64_t nd_block(nd_args *args) {
     const word64 *blocks = ND_INPUT(args, 0, word64);
     uint64_t *restrict hash = ND_OUTPUT(args, 0, uint64_t);
     size_t n = args->inputs[0].bytes / BLOCK_BYTES;
+    if (args->inputs[0].bytes % BLOCK_BYTES) return BAD_INPUT;
     if (ND_OUTPUT_COUNT(args, 0, uint64_t) < n) return OUTPUT_FULL;
     for (size_t i = 0; i < n; i++) hash[i] = hash_of(blocks + i * (BLOCK_BYTES / 8));
     ND_SET_USED(args, 0, n, uint64_t);

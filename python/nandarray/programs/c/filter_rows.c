@@ -55,6 +55,7 @@ int64_t nd_block(nd_args *args) {
     const unsigned char *restrict row = ND_INPUT(args, 0, unsigned char);
     unsigned char *restrict kept = ND_OUTPUT(args, 0, unsigned char);
     size_t n = args->inputs[0].bytes / ROW_BYTES, count = 0;
+    if (args->inputs[0].bytes % ROW_BYTES) return BAD_INPUT;
     if (args->outputs[0].bytes < n * ROW_BYTES) return OUTPUT_FULL;
     T low = t_scalar(args, 0), high = t_scalar(args, 1);
     for (size_t i = 0; i < n; i++, row += ROW_BYTES) {

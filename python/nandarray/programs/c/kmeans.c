@@ -21,6 +21,7 @@ int64_t nd_block(nd_args *args) {
     const T *restrict centroids = ND_INPUT(args, 1, T);
     uint32_t *restrict label = ND_OUTPUT(args, 0, uint32_t);
     size_t n = args->inputs[0].bytes / POINT_BYTES, k = args->inputs[1].bytes / POINT_BYTES;
+    if (args->inputs[0].bytes % POINT_BYTES || args->inputs[1].bytes % POINT_BYTES) return BAD_INPUT;
     if (ND_OUTPUT_COUNT(args, 0, uint32_t) < n) return OUTPUT_FULL;
     for (size_t i = 0; i < n; i++, point += DIMS) {
         double nearest = __builtin_inf();

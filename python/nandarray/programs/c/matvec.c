@@ -37,6 +37,7 @@ int64_t nd_block(nd_args *args) {
     const T *matrix = ND_INPUT(args, 0, T), *vector = ND_INPUT(args, 1, T);
     sum_type *restrict product = ND_OUTPUT(args, 0, sum_type);
     size_t n = args->inputs[0].bytes / ROW_BYTES;
+    if (args->inputs[0].bytes % ROW_BYTES) return BAD_INPUT;
     if (args->inputs[1].bytes != ROW_BYTES) return BAD_INPUT;
     if (ND_OUTPUT_COUNT(args, 0, sum_type) < n) return OUTPUT_FULL;
     for (size_t i = 0; i < n; i++) product[i] = row_times(matrix + i * COLUMNS, vector);

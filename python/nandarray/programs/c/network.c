@@ -86,6 +86,7 @@ int64_t nd_block(nd_args *args) {
     uint32_t *label = ND_OUTPUT(args, 1, uint32_t);
     uint64_t shift = nd_scalar_u64(args, 0);
     size_t n = args->inputs[0].bytes / IMAGE_BYTES;
+    if (args->inputs[0].bytes % IMAGE_BYTES) return BAD_INPUT;
     if (shift > 31) return BAD_SCALAR;
     if (args->inputs[1].bytes != sizeof(weights)) return BAD_INPUT;
     if (args->outputs[0].bytes < n * VALUES_BYTES || args->outputs[1].bytes < n * 4) return OUTPUT_FULL;

@@ -24,6 +24,7 @@ int64_t nd_block(nd_args *args) {
     const double *restrict share = ND_INPUT(args, 1, double);
     row *restrict sums = ND_OUTPUT(args, 0, row);
     size_t n = args->inputs[0].bytes / 8, vertices = ND_INPUT_COUNT(args, 1, double), count = 0;
+    if (args->inputs[0].bytes % 8) return BAD_INPUT;
     if (ND_OUTPUT_COUNT(args, 0, row) < n) return OUTPUT_FULL;
     for (size_t i = 0; i < n;) {
         uint32_t vertex = edge[2 * i + 1];

@@ -196,6 +196,7 @@ static inline void line(text *t, uint64_t row[ROW_BYTES / 8]) {
 #if STREAM
 int64_t nd_stream(nd_args *args) {
     text t = {.delimiter = (int)nd_scalar_u64(args, 0)};
+    if (t.delimiter == '\n' || t.delimiter == '\r') return BAD_SCALAR;
     uint64_t row[ROW_BYTES / 8];
     advance(&t);
     while (t.c >= 0) {
@@ -212,6 +213,7 @@ int64_t nd_stream(nd_args *args) {
 #else
 int64_t nd_block(nd_args *args) {
     text t = {.delimiter = (int)nd_scalar_u64(args, 0)};
+    if (t.delimiter == '\n' || t.delimiter == '\r') return BAD_SCALAR;
     t.next = ND_INPUT(args, 0, unsigned char);
     t.end = t.next + args->inputs[0].bytes;
     uint64_t *row = ND_OUTPUT(args, 0, uint64_t);

@@ -37,6 +37,7 @@ static void stripe(const word64 *restrict data, word64 *const disk[DISKS], size_
 int64_t nd_block(nd_args *args) {
     const word64 *data = ND_INPUT(args, 0, word64);
     size_t stripes = args->inputs[0].bytes / STRIPE_BYTES;
+    if (args->inputs[0].bytes % STRIPE_BYTES) return BAD_INPUT;
     word64 *disk[DISKS];
     for (int d = 0; d < DISKS; d++) {
         disk[d] = ND_OUTPUT(args, d, word64);

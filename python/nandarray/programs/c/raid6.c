@@ -28,6 +28,7 @@ int64_t nd_block(nd_args *args) {
     for (int d = 0; d < DISKS; d++) disk[d] = ND_INPUT(args, d, word64);
     word64 *restrict p_out = ND_OUTPUT(args, 0, word64), *restrict q_out = ND_OUTPUT(args, 1, word64);
     size_t n = args->inputs[0].bytes / 8;
+    if (args->inputs[0].bytes % 8) return BAD_INPUT;
     if (!same_bytes(args)) return BAD_INPUT;
     if (args->outputs[0].bytes < n * 8 || args->outputs[1].bytes < n * 8) return OUTPUT_FULL;
     for (size_t i = 0; i < n; i++) {

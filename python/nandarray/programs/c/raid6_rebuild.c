@@ -75,6 +75,7 @@ int64_t nd_block(nd_args *args) {
     if (a >= b || b >= DISKS + 2) return BAD_SCALAR;
     if (!same_bytes(args)) return BAD_INPUT;
     size_t n = args->inputs[0].bytes / 8;
+    if (args->inputs[0].bytes % 8) return BAD_INPUT;
     if (args->outputs[0].bytes < n * 8 || args->outputs[1].bytes < n * 8) return OUTPUT_FULL;
     const word64 *left[DISKS + 2];
     for (unsigned d = 0, given = 0; d < DISKS + 2; d++) left[d] = d == a || d == b ? NULL : ND_INPUT(args, given++, word64);

@@ -26,6 +26,7 @@ int64_t nd_stream(nd_args *args) {
 int64_t nd_block(nd_args *args) {
     const word64 *restrict data = ND_INPUT(args, 0, word64);
     size_t n = args->inputs[0].bytes / 8;
+    if (args->inputs[0].bytes % 8) return BAD_INPUT;
     word64 *to[COPIES];
     for (int c = 0; c < COPIES; c++) {
         to[c] = ND_OUTPUT(args, c, word64);

@@ -59,6 +59,7 @@ int64_t nd_block(nd_args *args) {
     const unsigned char *restrict row = ND_INPUT(args, 0, unsigned char);
     unsigned char *restrict to = ND_OUTPUT(args, 0, unsigned char);
     size_t n = args->inputs[0].bytes / ROW_BYTES;
+    if (args->inputs[0].bytes % ROW_BYTES) return BAD_INPUT;
     if (args->outputs[0].bytes < n * RESULT_BYTES) return OUTPUT_FULL;
     for (size_t i = 0; i < n; i++, row += ROW_BYTES) {
         size_t at = 0;

@@ -59,6 +59,7 @@ int64_t nd_block(nd_args *args) {
     const unsigned char *blocks = ND_INPUT(args, 0, unsigned char);
     unsigned char *to = ND_OUTPUT(args, 0, unsigned char);
     size_t n = args->inputs[0].bytes / BLOCK_BYTES;
+    if (args->inputs[0].bytes % BLOCK_BYTES) return BAD_INPUT;
     if (args->outputs[0].bytes < n * 32) return OUTPUT_FULL;
     for (size_t i = 0; i < n; i++) digest(blocks + i * BLOCK_BYTES, to + i * 32);
     args->outputs[0].used = n * 32;

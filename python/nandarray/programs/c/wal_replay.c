@@ -30,6 +30,7 @@ _Static_assert(sizeof(head) == 32, "the layout of logs");
 
 int64_t nd_block(nd_args *args) {
     uint64_t pages = args->inputs[0].bytes / PAGE_BYTES, last = 0;
+    if (args->inputs[0].bytes % PAGE_BYTES) return BAD_INPUT;
     unsigned char *result = ND_OUTPUT(args, 0, unsigned char);
     const unsigned char *log = ND_INPUT(args, 1, unsigned char), *end = log + args->inputs[1].bytes;
     crc_tables *tables = ND_SCRATCHPAD(args, crc_tables);

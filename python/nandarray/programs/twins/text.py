@@ -94,6 +94,8 @@ def parse(text: Array, delimiter: int = ord(","), *, fields: Sequence[str]) -> t
     """
     from nandarray.programs._sizes import row_dtype
 
+    if delimiter in b"\n\r":
+        raise ValueError("a line's end cannot be the delimiter")
     rows: list[tuple[Any, ...]] = []
     for raw in text.tobytes().split(b"\n"):
         line = raw.removeprefix(b"\r").removesuffix(b"\r")

@@ -526,7 +526,10 @@ impl Space {
         let device = fail(py, device_of(&self.device))?;
         let space = fail(py, device.by_id(self.id))?;
         let inner = space.peek();
-        *self.name.write() = inner.record.name.clone();
+        // Nearly always the same: a look is a part of every read, and small reads come by the million.
+        if *self.name.read() != inner.record.name {
+            *self.name.write() = inner.record.name.clone();
+        }
         Ok(f(&space, &inner.record))
     }
 

@@ -6,9 +6,9 @@
 //! while the rows of the next step, or of the next group, are asked for. The row's dimension is the last one along which more
 //! than one element is wanted: a piece may be single elements at a stride.
 //!
-//! Where the destination is larger than a cache, rows are put together in a stage in the innermost cache, and leave it past
-//! the caches as whole lines (`stream`): reading the destination before it is overwritten would cost a third of the memory's
-//! bandwidth. A smaller one is written in place; the program that asked for it will look at it next.
+//! Where the destination is larger than a cache, rows may be put together in a stage in the innermost cache, and leave it past
+//! the caches as whole lines (`stream`): where the processor reads the destination before it is overwritten, that costs a third
+//! of the memory's bandwidth. A smaller one is written in place; the program that asked for it will look at it next.
 
 use smallvec::SmallVec;
 
@@ -24,7 +24,8 @@ pub const MAX_PIECES: usize = 64;
 pub const ROW_BYTES: usize = 8 << 10;
 /// Rows of one block that are at least so long are copied four at a time (`stream`): their ends are no matter.
 const ALONE_BYTES: usize = 4 << 10;
-/// Commands of at least so many bytes are written past the caches: more than one's share of a cache that cores have together.
+/// Commands of at least so many bytes are written past the caches, where that is good for anything
+/// ([`stream::gains`]): more than one's share of a cache that cores have together.
 const PAST_BYTES: u64 = 24 << 20;
 /// What is put together before it is streamed.
 const STAGE_BYTES: usize = 16 << 10;
@@ -63,7 +64,7 @@ struct Stage([u8; STAGE_BYTES + stream::LINE]);
 impl Assembler {
     /// For a command of `bytes`, elements of `item_bytes`.
     pub fn new(item_bytes: usize, bytes: u64) -> Self {
-        Self::past_caches(item_bytes, bytes >= PAST_BYTES && stream::available())
+        Self::past_caches(item_bytes, bytes >= PAST_BYTES && stream::gains())
     }
 
     fn past_caches(item_bytes: usize, past: bool) -> Self {
@@ -358,6 +359,6 @@ mod tests {
     #[test]
     fn what_a_cache_holds_is_written_in_place() {
         assert!(Assembler::new(4, PAST_BYTES - 1).stage.is_none());
-        assert_eq!(Assembler::new(4, PAST_BYTES).stage.is_some(), stream::available());
+        assert_eq!(Assembler::new(4, PAST_BYTES).stage.is_some(), stream::gains());
     }
 }

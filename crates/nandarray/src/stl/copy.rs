@@ -62,6 +62,9 @@ pub fn merge(loops: &mut [Loop<'_>], item_bytes: usize) -> (usize, usize) {
 /// The most lines of 64 bytes that are asked for at once: about as many as a core can have on their way.
 const ASK_LINES: usize = 32;
 
+/// How many rows before its turn a row of a copy is asked for.
+const ASK_ROWS: isize = 8;
+
 /// Asks the processor for the source lines of a copy along loops that are not merged, if it is one short row or a few places.
 #[inline]
 pub fn ask(loops: &[Loop<'_>], item_bytes: usize, from: *const u8) {
@@ -149,7 +152,14 @@ unsafe fn innermost(n: usize, fs: isize, ts: isize, run: usize, from: *const u8,
             32 => fixed::<32>(n, fs, ts, from, to),
             64 => fixed::<64>(n, fs, ts, from, to),
             _ => {
+                let asked = run.min(ASK_LINES * 64 / 2);
                 for i in 0..n as isize {
+                    if i + ASK_ROWS < n as isize {
+                        // Rows of a block lie a page apart soon, where the processor's own guess begins anew.
+                        let coming = from.offset((i + ASK_ROWS) * fs);
+                        (0..asked).step_by(64).for_each(|at| stream::ask(coming.wrapping_add(at)));
+                        stream::ask(coming.wrapping_add(asked - 1));
+                    }
                     std::ptr::copy_nonoverlapping(from.offset(i * fs), to.offset(i * ts), run);
                 }
             }

@@ -18,6 +18,7 @@ use super::copy::{Loop, ask, copy, copy_streaming, fill, fill_bytes, merge};
 use super::fragments::Pieces;
 use super::index::{BlockMap, Leaf};
 use super::plan::{BlockAt, Task};
+use super::points::Coming;
 use super::space::{Gathered, Inner, Space};
 use super::units::UnitSet;
 use super::work::{Work, Workers, run};
@@ -54,7 +55,7 @@ impl BufferMut {
 impl BufferMut {
     /// # Safety
     /// The offset must be one that the command's target reaches.
-    unsafe fn at(&self, offset: isize) -> *mut u8 {
+    pub(super) unsafe fn at(&self, offset: isize) -> *mut u8 {
         // SAFETY: the caller's promise, and that of `from_raw`.
         unsafe { self.0.offset(offset) }
     }
@@ -139,8 +140,15 @@ impl<'a> Reader<'a> {
             let mut assembler = stream.then(|| Assembler::new(self.space.shape.item_bytes, bytes));
             let mut asked = Asked::default();
             let mut pieces = Pieces::default();
+            let mut points = self.by_points(work).then(|| Coming::new(self.space.shape.item_bytes));
             for i in range {
                 ahead.advance(i, kept);
+                if let Some(points) = &mut points {
+                    // SAFETY: the caller's promise about the buffer covers the block's elements.
+                    if unsafe { self.points(work, i, kept, out, points)? } {
+                        continue;
+                    }
+                }
                 let task = work.task(i);
                 let map = self.map(&task.at, kept);
                 let watched = self.ftl.probe().map(|probe| (probe, task.moves(self.space.shape.item_bytes)));
@@ -171,6 +179,9 @@ impl<'a> Reader<'a> {
                     assembler.finish();
                 }
                 asked.copy(self.space.shape.item_bytes);
+                if let Some(points) = &mut points {
+                    points.finish();
+                }
             }
             Ok(())
         })
@@ -235,7 +246,7 @@ impl<'a> Reader<'a> {
         leaf.get(*last)
     }
 
-    fn gathered(&self, at: &BlockAt) -> Option<&'a Gathered> {
+    pub(super) fn gathered(&self, at: &BlockAt) -> Option<&'a Gathered> {
         if self.inner.gathered.is_empty() { None } else { self.inner.gathered.get(at) }
     }
 
@@ -309,7 +320,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn bad(&self, at: &[u64], error: crate::ftl::FetchError) -> Error {
+    pub(super) fn bad(&self, at: &[u64], error: crate::ftl::FetchError) -> Error {
         self.space.page_error(&self.inner.record.name, at, error)
     }
 

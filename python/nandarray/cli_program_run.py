@@ -88,6 +88,8 @@ def operand(text: str) -> Operand:
     typer.BadParameter
         It is none.
     """
+    if text.count("[") != text.count("]"):
+        raise typer.BadParameter(f"{text!r}: brackets do not match; a part is written 'data.nand:/name[0:10, ::2]'")
     # A slice has colons of its own.
     found = _TEXT.match(text)
     if found is None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from nandarray._plain import plain
 from nandarray._program import abi
+from nandarray._slices import format_slices
 from nandarray.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ class Boxed:
             from nandarray.indexing import parse
 
             parse(box.key, whole.shape)  # says what is wrong with it, if it is no index expression at all
-            raise InvalidError(f"{box.key!r} of shape {whole.shape}: a program takes integers and forward slices")
+            shown = format_slices(box.key if isinstance(box.key, tuple) else (box.key,)).removesuffix(",")
+            raise InvalidError(f"[{shown}] of shape {whole.shape}: a program takes integers and forward slices")
         self.start, self.step, self.lengths, self.shape = found
 
     def native(self) -> tuple[Any, ...]:

@@ -173,7 +173,10 @@ def _chosen(
         if dtype is not None:
             raise InvalidError(f"{name} works on bytes; it is not made for a dtype")
         return None, values
-    chosen = np.dtype(made.default if dtype is None else dtype)
+    try:
+        chosen = np.dtype(made.default if dtype is None else dtype)
+    except TypeError:
+        raise InvalidError(f"{name}: {dtype!r} is no dtype; there is {', '.join(made.dtypes)}") from None
     if chosen.name not in made.dtypes or not chosen.isnative:
         raise InvalidError(f"{name}: dtype is {chosen}; there is {', '.join(made.dtypes)}")
     return chosen, values

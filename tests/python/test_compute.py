@@ -276,6 +276,34 @@ def test_functions_of_boxes(store: Any) -> None:
     assert "late" not in store
 
 
+def test_functions_of_boxes_can_be_ended(store: Any) -> None:
+    store["x"] = np.arange(1000.0)
+    told: list[tuple[int, int, int]] = []
+
+    def same(x, out):
+        for i in range(x.shape[0]):
+            out[i] = x[i]
+
+    def endless(x, out):
+        while x[0] >= 0:
+            out[0] = x[0]
+
+    found = store["x"].map_blocks(same, block=(7,), progress=lambda *now: told.append(now))
+    np.testing.assert_array_equal(found, np.arange(1000.0))
+    assert [one[0] for one in told] == list(range(1, 144))
+    assert told[-1] == (143, 143, 8000)
+    with pytest.raises(nandarray.ProgramFailedError, match="more than .* s: "):
+        store["x"].map_blocks(endless, block=(7,), seconds=0.3, out="new")
+    assert "new" not in store
+
+    def interrupted(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store["x"].map_blocks(same, block=(7,), progress=interrupted, out="new")
+    assert "new" not in store
+
+
 def test_indices_are_those_of_numpy(store: Any) -> None:
     data = np.arange(24.0).reshape(2, 3, 4)
     store["x"] = data

@@ -2,7 +2,7 @@
 
 Each block is a run of its own with one task, so that the function sees it whole, in C order, as an array of its
 dimensions. Blocks lie as the array's building blocks do, so that each is one extent of the store; at the edges of the
-box they are smaller.
+box they are smaller. What goes into an array goes there block by block: it is not one command.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nandarray import _nandarray
 from nandarray._grid import check_shape
 from nandarray._program import ports, run
 from nandarray._program.axes import at_box
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["map_boxes"]
 
 _TASK_BYTES = 1 << 26  # a task's window
+_AHEAD = 4  # blocks that wait for each thread
 
 
 def map_boxes(
@@ -81,31 +86,68 @@ def map_boxes(
     form = boxes_form(function, [whole.dtype, *(one.dtype for one in inputs)], kind, len(shape), scalars, **trusted)
     made = PythonProgram(form)
     _ = made.elf  # an error of the compiler comes before anything is written
-    given = {name: value for name, value in options.items() if name not in ("trusted", "threads", "progress")}
+    own = ("trusted", "threads", "progress", "seconds")
+    given = {name: value for name, value in options.items() if name not in own}
+    ports.at_least_one(threads=options.get("threads"))
     store, name = grid._store_of(), out
     if isinstance(name, str):
         out = store.create(name, shape, kind)
     memory = np.empty(shape, kind) if out is None else None
 
-    def one(parts: tuple[slice, ...]) -> int:
+    def one(parts: tuple[slice, ...]) -> tuple[int, int]:
         numbers = {**values, **{f"n{axis}_": part.stop - part.start for axis, part in enumerate(parts)}}
         boxes = [_of(run.Box(grid, key), parts), *(_of(other, parts) for other in others)]  # type: ignore[arg-type]
         target = None if out is None else _of(out, parts)
-        found = run.offload(made, boxes, numbers, out=target, threads=1, task_bytes=_TASK_BYTES, **given)
+        watch, left = _nandarray.Watch(), None if until is None else max(until - time.monotonic(), 1e-3)
+        watches.add(watch)
+        if ended.is_set():
+            watch.cancel()
+        limits: dict[str, Any] = {"task_bytes": _TASK_BYTES, "seconds": left, "_watch": watch}
+        try:
+            found = run.offload(made, boxes, numbers, out=target, threads=1, **limits, **given)
+        finally:
+            watches.discard(watch)
         if memory is not None:
             memory[parts] = np.reshape(found.result, memory[parts].shape)
-        return math.prod(part.stop - part.start for part in parts)
+        return math.prod(part.stop - part.start for part in parts), found.account.bytes_in
+
+    ended = threading.Event()
+    watches: set[_nandarray.Watch] = set()
+    seconds, told = options.get("seconds"), options.get("progress")
+    until = None if seconds is None else time.monotonic() + seconds
+    threads = options.get("threads") or os.cpu_count() or 1
+    cuts = _cut(shape, sizes, first)
+    tasks, done, elements, bytes_in = math.prod(map(len, cuts)), 0, 0, 0
+    waiting: deque[Future[tuple[int, int]]] = deque()
+    pool = ThreadPoolExecutor(threads)
+
+    def take() -> None:
+        nonlocal done, elements, bytes_in
+        more, read = waiting.popleft().result()
+        done, elements, bytes_in = done + 1, elements + more, bytes_in + read
+        if told is not None:
+            told(done, tasks, bytes_in)
 
     try:
-        with ThreadPoolExecutor(options.get("threads") or os.cpu_count() or 1) as pool:
-            done = sum(pool.map(one, _cut(shape, sizes, first)))
+        for parts in itertools.product(*cuts):
+            waiting.append(pool.submit(one, parts))
+            if len(waiting) > threads * _AHEAD:
+                take()
+        while waiting:
+            take()
     except BaseException:
+        # Nothing is begun any more, and what runs is ended.
+        ended.set()
+        for watch in list(watches):
+            watch.cancel()
+        pool.shutdown(cancel_futures=True)
         if isinstance(name, str):
             del store[name]
         raise
+    pool.shutdown()
     if memory is not None:
         return memory
-    return out if isinstance(name, str) else done
+    return out if isinstance(name, str) else elements
 
 
 def _blocks(grid: Any, block: Any, key: Any, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -126,13 +168,13 @@ def _blocks(grid: Any, block: Any, key: Any, shape: tuple[int, ...]) -> tuple[tu
     return sizes, sizes
 
 
-def _cut(shape: tuple[int, ...], sizes: tuple[int, ...], first: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """Give the blocks of a box, the last dimension fastest."""
+def _cut(shape: tuple[int, ...], sizes: tuple[int, ...], first: tuple[int, ...]) -> list[list[slice]]:
+    """Give for each dimension where the blocks of a box lie."""
     axes = []
     for length, size, begin in zip(shape, sizes, first, strict=True):
         edges = [0, *range(begin, length, size), length] if length else [0]
         axes.append([slice(low, high) for low, high in itertools.pairwise(edges)])
-    yield from itertools.product(*axes)
+    return axes
 
 
 def _of(given: Any, parts: tuple[slice, ...]) -> Any:

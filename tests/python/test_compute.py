@@ -337,6 +337,16 @@ def test_a_run_has_its_time(store: Any) -> None:
     assert store["x"].reduce("sum", seconds=100) == 45
 
 
+def test_a_scalar_is_an_input_and_an_output(store: Any) -> None:
+    store["scalar"] = np.float64(3)
+    assert store["scalar"].map_blocks(lambda v: v + 1) == 4
+    assert store["scalar"].map_blocks(lambda v: v + 1).shape == ()
+    assert store["scalar"].reduce("sum") == 3
+    store["scalar"].map_blocks(lambda v: v * 7, out=store["scalar"])
+    assert store["scalar"][()] == 21
+    assert store["scalar"].map_blocks("sqrt", out="root")[()] == np.sqrt(21)
+
+
 def test_sums_of_complex_numbers(store: Any) -> None:
     data = (np.arange(6) - 1j * np.arange(6)[::-1]).reshape(2, 3)
     for kind in ("complex64", "complex128"):

@@ -72,6 +72,8 @@ class Boxed:
             shown = format_slices(box.key if isinstance(box.key, tuple) else (box.key,)).removesuffix(",")
             raise InvalidError(f"[{shown}] of shape {whole.shape}: a program takes integers and forward slices")
         self.start, self.step, self.lengths, self.shape = found
+        if not whole.shape:  # the engine has a scalar as one element along one dimension
+            self.start, self.step, self.lengths = [0], [1], [1]
 
     def native(self) -> tuple[Any, ...]:
         """Give what the native command takes for it."""

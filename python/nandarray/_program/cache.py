@@ -2,9 +2,10 @@
 
 One file an entry: a line of JSON (checksum of the rest, the files that the compiler read), then the ELF. An entry is
 written to a file of its own name and renamed, so writers never meet; one whose checksum is wrong, or whose files
-changed, counts as absent and is written anew. The folder is ``$NANDARRAY_CACHE``, or ``nandarray`` in the user's cache
-folder (``$XDG_CACHE_HOME``, ``~/.cache``). What was used longest ago goes when there are too many. Where nothing can be
-written, nothing is kept, and programs are compiled every time.
+changed, counts as absent and is written anew. Objects that programs are linked with are kept beside them, each with
+its checksum behind it, where linkers do not look. The folder is ``$NANDARRAY_CACHE``, or ``nandarray`` in the user's
+cache folder (``$XDG_CACHE_HOME``, ``~/.cache``). What was used longest ago goes when there are too many. Where nothing
+can be written, nothing is kept, and programs are compiled every time; objects are then there as long as the process.
 
 This module knows bytes and keys, not compilers.
 """
@@ -17,14 +18,19 @@ import importlib.util
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Cache", "digest", "folder", "installed"]
+__all__ = ["Cache", "digest", "folder", "installed", "keep", "kept", "write_whole"]
 
 _ENTRIES_MAX = 2000
 _SUFFIX = ".program"
+_NEW = ".new-"
+#: Seconds after which a file that is being written is nobody's any more.
+_STALE = 3600.0
 
 
 def folder() -> Path:
@@ -152,7 +158,13 @@ class Cache:
         return self.where / (key + _SUFFIX)
 
     def _prune(self) -> None:
-        names = [entry for entry in os.scandir(self.where) if entry.name.endswith(_SUFFIX)]
+        every = list(os.scandir(self.where))
+        for entry in every:
+            if entry.name.startswith(_NEW):  # of a process that was killed, if it is old
+                with contextlib.suppress(OSError):
+                    if time.time() - entry.stat().st_mtime > _STALE:
+                        os.unlink(entry.path)
+        names = [entry for entry in every if entry.name.endswith(_SUFFIX)]
         if len(names) <= _ENTRIES_MAX:
             return
         aged = []
@@ -162,6 +174,61 @@ class Cache:
         for _, path in sorted(aged)[: len(aged) - _ENTRIES_MAX * 3 // 4]:
             with contextlib.suppress(OSError):
                 os.unlink(path)
+
+
+@cache
+def _own() -> tempfile.TemporaryDirectory[str]:
+    """Make a folder that is gone when the process ends."""
+    return tempfile.TemporaryDirectory(prefix="nandarray-kept-")
+
+
+def keep(path: Path, data: bytes) -> Path:
+    """Keep an object; where it cannot be written, in a folder of this process.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        Where.
+    data : bytes
+        An object file.
+
+    Returns
+    -------
+    pathlib.Path
+        Where it is.
+
+    Raises
+    ------
+    OSError
+        There is no place at all.
+    """
+    whole = data + hashlib.sha256(data).digest()
+    try:
+        write_whole(path, whole)
+    except OSError:
+        path = _beside(path)
+        write_whole(path, whole)
+    return path
+
+
+def kept(path: Path) -> Path | None:
+    """Say where an object is kept, if it is and is whole.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        As in :func:`keep`.
+    """
+    for place in (path, _beside(path) if _own.cache_info().currsize else path):
+        with contextlib.suppress(OSError):
+            raw = place.read_bytes()
+            if hashlib.sha256(raw[:-32]).digest() == raw[-32:]:
+                return place
+    return None
+
+
+def _beside(path: Path) -> Path:
+    return Path(_own().name) / path.parent.name / path.name
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -180,7 +247,7 @@ def write_whole(path: Path, data: bytes) -> None:
         It could not be written; nothing is left behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_NEW)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

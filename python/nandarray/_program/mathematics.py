@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nandarray._program import scratch
-from nandarray._program.cache import digest, folder, write_whole
+from nandarray._program.cache import digest, folder, keep, kept
 
 if TYPE_CHECKING:
     from nandarray._program.zig import Target
@@ -54,17 +54,18 @@ def needed(names: Iterable[str], target: Target, known: Sequence[Path] = ()) -> 
     """
     from nandarray._program import zig
 
-    where = folder() / "support" / f"parts-{target.name}-{zig.support_key(target)}"
+    where = folder() / "support" / f"kept-{target.name}-{zig.support_key(target)}"
     musl, rest, found = _musl(target), [], {}
     for name in sorted(set(names)):
         if name in musl:
             found[where / f"{musl[name].stem}.o"] = musl[name]
         else:
             rest.append(name)
-    missing = [(path, source) for path, source in found.items() if not path.exists()]
+    there = {path: kept(path) for path in found}
+    missing = [path for path, place in there.items() if place is None]
     if missing:
-        _compile_c([source for _, source in missing], where, target)
-    given, parts = list(found), []
+        there |= zip(missing, _compile_c([found[path] for path in missing], where, target), strict=True)
+    given, parts = [place for place in there.values() if place is not None], []
     for root in ("c.zig", "compiler_rt.zig"):
         inside = {name: files for name in rest if (files := _holding(root, name))}
         if inside:
@@ -95,13 +96,12 @@ def _musl(target: Target) -> dict[str, Path]:
     return found
 
 
-def _compile_c(sources: Sequence[Path], where: Path, target: Target) -> None:
+def _compile_c(sources: Sequence[Path], where: Path, target: Target) -> list[Path]:
     from nandarray._program import zig
 
     with scratch.folder() as made:
         zig.checked(zig.run([*zig.musl_words(target), "-c", *sources], cwd=made), "musl's mathematics")
-        for source in sources:
-            write_whole(where / f"{source.stem}.o", (made / f"{source.stem}.o").read_bytes())
+        return [keep(where / f"{one.stem}.o", (made / f"{one.stem}.o").read_bytes()) for one in sources]
 
 
 @cache
@@ -125,33 +125,32 @@ def _zig_part(root: str, inside: dict[str, tuple[str, ...]], where: Path, target
     """Compile a library in Zig, of which only the files are left that hold these names."""
     from nandarray._program import zig
 
-    kept = {file for files in inside.values() for file in files}
-    made = where / f"{root.removesuffix('.zig')}-{digest([*sorted(kept), *sorted(inside)])[:16]}.o"
-    if made.exists():
-        return made
+    files = {file for files in inside.values() for file in files}
+    made = where / f"{root.removesuffix('.zig')}-{digest([*sorted(files), *sorted(inside)])[:16]}.o"
+    if (found := kept(made)) is not None:
+        return found
     with scratch.folder() as place:
-        _lay_out(root, kept, set(inside), place)
+        _lay_out(root, files, set(inside), place)
         words = ["build-obj", place / root, *zig.zig_words(root, target), "--name", "part"]
         status, _ = zig.run([*words, "--zig-lib-dir", _standard(place)], cwd=place, scratch=place)
         if status != 0:  # another version of Zig may use more
             zig.checked(zig.run(words, cwd=place, scratch=place), f"a part of {root}")
-        write_whole(made, (place / "part.o").read_bytes())
-    return made
+        return keep(made, (place / "part.o").read_bytes())
 
 
-def _lay_out(root: str, kept: set[str], names: set[str], place: Path) -> None:
+def _lay_out(root: str, files: set[str], names: set[str], place: Path) -> None:
     """Write a library in Zig to a folder, with the files that are kept and the exports of these names only."""
     from nandarray._program import zig
 
     base, inside = zig.home() / "lib", root.removesuffix(".zig")
     (place / inside).mkdir()
     for file in os.listdir(base / inside):
-        if f"{inside}/{file}" not in kept:
+        if f"{inside}/{file}" not in files:
             os.symlink(base / inside / file, place / inside / file)
-    for file in kept | {root}:
+    for file in files | {root}:
         text = _text(base / file)
         if file == root:
-            text = _IMPORT.sub(lambda found: found.group(0) if found.group(1) in kept else "{}", text)
+            text = _IMPORT.sub(lambda found: found.group(0) if found.group(1) in files else "{}", text)
         (place / file).parent.mkdir(parents=True, exist_ok=True)
         (place / file).write_text(_EXPORT.sub(lambda f: f.group(0) if f.group(1) in names else "{}", text))
 

@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 
 from nandarray._program import mathematics
-from nandarray._program.cache import digest, folder, installed, write_whole
+from nandarray._program.cache import digest, folder, installed, keep, kept
 from nandarray._program.scratch import folder as scratch_folder
 from nandarray.errors import CompileError
 
@@ -214,7 +214,12 @@ def link(objects: Sequence[Path], output: Path, target: Target) -> None:
         known += more
         status, said = run([*words, *objects, *known])
     if status != 0 and _UNDEFINED.search(said):
-        status, said = run([*words, *objects, "--start-group", *support(target), "--end-group"])
+        try:
+            libraries = support(target)
+        except OSError as error:
+            says = f"{_link_summary(said)}; what else there is has no place to be built in: {error}"
+            raise CompileError(says, diagnostics=_undefined(said), output=said) from error
+        status, said = run([*words, *objects, "--start-group", *libraries, "--end-group"])
     if status != 0:
         raise CompileError(_link_summary(said), diagnostics=_undefined(said), output=said)
 
@@ -228,12 +233,13 @@ def runtime(target: Target) -> Path:
         There is no place to keep it.
     """
     parts = [(INCLUDE / name).read_bytes() for name in ("nandarray.h", "nandarray_native.h", "runtime.c")]
-    made = folder() / "support" / f"runtime-{target.name}-{digest([version(), target, OPTIONS, *parts])[:16]}.o"
-    if not made.exists():
+    made = folder() / "support" / f"kept-runtime-{target.name}-{digest([version(), target, OPTIONS, *parts])[:16]}.o"
+    found = kept(made)
+    if found is None:
         with scratch_folder() as place:
             compile_c(INCLUDE / "runtime.c", place / "runtime.o", target, flags=["-g0"])
-            write_whole(made, (place / "runtime.o").read_bytes())
-    return made
+            found = keep(made, (place / "runtime.o").read_bytes())
+    return found
 
 
 # --- support libraries ------------------------------------------------------------------------------------------------

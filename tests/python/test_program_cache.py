@@ -1,0 +1,150 @@
+"""The cache of compiled programs under bad luck: processes at once, killed ones, no room, damage."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nandarray
+from nandarray._program import cache, zig
+
+X = np.arange(1.0, 50.0)
+PROGRAM = """
+import math, sys
+import numpy as np, nandarray
+store = nandarray.open(sys.argv[1], mode="w")
+store["x"] = np.arange(1.0, 50.0)
+@nandarray.program(inputs="float64")
+def function(x):
+    return math.log10(x) + 1
+print(float(store["x"].offload(function).sum()))
+"""
+SUM = float((np.log10(X) + 1).sum())
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache of the test's own, and nothing that the process kept before."""
+    monkeypatch.setenv("NANDARRAY_CACHE", str(tmp_path / "cache"))
+    forget()
+    yield tmp_path / "cache"
+    forget()
+
+
+def forget() -> None:
+    """Drop what the process kept for itself."""
+    if cache._own.cache_info().currsize:
+        cache._own().cleanup()
+        cache._own.cache_clear()
+
+
+def started(tmp_path: Path, number: int) -> subprocess.Popen[str]:
+    """A process that compiles PROGRAM and prints its result."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    words = [sys.executable, "program.py", f"{number}.nand"]
+    return subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def right(process: subprocess.Popen[str]) -> bool:
+    said, wrong = process.communicate(timeout=300)
+    assert process.returncode == 0, wrong
+    return float(said) == pytest.approx(SUM)
+
+
+def decibels(x: float) -> float:
+    return math.log10(x) * 20
+
+
+def compiles_and_is_right(store: Any) -> None:
+    made = nandarray.program(decibels, inputs="float64")
+    np.testing.assert_allclose(store["log"].offload(made), np.log10(X) * 20, rtol=1e-15)
+
+
+def test_processes_that_compile_the_same_at_once(own: Path, tmp_path: Path) -> None:
+    processes = [started(tmp_path, number) for number in range(3)]
+    assert all(right(process) for process in processes)
+    assert len(list((own / "programs").glob("*.program"))) == 1
+    assert not list(own.rglob(".new-*"))
+
+
+def test_processes_that_are_killed_leave_nothing_that_is_believed(own: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(11)
+    for number, seconds in enumerate([0.3, 0.5, *rng.uniform(0.2, 1.5, 4)]):
+        process = started(tmp_path, number)
+        time.sleep(seconds)
+        process.kill()
+        process.communicate()
+    assert right(started(tmp_path, 90))
+    assert right(started(tmp_path, 91))
+
+
+def test_no_room_and_no_folder(own: Path, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    store["log"] = X
+    real = cache.write_whole
+
+    def full(path: Path, data: bytes) -> None:
+        if path.is_relative_to(own):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        real(path, data)
+
+    monkeypatch.setattr(cache, "write_whole", full)
+    compiles_and_is_right(store)
+    assert not list(own.rglob("*.*"))
+    monkeypatch.undo()
+    own.write_text("a file where the folder should be")
+    monkeypatch.setenv("NANDARRAY_CACHE", str(own))
+    compiles_and_is_right(store)
+    source = """#include <nandarray.h>
+ND_PROGRAM("name": "calls", "kind": "block", "inputs": [{"name": "x", "dtype": "uint8"}], "outputs": [])
+int nothing(void);
+int64_t nd_block(nd_args *args) { return nothing(); }
+"""
+    with pytest.raises(nandarray.CompileError, match=r"nothing \(.*no place to be built in"):
+        nandarray.Program.from_c(source)
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "flipped"])
+def test_damaged_objects_are_compiled_again(own: Path, store: Any, damage: str) -> None:
+    store["log"] = X
+    compiles_and_is_right(store)
+    objects = [*own.glob("support/*.o"), *own.glob("support/*/*.o")]
+    assert len(objects) >= 2
+    for path in objects:
+        raw = bytearray(path.read_bytes())
+        raw[len(raw) // 2] ^= 1
+        path.write_bytes({"empty": b"", "cut": bytes(raw[:-40]), "flipped": bytes(raw)}[damage])
+    for path in own.glob("programs/*"):
+        path.unlink()
+    compiles_and_is_right(store)
+    assert all(cache.kept(path) == path for path in objects)
+
+
+def test_what_a_killed_writer_left_goes_in_time(own: Path) -> None:
+    kept = cache.Cache()
+    kept.put("0" * 64, b"x")
+    for name, age in ((".new-old", 7200), (".new-young", 0)):
+        (own / "programs" / name).write_bytes(b"half")
+        when = time.time() - age
+        os.utime(own / "programs" / name, (when, when))
+    kept.put("1" * 64, b"y")
+    names = {path.name for path in (own / "programs").iterdir()}
+    assert ".new-old" not in names
+    assert ".new-young" in names
+    assert kept.get("0" * 64) == (b"x", {})
+
+
+def test_an_object_with_its_checksum_is_what_linkers_read(own: Path, store: Any) -> None:
+    made = zig.runtime(zig.TARGETS["rv64"])
+    assert made.read_bytes()[:4] == b"\x7fELF"
+    assert cache.kept(made) == made
+    assert made.is_relative_to(own)

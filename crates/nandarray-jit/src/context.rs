@@ -73,6 +73,8 @@ pub(crate) enum Left {
     Memory = 2,
     /// Too few instructions are left.
     Slice = 3,
+    /// The next instruction, or one that follows it before a jump, reaches memory where it was not expected to.
+    Together = 4,
 }
 
 impl Left {
@@ -81,6 +83,7 @@ impl Left {
             0 => Self::Jump,
             2 => Self::Memory,
             3 => Self::Slice,
+            4 => Self::Together,
             _ => Self::Handover,
         }
     }

@@ -151,6 +151,8 @@ impl Engine {
         for span in spans.iter().filter(|s| s.addresses != main.addresses) {
             let Some(slot) = self.shared.slot(span.addresses.start) else { continue };
             let room = |length: u64| std::array::from_fn(|log| length.saturating_sub((1 << log) - 1));
+            let end = if X::BITS == 32 { 1 << 32 } else { u64::MAX };
+            let size = |range: &std::ops::Range<u64>| range.end.min(end).saturating_sub(range.start);
             let written = if span.writable.start == span.addresses.start { size(&span.writable) } else { 0 };
             self.context.slots[slot as usize] =
                 Slot { biased: biased(span), load: room(size(&span.addresses)), store: room(written) };
@@ -234,10 +236,10 @@ impl Engine {
                         _ if door.hart().instructions() - begin >= most => return None,
                         why => {
                             self.statistics.handed_over += 1;
-                            if why == Left::Memory {
-                                self.shared.missed(door, from);
-                            }
-                            self.interpret(door, |door| door.step())
+                            let left = most - (door.hart().instructions() - begin);
+                            let most = if why == Left::Together { left.min(OPS_MAX as u64) } else { 1 };
+                            let shared = (why != Left::Handover).then(|| self.shared.clone());
+                            self.interpret(door, |door| follow(shared.as_deref(), door, from, most))
                         }
                     }
                 }
@@ -297,6 +299,24 @@ impl Engine {
         }
         found
     }
+}
+
+/// Interpret at most `most` instructions, up to a jump. If there is `shared`, some of them may reach memory where code that
+/// was entered at `from` did not expect them to.
+fn follow<X: Xlen>(shared: Option<&Shared>, door: &mut Door<'_, '_, '_, X>, from: u64, most: u64) -> Option<Stop> {
+    for _ in 0..most {
+        if let Some(shared) = shared {
+            shared.missed(door, from);
+        }
+        let pc = door.hart().pc();
+        if let Some(stop) = door.step() {
+            return Some(stop);
+        }
+        if !matches!(door.hart().pc().wrapping_sub(pc), 2 | 4) {
+            break;
+        }
+    }
+    None
 }
 
 /// Interpret the block at the program counter, which was reached so often and is not translated yet.

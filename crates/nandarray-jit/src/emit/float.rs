@@ -12,6 +12,7 @@ use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
 use nandarray_hart::float_function;
 use nandarray_hart::isa::{Code, Format, Op};
 
+use super::doubt::Sure;
 use super::{Emit, argument, own};
 use crate::registers::{reads_single, writes_single};
 
@@ -67,7 +68,7 @@ impl Emit<'_, '_> {
         if single { self.single_of(r) } else { self.double(i32::from(r)) }
     }
 
-    fn number(&mut self, single: bool, value: f64) -> Value {
+    pub(super) fn number(&mut self, single: bool, value: f64) -> Value {
         if single {
             self.b.ins().f32const(Ieee32::with_float(value as f32))
         } else {
@@ -124,12 +125,15 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// `fast` if `certain`, what the hart's function gives otherwise.
-    fn or_call(&mut self, op: &Op, fast: Value, certain: Value) {
+    /// `fast` if it is sure, what the hart's function gives otherwise.
+    fn or_call(&mut self, op: &Op, fast: Value, sure: &[Sure]) {
+        if self.doubts(sure) {
+            return self.set_result(op, fast);
+        }
         let ty = self.b.func.dfg.value_type(fast);
         let (done, result) = self.join(ty);
-        let slow = self.b.create_block();
-        self.b.set_cold_block(slow);
+        let slow = self.cold_block();
+        let certain = self.certain(sure);
         self.b.ins().brif(certain, done, &argument(fast), slow, &[]);
         self.b.seal_block(slow);
         self.b.switch_to_block(slow);
@@ -140,19 +144,22 @@ impl Emit<'_, '_> {
         self.set_result(op, result);
     }
 
-    /// The same for what may be inexact: certain only if that flag stands, or if it is `exact`; never, if none is given.
-    fn or_inexact(&mut self, op: &Op, fast: Value, certain: Value, exact: Option<&mut dyn FnMut(&mut Self) -> Value>) {
+    /// The same for what may be inexact: sure only if that flag stands, or if it is `exact`; never, if none is given.
+    fn or_inexact(&mut self, op: &Op, fast: Value, sure: &[Sure], exact: Option<&mut dyn FnMut(&mut Self) -> Value>) {
+        // Where doubts are gathered the flag stands.
+        if self.doubts(sure) {
+            return self.set_result(op, fast);
+        }
         let ty = self.b.func.dfg.value_type(fast);
         let (done, result) = self.join(ty);
-        let (ask, slow) = (self.b.create_block(), self.b.create_block());
-        self.b.set_cold_block(slow);
+        let (ask, slow) = (self.block(), self.cold_block());
+        let certain = self.certain(sure);
         self.b.ins().brif(certain, ask, &[], slow, &[]);
         self.b.seal_block(ask);
         self.b.switch_to_block(ask);
-        let flags = self.b.ins().load(types::I8, own(), self.registers, self.target.layout.fflags);
-        let inexact = self.b.ins().band_imm_u(flags, 1);
+        let inexact = self.inexact_stands();
         if let Some(exact) = exact {
-            let look = self.b.create_block();
+            let look = self.block();
             self.b.ins().brif(inexact, done, &argument(fast), look, &[]);
             self.b.seal_block(look);
             self.b.switch_to_block(look);
@@ -170,8 +177,14 @@ impl Emit<'_, '_> {
         self.set_result(op, result);
     }
 
+    /// Whether the flag "inexact" is set.
+    pub(super) fn inexact_stands(&mut self) -> Value {
+        let flags = self.b.ins().load(types::I8, own(), self.registers, self.target.layout.fflags);
+        self.b.ins().band_imm_u(flags, 1)
+    }
+
     /// Whether `value` is a number between `low` and `high` in magnitude, both excluded.
-    fn between(&mut self, single: bool, value: Value, low: f64, high: f64) -> Value {
+    pub(super) fn between(&mut self, single: bool, value: Value, low: f64, high: f64) -> Value {
         let magnitude = self.b.ins().fabs(value);
         let (low, high) = (self.number(single, low), self.number(single, high));
         let above = self.b.ins().fcmp(FloatCC::GreaterThan, magnitude, low);
@@ -179,13 +192,7 @@ impl Emit<'_, '_> {
         self.b.ins().band(above, below)
     }
 
-    /// Whether a result is certain to be right but for being inexact: beyond the smallest normal number, and finite.
-    fn normal(&mut self, single: bool, value: Value) -> Value {
-        let least = if single { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE };
-        self.between(single, value, least, f64::INFINITY)
-    }
-
-    fn below(&mut self, single: bool, value: Value, high: f64) -> Value {
+    pub(super) fn below(&mut self, single: bool, value: Value, high: f64) -> Value {
         let magnitude = self.b.ins().fabs(value);
         let high = self.number(single, high);
         self.b.ins().fcmp(FloatCC::LessThan, magnitude, high)
@@ -228,17 +235,15 @@ impl Emit<'_, '_> {
             FcvtDS => {
                 let value = self.single_of(op.rs1);
                 let wide = self.b.ins().fpromote(types::F64, value);
-                let number = self.b.ins().fcmp(FloatCC::Ordered, value, value);
-                self.or_call(op, wide, number);
+                self.or_call(op, wide, &[Sure::Numbers(value, value)]);
             }
             FcvtSD if nearest => {
                 let value = self.double(i32::from(op.rs1));
                 let narrow = self.b.ins().fdemote(types::F32, value);
-                let certain = self.normal(true, narrow);
                 self.or_inexact(
                     op,
                     narrow,
-                    certain,
+                    &[Sure::From([value; 3]), Sure::Normal(narrow)],
                     Some(&mut |e| {
                         let back = e.b.ins().fpromote(types::F64, narrow);
                         e.b.ins().fcmp(FloatCC::Equal, back, value)
@@ -258,6 +263,7 @@ impl Emit<'_, '_> {
 
     fn sum(&mut self, op: &Op, single: bool) {
         let (a, mut b) = (self.source(single, op.rs1), self.source(single, op.rs2));
+        let from = [a, b, b];
         let fast = if matches!(op.code, Code::FsubS | Code::FsubD) {
             let fast = self.b.ins().fsub(a, b);
             b = self.b.ins().fneg(b);
@@ -265,12 +271,11 @@ impl Emit<'_, '_> {
         } else {
             self.b.ins().fadd(a, b)
         };
-        let certain = self.below(single, fast, f64::INFINITY);
         let most = if single { f64::from(f32::MAX / 4.0) } else { f64::MAX / 4.0 };
         self.or_inexact(
             op,
             fast,
-            certain,
+            &[Sure::From(from), Sure::Finite(fast)],
             Some(&mut |e| {
                 // What the sum lacks is a number itself, and this finds it if nothing overflows.
                 let part = e.b.ins().fsub(fast, a);
@@ -291,16 +296,14 @@ impl Emit<'_, '_> {
         let (a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
         let divides = matches!(op.code, Code::FdivS | Code::FdivD);
         let fast = if divides { self.b.ins().fdiv(a, b) } else { self.b.ins().fmul(a, b) };
-        let mut certain = self.normal(single, fast);
-        if divides {
-            let finite = self.below(single, b, f64::INFINITY);
-            certain = self.b.ins().band(certain, finite);
-        }
+        let normal = [Sure::From([a, b, b]), Sure::Normal(fast)];
+        let quotient = [Sure::From([a; 3]), Sure::Normal(fast), Sure::Finite(b)];
+        let sure: &[Sure] = if divides { &quotient } else { &normal };
         // The product of two of them and the third, which it is or is not.
         let (left, right, whole) = if divides { (fast, b, a) } else { (a, b, fast) };
         let mut exact = |e: &mut Self| e.is_product(single, left, right, whole);
         let known = single || self.target.fma;
-        self.or_inexact(op, fast, certain, if known { Some(&mut exact) } else { None });
+        self.or_inexact(op, fast, sure, if known { Some(&mut exact) } else { None });
     }
 
     /// Whether `whole` is exactly the product of `left` and `right`.
@@ -325,18 +328,17 @@ impl Emit<'_, '_> {
         let a = self.source(single, op.rs1);
         let fast = self.b.ins().sqrt(a);
         // A root that is a number above zero is one of a number above zero; subnormal ones are left out.
-        let normal = self.normal(single, a);
-        let number = self.b.ins().fcmp(FloatCC::Ordered, fast, fast);
-        let certain = self.b.ins().band(normal, number);
+        let sure = [Sure::Normal(a), Sure::Numbers(fast, fast)];
         let mut exact = |e: &mut Self| e.is_product(single, fast, fast, a);
         let known = single || self.target.fma;
-        self.or_inexact(op, fast, certain, if known { Some(&mut exact) } else { None });
+        self.or_inexact(op, fast, &sure, if known { Some(&mut exact) } else { None });
     }
 
     fn fused(&mut self, op: &Op, single: bool) {
         use Code::*;
         let (mut a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
         let mut c = self.source(single, op.rs3);
+        let from = [a, b, c];
         if matches!(op.code, FnmsubS | FnmsubD | FnmaddS | FnmaddD) {
             a = self.b.ins().fneg(a);
         }
@@ -344,8 +346,7 @@ impl Emit<'_, '_> {
             c = self.b.ins().fneg(c);
         }
         let fast = self.b.ins().fma(a, b, c);
-        let certain = self.normal(single, fast);
-        self.or_inexact(op, fast, certain, None);
+        self.or_inexact(op, fast, &[Sure::From(from), Sure::Normal(fast)], None);
     }
 
     fn sign(&mut self, op: &Op, single: bool) {
@@ -378,7 +379,6 @@ impl Emit<'_, '_> {
     fn ordered(&mut self, op: &Op, single: bool) {
         use Code::*;
         let (a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
-        let numbers = self.b.ins().fcmp(FloatCC::Ordered, a, b);
         let relation = match op.code {
             FeqS | FeqD => FloatCC::Equal,
             FltS | FltD => FloatCC::LessThan,
@@ -392,7 +392,7 @@ impl Emit<'_, '_> {
                 self.flag(holds)
             }
         };
-        self.or_call(op, fast, numbers);
+        self.or_call(op, fast, &[Sure::Numbers(a, b)]);
     }
 
     /// Integers that the significand holds are exact in any mode.
@@ -421,7 +421,7 @@ impl Emit<'_, '_> {
             let shifted = self.b.ins().iadd_imm_s(value, 1 << bits);
             self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, shifted, 2 << bits)
         };
-        self.or_call(op, fast, small);
+        self.or_call(op, fast, &[Sure::Holds(small)]);
     }
 
     /// Towards zero, as casts are. Half of the range is certain to fit.
@@ -432,11 +432,11 @@ impl Emit<'_, '_> {
         let unsigned = matches!(op.code, FcvtWuS | FcvtLuS | FcvtWuD | FcvtLuD);
         let ty = if word { types::I32 } else { types::I64 };
         let most = if word { (1u64 << 30) as f64 } else { (1u64 << 62) as f64 };
-        let mut certain = self.below(single, value, most);
+        let mut sure = vec![Sure::Below(value, most)];
         if unsigned {
             let nothing = self.number(single, 0.0);
             let positive = self.b.ins().fcmp(FloatCC::GreaterThanOrEqual, value, nothing);
-            certain = self.b.ins().band(certain, positive);
+            sure.push(Sure::Holds(positive));
         }
         let cut = self.b.ins().fcvt_to_sint_sat(ty, value);
         let fast = if word { self.word(cut) } else { cut };
@@ -444,7 +444,7 @@ impl Emit<'_, '_> {
         self.or_inexact(
             op,
             fast,
-            certain,
+            &sure,
             Some(&mut |e| {
                 let back = e.b.ins().fcvt_from_sint(float, cut);
                 e.b.ins().fcmp(FloatCC::Equal, back, value)

@@ -1,4 +1,7 @@
 //! Loads and stores: the address is compared with the regions that the instruction is expected to reach.
+//!
+//! What instructions one after the other reach by the same register is compared once, all of it. If some is not there the
+//! function ends before the first of them, and the interpreter executes them one at a time, up to the one that fails.
 
 use std::mem::offset_of;
 
@@ -6,34 +9,68 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Type, Value, types};
 use nandarray_hart::isa::{Code, Op};
 
-use super::{Emit, argument, guest, own};
+use super::{Emit, Pc, argument, guest, own};
 use crate::context::{Context, Left, Slot};
+use crate::registers;
 use crate::sites::MAIN;
+
+/// Bytes that are known to be there: from `low` to `high`, beyond what a register held.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    base: Value,
+    slot: u8,
+    low: i32,
+    high: i32,
+    /// They can be written, too.
+    store: bool,
+}
+
+impl Range {
+    fn bytes(&self) -> i64 {
+        i64::from(self.high) - i64::from(self.low)
+    }
+}
+
+/// The logarithm of the bytes that an instruction reaches, and whether it stores; none if it reaches none.
+fn extent(op: &Op) -> Option<(usize, bool)> {
+    use Code::*;
+    Some(match op.code {
+        Lb | Lbu => (0, false),
+        Lh | Lhu => (1, false),
+        Lw | Lwu | Flw => (2, false),
+        Ld | Fld => (3, false),
+        Sb => (0, true),
+        Sh => (1, true),
+        Sw | Fsw => (2, true),
+        Sd | Fsd => (3, true),
+        _ => return None,
+    })
+}
 
 impl Emit<'_, '_> {
     /// Pointer (and what is to be added to it) to the `1 << log` bytes that an instruction reaches.
     fn reach(&mut self, op: &Op, log: usize, store: bool) -> (Value, i32) {
         let base = self.get(op.rs1);
-        let address = self.b.ins().iadd_imm_s(base, i64::from(op.imm));
-        let address = self.wide(address);
-        // The stack is in the main region.
-        let expected = if op.rs1 == 2 { vec![MAIN] } else { self.target.sites.expected(self.pc).to_vec() };
-        if let [slot] = expected[..] {
-            let (inside, biased) = self.inside(slot, address, log, store);
-            self.unless_here(inside, Left::Memory);
+        if let Some(slot) = self.only(op, self.pc) {
+            self.check(base, slot, op, log, store);
+            let biased = self.biased(slot);
             if self.target.bits == 64 {
                 return (self.b.ins().iadd(biased, base), op.imm);
             }
+            let address = self.address(base, op.imm);
             return (self.b.ins().iadd(biased, address), 0);
         }
+        let address = self.address(base, op.imm);
+        let expected = self.target.sites.expected(self.pc).to_vec();
         let (found, pointer) = self.join(types::I64);
         for (i, slot) in expected.iter().enumerate() {
-            let (inside, biased) = self.inside(*slot, address, log, store);
+            let inside = self.inside(*slot, address, log, store);
+            let biased = self.biased(*slot);
             if i + 1 == expected.len() {
                 self.unless_here(inside, Left::Memory);
                 self.b.ins().jump(found, &argument(biased));
             } else {
-                let other = self.b.create_block();
+                let other = self.block();
                 self.b.ins().brif(inside, found, &argument(biased), other, &[]);
                 self.b.seal_block(other);
                 self.b.switch_to_block(other);
@@ -44,25 +81,121 @@ impl Emit<'_, '_> {
         (self.b.ins().iadd(pointer, address), 0)
     }
 
-    /// Whether an address lies in a region, and that region's pointer less its first address.
-    fn inside(&mut self, slot: u8, address: Value, log: usize, store: bool) -> (Value, Value) {
+    /// The region that the instruction at `pc` is expected to reach, if it is one.
+    fn only(&self, op: &Op, pc: u64) -> Option<u8> {
+        // The stack is in the main region.
+        let expected = if op.rs1 == 2 { &[MAIN] } else { self.target.sites.expected(pc) };
+        if let [slot] = expected { Some(*slot) } else { None }
+    }
+
+    fn address(&mut self, base: Value, offset: i32) -> Value {
+        let address = self.b.ins().iadd_imm_s(base, i64::from(offset));
+        self.wide(address)
+    }
+
+    /// Leave unless the memory is there: what this and following instructions reach by the same register is looked at as one.
+    fn check(&mut self, base: Value, slot: u8, op: &Op, log: usize, store: bool) {
+        let (low, high) = (op.imm, op.imm + (1 << log));
+        let covers =
+            |r: &Range| r.base == base && r.slot == slot && r.low <= low && high <= r.high && (r.store || !store);
+        if self.ranges.iter().any(covers) {
+            return;
+        }
+        if let Some(range) = self.together(base, slot, op) {
+            self.check_range(&range);
+            self.ranges.push(range);
+            return;
+        }
+        let address = self.address(base, low);
+        let inside = self.inside(slot, address, log, store);
+        self.unless_here(inside, Left::Memory);
+        self.ranges.push(Range { base, slot, low, high, store });
+    }
+
+    /// What this and following instructions reach by the same register, while it keeps its value.
+    fn together(&self, base: Value, slot: u8, first: &Op) -> Option<Range> {
+        if first.rs1 == 0 {
+            return None;
+        }
+        let mut range = Range { base, slot, low: i32::MAX, high: i32::MIN, store: false };
+        let (mut pc, mut members) = (self.pc, 0);
+        for op in self.ahead {
+            if let Some((log, store)) = extent(op).filter(|_| op.rs1 == first.rs1 && self.only(op, pc) == Some(slot)) {
+                range.low = range.low.min(op.imm);
+                range.high = range.high.max(op.imm + (1 << log));
+                range.store |= store;
+                members += 1;
+            }
+            if registers::writes(op) >> first.rs1 & 1 != 0 {
+                break;
+            }
+            pc = self.wrap(pc.wrapping_add(u64::from(op.len)));
+        }
+        let layout = self.target.layout;
+        let main = if range.store { &layout.writable } else { &layout.main };
+        let fits = slot != MAIN
+            || (range.bytes() <= (main.end - main.start) as i64
+                && (self.target.bits == 64 || layout.main.end <= 1 << 32));
+        (members > 1 && fits).then_some(range)
+    }
+
+    fn check_range(&mut self, range: &Range) {
+        let address = self.address(range.base, range.low);
+        let layout = self.target.layout;
+        if range.slot == MAIN {
+            let main = if range.store { &layout.writable } else { &layout.main };
+            let room = main.end - main.start - range.bytes() as u64 + 1;
+            let offset = self.b.ins().iadd_imm_s(address, (main.start as i64).wrapping_neg());
+            let inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, offset, room as i64);
+            return self.unless_here(inside, Left::Together);
+        }
+        let room = self.room(range.slot, 0, range.store);
+        let base = self.target.bases[range.slot as usize];
+        let offset = self.b.ins().iadd_imm_s(address, (base as i64).wrapping_neg());
+        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, offset, room);
+        let left = self.b.ins().isub(room, offset);
+        let enough = self.b.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, left, range.bytes());
+        let out = self.escape.unwrap_or_else(|| self.cold_block());
+        self.or_else(inside, out);
+        self.or_else(enough, out);
+        if self.escape.is_none() {
+            let on = self.b.current_block();
+            self.b.seal_block(out);
+            self.b.switch_to_block(out);
+            self.leave(Pc::Known(self.pc), self.count - self.index, Left::Together);
+            on.into_iter().for_each(|on| self.b.switch_to_block(on));
+        }
+    }
+
+    /// A region's pointer less its first address.
+    fn biased(&mut self, slot: u8) -> Value {
+        if slot == MAIN {
+            return self.main;
+        }
+        let at = offset_of!(Context, slots) + slot as usize * size_of::<Slot>() + offset_of!(Slot, biased);
+        self.b.ins().load(types::I64, own().with_readonly(), self.context, at as i32)
+    }
+
+    /// Offsets in a region at which `1 << log` bytes can be reached: below this.
+    fn room(&mut self, slot: u8, log: usize, store: bool) -> Value {
+        let at = offset_of!(Context, slots) + slot as usize * size_of::<Slot>();
+        let reach = if store { offset_of!(Slot, store) } else { offset_of!(Slot, load) };
+        self.b.ins().load(types::I64, own().with_readonly(), self.context, (at + reach + 8 * log) as i32)
+    }
+
+    /// Whether an address lies in a region.
+    fn inside(&mut self, slot: u8, address: Value, log: usize, store: bool) -> Value {
         let layout = self.target.layout;
         if slot == MAIN {
             let range = if store { &layout.writable } else { &layout.main };
             let room = (range.end - range.start).saturating_sub((1 << log) - 1);
             let offset = self.b.ins().iadd_imm_s(address, (range.start as i64).wrapping_neg());
-            let inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, offset, room as i64);
-            return (inside, self.main);
+            return self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, offset, room as i64);
         }
         let base = self.target.bases[slot as usize];
-        let at = offset_of!(Context, slots) + slot as usize * size_of::<Slot>();
-        let reach = if store { offset_of!(Slot, store) } else { offset_of!(Slot, load) };
         let offset = self.b.ins().iadd_imm_s(address, (base as i64).wrapping_neg());
-        let unchanged = own().with_readonly();
-        let room = self.b.ins().load(types::I64, unchanged, self.context, (at + reach + 8 * log) as i32);
-        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, offset, room);
-        let biased = self.b.ins().load(types::I64, unchanged, self.context, (at + offset_of!(Slot, biased)) as i32);
-        (inside, biased)
+        let room = self.room(slot, log, store);
+        self.b.ins().icmp(IntCC::UnsignedLessThan, offset, room)
     }
 
     pub(super) fn load(&mut self, op: &Op) {

@@ -5,6 +5,7 @@
 //! that meets what the code does not know (a fault, memory of another region, a stream that has run dry) has no effect
 //! here: the function ends before it, and the interpreter executes it.
 
+mod doubt;
 mod float;
 mod int;
 mod mem;
@@ -66,6 +67,15 @@ pub(crate) struct Emit<'e, 'f> {
     dirty: Set,
     /// Floating-point registers that are kept as single precision.
     single: u32,
+    /// The instruction at hand and those behind it that surely follow.
+    ahead: &'e [Op],
+    /// Memory that is known to be there.
+    ranges: Vec<mem::Range>,
+    /// Conditions gathered, and where to go instead of leaving, in the first of two copies.
+    doubts: Option<Vec<doubt::Sure>>,
+    escape: Option<Block>,
+    /// In the second of them.
+    cold: bool,
 }
 
 /// The context's and the registers' memory.
@@ -79,9 +89,9 @@ fn guest() -> MemFlagsData {
 }
 
 /// Fill `function` with the code of `region`.
-pub(crate) fn emit(
-    region: &Region,
-    target: &Target<'_>,
+pub(crate) fn emit<'e>(
+    region: &'e Region,
+    target: &'e Target<'e>,
     function: &mut Function,
     builder: &mut FunctionBuilderContext,
 ) {
@@ -122,6 +132,11 @@ pub(crate) fn emit(
         pc: region.nodes[0].pc,
         dirty: 0,
         single: 0,
+        ahead: &[],
+        ranges: Vec::new(),
+        doubts: None,
+        escape: None,
+        cold: false,
     };
     let knowledge = Knowledge::of(region);
     let blocks: Vec<Block> = region.nodes.iter().map(|_| emit.b.create_block()).collect();
@@ -134,7 +149,7 @@ pub(crate) fn emit(
     emit.b.finalize(target.isa.frontend_config());
 }
 
-impl Emit<'_, '_> {
+impl<'e> Emit<'e, '_> {
     /// Read the registers.
     fn enter(&mut self, knowledge: &Knowledge) {
         let left = self.b.ins().load(types::I64, own(), self.context, std::mem::offset_of!(Context, left) as i32);
@@ -161,7 +176,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    fn node(&mut self, n: usize, node: &Node, region: &Region, knowledge: &Knowledge, blocks: &[Block]) {
+    fn node(&mut self, n: usize, node: &'e Node, region: &Region, knowledge: &Knowledge, blocks: &[Block]) {
         self.b.switch_to_block(blocks[n]);
         (self.count, self.index, self.pc) = (node.ops.len(), 0, node.pc);
         (self.dirty, self.single) = (knowledge.dirty[n], knowledge.single[n] & (knowledge.used >> 32) as u32);
@@ -175,14 +190,30 @@ impl Emit<'_, '_> {
         self.b.def_var(self.left, left);
         let ends = matches!(node.end, End::Branch(..) | End::Indirect(_));
         let plain = if ends { &node.ops[..node.ops.len() - 1] } else { &node.ops[..] };
-        for op in plain {
+        self.ranges.clear();
+        let mut ops = plain;
+        for (count, doubtful) in doubt::runs(plain, self.target.fma) {
+            let (run, rest) = ops.split_at(count);
+            if doubtful {
+                self.twice(run)
+            } else {
+                self.once(run)
+            }
+            ops = rest;
+        }
+        self.unbox(node, knowledge);
+        self.end(node, blocks);
+    }
+
+    /// Emit instructions, one after the other.
+    fn once(&mut self, ops: &'e [Op]) {
+        for (i, op) in ops.iter().enumerate() {
+            self.ahead = &ops[i..];
             self.op(op);
             self.dirty |= registers::writes(op);
             self.index += 1;
             self.pc = self.wrap(self.pc.wrapping_add(u64::from(op.len)));
         }
-        self.unbox(node, knowledge);
-        self.end(node, blocks);
     }
 
     /// Where what follows keeps registers as they are that are kept as single precision here, have both.
@@ -251,8 +282,7 @@ impl Emit<'_, '_> {
 
     /// Leave the function unless a condition holds. `back` instructions of the node are not executed.
     fn unless(&mut self, holds: Value, pc: Pc, back: usize, why: Left) {
-        let (on, out) = (self.b.create_block(), self.b.create_block());
-        self.b.set_cold_block(out);
+        let (on, out) = (self.block(), self.cold_block());
         self.b.ins().brif(holds, on, &[], out, &[]);
         self.b.seal_block(on);
         self.b.seal_block(out);
@@ -263,6 +293,9 @@ impl Emit<'_, '_> {
 
     /// Leave the function before the instruction at hand unless a condition holds.
     fn unless_here(&mut self, holds: Value, why: Left) {
+        if let Some(slow) = self.escape {
+            return self.or_else(holds, slow);
+        }
         self.unless(holds, Pc::Known(self.pc), self.count - self.index, why);
     }
 
@@ -362,9 +395,25 @@ impl Emit<'_, '_> {
         }
     }
 
+    /// A new block, out of the way where everything is.
+    fn block(&mut self) -> Block {
+        let block = self.b.create_block();
+        if self.cold {
+            self.b.set_cold_block(block);
+        }
+        block
+    }
+
+    /// A new block out of the way.
+    fn cold_block(&mut self) -> Block {
+        let block = self.b.create_block();
+        self.b.set_cold_block(block);
+        block
+    }
+
     /// A block, and a value that comes into it by several ways.
     fn join(&mut self, ty: Type) -> (Block, Value) {
-        let block = self.b.create_block();
+        let block = self.block();
         let value = self.b.append_block_param(block, ty);
         (block, value)
     }

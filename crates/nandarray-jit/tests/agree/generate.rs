@@ -37,6 +37,8 @@ pub(crate) enum Kind {
     Float,
     /// Streams.
     Stream,
+    /// Floating point of ordinary numbers, with few others among them.
+    Ordinary,
     /// All alike, those that trap among them.
     Any,
 }
@@ -88,6 +90,26 @@ pub(crate) fn float(chance: &mut Chance) -> u64 {
     }
 }
 
+/// A number between a thousandth and a thousand; seldom any.
+pub(crate) fn ordinary(chance: &mut Chance) -> u64 {
+    if chance.one_in(40) {
+        return float(chance);
+    }
+    let (biased, sign) = (1013 + chance.bits() % 20, chance.bits() & 1);
+    // Few digits now and then: what is computed is exact.
+    let mask = if chance.one_in(3) { !0 << 44 } else { !0 };
+    sign << 63 | biased << 52 | chance.bits() & ((1 << 52) - 1) & mask
+}
+
+/// Whether ordinary numbers mostly lead to ordinary numbers.
+fn tame(code: Code) -> bool {
+    use Code::*;
+    matches!(
+        code,
+        FaddD | FsubD | FmulD | FmaddD | FminD | FmaxD | FltD | FleD | FeqD | FcvtLD | FcvtWD | FcvtWuD | Fld | Fsd
+    ) || matches!(code, FsgnjD | FmvDX | FcvtDL | FcvtDW | FcvtSD | FcvtDS | FdivD | FsqrtD | Add | Addi | Ld)
+}
+
 /// One random instruction.
 fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Op {
     loop {
@@ -97,6 +119,7 @@ fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Op {
         let wanted = match kind {
             Kind::Integer => !float && !stream,
             Kind::Float => float || chance.one_in(10),
+            Kind::Ordinary => tame(row.code) || chance.one_in(100),
             Kind::Stream => stream || chance.one_in(4),
             Kind::Any => true,
         };
@@ -175,6 +198,31 @@ fn line(text: &str, bits: u32) -> u32 {
     isa::encode(&isa::assemble(text, bits).unwrap_or_else(|e| panic!("{text}: {e}")))
 }
 
+/// Loads and stores one after the other by one register, about an end of memory: some reach beyond it.
+fn at_an_edge(chance: &mut Chance, bits: u32, kind: Kind, words: &mut Vec<u32>) {
+    let (base, edge) = [(WINDOW, 256), (WINDOW, -256), (BASE, 2040), (BASE, -2040)][chance.below(4)];
+    let near = (edge + chance.below(48) as i32 - 24).clamp(-2048, 2047);
+    words.push(line(&format!("addi x25, x{base}, {near}"), bits));
+    for _ in 0..2 + chance.below(6) {
+        let op = some(chance, bits, kind);
+        if chance.one_in(4) {
+            words.push(isa::encode(&op));
+            continue;
+        }
+        let rows = TABLE.iter().filter(|row| {
+            row.width.has(bits)
+                && matches!(row.format, Format::Load | Format::Store | Format::FloatLoad | Format::FloatStore)
+        });
+        let rows: Vec<_> = rows.collect();
+        let row = rows[chance.below(rows.len())];
+        let word = row.bits | chance.bits() as u32 & !row.mask;
+        let Some(mut op) = isa::decode32(word, bits, Extensions::PROGRAM) else { continue };
+        (op.rs1, op.imm) = (25, chance.below(48) as i32 - 24);
+        op.rd %= if matches!(row.format, Format::FloatLoad) { 16 } else { FRAME };
+        words.push(isa::encode(&op));
+    }
+}
+
 /// The words of a program that begins at its first.
 pub(crate) fn program(chance: &mut Chance, bits: u32, kind: Kind) -> Vec<u32> {
     let mut words = vec![line("addi x26, x1, 0", bits), line(&format!("addi x28, x0, {}", 1 + chance.below(12)), bits)];
@@ -184,7 +232,7 @@ pub(crate) fn program(chance: &mut Chance, bits: u32, kind: Kind) -> Vec<u32> {
     let mut inner: Option<usize> = None;
     while words.len() < top + length {
         let next = |over: usize| 4 * (1 + over);
-        match chance.below(14) {
+        match chance.below(15) {
             0 | 1 => {
                 // A branch over a few: within the body they are any instructions.
                 let over = 1 + chance.below(3);
@@ -221,6 +269,7 @@ pub(crate) fn program(chance: &mut Chance, bits: u32, kind: Kind) -> Vec<u32> {
                 words.push(line(&format!("jalr x{}, 12(x31)", chance.below(2)), bits));
                 words.push(isa::encode(&some(chance, bits, kind)));
             }
+            8 => at_an_edge(chance, bits, kind, &mut words),
             _ => words.push(isa::encode(&some(chance, bits, kind))),
         }
     }

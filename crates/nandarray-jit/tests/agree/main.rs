@@ -6,7 +6,7 @@
 
 mod generate;
 
-use generate::{BASE, Chance, Kind, WINDOW, float, integer, program};
+use generate::{BASE, Chance, Kind, WINDOW, float, integer, ordinary, program};
 use nandarray_hart::{
     Extensions, Hart, Input, Limits, Memory, Mode, Output, Room, Rv32, Rv64, Stop, Streams, Xlen, isa,
 };
@@ -75,13 +75,19 @@ struct Start {
 fn start(chance: &mut Chance, bits: u32, kind: Kind) -> Start {
     let words = program(chance, bits, kind);
     let limits = (0..3).map(|_| if chance.below(3) == 0 { 0 } else { 1 + chance.below(700) as u64 }).collect();
+    let tame = kind == Kind::Ordinary;
+    let number = |chance: &mut Chance| if tame { ordinary(chance) } else { float(chance) };
+    let bytes = |chance: &mut Chance, count: usize| -> Vec<u8> {
+        let word = |chance: &mut Chance| if tame { ordinary(chance) } else { chance.bits() };
+        (0..count / 8).flat_map(|_| word(chance).to_le_bytes()).collect()
+    };
     Start {
         words,
         x: (0..32).map(|_| integer(chance)).collect(),
-        f: (0..32).map(|_| float(chance)).collect(),
+        f: (0..32).map(|_| number(chance)).collect(),
         fcsr: chance.bits() as u8 & chance.bits() as u8 & 31,
-        data: (0..0x1000).map(|_| chance.bits() as u8).collect(),
-        window: (0..WINDOW_BYTES).map(|_| chance.bits() as u8).collect(),
+        data: bytes(chance, 0x1000),
+        window: bytes(chance, WINDOW_BYTES),
         input: (0..64 + chance.below(512)).map(|_| chance.bits() as u8).collect(),
         limits,
         ring: if chance.below(2) == 0 { 64 } else { 24 + chance.below(80) },
@@ -212,6 +218,12 @@ proptest! {
     fn float_programs_agree(seed: u64) {
         agree::<Rv64>(seed, Kind::Float);
         agree::<Rv32>(seed, Kind::Float);
+    }
+
+    #[test]
+    fn ordinary_numbers_agree(seed: u64) {
+        agree::<Rv64>(seed, Kind::Ordinary);
+        agree::<Rv32>(seed, Kind::Ordinary);
     }
 
     #[test]

@@ -17,48 +17,88 @@ PROGRAM("name": "minmax", "kind": KIND, "inputs": [{"name": "x", "dtype": DTYPE_
         "outputs": [{"name": "least", "dtype": DTYPE_NAME, "phase": "end"},
                     {"name": "greatest", "dtype": DTYPE_NAME, "phase": "end"}], "state_bytes": STATE_BYTES)
 
-/* Instructions fmin and fmax: they give the number if the other is NaN, and order zeros. Those of other processors do not, so
- * there floats are compared as integers that have their order: below -infinity and above infinity are NaNs. */
-#if defined(ND_NATIVE) && T_FLOAT
+/* Floats are compared by their bits. As integers those below zero (-0 among them) have the opposite order, so the greatest
+ * float is the greatest signed integer if that is not below zero, the least float the greatest unsigned integer if there is
+ * one below zero, and otherwise both are the least unsigned integer. NaNs are beyond infinity of either sign. */
+#if T_FLOAT
 #if DTYPE_CODE == CODE_float64
-typedef int64_t key;
+typedef int64_t bits;
+typedef uint64_t ubits;
+#define SHORT int64_t
 #define INFINITE INT64_C(0x7ff0000000000000)
 #else
-typedef int32_t key;
+#ifdef ND_NATIVE
+typedef int32_t bits;
+typedef uint32_t ubits;
+#else
+typedef intptr_t bits; /* a register, sign-extended */
+typedef uintptr_t ubits;
+#endif
+#define SHORT int32_t
 #define INFINITE INT32_C(0x7f800000)
 #endif
-#define KEY_MAX (key)((UINT64_C(1) << (8 * sizeof(key) - 1)) - 1)
+#define BELOW_ZERO ((ubits)1 << (8 * sizeof(bits) - 1))
+#define NEGATIVE_INFINITE ((ubits)(bits)(SHORT)(INFINITE | ((SHORT)1 << (8 * sizeof(SHORT) - 1))))
 
-/* Its own inverse. */
-static inline key ordered(key bits) { return bits ^ ((bits >> (8 * sizeof(key) - 1)) & KEY_MAX); }
-
-static inline key key_of(T value) {
-    key bits;
-    __builtin_memcpy(&bits, &value, sizeof bits);
-    return ordered(bits);
+static inline bits bits_of(T value) {
+    SHORT found;
+    __builtin_memcpy(&found, &value, sizeof found);
+    return found;
 }
 
-static inline T of_key(key order) {
+static inline T of_bits(bits found) {
     T value;
-    order = ordered(order);
-    __builtin_memcpy(&value, &order, sizeof value);
+    SHORT narrow = (SHORT)found;
+    __builtin_memcpy(&value, &narrow, sizeof value);
     return value;
 }
-#define LESS(a, b) (key_of(b) < key_of(a) ? (b) : (a))
-#define GREATER(a, b) (key_of(b) > key_of(a) ? (b) : (a))
-#define ORDERED(a) ((a) == (a))
-#elif DTYPE_CODE == CODE_float64
-#define ORDERED(a) ((a) == (a))
-#define LESS(a, b) __builtin_fmin(a, b)
-#define GREATER(a, b) __builtin_fmax(a, b)
-#elif DTYPE_CODE == CODE_float32
-#define ORDERED(a) ((a) == (a))
-#define LESS(a, b) __builtin_fminf(a, b)
-#define GREATER(a, b) __builtin_fmaxf(a, b)
+
+/* What was seen of elements: their greatest signed and unsigned integer, and their least unsigned one. */
+typedef struct {
+    bits top;
+    ubits most, fewest;
+} seen;
+#define NOTHING_SEEN {(bits)BELOW_ZERO, 0, ~(ubits)0}
+
+static inline void see(seen *s, T value) {
+    bits b = bits_of(value);
+    s->top = b > s->top ? b : s->top;
+    s->most = (ubits)b > s->most ? (ubits)b : s->most;
+    s->fewest = (ubits)b < s->fewest ? (ubits)b : s->fewest;
+}
+
+static inline int not_a_number(const seen *s) {
+    return s->top > INFINITE || s->most > NEGATIVE_INFINITE;
+}
+
+static inline T least_of(const seen *s) { return of_bits((bits)(s->most >= BELOW_ZERO ? s->most : s->fewest)); }
+static inline T greatest_of(const seen *s) { return of_bits(s->top >= 0 ? s->top : (bits)s->fewest); }
+
+static inline T less(T a, T b) {
+    seen s = NOTHING_SEEN;
+    see(&s, a);
+    see(&s, b);
+    return least_of(&s);
+}
+
+static inline T greater(T a, T b) {
+    seen s = NOTHING_SEEN;
+    see(&s, a);
+    see(&s, b);
+    return greatest_of(&s);
+}
+#define LESS(a, b) less(a, b)
+#define GREATER(a, b) greater(a, b)
 #else
-#define ORDERED(a) 1
 #define LESS(a, b) ((b) < (a) ? (b) : (a))
 #define GREATER(a, b) ((b) > (a) ? (b) : (a))
+#endif
+
+/* The vector form needs no help. */
+#ifdef ND_NATIVE
+#define LOOP_UNROLL
+#else
+#define LOOP_UNROLL UNROLL(8)
 #endif
 
 int64_t nd_begin(nd_args *args) {
@@ -68,7 +108,6 @@ int64_t nd_begin(nd_args *args) {
     return 0;
 }
 
-#if defined(ND_NATIVE) && T_FLOAT
 #if STREAM
 int64_t nd_stream(nd_args *args) {
 #else
@@ -77,54 +116,37 @@ int64_t nd_block(nd_args *args) {
     size_t n = ND_INPUT_COUNT(args, 0, T);
 #endif
     state *st = ND_STATE(args, state);
-    key least = KEY_MAX, greatest = -KEY_MAX - 1;
+#if T_FLOAT
+    seen s = NOTHING_SEEN;
 #if STREAM
-    EACH_OF_STREAM(0, T) {
-        key value = key_of(T_LOAD(0));
+    EACH_OF_STREAM(0, T) see(&s, T_LOAD(0));
 #else
-    for (size_t i = 0; i < n; i++) {
-        key value = key_of(x[i]);
+    LOOP_UNROLL for (size_t i = 0; i < n; i++) see(&s, x[i]);
 #endif
-        least = value < least ? value : least;
-        greatest = value > greatest ? value : greatest;
-    }
-    if (least > greatest) return 0; /* there was nothing */
-    if (least < ~INFINITE || greatest > INFINITE) {
+    if (s.most == 0 && s.fewest > 0) return 0; /* there was nothing */
+    if (not_a_number(&s)) {
         st->nan = 1;
         return 0;
     }
-    st->least = LESS(st->least, of_key(least));
-    st->greatest = GREATER(st->greatest, of_key(greatest));
-    return 0;
-}
+    st->least = LESS(st->least, least_of(&s));
+    st->greatest = GREATER(st->greatest, greatest_of(&s));
 #else
-#if STREAM
-int64_t nd_stream(nd_args *args) {
-#else
-int64_t nd_block(nd_args *args) {
-    const T *restrict x = ND_INPUT(args, 0, T);
-    size_t n = ND_INPUT_COUNT(args, 0, T);
-#endif
-    state *st = ND_STATE(args, state);
     T least = st->least, greatest = st->greatest;
-    int numbers = 1;
 #if STREAM
     EACH_OF_STREAM(0, T) {
         T value = T_LOAD(0);
 #else
-    UNROLL(4) for (size_t i = 0; i < n; i++) {
+    LOOP_UNROLL for (size_t i = 0; i < n; i++) {
         T value = x[i];
 #endif
         least = LESS(least, value);
         greatest = GREATER(greatest, value);
-        numbers &= ORDERED(value);
     }
     st->least = least;
     st->greatest = greatest;
-    st->nan |= !numbers;
+#endif
     return 0;
 }
-#endif
 
 int64_t nd_merge(nd_args *args) {
     state *st = ND_STATE(args, state);

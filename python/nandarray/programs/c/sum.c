@@ -61,6 +61,13 @@ static size_t stream_chunk(double *sum) {
     return i;
 }
 #else
+/* The vector form needs no help. */
+#ifdef ND_NATIVE
+#define LOOP_UNROLL
+#else
+#define LOOP_UNROLL UNROLL(4)
+#endif
+
 static inline double chunk_sum(const T *restrict x, size_t n) {
     double lane[LANES] = {0};
     size_t i = 0;
@@ -69,7 +76,7 @@ static inline double chunk_sum(const T *restrict x, size_t n) {
     for (; i + LANES <= n; i += LANES) sum += lanes_of(x + i);
     __builtin_memcpy(lane, &sum, sizeof lane);
 #else
-    for (; i + LANES <= n; i += LANES)
+    LOOP_UNROLL for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++) lane[j] += (double)x[i + j];
 #endif
     for (int j = 0; i + j < n; j++) lane[j] += (double)x[i + j];

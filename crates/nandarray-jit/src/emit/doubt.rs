@@ -1,0 +1,271 @@
+//! Doubts about floating-point results: settled one by one, or for a run of instructions at once.
+//!
+//! A result is the host's if some conditions hold ([`Sure`]). Instructions one after the other that can all be executed
+//! again (no stores, no streams) are emitted twice. The first copy takes the host's results as they come, and asks at its
+//! end whether all conditions hold; most follow from others, since what is not finite makes what is computed from it not
+//! finite. If one fails, or the flag "inexact" is not set yet where it may be needed, the second copy, out of the way,
+//! executes the same instructions from the first on, each with its own conditions. What an instruction computes is in `float`.
+
+use std::collections::{HashMap, HashSet};
+
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{Block, InstBuilder, MemFlagsData, Value, types};
+use cranelift_frontend::Variable;
+use nandarray_hart::isa::{Code, Format, Op};
+
+use super::Emit;
+use crate::registers::{self, writes_single};
+
+/// Doubtful instructions that are worth two copies.
+const WORTH: usize = 2;
+
+/// A condition under which a result is right but for being inexact.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sure {
+    /// A number, not infinite.
+    Finite(Value),
+    /// The same, and in magnitude beyond the smallest normal number.
+    Normal(Value),
+    /// Neither is a NaN.
+    Numbers(Value, Value),
+    /// A number whose magnitude is below this.
+    Below(Value, f64),
+    /// This is true.
+    Holds(Value),
+    /// No condition: if all others of the instruction hold, these are finite.
+    From([Value; 3]),
+}
+
+/// What two copies of an instruction would be about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doubt {
+    /// Nothing: it has no conditions.
+    None,
+    /// Its conditions.
+    Exact,
+    /// Its conditions, and whether it is inexact.
+    Inexact,
+    /// It cannot be executed again, or is always a call.
+    Never,
+}
+
+fn doubt(op: &Op, fma: bool) -> Doubt {
+    use Code::*;
+    let nearest = |yes| if yes && matches!(op.rm, 0 | 7) { Doubt::Inexact } else { Doubt::Never };
+    match op.row().format {
+        Format::Store | Format::FloatStore | Format::StreamLoad | Format::StreamStore | Format::StreamRead => {
+            return Doubt::Never;
+        }
+        Format::Csr | Format::CsrImmediate => return Doubt::Never,
+        Format::FloatLoad => return Doubt::None,
+        format if !format.float() => return Doubt::None,
+        _ => {}
+    }
+    match op.code {
+        FaddS | FaddD | FsubS | FsubD | FmulS | FmulD | FdivS | FdivD | FsqrtS | FsqrtD | FcvtSD => nearest(true),
+        FmaddS | FmsubS | FnmsubS | FnmaddS | FmaddD | FmsubD | FnmsubD | FnmaddD => nearest(fma),
+        FsgnjS | FsgnjnS | FsgnjxS | FsgnjD | FsgnjnD | FsgnjxD | FmvXW | FmvXD | FmvWX | FmvDX => Doubt::None,
+        FminS | FmaxS | FminD | FmaxD | FeqS | FltS | FleS | FeqD | FltD | FleD | FcvtDS => Doubt::Exact,
+        FcvtDW | FcvtDWu if !writes_single(op) => Doubt::None,
+        FcvtSW | FcvtSWu | FcvtDL | FcvtDLu | FcvtSL | FcvtSLu => Doubt::Exact,
+        FcvtWS | FcvtWuS | FcvtLS | FcvtLuS | FcvtWD | FcvtWuD | FcvtLD | FcvtLuD if op.rm == 1 => Doubt::Inexact,
+        _ => Doubt::Never,
+    }
+}
+
+/// Cut instructions into runs: how many, and whether they are worth two copies.
+pub(super) fn runs(ops: &[Op], fma: bool) -> Vec<(usize, bool)> {
+    let doubts: Vec<Doubt> = ops.iter().map(|op| doubt(op, fma)).collect();
+    let mut runs = Vec::new();
+    let mut plain = 0;
+    let mut at = 0;
+    while at < ops.len() {
+        let end = (at..ops.len()).find(|i| doubts[*i] == Doubt::Never).unwrap_or(ops.len());
+        let doubtful = |i: &usize| matches!(doubts[*i], Doubt::Exact | Doubt::Inexact);
+        let (first, last) = ((at..end).find(doubtful), (at..end).rev().find(doubtful));
+        if let (Some(first), Some(last), true) = (first, last, (at..end).filter(doubtful).count() >= WORTH) {
+            plain += first - at;
+            if plain > 0 {
+                runs.push((plain, false));
+            }
+            runs.push((last + 1 - first, true));
+            plain = end - (last + 1);
+        } else {
+            plain += end - at;
+        }
+        plain += usize::from(end < ops.len());
+        at = end + 1;
+    }
+    if plain > 0 {
+        runs.push((plain, false));
+    }
+    runs
+}
+
+impl<'e> Emit<'e, '_> {
+    /// Take note of conditions, if they are gathered here.
+    pub(super) fn doubts(&mut self, sure: &[Sure]) -> bool {
+        let Some(doubts) = &mut self.doubts else { return false };
+        doubts.extend_from_slice(sure);
+        true
+    }
+
+    fn is_single(&self, value: Value) -> bool {
+        self.b.func.dfg.value_type(value) == types::F32
+    }
+
+    fn least(&self, value: Value) -> f64 {
+        if self.is_single(value) { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE }
+    }
+
+    /// Whether a condition holds; nothing if it is none.
+    fn holds(&mut self, sure: Sure) -> Option<Value> {
+        Some(match sure {
+            Sure::Finite(value) => self.below(self.is_single(value), value, f64::INFINITY),
+            Sure::Normal(value) => {
+                let least = self.least(value);
+                self.between(self.is_single(value), value, least, f64::INFINITY)
+            }
+            Sure::Numbers(a, b) => self.b.ins().fcmp(FloatCC::Ordered, a, b),
+            Sure::Below(value, high) => self.below(self.is_single(value), value, high),
+            Sure::Holds(value) => value,
+            Sure::From(..) => return None,
+        })
+    }
+
+    /// Whether all conditions hold.
+    pub(super) fn certain(&mut self, sure: &[Sure]) -> Value {
+        let mut all = None;
+        for one in sure {
+            if let Some(holds) = self.holds(*one) {
+                all = Some(all.map_or(holds, |all| self.b.ins().band(all, holds)));
+            }
+        }
+        all.unwrap_or_else(|| self.b.ins().iconst(types::I8, 1))
+    }
+
+    /// Go to the second copy unless all gathered conditions hold.
+    fn settle(&mut self, doubts: &[Sure], slow: Block) {
+        // What is finite if everything else holds, and what is to be below a power of two.
+        let mut finite = HashSet::new();
+        let mut bounds = HashMap::new();
+        for one in doubts {
+            match one {
+                Sure::From(these) => finite.extend(these),
+                Sure::Normal(value) => drop(finite.insert(*value)),
+                Sure::Below(value, high) => {
+                    finite.insert(*value);
+                    bounds.entry(*value).and_modify(|b: &mut f64| *b = b.min(*high)).or_insert(*high);
+                }
+                _ => {}
+            }
+        }
+        // The sum of finite numbers is finite or very large; that of others is not.
+        let mut sums: [Option<Value>; 2] = [None, None];
+        for one in doubts {
+            if let Sure::Finite(value) = *one {
+                if finite.insert(value) {
+                    let sum = &mut sums[usize::from(self.is_single(value))];
+                    *sum = Some(sum.map_or(value, |sum| self.b.ins().fadd(sum, value)));
+                }
+            }
+        }
+        for sum in sums.into_iter().flatten() {
+            let holds = self.below(self.is_single(sum), sum, f64::INFINITY);
+            self.or_else(holds, slow);
+        }
+        let mut asked = HashSet::new();
+        for one in doubts {
+            let holds = match *one {
+                Sure::Normal(value) | Sure::Below(value, _) => {
+                    if !asked.insert((value, value)) {
+                        continue;
+                    }
+                    let normal = doubts.iter().any(|d| matches!(d, Sure::Normal(v) if *v == value));
+                    let high = bounds.get(&value).copied().unwrap_or(f64::INFINITY);
+                    self.exponent(value, normal, high)
+                }
+                Sure::Numbers(a, b) => {
+                    let pair = match (finite.contains(&a), finite.contains(&b)) {
+                        (true, true) => continue,
+                        (true, false) => (b, b),
+                        (false, true) => (a, a),
+                        _ => (a, b),
+                    };
+                    if !asked.insert(pair) {
+                        continue;
+                    }
+                    self.b.ins().fcmp(FloatCC::Ordered, pair.0, pair.1)
+                }
+                Sure::Holds(value) => value,
+                Sure::Finite(_) | Sure::From(_) => continue,
+            };
+            self.or_else(holds, slow);
+        }
+    }
+
+    /// Whether a number's magnitude is below a power of two (or finite), and at least twice the smallest normal number if it
+    /// is to be `normal`: by its exponent, which needs no constants in registers.
+    fn exponent(&mut self, value: Value, normal: bool, high: f64) -> Value {
+        let (int, fraction, ones) =
+            if self.is_single(value) { (types::I32, 23, 0xff) } else { (types::I64, 52, 0x7ff) };
+        let end = if high.is_finite() { (high.to_bits() >> 52) as i64 - 1023 + (ones >> 1) } else { ones };
+        let bits = self.b.ins().bitcast(int, MemFlagsData::new(), value);
+        let bits = self.b.ins().ushr_imm_u(bits, fraction);
+        let exponent = self.b.ins().band_imm_u(bits, ones);
+        let least = if normal { 2 } else { 0 };
+        let exponent = self.b.ins().iadd_imm_s(exponent, -least);
+        self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, exponent, end - least)
+    }
+
+    /// Go on here if a condition holds, at `other` if not.
+    pub(super) fn or_else(&mut self, holds: Value, other: Block) {
+        let on = self.block();
+        self.b.ins().brif(holds, on, &[], other, &[]);
+        self.b.seal_block(on);
+        self.b.switch_to_block(on);
+    }
+
+    /// Emit instructions in two copies.
+    pub(super) fn twice(&mut self, ops: &'e [Op]) {
+        let (slow, join) = (self.cold_block(), self.block());
+        let before = (self.index, self.pc, self.dirty, self.single, self.ranges.len());
+        let written = ops.iter().fold(0, |set, op| set | registers::writes(op));
+        let mut registers: Vec<Variable> = Vec::new();
+        for r in 0..32 {
+            if written >> r & 1 != 0 {
+                registers.push(self.x[r]);
+            }
+            if written >> (32 + r) & 1 != 0 {
+                registers.extend([self.d[r], self.s[r]]);
+            }
+        }
+        let values: Vec<Value> = registers.iter().map(|r| self.b.use_var(*r)).collect();
+        if ops.iter().any(|op| doubt(op, self.target.fma) == Doubt::Inexact) {
+            let stands = self.inexact_stands();
+            self.or_else(stands, slow);
+        }
+        (self.doubts, self.escape) = (Some(Vec::new()), Some(slow));
+        self.once(ops);
+        let doubts = self.doubts.take().unwrap_or_default();
+        self.settle(&doubts, slow);
+        self.escape = None;
+        self.b.ins().jump(join, &[]);
+        let after = (self.index, self.pc, self.dirty, self.single);
+        self.b.seal_block(slow);
+        self.b.switch_to_block(slow);
+        for (register, value) in registers.iter().zip(values) {
+            self.b.def_var(*register, value);
+        }
+        (self.index, self.pc, self.dirty, self.single) = (before.0, before.1, before.2, before.3);
+        self.ranges.truncate(before.4);
+        self.cold = true;
+        self.once(ops);
+        self.cold = false;
+        debug_assert_eq!(after, (self.index, self.pc, self.dirty, self.single));
+        self.b.ins().jump(join, &[]);
+        self.ranges.truncate(before.4);
+        self.b.seal_block(join);
+        self.b.switch_to_block(join);
+    }
+}

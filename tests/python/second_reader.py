@@ -121,7 +121,7 @@ class Image:
         crc = crc32c(slot[8:12] + bytes(4) + slot[16:])
         if slot[:8] != b"\x89NANDAR\n" or crc != struct.unpack_from("<I", slot, 12)[0]:
             return None
-        assert struct.unpack_from("<I", slot, 8) == (1,)
+        assert struct.unpack_from("<I", slot, 8) in ((1,), (2,))
         names = "generation page_bytes channels banks pages_per_block capacity checkpoint_nonce checkpoint_first "
         names += (
             "directory_crc directory_at directory_at2 directory_bytes checkpoint_bytes journal_nonce journal_first "

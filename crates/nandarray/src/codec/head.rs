@@ -25,7 +25,6 @@ use super::spec::{Algorithm, CodecSpec, Filter};
 pub(super) const FIXED_BYTES: usize = 32;
 
 const MAGIC: [u8; 4] = *b"nafr";
-const VERSION: u8 = 1;
 
 /// Top bit of a frame end: the frame is stored raw.
 const STORED: u32 = 1 << 31;
@@ -106,7 +105,7 @@ pub(super) fn fixed_head(spec: &CodecSpec, layout: &Layout, sequence: u64) -> [u
     let number = |value: usize| u32::try_from(value).expect("sizes of a validated spec fit 32 bits").to_le_bytes();
     let mut head = [0; FIXED_BYTES];
     head[field::MAGIC].copy_from_slice(&MAGIC);
-    head[field::VERSION] = VERSION;
+    head[field::VERSION] = spec.framing.number();
     head[field::COMPRESSION] = match spec.compression.map(|compression| compression.algorithm) {
         None => 0,
         Some(Algorithm::Lz4) => 1,

@@ -1,7 +1,7 @@
 //! Compression and encryption of one building block.
 //!
 //! The unit of both is the building block, before space is allocated for it (NDS paper, sections 5.3.3 and 5.3.4): a
-//! compressed block simply takes fewer access units. Inside, a block is cut into *frames* of about 32 KiB of raw bytes,
+//! compressed block simply takes fewer access units. Inside, a block is cut into *frames* of 8 or 32 KiB of raw bytes,
 //! each filtered, compressed and encrypted on its own (in this order), so that reading a part of a block decodes only
 //! the frames it touches. The payload starts with a head that says where each frame lies; see `head.rs` for the format.
 //!
@@ -44,7 +44,7 @@ pub use crypt::{BlockContext, CipherKey, KEY_BYTES, KeyCheck, KeyError, SALT_BYT
 pub use error::CodecError;
 pub use head::FrameTable;
 pub use spec::{
-    Algorithm, BLOCK_BYTES_MAX, CodecSpec, Compression, ELEMENT_BYTES_MAX, FRAME_BYTES_TARGET, Filter, SpecError,
+    Algorithm, BLOCK_BYTES_MAX, CodecSpec, Compression, ELEMENT_BYTES_MAX, Filter, Framing, SpecError,
     ZSTD_LEVEL_DEFAULT, ZSTD_LEVELS,
 };
 

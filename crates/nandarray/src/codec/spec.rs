@@ -11,10 +11,35 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Raw bytes of one frame before rounding to whole elements. 32 KiB: a frame and its filtered copy fit in any L2 and
-/// nearly in an L1, liblz4 uses its faster 16-bit tables below 64 KiB, and a partial read decodes at most this much
-/// more than it asked for on either side.
-pub const FRAME_BYTES_TARGET: usize = 32 * 1024;
+/// How blocks are cut into frames; a store says which by its format version, and keeps to it.
+///
+/// A partial read decodes up to a frame more than it asked for on either side, so small frames are good for it. They cost
+/// LZ4 2 % of the ratio and no time (a frame and its filtered copy stay in the first cache: 8 KiB decode 6 % faster than
+/// 32); Zstandard begins each with new tables, and decodes 16 KiB a quarter slower than 32
+/// ([design note 6](../../../../docs/design/006-frames-of-compressed-blocks.md)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Framing {
+    /// Format version 1: frames of 32 KiB.
+    V1,
+    /// Format version 2: frames of 8 KiB where the compressor is LZ4, of 32 KiB elsewhere.
+    V2,
+}
+
+impl Framing {
+    /// Of a store of this format version.
+    #[must_use]
+    pub fn of_format(version: u32) -> Self {
+        if version == 1 { Self::V1 } else { Self::V2 }
+    }
+
+    /// The number that payloads carry.
+    pub(super) fn number(self) -> u8 {
+        match self {
+            Self::V1 => 1,
+            Self::V2 => 2,
+        }
+    }
+}
 
 /// Largest raw building block, in bytes: 256 MiB. Frame ends are 31-bit offsets into a payload that is never more than
 /// a head longer than the block.
@@ -167,6 +192,8 @@ pub struct CodecSpec {
     pub element_bytes: u32,
     /// Raw size of one building block, 1 to [`BLOCK_BYTES_MAX`] bytes. Need not be a multiple of the element.
     pub block_bytes: u64,
+    /// How blocks are cut into frames.
+    pub framing: Framing,
 }
 
 impl CodecSpec {
@@ -195,13 +222,32 @@ impl CodecSpec {
         Ok(())
     }
 
-    /// Raw bytes of every frame but the last: [`FRAME_BYTES_TARGET`] rounded down to whole groups of eight elements
+    /// Raw bytes of one frame before rounding to whole elements.
+    fn frame_bytes_target(&self) -> usize {
+        match (self.framing, self.compression) {
+            (Framing::V2, Some(Compression { algorithm: Algorithm::Lz4, .. })) => 8 << 10,
+            _ => 32 << 10,
+        }
+    }
+
+    /// Raw bytes of every frame but the last: the target rounded down to whole groups of eight elements
     /// (bit shuffle then leaves no plain tail), or to whole elements where eight are too many, or one element.
     #[must_use]
     pub fn frame_bytes(&self) -> usize {
-        let element = self.element_bytes as usize;
-        let unit = if 8 * element <= FRAME_BYTES_TARGET { 8 * element } else { element };
-        (FRAME_BYTES_TARGET / unit * unit).max(unit)
+        let (element, target) = (self.element_bytes as usize, self.frame_bytes_target());
+        let unit = if 8 * element <= target { 8 * element } else { element };
+        (target / unit * unit).max(unit)
+    }
+
+    /// About how many times as long as copying them it takes to decode bytes, for sharing out work.
+    #[must_use]
+    pub fn weight(&self) -> u64 {
+        let compression = match self.compression.map(|c| c.algorithm) {
+            None => 1,
+            Some(Algorithm::Lz4) => 2,
+            Some(Algorithm::Zstd { .. }) => 5,
+        };
+        compression + if self.encrypted { 3 } else { 0 }
     }
 }
 
@@ -239,7 +285,13 @@ mod tests {
 
     #[test]
     fn frames_are_whole_elements_and_near_the_target() {
-        let spec = |element_bytes| CodecSpec { compression: None, encrypted: false, element_bytes, block_bytes: 1 };
+        let spec = |element_bytes| CodecSpec {
+            compression: None,
+            encrypted: false,
+            element_bytes,
+            block_bytes: 1,
+            framing: Framing::V1,
+        };
         for (element, frame) in
             [(1, 32768), (2, 32768), (3, 32760), (4, 32768), (8, 32768), (12, 32736), (5000, 30000), (65536, 65536)]
         {
@@ -248,13 +300,36 @@ mod tests {
         for element in 1..=ELEMENT_BYTES_MAX {
             let frame = spec(element).frame_bytes();
             assert_eq!(frame % element as usize, 0);
-            assert!(frame > FRAME_BYTES_TARGET / 2 && frame <= FRAME_BYTES_TARGET.max(element as usize));
+            assert!(frame > 16_384 && frame <= 32_768.max(element as usize));
+        }
+        let lz4 = "lz4+shuffle".parse().ok();
+        let zstd = "zstd".parse().ok();
+        for (compression, framing, element, frame) in [
+            (lz4, Framing::V1, 4, 32_768),
+            (lz4, Framing::V2, 4, 8_192),
+            (lz4, Framing::V2, 3, 8_184),
+            (lz4, Framing::V2, 5_000, 5_000),
+            (lz4, Framing::V2, 65_536, 65_536),
+            (zstd, Framing::V2, 4, 32_768),
+            (None, Framing::V2, 4, 32_768),
+        ] {
+            assert_eq!(
+                CodecSpec { compression, framing, ..spec(element) }.frame_bytes(),
+                frame,
+                "{framing:?} {element}"
+            );
         }
     }
 
     #[test]
     fn limits_are_checked() {
-        let good = CodecSpec { compression: None, encrypted: false, element_bytes: 4, block_bytes: 4096 };
+        let good = CodecSpec {
+            compression: None,
+            encrypted: false,
+            element_bytes: 4,
+            block_bytes: 4096,
+            framing: Framing::V2,
+        };
         assert_eq!(good.validate(), Ok(()));
         for element_bytes in [0, ELEMENT_BYTES_MAX + 1] {
             assert_eq!(CodecSpec { element_bytes, ..good }.validate(), Err(SpecError::ElementBytes { element_bytes }));

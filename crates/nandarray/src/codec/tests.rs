@@ -10,9 +10,14 @@ fn key(byte: u8) -> CipherKey {
     CipherKey::new(&[byte; KEY_BYTES], [9; SALT_BYTES]).expect("a key of the right length")
 }
 
+/// As in stores of format version 1.
 fn codec(compression: &str, encrypted: bool, element_bytes: u32, block_bytes: u64) -> Codec {
+    framed(Framing::V1, compression, encrypted, element_bytes, block_bytes)
+}
+
+fn framed(framing: Framing, compression: &str, encrypted: bool, element_bytes: u32, block_bytes: u64) -> Codec {
     let compression = (compression != "none").then(|| compression.parse().expect(compression));
-    let spec = CodecSpec { compression, encrypted, element_bytes, block_bytes };
+    let spec = CodecSpec { compression, encrypted, element_bytes, block_bytes, framing };
     Codec::new(spec, encrypted.then(|| key(1)).as_ref()).expect("a good spec")
 }
 
@@ -101,6 +106,25 @@ fn a_partial_read_touches_only_its_frames() {
 }
 
 #[test]
+fn the_second_framing_is_told_from_the_first_and_its_frames_are_small() {
+    let block = smooth(65_536);
+    for (compression, frames) in [("lz4+shuffle", 8), ("zstd:3+shuffle", 2)] {
+        let [one, two] = [Framing::V1, Framing::V2].map(|framing| framed(framing, compression, false, 4, 65_536));
+        let [first, second] = [&one, &two].map(|codec| encoded(codec, &block, 0));
+        assert_eq!(decoded(&one, &first).as_ref(), Ok(&block));
+        assert_eq!(decoded(&two, &second).as_ref(), Ok(&block));
+        assert_eq!(two.frame_table(&second, CONTEXT).expect("a good head").frame_count(), frames);
+        for (codec, payload, found, expected) in [(&one, &second, 2, 1), (&two, &first, 1, 2)] {
+            assert_eq!(decoded(codec, payload), Err(CodecError::Head { field: "version", found, expected }));
+        }
+    }
+    let codec = framed(Framing::V2, "lz4", false, 4, 65_536);
+    let payload = encoded(&codec, &block, 0);
+    let mut out = vec![0xEE; block.len()];
+    assert_eq!(codec.decode(&payload, 8_192..8_193, CONTEXT, &mut out), Ok(8_192..16_384));
+}
+
+#[test]
 fn wrong_ranges_and_buffers_are_errors() {
     let codec = codec("lz4", false, 4, 65_536);
     let payload = encoded(&codec, &smooth(65_536), 0);
@@ -118,7 +142,8 @@ fn wrong_ranges_and_buffers_are_errors() {
 
 #[test]
 fn a_key_is_given_exactly_when_it_is_needed() {
-    let spec = CodecSpec { compression: None, encrypted: true, element_bytes: 1, block_bytes: 4096 };
+    let framing = Framing::V2;
+    let spec = CodecSpec { compression: None, encrypted: true, element_bytes: 1, block_bytes: 4096, framing };
     assert_eq!(Codec::new(spec, None).err(), Some(SpecError::KeyMissing));
     let plain = CodecSpec { encrypted: false, ..spec };
     assert_eq!(Codec::new(plain, Some(&key(1))).err(), Some(SpecError::KeyUnexpected));
@@ -128,7 +153,8 @@ fn a_key_is_given_exactly_when_it_is_needed() {
 #[test]
 fn another_key_salt_space_block_or_sequence_does_not_open() {
     let block = smooth(40_000);
-    let spec = CodecSpec { compression: None, encrypted: true, element_bytes: 4, block_bytes: 40_000 };
+    let framing = Framing::V2;
+    let spec = CodecSpec { compression: None, encrypted: true, element_bytes: 4, block_bytes: 40_000, framing };
     let mine = Codec::new(spec, Some(&key(1))).expect("a good spec");
     let payload = encoded(&mine, &block, 5);
     let mut out = vec![0; block.len()];
@@ -259,8 +285,12 @@ fn the_payload_format_is_pinned() {
 
 fn any_codec() -> impl Strategy<Value = (Codec, bool)> {
     let element = prop_oneof![1..=20_u32, Just(64), Just(5000), Just(ELEMENT_BYTES_MAX)];
-    (prop::sample::select(&COMPRESSIONS[..]), any::<bool>(), element, 1..150_000_u64)
-        .prop_map(|(compression, encrypted, element, block)| (codec(compression, encrypted, element, block), encrypted))
+    let framing = prop::sample::select(&[Framing::V1, Framing::V2][..]);
+    (prop::sample::select(&COMPRESSIONS[..]), any::<bool>(), element, 1..150_000_u64, framing).prop_map(
+        |(compression, encrypted, element, block, framing)| {
+            (framed(framing, compression, encrypted, element, block), encrypted)
+        },
+    )
 }
 
 /// Runs of one byte, of noise and of counting, so that some frames shrink and some are stored.

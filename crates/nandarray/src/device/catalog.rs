@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::wire::Op;
 use super::{Device, NewSpace};
-use crate::codec::{CipherKey, KeyCheck};
+use crate::codec::{CipherKey, Framing, KeyCheck};
 use crate::error::{Error, Result};
 use crate::flash::Run;
 use crate::stl::block_size;
@@ -66,7 +66,8 @@ impl Device {
             attrs: new.attrs.to_owned(),
         };
         let index = IndexState::Loaded(Index::new(record.shape.len().max(1)));
-        let space = Space::new(record.clone(), index, self.geometry().page_bytes)?;
+        let framing = Framing::of_format(log.superblock.version);
+        let space = Space::new(record.clone(), index, self.geometry().page_bytes, framing)?;
         space.unlock(new.key)?;
         catalog.next += 1;
         catalog.by_name.insert(new.name.to_owned(), record.id);

@@ -15,12 +15,13 @@ use parking_lot::{Mutex, RwLock};
 use super::log::{Blob, CheckpointStream, Log};
 use super::wire::{Directory, Op, RecordBody, Update};
 use super::{Catalog, Device, Mode, Options};
+use crate::codec::Framing;
 use crate::error::{Error, Result};
 use crate::flash::geometry::HEAD_BYTES;
 use crate::flash::{Geometry, Owner, Run, Segment, crc32c};
 use crate::ftl::chain::Chain;
 use crate::ftl::journal::{self, End};
-use crate::ftl::superblock::{ChainStart, OpenSegment, Superblock, read_slots};
+use crate::ftl::superblock::{ChainStart, FORMAT_VERSION, OpenSegment, Superblock, read_slots};
 use crate::ftl::victim::Victim;
 use crate::ftl::{Ftl, placement};
 use crate::media::Media;
@@ -170,6 +171,7 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
     let superblock = Superblock {
         uuid,
         generation: 0,
+        version: FORMAT_VERSION,
         geometry,
         capacity_bytes,
         checkpoint: nowhere,
@@ -291,7 +293,8 @@ fn load(
     restore_segments(&ftl, &directory)?;
     let mut replay = Replay {
         ftl: &ftl,
-        catalog: catalog_of(&directory, &stream, geometry.page_bytes)?,
+        catalog: catalog_of(&directory, &stream, superblock)?,
+        framing: Framing::of_format(superblock.version),
         seq: directory.seq,
         named: BTreeSet::new(),
         last: None,
@@ -395,7 +398,8 @@ fn truncated(have: usize, segment: usize) -> Error {
     Error::corrupt(format!("the file was cut short: it has {have} segments, and segment {segment} holds data"))
 }
 
-fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, page_bytes: u32) -> Result<Catalog> {
+fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, superblock: &Superblock) -> Result<Catalog> {
+    let (page_bytes, framing) = (superblock.geometry.page_bytes, Framing::of_format(superblock.version));
     let mut catalog = Catalog { by_name: BTreeMap::new(), by_id: HashMap::new(), next: directory.next_space };
     for entry in &directory.spaces {
         let (name, id) = (entry.record.name.clone(), entry.record.id);
@@ -405,7 +409,7 @@ fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, page_bytes:
             dimensions: entry.record.shape.len(),
             name: name.clone(),
         };
-        let space = Space::new(entry.record.clone(), IndexState::Stored(Arc::new(blob)), page_bytes)
+        let space = Space::new(entry.record.clone(), IndexState::Stored(Arc::new(blob)), page_bytes, framing)
             .map_err(|e| Error::corrupt(format!("the directory's entry for {name:?}: {e}")))?;
         if catalog.by_name.insert(name, id).is_some() || catalog.by_id.insert(id, space).is_some() {
             return Err(Error::corrupt(format!("space {id} is in the directory twice")));
@@ -470,6 +474,7 @@ fn replay_all(
 struct Replay<'a> {
     ftl: &'a Ftl,
     catalog: Catalog,
+    framing: Framing,
     seq: u64,
     /// Segments that records name: those that took pages since the checkpoint.
     named: BTreeSet<Segment>,
@@ -517,7 +522,7 @@ impl Replay<'_> {
                 let (name, id) = (record.name.clone(), record.id);
                 let dimensions = record.shape.len().max(1);
                 let page_bytes = self.ftl.geometry().page_bytes;
-                let space = Space::new(record, IndexState::Loaded(Index::new(dimensions)), page_bytes)?;
+                let space = Space::new(record, IndexState::Loaded(Index::new(dimensions)), page_bytes, self.framing)?;
                 self.catalog.next = self.catalog.next.max(id.saturating_add(1));
                 let taken = self.catalog.by_name.insert(name, id).is_some();
                 if self.catalog.by_id.insert(id, space).is_some() || taken {

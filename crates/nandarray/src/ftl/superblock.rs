@@ -12,7 +12,7 @@ use crate::flash::{Geometry, Segment, crc32c};
 use crate::media::Media;
 
 /// Version of the file format. A change of any layout raises it; docs/reference/file-format.md tells them.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"\x89NANDAR\n";
 /// No counter gets here, and sums of two stay in 64 bits.
@@ -58,6 +58,8 @@ pub struct Superblock {
     pub uuid: [u8; 16],
     /// Counts checkpoints.
     pub generation: u64,
+    /// Version of the file format: [`FORMAT_VERSION`] for a new store, which keeps it for good.
+    pub version: u32,
     /// The shape of the flash.
     pub geometry: Geometry,
     /// The most bytes that the medium may have; 0 if it may grow without limit.
@@ -130,7 +132,7 @@ impl Superblock {
         };
         let mut wire = Wire {
             magic: MAGIC,
-            version: U32::new(FORMAT_VERSION),
+            version: U32::new(self.version),
             crc: U32::new(0),
             uuid: self.uuid,
             generation: U64::new(self.generation),
@@ -182,6 +184,7 @@ impl Superblock {
         Ok(Self {
             uuid: wire.uuid,
             generation: wire.generation.get(),
+            version: wire.version.get(),
             geometry,
             capacity_bytes: wire.capacity_bytes.get(),
             checkpoint: ChainStart { first: wire.checkpoint_first.get(), nonce: wire.checkpoint_nonce.get() },
@@ -228,7 +231,7 @@ pub fn read_slots(media: &dyn Media, name: &str) -> Result<Vec<(usize, Superbloc
             continue;
         }
         let version = wire.version.get();
-        if version != FORMAT_VERSION {
+        if !(1..=FORMAT_VERSION).contains(&version) {
             return Err(Error::Version { found: version, known: FORMAT_VERSION });
         }
         found.push((slot, Superblock::from_wire(&wire)?));
@@ -252,6 +255,7 @@ mod tests {
         Superblock {
             uuid: [7; 16],
             generation: 3,
+            version: 1,
             geometry: Geometry::TINY,
             capacity_bytes: 0,
             checkpoint: ChainStart { first: 1, nonce: 2 },
@@ -288,9 +292,9 @@ mod tests {
         media.write_at(8, &2u32.to_le_bytes()).unwrap();
         assert!(matches!(read_slots(&media, "x"), Err(Error::Corrupt(_))), "a flipped bit is not the future");
         let mut wire = some().to_wire();
-        wire.version = U32::new(2);
+        wire.version = U32::new(3);
         wire.crc = U32::new(wire.crc_of_rest());
         media.write_at(0, wire.as_bytes()).unwrap();
-        assert!(matches!(read_slots(&media, "x"), Err(Error::Version { found: 2, known: 1 })));
+        assert!(matches!(read_slots(&media, "x"), Err(Error::Version { found: 3, known: 2 })));
     }
 }

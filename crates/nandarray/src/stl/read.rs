@@ -194,9 +194,9 @@ impl<'a> Reader<'a> {
         if work.len() == 0 {
             return 0;
         }
-        if self.space.coded() {
-            let span = work.task(0).span(shape.item_bytes).len().max(crate::codec::FRAME_BYTES_TARGET).min(shape.bytes);
-            return bytes.max(work.len() * span as u64);
+        if let Some(spec) = self.space.spec() {
+            let span = work.task(0).span(shape.item_bytes).len().max(spec.frame_bytes()).min(shape.bytes);
+            return bytes.max(work.len() * span as u64) * spec.weight();
         }
         let alone = match work.task(0).loops.last() {
             Some(&Loop::Affine { n, from, .. }) => n == 1 || from != shape.item_bytes as isize,
@@ -401,7 +401,8 @@ impl<'a> Reader<'a> {
         let map = map.expect("a coded block is gathered or mapped here");
         with_scratch(shape.bytes, |scratch| {
             let mut wanted: SmallVec<[Range<usize>; 8]> = SmallVec::new();
-            task.touch(shape.item_bytes, crate::codec::FRAME_BYTES_TARGET, &mut |bytes| wanted.push(bytes));
+            let frame_bytes = self.space.codec()?.spec().frame_bytes();
+            task.touch(shape.item_bytes, frame_bytes, &mut |bytes| wanted.push(bytes));
             // Lists and points come in any order.
             wanted.sort_unstable_by_key(|r| r.start);
             wanted.dedup_by(|next, last| {

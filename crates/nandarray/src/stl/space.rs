@@ -18,7 +18,7 @@ use super::block_size::{BLOCK_BYTES_MAX, DIMENSIONS_MAX, UNITS_MAX};
 use super::index::Index;
 use super::plan::{BlockAt, block_strides};
 use super::sequence::{Sequence, Successive};
-use crate::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, KeyCheck, SALT_BYTES};
+use crate::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing, KeyCheck, SALT_BYTES};
 use crate::error::{Error, Result, Shape};
 use crate::flash::{Owner, Run};
 use crate::ftl::{BadPage, FetchError};
@@ -243,7 +243,7 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a record that [`SpaceRecord::check`] refuses or a compression that nobody knows.
-    pub fn new(record: SpaceRecord, index: IndexState, page_bytes: u32) -> Result<Arc<Self>> {
+    pub fn new(record: SpaceRecord, index: IndexState, page_bytes: u32, framing: Framing) -> Result<Arc<Self>> {
         record.check(page_bytes)?;
         let item = u64::from(record.item_bytes);
         let bytes = record.block.iter().product::<u64>() * item;
@@ -265,6 +265,7 @@ impl Space {
             encrypted: record.encryption.is_some(),
             element_bytes: record.item_bytes,
             block_bytes: bytes,
+            framing,
         };
         spec.validate().map_err(|e| Error::invalid(e.to_string()))?;
         let space = Self {
@@ -283,6 +284,11 @@ impl Space {
             space.codec.set(codec).expect("the cell is new");
         }
         Ok(Arc::new(space))
+    }
+
+    /// What a coded space's blocks are encoded by.
+    pub fn spec(&self) -> Option<&CodecSpec> {
+        self.spec.as_ref()
     }
 
     /// Whether blocks are compressed or encrypted.

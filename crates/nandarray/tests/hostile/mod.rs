@@ -11,7 +11,7 @@ pub(crate) mod nvme;
 
 use std::sync::Arc;
 
-use nandarray::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression};
+use nandarray::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing};
 use nandarray::device::{Command, Device, Mode, Options, Reply, Target};
 use nandarray::flash::{Geometry, crc32c};
 use nandarray::ftl::chain::Chain;
@@ -270,6 +270,7 @@ pub(crate) fn codec_payload(data: &[u8]) {
         encrypted: head & 0x40 != 0,
         element_bytes: [1, 3, 4, 8][head as usize / 5 % 4],
         block_bytes: 40_008,
+        framing: if head & 0x80 != 0 { Framing::V1 } else { Framing::V2 },
     };
     if spec.is_identity() || spec.validate().is_err() {
         return;

@@ -260,16 +260,15 @@ impl Csrs {
         Who { machine: privilege == Privilege::Machine, pages }
     }
 
-    /// How memory is reached in `privilege`; whether nothing is translated and no protection binds.
-    pub(crate) fn guard<X: Xlen>(&self, privilege: Privilege) -> (Guard, bool) {
+    /// How memory is reached in `privilege`.
+    pub(crate) fn guard<X: Xlen>(&self, privilege: Privilege) -> Guard {
         let lent = Privilege::from_bits(self.mstatus >> 11);
         let data = self.who::<X>(if self.mstatus & MPRV != 0 { lent } else { privilege });
         let mut fetch = self.who::<X>(privilege);
         // Neither matters to what is fetched.
         fetch.pages = fetch.pages.map(|pages| Pages { sum: false, mxr: false, ..pages });
         let addresses = if X::BITS == 32 { u64::from(u32::MAX) } else { u64::MAX };
-        let open = data.machine && fetch.machine && !self.pmp.locked();
-        (Guard { pmp: self.pmp.clone(), data, fetch, addresses }, open)
+        Guard { pmp: self.pmp.clone(), data, fetch, addresses }
     }
 
     /// The interrupt to take now, if there is one: its number, and whether supervisor mode takes it.

@@ -214,11 +214,9 @@ impl<X: Xlen> Hart<X> {
     /// Reach memory as the registers say now; what was decoded is dropped if it might not be fetched so any more.
     pub(crate) fn look(&mut self, env: &mut Env<'_, '_>) {
         self.looks_anew = false;
-        let (guard, mut open) = self.csrs.guard::<X>(self.privilege);
-        if !open && guard.data.pages.is_none() && guard.fetch.pages.is_none() {
-            open = env.spans.open_to(&guard);
-        }
-        let guard = (!open).then_some(guard);
+        let guard = self.csrs.guard::<X>(self.privilege);
+        let translates = guard.data.pages.is_some() || guard.fetch.pages.is_some();
+        let guard = (translates || !env.spans.open_to(&guard)).then_some(guard);
         let same = match (&guard, &self.decoded_behind) {
             (None, None) => true,
             (Some(now), Some(then)) => now.fetches_as(then),

@@ -1,8 +1,8 @@
 //! Physical memory protection: sixteen entries of an address and a byte that says what it means.
 //!
 //! An entry is off, the top of a range that begins where the entry before it ends, four bytes, or a power of two that the
-//! address's low ones tell. The lowest entry that has any byte of an access decides: it must have them all, and allow it. A
-//! locked entry binds machine mode, too, and stays until the machine begins anew. Other modes may do nothing that no entry allows.
+//! address's low ones tell. The lowest entry that has any byte of an access decides: it must have them all, also in machine mode,
+//! and allow it. A locked entry binds machine mode, too, and stays until the machine begins anew. Other modes may do nothing that no entry allows.
 
 use std::ops::Range;
 
@@ -97,11 +97,6 @@ impl Pmp {
             }
         }
         machine
-    }
-
-    /// Whether machine mode is bound by any entry.
-    pub(crate) fn locked(&self) -> bool {
-        self.settings.iter().any(|settings| settings & LOCKED != 0)
     }
 }
 

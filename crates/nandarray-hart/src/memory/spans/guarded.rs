@@ -69,13 +69,13 @@ impl Spans<'_> {
     fn parts(&mut self, address: u64, bytes: usize, access: Access) -> Result<Parts, Fault> {
         let left = (PAGE - address % PAGE).min(bytes as u64);
         let first = self.physical(address, left, access)?;
+        self.place(first, left, access).ok_or(Fault::at(address))?;
         let mut parts = [(first, left as usize), (0, bytes - left as usize)];
         if parts[1].1 > 0 {
             let next = address.wrapping_add(left) & self.guard.as_ref().map_or(u64::MAX, |guard| guard.addresses);
             parts[1].0 = self.physical(next, parts[1].1 as u64, access)?;
             self.place(parts[1].0, parts[1].1 as u64, access).ok_or(Fault::at(next))?;
         }
-        self.place(first, left, access).ok_or(Fault::at(address))?;
         Ok(parts)
     }
 

@@ -156,7 +156,7 @@ class Compute:
         *others : Array, View, nandarray.Box or array_like
             Further inputs, of this shape.
         block : bool or sequence of int, optional
-            The shape of boxes; True for the array's building block.
+            The shape of boxes, of 1 to 4 dimensions; True for the array's building block.
         key : index expression, optional
             Part of this: integers and forward slices.
         out : Array, View, nandarray.Box or str, optional

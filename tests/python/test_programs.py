@@ -10,7 +10,7 @@ import program_cases as cases
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
-from program_runner import execute
+from program_runner import ProgramStatus, execute
 
 from nandarray import InvalidError, NotFoundError, programs
 
@@ -94,6 +94,15 @@ def test_twins_of_statistics_are_near_numpy(seed: int) -> None:
     np.testing.assert_allclose(programs.twin("variance")(x)[0][0], np.var(x.astype(np.longdouble)), rtol=1e-12)
     whole = np.round(x) % 64
     assert (programs.twin("histogram", bins=64)(whole, 0, 64)[0] == np.histogram(whole, 64, (0, 64))[0]).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (2.0, 1.0), (np.nan, 1.0), (0.0, np.inf), (-np.inf, 0.0)])
+def test_a_histogram_without_extent_is_refused_by_both(low: float, high: float) -> None:
+    x = np.arange(9.0)
+    with pytest.raises(ValueError, match=f"low is {low} and high is {high}"):
+        programs.twin("histogram")(x, low, high)
+    with pytest.raises(ProgramStatus, match="returned -1"):
+        execute(programs.get("histogram"), [x], scalars=[low, high])
 
 
 # --- elementary functions ---------------------------------------------------------------------------------------------

@@ -85,10 +85,15 @@ impl<'p> Board<'p> {
         Self { stages, running: 0, error: None, broken: false }
     }
 
-    /// Somebody failed; what counts is the earliest.
+    /// Somebody failed; what counts is the earliest. Of a run that is ended from outside it is a task that says where it was.
     pub(crate) fn fail(&mut self, (when, error): Failed) {
-        if self.is_due(when) {
-            self.error = Some((when, error));
+        match (&self.error, &error) {
+            (Some((_, RunError::Cancelled(Some(_)))), RunError::Cancelled(_)) => {}
+            (&Some((first, RunError::Cancelled(None))), RunError::Cancelled(Some(_))) => {
+                self.error = Some((first, error));
+            }
+            _ if self.is_due(when) => self.error = Some((when, error)),
+            _ => {}
         }
     }
 
@@ -123,7 +128,7 @@ impl<'p> Board<'p> {
         }
         loop {
             if plan.progress.stop.load(Ordering::Relaxed) {
-                self.fail((When { turn: 0, stage: 0, run: 0 }, RunError::Cancelled));
+                self.fail((When { turn: 0, stage: 0, run: 0 }, RunError::Cancelled(None)));
             }
             if self.stages.iter().all(|work| work.finished) {
                 return Pick::Over;
@@ -307,7 +312,11 @@ impl<'p> Board<'p> {
                 }
             });
         }
-        Due { number, cut, turn, parts }
+        let extents = match (&self.stages[stage].from[0], parts.first()) {
+            (From::Outside(outside), Some(Part::Outside(from, _))) => plan.source.extents(*outside, *from),
+            _ => Vec::new(),
+        };
+        Due { number, cut, turn, extents, parts }
     }
 
     /// The turn of a task; what told that it is one is as in [`Next::Task`].

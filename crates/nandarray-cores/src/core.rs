@@ -83,8 +83,15 @@ pub(crate) struct Task<'t> {
     pub(crate) first_record: u64,
     /// Records of the first input.
     pub(crate) records: u64,
+    /// What it is of an array, in elements; none if it is just records.
+    pub(crate) extents: &'t [u64],
     /// Bytes of each input.
     pub(crate) inputs: &'t [&'t [u8]],
+}
+
+/// The shape of so many records: the task's as a part of an array, if each element is a record.
+fn shape(records: u64, extents: &[u64]) -> Vec<u64> {
+    if !extents.is_empty() && extents.iter().product::<u64>() == records { extents.to_vec() } else { vec![records] }
 }
 
 /// What bounds a call.
@@ -198,7 +205,7 @@ impl<'p> Core<'p> {
         self.call(
             Entry::Begin,
             &arguments,
-            Task { number: task, first_record: 0, records: 0, inputs: &[] },
+            Task { number: task, first_record: 0, records: 0, extents: &[], inputs: &[] },
             &mut [],
             bounds,
         )
@@ -225,11 +232,13 @@ impl<'p> Core<'p> {
                 Place::Hart { .. } => 0,
             };
             let records = (input.len() as u64).div_ceil(port.record_bytes);
-            arguments.inputs[i] = Port { address, bytes: input.len() as u64, shape: vec![records] };
+            let whole = if port.whole { &[] } else { task.extents };
+            arguments.inputs[i] = Port { address, bytes: input.len() as u64, shape: shape(records, whole) };
         }
         for (i, port) in metadata.outputs.iter().enumerate() {
             let room = if port.phase == Phase::Task { port.bound.room(task.records, bytes) } else { 0 };
             self.make_room(&mut arguments, outputs, i, room, Entry::Task, task.number)?;
+            arguments.outputs[i].shape = shape(room / port.record_bytes, task.extents);
         }
         self.call(Entry::Task, &arguments, task, outputs, bounds)
     }
@@ -248,7 +257,7 @@ impl<'p> Core<'p> {
             let room = if port.phase == Phase::End { port.bound.room(0, 0) } else { 0 };
             self.make_room(&mut arguments, outputs, i, room, Entry::End, tasks)?;
         }
-        let task = Task { number: tasks, first_record: 0, records: 0, inputs: &[] };
+        let task = Task { number: tasks, first_record: 0, records: 0, extents: &[], inputs: &[] };
         self.call(Entry::End, &arguments, task, outputs, bounds)
     }
 
@@ -290,7 +299,7 @@ impl<'p> Core<'p> {
         arguments.task = task;
         arguments.other_state = self.scratchpad() + half;
         self.state_mut(half)?.copy_from_slice(other);
-        let none = Task { number: task, first_record: 0, records: 0, inputs: &[] };
+        let none = Task { number: task, first_record: 0, records: 0, extents: &[], inputs: &[] };
         self.call(Entry::Merge, &arguments, none, &mut [], bounds).map(drop)
     }
 
@@ -448,7 +457,7 @@ impl<'p> Core<'p> {
                 let limit = bounds.instructions.unwrap_or(u64::MAX);
                 Err(RunError::Limit { task, limit, pc, symbol: self.program.place(pc) })
             }
-            Stop::Interrupted => Err(RunError::Cancelled),
+            Stop::Interrupted => Err(RunError::Cancelled(Some((task, site())))),
             // A program has nobody to call, no tohost, and its inputs are closed.
             Stop::EnvironmentCall | Stop::WaitInput { .. } | Stop::ToHost(_) => {
                 // The call was executed: it stands before the program counter.

@@ -40,6 +40,10 @@ fn at(site: Option<&Site>) -> String {
     site.map_or_else(String::new, |site| format!(", at pc {:#x} in {}", site.pc, site.symbol))
 }
 
+fn of(task: Option<&(u64, Site)>) -> String {
+    task.map_or_else(String::new, |(task, _)| format!("task {task}: "))
+}
+
 fn from(site: Option<&Site>) -> String {
     site.map_or_else(String::new, |site| format!(", called at pc {:#x} in {}", site.pc, site.symbol))
 }
@@ -82,8 +86,11 @@ pub enum RunError {
         symbol: String,
     },
     /// Whoever started it does not want it any more.
-    #[error("cancelled")]
-    Cancelled,
+    #[error("{}cancelled{}", of(.0.as_ref()), at(.0.as_ref().map(|(_, site)| site)))]
+    Cancelled(
+        /// A task that was in the middle of something, and where it was.
+        Option<(u64, Site)>,
+    ),
     /// It says that it wrote more than there was room for, or asked a stream for more room than its bound.
     #[error("task {task}: output {output} of {used} bytes; its bound leaves room for {room}")]
     Overflow {
@@ -177,6 +184,7 @@ impl RunError {
             Self::Limit { pc, .. } => Some(*pc),
             Self::Full { site, .. } => Some(site.pc),
             Self::Torn { site, .. } => site.as_ref().map(|site| site.pc),
+            Self::Cancelled(at) => at.as_ref().map(|(_, site)| site.pc),
             _ => None,
         }
     }
@@ -199,7 +207,8 @@ impl RunError {
             | Self::Ragged { task, .. }
             | Self::Torn { task, .. }
             | Self::Full { task, .. } => Some(*task),
-            Self::Cancelled | Self::Inputs(_) | Self::Memory(_) | Self::Held { .. } | Self::Transfer(_) => None,
+            Self::Cancelled(at) => at.as_ref().map(|(task, _)| *task),
+            Self::Inputs(_) | Self::Memory(_) | Self::Held { .. } | Self::Transfer(_) => None,
         }
     }
 }

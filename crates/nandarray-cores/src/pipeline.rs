@@ -289,7 +289,7 @@ impl<'p> Crew<'_, '_, 'p> {
         account: &mut Account,
     ) -> Result<(u64, Vec<Vec<u8>>), RunError> {
         if self.plan.progress.stop.load(Ordering::Relaxed) {
-            return Err(RunError::Cancelled);
+            return Err(RunError::Cancelled(None));
         }
         let outputs = match self.lend(stage, core, &due, own, account)? {
             Some(outputs) => outputs,

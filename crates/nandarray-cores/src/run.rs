@@ -41,6 +41,15 @@ pub trait Source: Sync {
     fn grain(&self, _input: usize) -> u64 {
         0
     }
+    /// Bytes before the end of each task, from 0 on, where tasks of records of one size cannot end wherever it suits. Asked of
+    /// what a program's first input is.
+    fn edges(&self, _input: usize) -> Option<Vec<u64>> {
+        None
+    }
+    /// Extents of the task that begins there, in elements, the last dimension fastest; none if it is just elements.
+    fn extents(&self, _input: usize, _offset: u64) -> Vec<u64> {
+        Vec::new()
+    }
 }
 
 /// Where outputs go to.

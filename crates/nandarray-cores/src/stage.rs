@@ -12,7 +12,7 @@ use crate::error::{LoadError, RunError};
 use crate::held::{Held, Piece};
 use crate::program::Program;
 use crate::run::{Account, Source};
-use crate::tasks::{Cut, Next, Supply, Tasks};
+use crate::tasks::{Cut, Edges, Next, Supply, Tasks};
 
 /// Consecutive tasks whose states are one, where there is a state to fold.
 const TASKS_A_RUN: u64 = 16;
@@ -88,6 +88,8 @@ pub(crate) struct Due {
     pub(crate) number: u64,
     pub(crate) cut: Cut,
     pub(crate) turn: u64,
+    /// Its extents as a part of an array; none if it is just elements.
+    pub(crate) extents: Vec<u64>,
     pub(crate) parts: Vec<Part>,
 }
 
@@ -111,7 +113,8 @@ pub(crate) fn call<'p>(
         rooms.resize_with(stage.outputs.len(), Vec::new);
     }
     let rooms = &mut rooms[..stage.outputs.len()];
-    let task = Task { number: due.number, first_record: due.cut.first, records: due.cut.records, inputs };
+    let (first_record, records) = (due.cut.first, due.cut.records);
+    let task = Task { number: due.number, first_record, records, extents: &due.extents, inputs };
     let used = core.task(stage.scalars, task, rooms, bounds)?;
     let given = rooms.iter_mut().zip(used).map(|(room, used)| {
         // A room that is full goes as it is; another stays, so that memory is asked for once a thread.
@@ -200,7 +203,12 @@ impl<'p> Work<'p> {
             From::Outside(input) => source.grain(input),
             From::Held { .. } => 0,
         };
-        let tasks = Tasks::new(metadata, grain, stage.task_bytes);
+        let mut tasks = Tasks::new(metadata, grain, stage.task_bytes);
+        if let From::Outside(input) = from[0]
+            && let Some(edges) = source.edges(input)
+        {
+            tasks.at(Edges::of_records(&edges, metadata));
+        }
         let looks = tasks.is_to_look() && matches!(from[0], From::Outside(_));
         let loaded = !looks && !metadata.inputs.iter().any(|i| i.whole);
         Self {

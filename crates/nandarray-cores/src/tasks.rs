@@ -174,7 +174,8 @@ impl Tasks {
             return Ok(if all.is_some() { Next::End } else { Next::Wait });
         }
         if !matches!(self.way, Way::Even(_)) {
-            fits(first, end)?;
+            let largest = metadata.inputs.iter().filter(|i| !i.whole).map(|i| i.record_bytes).max().unwrap_or(1);
+            fits(first * largest, end * largest)?;
             if !there(end - first) {
                 if all.is_none() {
                     return Ok(Next::Wait);
@@ -194,6 +195,16 @@ impl Tasks {
 
 /// Where tasks begin, and the end.
 pub(crate) struct Edges(Vec<u64>);
+
+impl Edges {
+    /// The records of the first input that these bytes begin or end; a record goes to the task that it begins in.
+    pub(crate) fn of_records(bytes: &[u64], metadata: &Metadata) -> Self {
+        let each = metadata.inputs[0].record_bytes;
+        let mut edges: Vec<u64> = bytes.iter().map(|at| at.div_ceil(each)).collect();
+        edges.dedup();
+        Self(edges)
+    }
+}
 
 /// Check that inputs which are cut are whole elements and have as many records each; how many, once all are there.
 pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u64>, RunError> {

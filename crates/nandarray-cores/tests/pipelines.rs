@@ -259,7 +259,7 @@ fn all_stages_end_when_told_to() {
     let progress = Progress::default();
     progress.stop.store(true, Ordering::Relaxed);
     let error = go(&Items::new(&items), &chain, resources(3), &mut Gathered::default(), &progress).unwrap_err();
-    assert!(matches!(error.error, RunError::Cancelled), "{error}");
+    assert!(matches!(error.error, RunError::Cancelled(_)), "{error}");
 }
 
 #[test]

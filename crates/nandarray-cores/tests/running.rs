@@ -147,7 +147,7 @@ fn a_run_can_be_ended_from_outside() {
             std::thread::yield_now();
         }
         progress.stop.store(true, Ordering::Relaxed);
-        assert!(matches!(running.join().unwrap(), Err(RunError::Cancelled)));
+        assert!(matches!(running.join().unwrap(), Err(RunError::Cancelled(_))));
     });
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use nandarray::device::{Command, Device, Execution, Given, Input, Output, ProgramId, Reply, Stage};
+use nandarray::device::{Command, Device, Execution, Given, Input, Output, ProgramId, Reply, Stage, Tiles};
 use nandarray::stl::space::SpaceId;
 use nandarray_cores::{Account, Form, Native, Profiler, Progress};
 use numpy::PyArray1;
@@ -61,12 +61,17 @@ impl Watch {
     }
 }
 
+/// Tiles of a box: where the first ends, how far the others are apart, dimensions that programs are told.
+type GivenTiles = (Vec<u64>, Vec<u64>, Vec<usize>);
+
 /// A box of a space: the space, first coordinates, distances, counts, shape of the view.
 type Boxed<'py> = (PyRef<'py, Space>, Vec<u64>, Vec<u64>, Vec<u64>, Option<Vec<u64>>);
 
 #[derive(FromPyObject)]
 pub(crate) enum GivenInput<'py> {
     Box(Boxed<'py>),
+    /// One whose elements come tile by tile.
+    Tiled((Boxed<'py>, GivenTiles)),
     Bytes(Bound<'py, PyBytes>),
     /// An output of a program before: the program's place, the output's.
     Output((usize, usize)),
@@ -75,6 +80,8 @@ pub(crate) enum GivenInput<'py> {
 #[derive(FromPyObject)]
 pub(crate) enum GivenOutput<'py> {
     Box(Boxed<'py>),
+    /// One whose elements come tile by tile.
+    Tiled((Boxed<'py>, GivenTiles)),
     /// Whether it is wanted in memory.
     Wanted(bool),
 }
@@ -86,16 +93,23 @@ struct Owned {
     step: Vec<u64>,
     count: Vec<u64>,
     view: Option<Vec<u64>>,
+    tiles: Option<GivenTiles>,
 }
 
-fn owned(py: Python<'_>, device: &Arc<Device>, boxed: &Boxed<'_>) -> PyResult<Owned> {
+impl Owned {
+    fn tiles(&self) -> Option<Tiles<'_>> {
+        self.tiles.as_ref().map(|(first, size, told)| Tiles { first, size, told })
+    }
+}
+
+fn owned(py: Python<'_>, device: &Arc<Device>, boxed: &Boxed<'_>, tiles: Option<&GivenTiles>) -> PyResult<Owned> {
     let (space, start, step, count, view) = boxed;
     if !space.of(device) {
         let e = nandarray::Error::Invalid("an array of another store; a program runs beside the arrays of one".into());
         return Err(to_py(py, &e, None));
     }
     let (space, start, step) = (space.number(), start.clone(), step.clone());
-    Ok(Owned { space, start, step, count: count.clone(), view: view.clone() })
+    Ok(Owned { space, start, step, count: count.clone(), view: view.clone(), tiles: tiles.cloned() })
 }
 
 /// One program of a run, as Python asks for it.
@@ -136,7 +150,8 @@ enum HeldOutput {
 fn held_input<'h>(py: Python<'_>, device: &Arc<Device>, input: &'h GivenInput<'_>) -> PyResult<HeldInput<'h>> {
     match input {
         GivenInput::Bytes(bytes) => Ok(HeldInput::Bytes(bytes.as_bytes())),
-        GivenInput::Box(boxed) => owned(py, device, boxed).map(HeldInput::Box),
+        GivenInput::Box(boxed) => owned(py, device, boxed, None).map(HeldInput::Box),
+        GivenInput::Tiled((boxed, tiles)) => owned(py, device, boxed, Some(tiles)).map(HeldInput::Box),
         GivenInput::Output((stage, output)) => Ok(HeldInput::Output(*stage, *output)),
     }
 }
@@ -145,7 +160,8 @@ fn held_output(py: Python<'_>, device: &Arc<Device>, output: &GivenOutput<'_>) -
     match output {
         GivenOutput::Wanted(false) => Ok(HeldOutput::None),
         GivenOutput::Wanted(true) => Ok(HeldOutput::Collect),
-        GivenOutput::Box(boxed) => owned(py, device, boxed).map(HeldOutput::Box),
+        GivenOutput::Box(boxed) => owned(py, device, boxed, None).map(HeldOutput::Box),
+        GivenOutput::Tiled((boxed, tiles)) => owned(py, device, boxed, Some(tiles)).map(HeldOutput::Box),
     }
 }
 
@@ -155,7 +171,8 @@ fn input_of<'h>(held: &'h HeldInput<'_>) -> Input<'h> {
         HeldInput::Output(stage, output) => Input::Output { stage: *stage, output: *output },
         HeldInput::Box(b) => {
             let view = b.view.as_deref();
-            Input::Box { space: b.space, start: &b.start, step: &b.step, count: &b.count, view }
+            let tiles = b.tiles();
+            Input::Box { space: b.space, start: &b.start, step: &b.step, count: &b.count, view, tiles }
         }
     }
 }
@@ -166,7 +183,8 @@ fn output_of(held: &HeldOutput) -> Option<Output<'_>> {
         HeldOutput::Collect => Some(Output::Collect),
         HeldOutput::Box(b) => {
             let view = b.view.as_deref();
-            Some(Output::Box { space: b.space, start: &b.start, count: &b.count, view })
+            let tiles = b.tiles();
+            Some(Output::Box { space: b.space, start: &b.start, count: &b.count, view, tiles })
         }
     }
 }

@@ -1,30 +1,23 @@
-"""A function over boxes: run block by block, each with its shape, on as many threads as there are cores.
+"""A function over boxes: run block by block, each with its shape, as one run over the box's tiles.
 
-Each block is a run of its own with one task, so that the function sees it whole, in C order, as an array of its
-dimensions. Blocks lie as the array's building blocks do, so that each is one extent of the store; at the edges of the
-box they are smaller. What goes into an array goes there block by block: it is not one command.
+Each tile is a task, so that the function sees it whole, in C order, as an array of its dimensions. Tiles lie as the
+array's building blocks do if it is asked for, so that each is one extent of the store; at the edges of the box they are
+smaller. The engine cuts and puts together; here tiles are chosen, and what is in memory is put into their order.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import os
-import threading
-import time
-from collections import deque
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nandarray import _nandarray
 from nandarray._grid import check_shape
-from nandarray._program import ports, run
-from nandarray._program.axes import at_box
+from nandarray._program import abi, ports, run
 from nandarray._program.forms import boxes_form
-from nandarray._program.program import PythonProgram
+from nandarray._program.program import Program, PythonProgram
 from nandarray.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -33,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["map_boxes"]
 
 _TASK_BYTES = 1 << 26  # a task's window
-_AHEAD = 4  # blocks that wait for each thread
+_DIMENSIONS = 4  # that a program is told of
 
 
 def map_boxes(
@@ -55,7 +48,7 @@ def map_boxes(
     ----------
     grid : Array or View
         The first input.
-    function : callable
+    function : callable or Program
         Takes a box of each input and one of the output, which it fills.
     others : sequence
         The other inputs, of the box's shape: in memory or in the store.
@@ -75,79 +68,73 @@ def map_boxes(
     numpy.ndarray, Array or int
         The output; the new array; or how many elements were written.
     """
-    whole = ports.Boxed(run.Box(grid, key))  # type: ignore[arg-type]  # a grid is one of the two
+    box = run.Box(grid, key)  # type: ignore[arg-type]  # a grid is one of the two
+    whole = ports.Boxed(box)
     shape = tuple(whole.shape)
+    if not 0 < len(shape) <= _DIMENSIONS:
+        raise InvalidError(f"a function of boxes takes 1 to {_DIMENSIONS} dimensions; the box {shape} has {len(shape)}")
     sizes, first = _blocks(grid, block, key, shape)
-    kind = whole.dtype if dtype is None else np.dtype(dtype)
+    if isinstance(function, Program):
+        made, kind = function, _output(function, whole.dtype, dtype)
+    else:
+        kind = whole.dtype if dtype is None else np.dtype(dtype)
     if math.prod(sizes) * max(kind.itemsize, whole.dtype.itemsize) > _TASK_BYTES:
         raise InvalidError(f"a block of {sizes} does not fit a task of {_TASK_BYTES} bytes")
-    inputs = [ports.Boxed(one) if ports.is_stored(one) else np.asarray(one) for one in others]
-    trusted = {"trusted": True} if options.get("trusted") else {}
-    form = boxes_form(function, [whole.dtype, *(one.dtype for one in inputs)], kind, len(shape), scalars, **trusted)
-    made = PythonProgram(form)
+    if not isinstance(function, Program):
+        dtypes = [(ports.Boxed(one) if ports.is_stored(one) else np.asarray(one)).dtype for one in others]
+        trusted = {"trusted": True} if options.get("trusted") else {}
+        made = PythonProgram(boxes_form(function, [whole.dtype, *dtypes], kind, len(shape), scalars, **trusted))
     _ = made.elf  # an error of the compiler comes before anything is written
-    own = ("trusted", "threads", "progress", "seconds")
-    given = {name: value for name, value in options.items() if name not in own}
-    ports.at_least_one(threads=options.get("threads"))
+    given = {name: value for name, value in options.items() if name != "trusted"}
+    tiles = [*_cut(shape, sizes, first)]
+    in_rows = all(size >= length for size, length in zip(first[1:], shape[1:], strict=True))  # so tiles come as rows do
+
+    def tiled(one: Any) -> Any:
+        if not ports.is_stored(one):
+            array = np.asarray(one)
+            rows = in_rows or not tiles
+            return array.reshape(-1) if rows else np.concatenate([array[parts].reshape(-1) for parts in tiles])
+        part = one if isinstance(one, run.Box) else run.Box(one)
+        return ports.Tiled(part.array, part.key, first, sizes)
+
     store, name = grid._store_of(), out
     if isinstance(name, str):
         out = store.create(name, shape, kind)
-    memory = np.empty(shape, kind) if out is None else None
-
-    def one(parts: tuple[slice, ...]) -> tuple[int, int]:
-        numbers = {**values, **{f"n{axis}_": part.stop - part.start for axis, part in enumerate(parts)}}
-        boxes = [_of(run.Box(grid, key), parts), *(_of(other, parts) for other in others)]  # type: ignore[arg-type]
-        target = None if out is None else _of(out, parts)
-        watch, left = _nandarray.Watch(), None if until is None else max(until - time.monotonic(), 1e-3)
-        watches.add(watch)
-        if ended.is_set():
-            watch.cancel()
-        limits: dict[str, Any] = {"task_bytes": _TASK_BYTES, "seconds": left, "_watch": watch}
-        try:
-            found = run.offload(made, boxes, numbers, out=target, threads=1, **limits, **given)
-        finally:
-            watches.discard(watch)
-        if memory is not None:
-            memory[parts] = np.reshape(found.result, memory[parts].shape)
-        return math.prod(part.stop - part.start for part in parts), found.account.bytes_in
-
-    ended = threading.Event()
-    watches: set[_nandarray.Watch] = set()
-    seconds, told = options.get("seconds"), options.get("progress")
-    until = None if seconds is None else time.monotonic() + seconds
-    threads = options.get("threads") or os.cpu_count() or 1
-    cuts = _cut(shape, sizes, first)
-    tasks, done, elements, bytes_in = math.prod(map(len, cuts)), 0, 0, 0
-    waiting: deque[Future[tuple[int, int]]] = deque()
-    pool = ThreadPoolExecutor(threads)
-
-    def take() -> None:
-        nonlocal done, elements, bytes_in
-        more, read = waiting.popleft().result()
-        done, elements, bytes_in = done + 1, elements + more, bytes_in + read
-        if told is not None:
-            told(done, tasks, bytes_in)
-
+    elif ports.is_stored(out) and (got := tuple(ports.Boxed(out).shape)) != shape:
+        raise InvalidError(f"out has shape {got}; the box has {shape}")
     try:
-        for parts in itertools.product(*cuts):
-            waiting.append(pool.submit(one, parts))
-            if len(waiting) > threads * _AHEAD:
-                take()
-        while waiting:
-            take()
+        target = tiled(out) if ports.is_stored(out) else out
+        found = run.offload(made, [tiled(box), *map(tiled, others)], values, out=target, **given).result
     except BaseException:
-        # Nothing is begun any more, and what runs is ended.
-        ended.set()
-        for watch in list(watches):
-            watch.cancel()
-        pool.shutdown(cancel_futures=True)
         if isinstance(name, str):
             del store[name]
         raise
-    pool.shutdown()
-    if memory is not None:
-        return memory
-    return out if isinstance(name, str) else elements
+    if out is not None:
+        return out if isinstance(name, str) else found
+    if in_rows:
+        return np.reshape(found, shape)
+    flat, at = np.reshape(found, -1), 0
+    memory = np.empty(shape, kind)
+    for parts in tiles:
+        part = memory[parts]
+        part[...] = flat[at : at + part.size].reshape(part.shape)
+        at += part.size
+    return memory
+
+
+def _output(program: Program, taken: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
+    """Give the dtype of a program's only output, which has an element for each one of the input."""
+    if dtype is not None:
+        raise InvalidError("dtype is for functions that are compiled now; a program has the dtype of its output")
+    if len(program.outputs) != 1 or not abi.one_for_one(program.outputs[0]):
+        raise InvalidError(f"{program.name} does not give one element for each one that it takes")
+    kind = abi.record(program.outputs[0]["dtype"], program.outputs[0]["name"])
+    sizes = [program.inputs[0]["record_bytes"], program.outputs[0]["record_bytes"]]
+    if sizes != [taken.itemsize, kind.itemsize]:
+        raise InvalidError(
+            f"{program.name} has records of {sizes} bytes; elements have {taken.itemsize} and {kind.itemsize}"
+        )
+    return kind
 
 
 def _blocks(grid: Any, block: Any, key: Any, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -168,17 +155,10 @@ def _blocks(grid: Any, block: Any, key: Any, shape: tuple[int, ...]) -> tuple[tu
     return sizes, sizes
 
 
-def _cut(shape: tuple[int, ...], sizes: tuple[int, ...], first: tuple[int, ...]) -> list[list[slice]]:
-    """Give for each dimension where the blocks of a box lie."""
+def _cut(shape: tuple[int, ...], sizes: tuple[int, ...], first: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """Give the tiles of a box, the last dimension fastest."""
     axes = []
     for length, size, begin in zip(shape, sizes, first, strict=True):
         edges = [0, *range(begin, length, size), length] if length else [0]
         axes.append([slice(low, high) for low, high in itertools.pairwise(edges)])
-    return axes
-
-
-def _of(given: Any, parts: tuple[slice, ...]) -> Any:
-    """Give the same block of another input, or of the output."""
-    if isinstance(given, run.Box):
-        return run.Box(given.array, at_box(given.key, given.array.shape, parts))
-    return run.Box(given, parts) if ports.is_stored(given) else np.asarray(given)[parts]
+    yield from itertools.product(*axes)

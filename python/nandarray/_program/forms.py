@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,8 @@ class Form:
         The arguments. The dtype of an output may be None: what the function returns.
     state : numpy.dtype, optional
         What a reduction keeps.
+    ndim : int
+        Dimensions of boxes.
     """
 
     style: str
@@ -64,6 +66,7 @@ class Form:
     bound: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     trusted: bool = False
+    ndim: int = 0
 
     @property
     def source(self) -> str:
@@ -209,10 +212,7 @@ def boxes_form(
     scalars: Mapping[str, Any] | None,
     **settings: Any,
 ) -> Form:
-    """Read a function over boxes: of each input one, and of the output, which it fills.
-
-    The box's shape comes as scalars behind the function's own, ``n0_`` and so on.
-    """
+    """Read a function over boxes of some dimensions: of each input one, and of the output, which it fills."""
     _plain(function)
     names = parameters(function)
     numbers = _scalars(scalars, names, function)
@@ -223,10 +223,10 @@ def boxes_form(
             "inputs and the output, which comes last"
         )
     inputs = [(name, parse_dtype(dtype)) for name, dtype in zip(taken, dtypes, strict=False)]
-    listed = [*numbers.items(), *((f"n{axis}_", np.dtype("int64")) for axis in range(ndim))]
-    return _form(
-        "boxes", function, inputs, [(taken[-1], parse_dtype(kind))], listed, parameters=tuple(names), **settings
-    )
+    listed = list(numbers.items())
+    outputs = [(taken[-1], parse_dtype(kind))]
+    made = _form("boxes", function, inputs, outputs, listed, parameters=tuple(names), **settings)
+    return replace(made, ndim=ndim)
 
 
 def _pair(

@@ -130,7 +130,7 @@ def _key(form: Form) -> str | None:
         list(form.outputs),
         list(form.scalars),
     ]
-    described += [list(form.parameters), form.state, dict(form.bound), dict(form.options)]
+    described += [list(form.parameters), form.state, dict(form.bound), dict(form.options), form.ndim]
     found = fingerprint(described, dict(form.functions))
     if found is None:
         return None
@@ -235,6 +235,7 @@ def _entries(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]]) -> list[E
     ((_, dtype),) = outputs
     if form.style in {"map", "filter", "slab", "boxes"}:
         out = [Parameter("out", 0, dtype)]
+        numbers += [Parameter("extent", axis, np.dtype("i8")) for axis in range(form.ndim)]
         return [Entry("nd_block", loops.loop(form), [*ins, *out, *numbers])]
     assert form.state is not None
     state, other = Parameter("state", 0, form.state), Parameter("other", 0, form.state)

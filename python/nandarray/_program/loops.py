@@ -58,10 +58,10 @@ def loop(form: Form) -> Any:
         return _rows(form)
     if form.style == "boxes":
         ((last, _),) = form.outputs
-        sizes = "".join(f"{name}, " for name, _ in form.scalars if name not in form.parameters)
+        sizes = "".join(f"n{axis}_, " for axis in range(form.ndim))
         boxes = {name: f"{name}.reshape(({sizes}))" for name in ins} | {last: f"out_.reshape(({sizes}))"}
         given = ", ".join(boxes.get(name, name) for name in form.parameters)
-        return _written(form, "loop_", f"def loop_({taken}, out_{numbers}):\n    _function({given})")
+        return _written(form, "loop_", f"def loop_({taken}, out_{numbers}, {sizes}):\n    _function({given})")
     if form.style == "fold":
         pair = iter(("state.value", f"{ins[0]}[i_]"))
         given = ", ".join(name if name in dict(form.scalars) else next(pair) for name in form.parameters)

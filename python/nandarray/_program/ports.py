@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Box",
     "Boxed",
+    "Tiled",
     "at_least_one",
     "bits",
     "counted",
@@ -52,6 +53,20 @@ class Box:
     key: Any = ...
 
 
+@dataclass(frozen=True)
+class Tiled(Box):
+    """A box whose elements come tile by tile, each a task.
+
+    Parameters
+    ----------
+    first, size : tuple of int
+        For each dimension of the box where its first tile ends, and how far the ends behind it are apart.
+    """
+
+    first: tuple[int, ...] = ()
+    size: tuple[int, ...] = ()
+
+
 class Boxed:
     """A box of an array of a store, checked."""
 
@@ -74,10 +89,18 @@ class Boxed:
         self.start, self.step, self.lengths, self.shape = found
         if not whole.shape:  # the engine has a scalar as one element along one dimension
             self.start, self.step, self.lengths = [0], [1], [1]
+        self.tiles: tuple[list[int], list[int], list[int]] | None = None
+        if isinstance(box, Tiled):
+            told = [axis for axis, part in enumerate(key) if not isinstance(part, int)]
+            first, size = [1] * len(key), [1] * len(key)
+            for axis, end, apart in zip(told, box.first, box.size, strict=True):
+                first[axis], size[axis] = end, apart
+            self.tiles = first, size, told
 
     def native(self) -> tuple[Any, ...]:
         """Give what the native command takes for it."""
-        return self.array._space, self.start, self.step, self.lengths, self.view
+        box = self.array._space, self.start, self.step, self.lengths, self.view
+        return box if self.tiles is None else (box, self.tiles)
 
 
 def expanded(key: Any, ndim: int) -> tuple[Any, ...]:

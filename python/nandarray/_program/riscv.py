@@ -41,6 +41,7 @@ _I64 = ir.IntType(64)
 # Fields of the argument block, in words of 64 bits: docs/reference/program-abi.md.
 _STATE, _OTHER_STATE, _INPUTS, _BUFFER_WORDS, _SCALARS = 6, 8, 11, 8, 11 + 16 * 8
 _OUTPUTS = _INPUTS + 8 * _BUFFER_WORDS
+_SHAPE = 4  # in an input
 
 #: What is said of code that would allocate.
 NO_HEAP = "it makes an array or another object that needs memory while it runs; write into an argument instead"
@@ -267,7 +268,7 @@ targets.jit_registry[_Riscv] = _jit
 class Parameter:
     """What an argument of a compiled function is, and where in the argument block it comes from."""
 
-    role: str  # "block", "out", "scalar", "stream", "out-stream", "state", "other"
+    role: str  # "block", "out", "scalar", "stream", "out-stream", "state", "other", "extent" (of the first input)
     index: int
     dtype: np.dtype[Any]
 
@@ -276,7 +277,7 @@ class Parameter:
         """Numba's type of the argument."""
         if self.role in {"stream", "out-stream"}:
             return StreamType(element_type(self.dtype), self.index, output=self.role == "out-stream")
-        if self.role == "scalar":
+        if self.role in {"scalar", "extent"}:
             return element_type(self.dtype)
         if self.role in {"state", "other"}:
             if self.dtype.names is not None:
@@ -439,6 +440,8 @@ class _Block:
             return self.context.get_dummy_value()
         if one.role == "scalar":
             return self._scalar(one)
+        if one.role == "extent":
+            return self.word(_INPUTS + _SHAPE + one.index)
         if one.role in {"state", "other"}:
             address = self.word(_STATE if one.role == "state" else _OTHER_STATE)
             if one.dtype.names is not None:

@@ -54,12 +54,12 @@ def map_blocks(
     """Run a function of single elements over a box, or a program that gives as much as it takes."""
     boxes = _boxes(grid, key, others)
     if block is not None and block is not False:
-        if isinstance(what, Program | str):
-            raise InvalidError("block is for functions over boxes; a program has no shape to be told")
+        if isinstance(what, str):
+            raise InvalidError(f"block is for functions and programs over boxes; {what!r} has none")
         from nandarray._program.boxwise import map_boxes
 
         _same_shape(boxes)
-        kinds = _kinds(scalars)
+        kinds = {} if isinstance(what, Program) else _kinds(scalars)
         return map_boxes(grid, what, others, block, key=key, out=out, dtype=dtype, options=options, scalars=kinds,
                          values=scalars)  # fmt: skip
     if isinstance(what, str):

@@ -33,6 +33,7 @@ mod io;
 mod log;
 mod offload;
 mod offload_io;
+mod order;
 mod programs;
 mod reclaim;
 mod recover;
@@ -51,6 +52,7 @@ use parking_lot::{Mutex, RwLock};
 pub use check::{CheckReport, Finding};
 pub use command::{Change, Command, NewSpace, Reply, Target};
 pub use offload::{Executed, ExecutedStage, Execution, Given, Input, Output, ProgramId, Stage};
+pub use order::Tiles;
 
 use crate::error::{Error, Holder, Result};
 use crate::flash::Geometry;

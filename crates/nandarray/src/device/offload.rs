@@ -2,8 +2,8 @@
 //!
 //! The commands are cut as NVMe's Computational Programs command set has them: load, execute on ranges of memory, unload. An
 //! execution may name several programs, what one gives being an input of another: an execute each, joined by ranges that
-//! nobody else sees. A program sees the elements of a box one after the other, the last dimension fastest, whatever the
-//! building blocks; they are fetched task by task into a core's windows, so that an array is never in memory whole. Each task's
+//! nobody else sees. A program sees the elements of a box one after the other, the last dimension fastest, or tile by tile (`order`),
+//! whatever the building blocks; they are fetched task by task into a core's windows, so that an array is never in memory whole. Each task's
 //! fetch is a read of its own: a write that comes in between is seen by the tasks behind it.
 //!
 //! What tasks write is put one behind the other, in the order of tasks: into memory, or into a box of a space (`offload_io`). It
@@ -15,6 +15,7 @@ use nandarray_cores::{Account, Feed as Fed, Form, Progress, Resources, RunError,
 
 use super::Device;
 use super::offload_io::{Drain, Feed, spaces_of};
+use super::order::Tiles;
 use super::programs::Ready;
 use crate::error::{Error, Result};
 use crate::stl::space::SpaceId;
@@ -39,6 +40,8 @@ pub enum Input<'a> {
         count: &'a [u64],
         /// Shape of the view; `None` is the space itself.
         view: Option<&'a [u64]>,
+        /// Tiles, each of which is a task; `None` has elements in the order of rows, and tasks of `task_bytes`.
+        tiles: Option<Tiles<'a>>,
     },
     /// What another program gives.
     Output {
@@ -65,6 +68,8 @@ pub enum Output<'a> {
         count: &'a [u64],
         /// Shape of the view; `None` is the space itself.
         view: Option<&'a [u64]>,
+        /// Tiles in whose order elements come; `None` is the order of rows.
+        tiles: Option<Tiles<'a>>,
     },
 }
 

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::draft::Draft;
 use super::offload::{Given, Input, Output};
+use super::order::{Tiles, pieces};
 use super::{Device, Target};
 use crate::error::{Error, Result, Shape};
 use crate::sim::count;
@@ -31,6 +32,7 @@ pub(super) struct Fed<'a> {
     item: u64,
     bytes: u64,
     grain: u64,
+    tiles: Option<Tiles<'a>>,
 }
 
 /// The inputs of a run that come from outside.
@@ -55,9 +57,9 @@ impl<'a> Feed<'a> {
 
 impl Device {
     fn fed<'a>(&self, input: &'a Input<'a>) -> Result<Fed<'a>> {
-        let (space, start, step, count, view) = match input {
-            Input::Box { space, start, step, count, view } => (space, start, step, count, view),
-            Input::Bytes(bytes) => return Ok(Fed { input, item: 1, bytes: bytes.len() as u64, grain: 0 }),
+        let (space, start, step, count, view, tiles) = match input {
+            Input::Box { space, start, step, count, view, tiles } => (space, start, step, count, view, *tiles),
+            Input::Bytes(bytes) => return Ok(Fed { input, item: 1, bytes: bytes.len() as u64, grain: 0, tiles: None }),
             Input::Output { .. } => unreachable!("what a program gives does not come from outside"),
         };
         let space = self.space(*space)?;
@@ -76,13 +78,16 @@ impl Device {
                 return Err(Error::OutOfRange { axis, index: last, size: within[axis] });
             }
         }
+        if let Some(tiles) = &tiles {
+            tiles.check(count)?;
+        }
         let volume = |counts: &[u64]| counts.iter().try_fold(item, |all, &c| all.checked_mul(c));
         let bytes =
             volume(count).ok_or_else(|| Error::invalid(format!("an input of shape {} is too large", Shape(count))))?;
         let row = count.get(1..).and_then(volume).unwrap_or(0);
         // What is compressed is opened block by block: better each block once. Else rows are as good.
         let blocks = if space.coded() && view.is_none() && n > 1 && step[0] == 1 { space.shape.block[0] } else { 1 };
-        Ok(Fed { input, item, bytes, grain: row.saturating_mul(blocks) })
+        Ok(Fed { input, item, bytes, grain: row.saturating_mul(blocks), tiles })
     }
 }
 
@@ -93,6 +98,20 @@ impl Source for Feed<'_> {
 
     fn grain(&self, input: usize) -> u64 {
         self.inputs[input].grain
+    }
+
+    fn edges(&self, input: usize) -> Option<Vec<u64>> {
+        let fed = &self.inputs[input];
+        let (Some(tiles), Input::Box { count, .. }) = (&fed.tiles, fed.input) else { return None };
+        Some(tiles.edges(count).into_iter().map(|elements| elements * fed.item).collect())
+    }
+
+    fn extents(&self, input: usize, offset: u64) -> Vec<u64> {
+        let fed = &self.inputs[input];
+        match (&fed.tiles, fed.input) {
+            (Some(tiles), Input::Box { count, .. }) => tiles.extents(count, offset / fed.item),
+            _ => Vec::new(),
+        }
     }
 
     fn read(&self, input: usize, offset: u64, into: &mut [u8]) -> std::result::Result<(), Failure> {
@@ -146,9 +165,9 @@ impl Source for Feed<'_> {
 impl Feed<'_> {
     /// Show elements of a box where they lie, if they do so together.
     fn show(&self, fed: &Fed<'_>, elements: Range<u64>, f: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let Input::Box { space, start, step, count, view } = fed.input else { return Ok(()) };
+        let Input::Box { space, start, step, count, view, .. } = fed.input else { return Ok(()) };
         let mut boxes = SmallVec::<[(Vec<u64>, Vec<u64>); 1]>::new();
-        pieces(count, elements, &mut |first, size| {
+        pieces(count, fed.tiles.as_ref(), elements, &mut |first, size| {
             let from = (0..first.len()).map(|d| start[d] + step[d] * first[d]).collect();
             boxes.push((from, size.to_vec()));
             Ok(())
@@ -165,9 +184,9 @@ impl Feed<'_> {
 
     /// Fetch elements of a box by their place in it, the last dimension fastest.
     fn fetch(&self, fed: &Fed<'_>, elements: Range<u64>, into: &mut [u8]) -> Result<()> {
-        let Input::Box { space, start, step, count, view } = fed.input else { return Ok(()) };
+        let Input::Box { space, start, step, count, view, .. } = fed.input else { return Ok(()) };
         let (mut at, item) = (0usize, fed.item);
-        pieces(count, elements, &mut |first, size| {
+        pieces(count, fed.tiles.as_ref(), elements, &mut |first, size| {
             let from: Vec<u64> = (0..first.len()).map(|d| start[d] + step[d] * first[d]).collect();
             let strides = packed(size, item);
             let bytes = (size.iter().product::<u64>() * item) as usize;
@@ -188,6 +207,7 @@ struct Place<'d> {
     start: &'d [u64],
     count: &'d [u64],
     view: Option<&'d [u64]>,
+    tiles: Option<Tiles<'d>>,
     item: u64,
     /// Elements that were written.
     written: u64,
@@ -236,10 +256,11 @@ impl<'d> Drain<'d> {
         for output in outputs {
             places.push(match output {
                 Output::Collect => None,
-                Output::Box { space, start, count, view } => {
+                Output::Box { space, start, count, view, tiles } => {
                     let draft = spaces.iter().position(|s| s.id == *space).expect("the space of an output");
                     let item = spaces[draft].shape.item_bytes as u64;
-                    Some(Place { draft, start, count, view: *view, item, written: 0, waiting: Vec::new() })
+                    let (written, waiting) = (0, Vec::new());
+                    Some(Place { draft, start, count, view: *view, tiles: *tiles, item, written, waiting })
                 }
             });
         }
@@ -313,10 +334,14 @@ impl Place<'_> {
         let rows = self.count.first().copied().unwrap_or(1);
         let block = if self.view.is_some() { 1 } else { space.shape.block[0] };
         let first = self.start.first().copied().unwrap_or(0);
-        // Rows up to where a row of building blocks ends.
-        let edge = |row: u64| ((first + row) / block * block).saturating_sub(first).min(rows);
+        // Rows up to where a row of building blocks, or of tiles, ends.
+        let edge = |row: u64| match &self.tiles {
+            Some(tiles) => tiles.row_edge(row, self.count),
+            None => ((first + row) / block * block).saturating_sub(first).min(rows),
+        };
+        let block = self.tiles.map_or(block, |tiles| tiles.size.first().copied().unwrap_or(1));
         let slab = block.min(rows).saturating_mul(inner).saturating_mul(self.item);
-        if self.view.is_some() || slab > SLAB_BYTES_MAX {
+        if self.view.is_some() && self.tiles.is_none() || slab > SLAB_BYTES_MAX {
             return if bytes >= PART_BYTES { bytes as usize } else { 0 };
         }
         let end = self.written + bytes / self.item;
@@ -326,7 +351,19 @@ impl Place<'_> {
 
     fn write(&mut self, draft: &mut Draft<'_>, bytes: &[u8]) -> Result<()> {
         let (item, more, mut at) = (self.item, bytes.len() as u64 / self.item, 0usize);
-        pieces(self.count, self.written..self.written + more, &mut |first, size| {
+        let range = self.written..self.written + more;
+        // Whole rows of tiles are as well written in the order of rows, each building block once.
+        let inner: u64 = self.count.iter().skip(1).product();
+        let ends_row = |tiles: &Tiles<'_>, at: u64| {
+            at.is_multiple_of(inner.max(1)) && tiles.ends_row(at / inner.max(1), self.count)
+        };
+        let whole = self.tiles.filter(|tiles| ends_row(tiles, range.start) && ends_row(tiles, range.end));
+        let turned = whole.map(|tiles| tiles.in_rows(self.count, range.clone(), item, bytes));
+        let (bytes, tiles) = match &turned {
+            Some(turned) => (&turned[..], None),
+            None => (bytes, self.tiles.as_ref()),
+        };
+        pieces(self.count, tiles, range, &mut |first, size| {
             let from: Vec<u64> = (0..first.len()).map(|d| self.start[d] + first[d]).collect();
             let strides = packed(size, item);
             let part = (size.iter().product::<u64>() * item) as usize;
@@ -362,7 +399,10 @@ fn apart(outputs: &[&Output<'_>]) -> Result<()> {
 
 /// Whether an output's box lies within the space.
 fn within(output: &Output<'_>, shape: &[u64]) -> Result<()> {
-    let Output::Box { start, count, view, .. } = output else { return Ok(()) };
+    let Output::Box { start, count, view, tiles, .. } = output else { return Ok(()) };
+    if let Some(tiles) = tiles {
+        tiles.check(count)?;
+    }
     let within = view.unwrap_or(shape);
     check_view(shape, within)?;
     // The one element of a scalar has no dimensions.
@@ -411,78 +451,4 @@ fn packed(size: &[u64], item: u64) -> Vec<isize> {
         strides[d - 1] = strides[d] * size[d] as isize;
     }
     strides
-}
-
-/// Cut a range of a box's elements, the last dimension fastest, into boxes: first coordinates and sizes, in order.
-fn pieces(count: &[u64], range: Range<u64>, each: &mut dyn FnMut(&[u64], &[u64]) -> Result<()>) -> Result<()> {
-    let (mut first, mut size) = (vec![0; count.len()], vec![1; count.len()]);
-    pieces_from(count, 0, range, &mut first, &mut size, each)
-}
-
-fn pieces_from(
-    count: &[u64],
-    axis: usize,
-    range: Range<u64>,
-    first: &mut Vec<u64>,
-    size: &mut Vec<u64>,
-    each: &mut dyn FnMut(&[u64], &[u64]) -> Result<()>,
-) -> Result<()> {
-    if range.is_empty() {
-        return Ok(());
-    }
-    if axis == count.len() {
-        return each(first, size);
-    }
-    let inner: u64 = count[axis + 1..].iter().product();
-    let mut at = range.start;
-    while at < range.end {
-        let row = at / inner;
-        let rows = (range.end / inner).saturating_sub(row);
-        first[axis] = row;
-        if at.is_multiple_of(inner) && rows > 0 {
-            size[axis] = rows;
-            for d in axis + 1..count.len() {
-                (first[d], size[d]) = (0, count[d]);
-            }
-            each(first, size)?;
-            at += rows * inner;
-        } else {
-            size[axis] = 1;
-            let end = range.end.min((row + 1) * inner);
-            pieces_from(count, axis + 1, at - row * inner..end - row * inner, first, size, each)?;
-            at = end;
-        }
-    }
-    size[axis] = 1;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_are_the_range_in_order() {
-        for count in [vec![7], vec![3, 4], vec![2, 3, 4], vec![1, 5, 1, 2], vec![]] {
-            let all: u64 = count.iter().product();
-            for start in 0..=all {
-                for end in start..=all {
-                    let mut found = Vec::new();
-                    let mut calls = 0;
-                    pieces(&count, start..end, &mut |first, size| {
-                        calls += 1;
-                        let volume: u64 = size.iter().product();
-                        let linear = |c: &[u64]| c.iter().zip(&count).fold(0, |all, (c, n)| all * n + c);
-                        let from = linear(first);
-                        found.extend(from..from + volume);
-                        assert!(first.iter().zip(size).zip(&count).all(|((f, s), n)| f + s <= *n));
-                        Ok(())
-                    })
-                    .unwrap();
-                    assert_eq!(found, (start..end).collect::<Vec<_>>(), "{count:?} {start}..{end}");
-                    assert!(calls <= 2 * count.len().max(1), "{calls} pieces");
-                }
-            }
-        }
-    }
 }

@@ -28,8 +28,8 @@ typedef struct nd_buffer {
     uint64_t address;  /* of the first byte; 8-byte aligned at least; 0 if this is a stream */
     uint64_t bytes;    /* input: how many there are. Output: how many there is room for */
     uint64_t used;     /* output: how many the program wrote; set by the program. Input: 0 */
-    uint64_t ndim;     /* of the block in the array: 1 to 4, 0 if its elements are not in the array's order */
-    uint64_t shape[4]; /* in records; shape[ndim] and the following are 1 */
+    uint64_t ndim;     /* 1, or of the box that the task is: 1 to 4 */
+    uint64_t shape[4]; /* in records: how many, or the box's extents; shape[ndim] and the following are 1 */
 } nd_buffer;
 
 /* What an entry point is called with. 1240 bytes. */
@@ -38,7 +38,8 @@ typedef struct nd_args {
     uint64_t n_inputs;
     uint64_t n_outputs;
     uint64_t n_scalars;
-    uint64_t task;             /* this task's number, from 0, in the order of the data; 0 in nd_begin, nd_merge, nd_end */
+    uint64_t task;             /* this task's number, from 0, in the order of the data; in nd_end how many there were;
+                                  in nd_begin and nd_merge do not rely on it */
     uint64_t first_record;     /* where this task's first record is in the first input */
     uint64_t state;            /* address of state_bytes bytes that a worker keeps from task to task; zeros at first */
     uint64_t state_bytes;

@@ -195,7 +195,14 @@ def histogram(x: Array, low: float, high: float, *, bins: int = 256) -> tuple[Ar
     -------
     tuple of one numpy.ndarray, shape (bins,), uint64
         The counts.
+
+    Raises
+    ------
+    ValueError
+        low is not less than high, or one of them is not finite.
     """
+    if not -np.inf < low < high < np.inf:
+        raise ValueError(f"low is {low} and high is {high}; both are finite, and low is less than high")
     wide = x.astype(np.float64)
     inside = wide[(wide >= low) & (wide <= high)]
     at = np.minimum(((inside - low) * (bins / (high - low))).astype(np.int64), bins - 1)

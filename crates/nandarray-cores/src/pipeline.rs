@@ -82,9 +82,11 @@ pub fn pipeline<'p>(
     }
     let crew = Crew { plan, board: Mutex::new(board), moved: Condvar::new(), sink: Mutex::new((sink, 0)) };
     std::thread::scope(|scope| {
-        for _ in 0..threads.min(runs.max(1)) {
+        // The caller's thread is one of them.
+        for _ in 1..threads.min(runs.max(1)) {
             scope.spawn(|| crew.work());
         }
+        crew.work();
     });
     let (board, (_, given)) = (crew.board.into_inner(), crew.sink.into_inner());
     if let Some((when, error)) = board.error {

@@ -29,6 +29,10 @@ use crate::error::{Error, Holder, Result};
 const WINDOW_BYTES: u64 = 1 << 36;
 /// Windows: 64 GiB x 4096 is 256 TiB, beyond any file system here.
 const WINDOWS: usize = 4096;
+/// What the system says of a page's presence, it says of so many bytes.
+const PAGE_BYTES: u64 = 4096;
+/// Pages whose presence is asked for at once.
+const PAGES_ASKED: usize = 512;
 /// The lock bytes lie in the head, behind the superblock slots; nothing is ever stored there.
 const LOCK_WRITER: i64 = HEAD_BYTES as i64 - 2;
 const LOCK_READERS: i64 = HEAD_BYTES as i64 - 1;
@@ -213,15 +217,25 @@ impl Media for FileMedia {
         }
     }
 
-    fn is_resident(&self, offset: u64) -> bool {
-        let page = offset & !4095;
-        let Some((map, at)) = self.address(page, 1) else {
-            return true;
-        };
-        let mut resident = 0u8;
-        // SAFETY: the address lies within the mapping `map`, is page-aligned, and one page needs one byte of answer.
-        let asked = unsafe { libc::mincore(map.as_ptr().add(at).cast_mut().cast(), 1, &raw mut resident) };
-        asked != 0 || resident & 1 == 1
+    fn is_resident(&self, offset: u64, len: u64) -> bool {
+        let mut told = [0u8; PAGES_ASKED];
+        let (mut at, end) = (offset & !(PAGE_BYTES - 1), offset + len.max(1));
+        while at < end {
+            let pages = (end - at).div_ceil(PAGE_BYTES).min(PAGES_ASKED as u64) as usize;
+            let Some((map, from)) = self.address(at, 1) else {
+                return true;
+            };
+            // The window's end: the next one is asked by itself.
+            let pages = pages.min(((WINDOW_BYTES - from as u64) / PAGE_BYTES) as usize);
+            let bytes = pages * PAGE_BYTES as usize;
+            // SAFETY: the pages lie within the mapping `map`, which may be longer than the file; a byte of answer for each.
+            let asked = unsafe { libc::mincore(map.as_ptr().add(from).cast_mut().cast(), bytes, told.as_mut_ptr()) };
+            if asked == 0 && told[..pages].iter().any(|page| page & 1 == 0) {
+                return false;
+            }
+            at += bytes as u64;
+        }
+        true
     }
 
     fn discard(&self, offset: u64, len: u64) {
@@ -266,6 +280,17 @@ mod tests {
         m.set_len(1 << 20).unwrap();
         m.write_at(8190, b"grown").unwrap();
         assert_eq!(m.slice(8190, 5).unwrap(), b"grown");
+    }
+
+    #[test]
+    fn what_was_written_is_in_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let m = FileMedia::open(&dir.path().join("a"), Access::CreateNew, true).unwrap();
+        m.set_len(8 << 20).unwrap();
+        m.write_at(0, &vec![1; 8 << 20]).unwrap();
+        assert!(m.is_resident(0, 8 << 20), "more pages than are asked for at once");
+        assert!(m.is_resident(4095, 2) && m.is_resident((8 << 20) - 1, 1));
+        assert!(m.is_resident(8 << 20, 1), "nothing lies there to wait for");
     }
 
     #[test]

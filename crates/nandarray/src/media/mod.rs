@@ -50,8 +50,8 @@ pub trait Media: Send + Sync + std::fmt::Debug {
     /// A hint that this range will be read soon; returns at once.
     fn prefetch(&self, _offset: u64, _len: u64) {}
 
-    /// Whether reading this byte would not wait for a disk; a guess is enough.
-    fn is_resident(&self, _offset: u64) -> bool {
+    /// Whether reading these bytes would not wait for a disk; a guess is enough.
+    fn is_resident(&self, _offset: u64, _len: u64) -> bool {
         true
     }
 

@@ -63,7 +63,7 @@ impl<'a, 'w> Ahead<'a, 'w> {
             let wanted = (task.in_block / reader.space.shape.page) as u32;
             let Some(run) = map.next_run(wanted).or_else(|| map.runs().last()) else { return false };
             let unit = wanted.clamp(run.unit, run.end() - 1);
-            !reader.ftl.media().is_resident(reader.ftl.geometry().page_offset(run.page_of(unit)))
+            !reader.ftl.media().is_resident(reader.ftl.geometry().page_offset(run.page_of(unit)), 1)
         })
     }
 

@@ -17,25 +17,42 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let mut kept = Kept::default();
-        let ahead = Ahead::new(self, work, coming, bytes);
+        let Some(first) = self.together(work, bytes, &mut kept) else { return Ok(None) };
+        let media = self.ftl.media();
+        // One look at all of it costs no more than one at a page.
+        let waits = !media.is_resident(first, bytes) || coming.is_some();
+        let ahead = waits.then(|| Ahead::new(self, work, coming, bytes));
+        for i in 0..work.len() {
+            if let Some(ahead) = &ahead {
+                ahead.advance(i, &mut kept);
+            }
+            let task = work.task(i);
+            let map = self.map(&task.at, &mut kept);
+            self.place(&task, map, &mut kept)?;
+        }
+        Ok(media.slice(first, bytes as usize))
+    }
+
+    /// The byte of the medium where a work begins, if its bytes follow one another there.
+    fn together(&self, work: &Work, bytes: u64, kept: &mut Kept<'a>) -> Option<u64> {
         // Where the first byte lies, and how many bytes follow one another so far.
         let (mut first, mut length) = (0, 0u64);
         for i in 0..work.len() {
-            ahead.advance(i, &mut kept);
             let task = work.task(i);
             let mut loops = task.loops.clone();
-            let (0, run) = merge(&mut loops, self.space.shape.item_bytes) else { return Ok(None) };
-            let map = self.map(&task.at, &mut kept);
-            let Some((at, _)) = self.place(&task, map, &mut kept)? else { return Ok(None) };
+            let (0, run) = merge(&mut loops, self.space.shape.item_bytes) else { return None };
+            let map = self.map(&task.at, kept);
+            let (part, skip) = self.part(&task, map)?;
+            let at = self.ftl.geometry().page_offset(part.ppa) + skip as u64;
             if i == 0 {
                 first = at;
             }
             if at != first + length || task.in_buffer as u64 != length {
-                return Ok(None);
+                return None;
             }
             length += run as u64;
         }
         assert_eq!(length, bytes, "the tasks of a work are its bytes");
-        Ok(self.ftl.media().slice(first, length as usize))
+        Some(first)
     }
 }

@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
                 // SAFETY: the caller's promise about the buffer covers this task's elements.
                 unsafe {
                     let to = out.at(task.in_buffer);
-                    match self.in_place(&task, map, kept)? {
+                    match self.place(&task, map, kept)? {
                         Some(from) => match &mut assembler {
                             Some(assembler) => assembler.add(&task.loops, task.row, from, to),
                             None => asked.add(task, self.space.shape.item_bytes, from, to),
@@ -205,31 +205,29 @@ impl<'a> Reader<'a> {
         if alone { bytes.max(bytes / shape.item_bytes as u64 * 64) } else { bytes }
     }
 
-    /// Where the task's first element lies, verified, if the medium shows all that the task touches in one run of pages.
-    fn in_place(&self, task: &Task<'_>, map: Option<&BlockMap>, kept: &mut Kept<'a>) -> Result<Option<*const u8>> {
-        Ok(self.place(task, map, kept)?.map(|(_, from)| from))
+    /// The pages of all that a task touches, if they are one run, and where in them its first element is.
+    pub(super) fn part(&self, task: &Task<'_>, map: Option<&BlockMap>) -> Option<(Run, usize)> {
+        let shape = &self.space.shape;
+        let map = map.filter(|_| !self.space.coded() && self.gathered(&task.at).is_none())?;
+        let span = task.span(shape.item_bytes);
+        // Offsets of a table count from the block's start, which must lie within the slice then.
+        let units = (span.start.min(task.in_block) / shape.page) as u32..span.end.div_ceil(shape.page) as u32;
+        let run = map.covering(units.clone())?;
+        let part = Run { unit: units.start, count: units.end - units.start, ppa: run.page_of(units.start) };
+        Some((part, task.in_block - units.start as usize * shape.page))
     }
 
-    /// The same, and its byte in the medium.
+    /// Where the task's first element lies, verified, if the medium shows all that the task touches in one run of pages.
     pub(super) fn place(
         &self,
         task: &Task<'_>,
         map: Option<&BlockMap>,
         kept: &mut Kept<'a>,
-    ) -> Result<Option<(u64, *const u8)>> {
-        let shape = &self.space.shape;
-        let Some(map) = map.filter(|_| !self.space.coded() && self.gathered(&task.at).is_none()) else {
-            return Ok(None);
-        };
-        let span = task.span(shape.item_bytes);
-        // Offsets of a table count from the block's start, which must lie within the slice then.
-        let units = (span.start.min(task.in_block) / shape.page) as u32..span.end.div_ceil(shape.page) as u32;
-        let Some(run) = map.covering(units.clone()) else { return Ok(None) };
-        let part = Run { unit: units.start, count: units.end - units.start, ppa: run.page_of(units.start) };
+    ) -> Result<Option<*const u8>> {
+        let Some((part, skip)) = self.part(task, map) else { return Ok(None) };
         let Some(bytes) = self.ftl.view(part.ppa, part.count) else { return Ok(None) };
         self.verify_touched(task, part, bytes, &mut kept.units)?;
-        let skip = task.in_block - units.start as usize * shape.page;
-        Ok(Some((self.ftl.geometry().page_offset(part.ppa) + skip as u64, bytes[skip..].as_ptr())))
+        Ok(Some(bytes[skip..].as_ptr()))
     }
 
     /// Where a block's pages are.

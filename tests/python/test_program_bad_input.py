@@ -13,6 +13,7 @@ import pytest
 
 import nandarray
 from nandarray import Program, ProgramError, ProgramFailedError, programs
+from nandarray._program import functions
 
 HEAD = "#include <nandarray.h>\n"
 PORTS = """ND_PROGRAM("name": "wrong", "kind": "block", "inputs": [{"name": "x", "dtype": "int64"}],
@@ -372,3 +373,16 @@ def test_a_piece_of_a_record_is_an_error(store: Any, name: str, form: str) -> No
         scalars = {one["name"]: at for at, one in enumerate(program.scalars)}
         with pytest.raises(ProgramFailedError, match=r"returned -2|ended with"):
             nandarray.offload(program, [store["piece"], *given[1:]], scalars, form=form)
+
+
+def test_what_numba_says_of_sets_is_no_reason_for_operands_that_are_none() -> None:
+    said = """No implementation of function Function(<built-in function and_>) found for signature:
+
+ >>> and_(float64, int64)
+
+Overload in function '_ol_set_operator': File: numba/cpython/setobj.py: Line 1508.
+  Rejected as the implementation raised a specific error:
+    TypingError: All arguments must be Sets, got (float64, int64)
+"""
+    assert "and_(float64, int64)" in functions._reason(said)
+    assert functions._reason(said.replace("All arguments must be Sets", "too many")).startswith("too many")

@@ -323,7 +323,8 @@ def _reason(text: str) -> str:
         return text[at:].partition("\n")[0]
     lines = [line.strip() for line in text.splitlines()]
     for line, following in zip(lines, lines[1:], strict=False):
-        if line.endswith("raised a specific error:"):
+        # That of sets is raised whatever the operands are, once something else in the process has used sets.
+        if line.endswith("raised a specific error:") and "must be Sets" not in following:
             return following.partition(": ")[2] or following
     lines = [line for line in lines if line and not line.startswith(("Failed in", "-", "During:", "File ", "^"))]
     kept = lines[:2] if lines and lines[0].endswith(":") else lines[:1]

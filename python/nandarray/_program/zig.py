@@ -254,7 +254,6 @@ def _alone(path: Path) -> Iterator[None]:
         yield
 
 
-@cache
 def support(target: Target) -> list[Path]:
     """Give the libraries for what programs call and do not define: ``<math.h>``, and the compiler's own arithmetic.
 

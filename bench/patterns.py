@@ -72,7 +72,7 @@ class Pattern:
     states: tuple[str, ...] = ("warm", "cold")
     #: A warm round takes at least so many operations.
     least: int = 2
-    #: Judged by the cache lines that it touches, not by the bytes that it wants: it wants half of each line or less.
+    #: It wants half of each cache line or less: judged by the lines that it touches, too.
     by_lines: bool = False
 
     def ops(self, shape: tuple[int, ...]) -> list[Op]:

@@ -117,7 +117,8 @@ def known(whose: str, block: Block, at: int, results: tuple[int, int]) -> bool:
 
     QEMU 7.2 keeps the lowest bit of ``mepc``, counts the trailing zeros of a word up to bit 63, takes `csrrs` with a
     register that holds zero for no write, leaves an older value in ``mtval`` if a control and status register is the
-    reason, calls an atomic operation's fault one of a load, and a store that finds nothing reserved no fault.
+    reason, calls an atomic operation's fault one of a load, and a store that finds nothing reserved no fault. What
+    illegal accesses to these registers leave, and atomic operations among ``words``, are therefore all left to Spike.
     """
     if whose != "QEMU":
         return False

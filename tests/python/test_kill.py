@@ -144,6 +144,8 @@ def test_a_flipped_byte_is_named_with_array_block_and_offset(path: pathlib.Path)
         ) as info:
             a[...]
         assert isinstance(info.value, OSError)
+        with pytest.raises(nandarray.ChecksumError):  # single elements have a way of their own
+            a[np.array([0, 600, 3]), np.array([0, 517, 9])]
         assert not store.check()["ok"]
 
 

@@ -110,7 +110,11 @@ class Image:
         self.superblock = slot
         self.pages = slot["channels"] * slot["banks"] * slot["pages_per_block"]
         self.page_bytes = slot["page_bytes"]
-        self.segment_bytes = -(-(self.pages * (self.page_bytes + 32) + 64) // 4096) * 4096
+        self.data_bytes = self.pages * self.page_bytes
+        self.records_bytes = -(-(64 + 32 * self.pages) // 512) * 512
+        self.segment_bytes = -(-(self.data_bytes + 32 * self.pages + 64) // 4096) * 4096
+        if slot["version"] == 3:
+            self.segment_bytes = self.data_bytes + self.records_bytes
         self.spaces: dict[int, Space] = {}
         stream = self._chain(slot["checkpoint_first"], slot["checkpoint_nonce"])
         self._directory(stream)
@@ -121,23 +125,34 @@ class Image:
         crc = crc32c(slot[8:12] + bytes(4) + slot[16:])
         if slot[:8] != b"\x89NANDAR\n" or crc != struct.unpack_from("<I", slot, 12)[0]:
             return None
-        assert struct.unpack_from("<I", slot, 8) in ((1,), (2,))
+        (version,) = struct.unpack_from("<I", slot, 8)
+        assert version in (1, 2, 3)
         names = "generation page_bytes channels banks pages_per_block capacity checkpoint_nonce checkpoint_first "
         names += (
             "directory_crc directory_at directory_at2 directory_bytes checkpoint_bytes journal_nonce journal_first "
         )
         names += "clean journal_lsn clean_lsn open_segment"
-        return dict(zip(names.split(), struct.unpack_from("<QIIIIQQIIQQQQQIIQQI", slot, 32), strict=True))
+        values = struct.unpack_from("<QIIIIQQIIQQQQQIIQQI", slot, 32)
+        return {"version": version, **dict(zip(names.split(), values, strict=True))}
 
-    def _segment(self, number: int) -> int:
-        return 65536 + number * self.segment_bytes
+    def _segment(self, number: int) -> tuple[int, int]:
+        """Where a segment's pages begin, and its header."""
+        if self.superblock["version"] < 3:
+            at = 65536 + number * self.segment_bytes
+            return at, at + self.data_bytes
+        align = min(self.data_bytes & -self.data_bytes, 2 << 20)
+        first = -(-(65536 + self.records_bytes) // align) * align
+        count = (first - 65536) // self.records_bytes
+        group, i = divmod(number, count)
+        start = first + group * (-(-count * self.records_bytes // align) * align + count * self.data_bytes)
+        return start + i * self.data_bytes, start - (count - i) * self.records_bytes
 
     def _chain(self, segment: int, nonce: int) -> bytes:
         """The whole stream of a chain."""
         room = self.pages * self.page_bytes - 32
         stream = b""
         while True:
-            at = self._segment(segment)
+            at, _ = self._segment(segment)
             stream += self.data[at : at + room]
             magic, linked, following, crc = struct.unpack_from("<8sQII", self.data, at + room)
             if magic != b"NANDLINK" or linked != nonce or crc != crc32c(self.data[at + room : at + room + 20]):
@@ -232,9 +247,10 @@ class Image:
     def page(self, space: Space, at: tuple[int, ...], unit: int) -> bytes:
         """One page, compared with its record, and that with its owner."""
         segment, i = divmod(space.blocks[at][unit], self.pages + 1)
-        where = self._segment(segment) + i * self.page_bytes
+        pages, header = self._segment(segment)
+        where = pages + i * self.page_bytes
         data = self.data[where : where + self.page_bytes]
-        where = self._segment(segment) + self.pages * self.page_bytes + 64 + 32 * i
+        where = header + 64 + 32 * i
         record = self.data[where : where + 32]
         crc_record, crc_page, _seq, owner, number = struct.unpack_from("<IIQIH", record)
         assert crc_record == crc32c(record[4:]) ^ 0x6E616E64

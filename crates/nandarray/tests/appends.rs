@@ -197,7 +197,7 @@ fn appends_beside_readers_writers_and_crashes_are_whole() {
 #[test]
 fn an_append_that_fails_leaves_the_shape() {
     let media = Arc::new(FaultMedia::default());
-    let capacity_bytes = Some(Geometry::TINY.segment_offset(24));
+    let capacity_bytes = Some(Geometry::TINY.medium_bytes(24));
     let device = open(media.clone(), Mode::Append, &Options { capacity_bytes, ..tiny(0) }).unwrap();
     make(&device, None);
     let mut rows = 0;

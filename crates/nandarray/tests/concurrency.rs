@@ -56,7 +56,7 @@ fn make(device: &Device, name: &str, compression: Option<&str>) {
 
 fn store(path: &Path, capacity_segments: Option<u32>, map: bool) -> Device {
     let options = Options {
-        capacity_bytes: capacity_segments.map(|n| Geometry::TINY.segment_offset(n)),
+        capacity_bytes: capacity_segments.map(|n| Geometry::TINY.medium_bytes(n.into())),
         threads: Some(2),
         map,
         write_buffer_bytes: 20_000,

@@ -96,9 +96,9 @@ fn depended_on(bytes: &[u8]) -> BTreeMap<&'static str, Vec<std::ops::Range<u64>>
     let last = superblock.clean.map(|c| c.0);
     let (records, at, _) = journal::read_all(media.as_ref(), &mut chain, superblock.journal_lsn, last).unwrap();
     assert!(!records.is_empty() && chain.segments().len() == 1, "the journal is short, and not empty");
-    let start = geometry.segment_offset(superblock.journal.first);
+    let start = geometry.pages_offset(superblock.journal.first);
     parts.insert("journal", vec![start..start + at]);
-    let start = geometry.segment_offset(superblock.checkpoint.first);
+    let start = geometry.pages_offset(superblock.checkpoint.first);
     assert!(superblock.checkpoint_bytes < geometry.segment_data_bytes() - 32);
     parts.insert("checkpoint", vec![start..start + superblock.checkpoint_bytes]);
     let device = open(media, Mode::Read, &tiny()).unwrap();
@@ -294,7 +294,7 @@ fn flipped_bits_give_an_error_or_the_right_data() {
 fn a_file_cut_short_gives_an_error_or_the_right_data() {
     let (bytes, model) = store();
     let segments = Geometry::TINY.segments_within(bytes.len() as u64) as u32;
-    let mut lengths: Vec<u64> = (0..=segments).map(|s| Geometry::TINY.segment_offset(s)).collect();
+    let mut lengths: Vec<u64> = (0..=segments).map(|s| Geometry::TINY.medium_bytes(s.into())).collect();
     let mut rng = Rng::with_seed(2);
     lengths.extend([1, 100, 4095, 4096, 8191, 8192, 65_535]);
     lengths.extend((0..rounds(60, 3000)).map(|_| rng.u64(1..bytes.len() as u64)));
@@ -315,14 +315,19 @@ fn lost_segments_give_an_error_or_the_right_data() {
     let (bytes, model) = store();
     let g = Geometry::TINY;
     let segments = g.segments_within(bytes.len() as u64) as u32;
-    let range = |s: u32| g.segment_offset(s) as usize..g.segment_offset(s + 1) as usize;
+    let areas = |s: u32| {
+        let [pages, records] = [(g.pages_offset(s), g.segment_data_bytes()), (g.header_offset(s), g.records_bytes())];
+        [pages, records].map(|(start, bytes)| start as usize..(start + bytes) as usize)
+    };
     for a in 0..segments {
         for what in 0..3u8 {
             let mut damaged = bytes.clone();
-            match what {
-                0 => damaged[range(a)].fill(0),
-                1 => Rng::with_seed(a.into()).fill(&mut damaged[range(a)]),
-                _ => damaged.copy_within(range((a + 1) % segments), range(a).start), // a misdirected write
+            for (area, other) in areas(a).into_iter().zip(areas((a + 1) % segments)) {
+                match what {
+                    0 => damaged[area].fill(0),
+                    1 => Rng::with_seed(a.into()).fill(&mut damaged[area]),
+                    _ => damaged.copy_within(other, area.start), // a misdirected write
+                }
             }
             judge(damaged, &model, true, &|| format!("segment {a} of {segments}, damage {what}"));
         }
@@ -356,7 +361,7 @@ fn a_full_disk_loses_nothing() {
     for room in [3u32, 4, 6, 9] {
         let media = Arc::new(FaultMedia::default());
         let device = open(media.clone(), Mode::Append, &tiny()).unwrap();
-        media.limit(Some(Geometry::TINY.segment_offset(room + 8) + 100));
+        media.limit(Some(Geometry::TINY.medium_bytes(u64::from(room) + 8) + 100));
         let mut model = Model::new();
         let mut rng = Rng::with_seed(room.into());
         let (mut refused, mut turn) = (0, 0);
@@ -422,7 +427,7 @@ fn blocks_that_wear_out_are_left() {
         let mut rng = Rng::with_seed(seed);
         let media = Arc::new(FaultMedia::default());
         let capped = rng.bool();
-        let options = Options { capacity_bytes: capped.then(|| Geometry::TINY.segment_offset(60)), ..tiny() };
+        let options = Options { capacity_bytes: capped.then(|| Geometry::TINY.medium_bytes(60)), ..tiny() };
         let mut device = open(media.clone(), Mode::Append, &options).unwrap();
         let mut model = Model::new();
         let mut worn = 0;
@@ -472,8 +477,9 @@ fn the_journals_own_segment_may_wear_out() {
             op.tell(&mut model);
         }
         for (_, superblock) in read_slots(media.as_ref(), "it").unwrap() {
-            let start = Geometry::TINY.segment_offset(superblock.journal.first);
-            media.make_bad(start..start + Geometry::TINY.segment_bytes());
+            let (g, first) = (Geometry::TINY, superblock.journal.first);
+            media.make_bad(g.pages_offset(first)..g.pages_offset(first) + g.segment_data_bytes());
+            media.make_bad(g.header_offset(first)..g.header_offset(first) + g.records_bytes());
         }
     }
     device.close().unwrap();

@@ -17,7 +17,7 @@ use fastrand::Rng;
 use nandarray::Error;
 use nandarray::device::{Command, Mode, Options};
 use nandarray::flash::geometry::HEAD_BYTES;
-use nandarray::flash::{Geometry, Owner, Ppa, Run, Segment};
+use nandarray::flash::{Geometry, Layout, Owner, Ppa, Run, Segment};
 use nandarray::ftl::segments::SegmentState;
 use nandarray::ftl::victim::Victim;
 use nandarray::ftl::{Ftl, Verify, placement};
@@ -57,7 +57,7 @@ impl Flash {
     fn new(geometry: Geometry, segments: u32, placed: &str, victim: &str) -> Self {
         let media = Arc::new(FaultMedia::with_bytes(vec![0; HEAD_BYTES as usize]));
         let policies = (placement::by_name(placed).unwrap(), Victim::by_name(victim).unwrap());
-        let capacity = geometry.segment_offset(segments);
+        let capacity = geometry.medium_bytes(segments.into());
         let counters = Arc::new(Counters::default());
         let ftl = Ftl::new(media.clone(), geometry, counters, Verify::Always, policies, capacity, 5);
         ftl.set_next_lsn(1);
@@ -202,7 +202,11 @@ fn walk(numbers: &[u64], geometry: Geometry, placed: &str, victim: &str, wear: b
             12 => flash.ftl.close_open(),
             13 if wear => {
                 let segment = rng.u32(..flash.ftl.with_segments(|s| s.len()).max(1) as u32);
-                let at = geometry.segment_offset(segment) + rng.u64(..geometry.segment_bytes());
+                let (pages, records) = (geometry.segment_data_bytes(), geometry.records_bytes());
+                let at = match rng.u64(..pages + records) {
+                    at if at < pages => geometry.pages_offset(segment) + at,
+                    at => geometry.header_offset(segment) + at - pages,
+                };
                 flash.media.make_bad(at..at + 1);
             }
             _ => flash.barrier(),
@@ -212,10 +216,11 @@ fn walk(numbers: &[u64], geometry: Geometry, placed: &str, victim: &str, wear: b
 }
 
 fn geometry() -> impl Strategy<Value = Geometry> {
-    (0u32..2, 1u32..6, 1u32..4, 1u32..6).prop_filter_map(
+    (0u32..2, 1u32..6, 1u32..4, 1u32..6, any::<bool>()).prop_filter_map(
         "a segment has 4 KiB",
-        |(page, channels, banks, pages_per_block)| {
-            let g = Geometry { page_bytes: 512 << page, channels, banks, pages_per_block };
+        |(page, channels, banks, pages_per_block, old)| {
+            let layout = if old { Layout::Interleaved } else { Layout::Grouped };
+            let g = Geometry { page_bytes: 512 << page, channels, banks, pages_per_block, layout };
             g.validate().is_ok().then_some(g)
         },
     )
@@ -238,7 +243,7 @@ proptest! {
 
 fn store(segments: u32, placed: &str, victim: &str) -> Options {
     Options {
-        capacity_bytes: Some(Geometry::TINY.segment_offset(segments)),
+        capacity_bytes: Some(Geometry::TINY.medium_bytes(segments.into())),
         placement: Some(placed.to_owned()),
         victim: Some(victim.to_owned()),
         ..options(Geometry::TINY, 1)
@@ -357,7 +362,7 @@ fn a_full_store_takes_data_again_after_a_delete() {
         match write.run(&device) {
             Ok(()) => write.tell(&mut model),
             Err(Error::Full { capacity_bytes, live_bytes, .. }) => {
-                assert_eq!(capacity_bytes, Geometry::TINY.segment_offset(20));
+                assert_eq!(capacity_bytes, Geometry::TINY.medium_bytes(20));
                 assert!(
                     live_bytes > capacity_bytes / 4,
                     "{live_bytes} of {capacity_bytes} bytes live when it was full"

@@ -1,6 +1,6 @@
 //! Promise: a store of any format version so far is read by every later version, byte for byte.
 //!
-//! `golden/v1.nand` and `golden/v2.nand` were written once and are never written again; what they hold is computed here. If the
+//! `golden/v1.nand` to `golden/v3.nand` were written once and are never written again; what they hold is computed here. If the
 //! format changes, its version does, and another image joins these: see [`write_golden`], which made them
 //! (`cargo test -p nandarray --test golden -- --ignored`).
 
@@ -11,17 +11,18 @@ use std::sync::Arc;
 
 use common::*;
 use nandarray::device::{Command, Device, Mode, NewSpace};
-use nandarray::flash::Geometry;
+use nandarray::flash::{Geometry, Layout};
 use nandarray::ftl::superblock::{FORMAT_VERSION, read_slots};
 use nandarray::media::Media;
 use nandarray::media::memory::MemoryMedia;
 use nandarray::stl::plan::Axis;
 
 /// Small segments, so that the image is small.
-const GEOMETRY: Geometry = Geometry { page_bytes: 512, channels: 2, banks: 2, pages_per_block: 3 };
+const GEOMETRY: Geometry =
+    Geometry { page_bytes: 512, channels: 2, banks: 2, pages_per_block: 3, layout: Layout::NEWEST };
 
 /// The format versions, the last of which new stores have.
-const VERSIONS: [u32; 2] = [1, FORMAT_VERSION];
+const VERSIONS: [u32; 3] = [1, 2, FORMAT_VERSION];
 
 fn path(version: u32) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/v{version}.nand"))
@@ -272,7 +273,8 @@ fn every_version_is_written_on_and_keeps_its_version() {
         let media = Arc::new(MemoryMedia::with_bytes(golden(version)));
         for entropy in 0..3 {
             let device = open(media.clone(), Mode::ReadWrite, &options(Geometry::FILE, entropy)).unwrap();
-            assert_eq!(device.geometry(), GEOMETRY, "a store keeps the geometry that it was made with");
+            let geometry = Geometry { layout: Layout::of_format(version), ..GEOMETRY };
+            assert_eq!(device.geometry(), geometry, "a store keeps the geometry that it was made with");
             let again = |op: &Op| entropy == 0 || !matches!(op, Op::Create { .. });
             writes().iter().filter(|op| again(op)).for_each(|op| op.run(&device).unwrap());
             device.close().unwrap();

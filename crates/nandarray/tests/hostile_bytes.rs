@@ -42,14 +42,14 @@ fn arbitrary_images() {
         0 => noise(rng, 100_000),
         1 => {
             // A real head, and anything behind it.
-            let mut bytes = hostile::golden().to_vec();
+            let mut bytes = hostile::golden(rng.u8(..4) > 0).to_vec();
             let from = rng.usize(8192..bytes.len());
             rng.fill(&mut bytes[from..]);
             bytes
         }
         _ => {
             // Pieces in a wrong order.
-            let mut bytes = hostile::golden().to_vec();
+            let mut bytes = hostile::golden(rng.u8(..4) > 0).to_vec();
             for _ in 0..rng.usize(1..6) {
                 let n = [512, 4096, 8192][rng.usize(..3)];
                 let [from, to] = [0, 1].map(|_| rng.usize(..(bytes.len() - n) / 512) * 512);

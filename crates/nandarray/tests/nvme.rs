@@ -11,7 +11,7 @@ use std::sync::Arc;
 use common::{Part, assert_sound, check, config, number, options};
 use fastrand::Rng;
 use nandarray::device::{self, Device, Mode, Options};
-use nandarray::flash::Geometry;
+use nandarray::flash::{Geometry, Layout};
 use nandarray::media::Media;
 use nandarray::media::fault::FaultMedia;
 use nandarray::media::memory::MemoryMedia;
@@ -155,7 +155,7 @@ proptest! {
     fn a_namespace_is_an_array_of_bytes(seed: u64, steps in 1usize..120, coded: bool) {
         let rng = &mut Rng::with_seed(seed);
         let media = Arc::new(MemoryMedia::default());
-        let geometry = [Geometry::TINY, Geometry { page_bytes: 4096, channels: 2, banks: 1, pages_per_block: 8 }][rng.usize(..2)];
+        let geometry = [Geometry::TINY, Geometry { page_bytes: 4096, channels: 2, banks: 1, pages_per_block: 8, layout: Layout::NEWEST }][rng.usize(..2)];
         let mut device = open(media.clone(), Mode::Append, &options(geometry, 1));
         let mut controller = Controller::new(&device);
         let mut oracles: Vec<Oracle> = [(1, 512), (7, 4096)]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use common::*;
 use fastrand::Rng;
 use nandarray::device::{Device, Finding, Mode, Options};
-use nandarray::flash::Geometry;
+use nandarray::flash::{Geometry, Layout};
 use nandarray::media::Media;
 use nandarray::media::fault::FaultMedia;
 use nandarray::{Error, Result};
@@ -52,7 +52,7 @@ impl Workload {
 
     fn options(&self, entropy: u64) -> Options {
         Options {
-            capacity_bytes: self.capacity_segments.map(|n| self.geometry.segment_offset(n)),
+            capacity_bytes: self.capacity_segments.map(|n| self.geometry.medium_bytes(n.into())),
             placement: Some(self.placement.to_owned()),
             victim: Some(self.victim.to_owned()),
             write_buffer_bytes: self.write_buffer_bytes,
@@ -347,10 +347,11 @@ fn drawn(seed: u64) -> Workload {
     let mut rng = Rng::with_seed(seed);
     let geometry = [
         Geometry::TINY,
-        Geometry { page_bytes: 512, channels: 2, banks: 1, pages_per_block: 8 },
-        Geometry { page_bytes: 1024, channels: 3, banks: 2, pages_per_block: 3 },
-        Geometry { page_bytes: 512, channels: 8, banks: 1, pages_per_block: 1 },
+        Geometry { page_bytes: 512, channels: 2, banks: 1, pages_per_block: 8, layout: Layout::NEWEST },
+        Geometry { page_bytes: 1024, channels: 3, banks: 2, pages_per_block: 3, layout: Layout::NEWEST },
+        Geometry { page_bytes: 512, channels: 8, banks: 1, pages_per_block: 1, layout: Layout::NEWEST },
     ][rng.usize(..4)];
+    let geometry = Geometry { layout: [Layout::Grouped, Layout::Interleaved][rng.usize(..2)], ..geometry };
     let numbers = (0..rng.usize(5..60)).map(|_| rng.u64(..)).collect();
     let array_bytes = rng.usize(100..9_000);
     let segments = 6 + (4 * array_bytes as u64 * 3).div_ceil(geometry.segment_data_bytes()) as u32 + rng.u32(10..24);

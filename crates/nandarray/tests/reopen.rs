@@ -35,7 +35,7 @@ fn wear(device: &Device) -> [u64; 2] {
 fn wear_since_the_last_checkpoint_is_not_forgotten() {
     let media = Arc::new(FaultMedia::default());
     // A capacity, so that segments are opened again and again.
-    let options = Options { capacity_bytes: Some(Geometry::TINY.segment_offset(30)), ..tiny() };
+    let options = Options { capacity_bytes: Some(Geometry::TINY.medium_bytes(30)), exact_geometry: true, ..tiny() };
     let device = open(media.clone(), Mode::Append, &options).unwrap();
     plain("a", 150, None).run(&device).unwrap();
     for salt in 0..40 {
@@ -182,7 +182,7 @@ fn an_index_is_not_rebuilt_from_older_content_unasked() {
         let mut bytes = media.to_bytes();
         let slots = nandarray::ftl::superblock::read_slots(media.as_ref(), "it").unwrap();
         for (_, superblock) in &slots {
-            bytes[Geometry::TINY.segment_offset(superblock.checkpoint.first) as usize] ^= 0x55;
+            bytes[Geometry::TINY.pages_offset(superblock.checkpoint.first) as usize] ^= 0x55;
         }
         let media = Arc::new(MemoryMedia::with_bytes(bytes));
         let device = open(media.clone(), Mode::ReadWrite, &tiny()).unwrap();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use common::*;
 use fastrand::Rng;
 use nandarray::device::{Command, Device, Mode, Options};
-use nandarray::flash::Geometry;
+use nandarray::flash::{Geometry, Layout};
 use nandarray::media::Media;
 use nandarray::media::file::{Access, FileMedia};
 use nandarray::media::memory::MemoryMedia;
@@ -88,12 +88,13 @@ fn write_oddly(device: &Device, model: &mut Model, rng: &mut Rng) {
 }
 
 fn geometry(rng: &mut Rng) -> Geometry {
-    [
+    let geometry = [
         Geometry::TINY,
-        Geometry { page_bytes: 512, channels: 1, banks: 1, pages_per_block: 8 },
-        Geometry { page_bytes: 1024, channels: 3, banks: 2, pages_per_block: 5 },
-        Geometry { page_bytes: 4096, channels: 8, banks: 1, pages_per_block: 4 },
-    ][rng.usize(..4)]
+        Geometry { page_bytes: 512, channels: 1, banks: 1, pages_per_block: 8, layout: Layout::NEWEST },
+        Geometry { page_bytes: 1024, channels: 3, banks: 2, pages_per_block: 5, layout: Layout::NEWEST },
+        Geometry { page_bytes: 4096, channels: 8, banks: 1, pages_per_block: 4, layout: Layout::NEWEST },
+    ][rng.usize(..4)];
+    Geometry { layout: [Layout::Grouped, Layout::Interleaved][rng.usize(..2)], ..geometry }
 }
 
 fn run(numbers: &[u64], mut make: impl FnMut() -> Arc<dyn Media>, threads: usize, array_bytes: usize) {

@@ -4,7 +4,7 @@
 //! behind a channel fill the planes of a die before the next die: what one multi-plane command takes. Segment s is block s
 //! of every plane, and a page's row in its segment is its page within that block.
 
-use nandarray::flash::{Geometry, Ppa, Segment};
+use nandarray::flash::{Geometry, Layout, Ppa, Segment};
 use nandarray::{Error, Result};
 
 use crate::describe::FlashGeometry;
@@ -28,6 +28,7 @@ impl Places {
             channels: flash.channels,
             banks: flash.ways * flash.dies * flash.planes,
             pages_per_block: flash.pages,
+            layout: Layout::NEWEST,
         };
         store.validate().map_err(|e| Error::invalid(format!("no store fits on this device: {e}")))?;
         Ok(Self { flash, store })
@@ -40,7 +41,7 @@ impl Places {
 
     /// Bytes of a medium with a segment for every block of a plane.
     pub fn capacity_bytes(&self) -> u64 {
-        self.store.segment_offset(self.flash.blocks)
+        self.store.medium_bytes(self.flash.blocks.into())
     }
 
     /// Planes a segment has a block on.

@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nandarray::Result;
-use nandarray::flash::geometry::{HEAD_BYTES, OOB_BYTES, SEGMENT_HEADER_BYTES};
-use nandarray::flash::{Segment, SegmentHeader, SegmentKind};
+use nandarray::flash::geometry::{OOB_BYTES, SEGMENT_HEADER_BYTES};
+use nandarray::flash::{Area, Geometry, Segment, SegmentHeader, SegmentKind};
+use nandarray::ftl::superblock::read_slots;
 use nandarray::media::Media;
 use parking_lot::{Mutex, RwLock};
 
@@ -26,6 +27,8 @@ use crate::footprint::{Places, Recorder};
 pub struct ModelMedia {
     below: Arc<dyn Media>,
     recorder: Arc<Recorder>,
+    /// The recorder's, with the layout of the store that is there.
+    geometry: Geometry,
     /// Whether segments belong to the journal or to a checkpoint; of those that were not asked for yet, the header knows.
     log: RwLock<BTreeMap<Segment, bool>>,
     keeps_data: bool,
@@ -33,22 +36,13 @@ pub struct ModelMedia {
     writes: Option<(Arc<Mutex<WriteLog>>, Places)>,
 }
 
-/// Which part of a segment a place lies in.
-enum Area {
-    /// Superblocks, locks.
-    Head,
-    /// Pages; the byte within the segment.
-    Pages(Segment, u64),
-    /// The segment's header.
-    Header(Segment),
-    /// Out-of-band records.
-    Records(Segment),
-}
-
 impl ModelMedia {
     /// Over a medium, of a store that works for this recorder.
     pub fn new(below: Arc<dyn Media>, recorder: Arc<Recorder>, keeps_data: bool) -> Self {
-        Self { below, recorder, log: RwLock::default(), keeps_data, writes: None }
+        let shape = recorder.geometry();
+        let found = read_slots(below.as_ref(), "the store").ok();
+        let geometry = found.map_or(shape, |slots| Geometry { layout: slots[0].1.geometry.layout, ..shape });
+        Self { below, recorder, geometry, log: RwLock::default(), keeps_data, writes: None }
     }
 
     /// Keeps every write from now on.
@@ -58,19 +52,19 @@ impl ModelMedia {
 
     fn note(&self, offset: u64, bytes: &[u8]) {
         let Some((log, places)) = &self.writes else { return };
-        let geometry = self.recorder.geometry();
+        let geometry = self.geometry;
         let page = u64::from(geometry.page_bytes);
         let place = |segment, n: u64| places.place(geometry.ppa(segment, n as u32));
         let bytes = bytes.to_vec();
-        let written = match self.area(offset) {
-            Area::Head => Written::Head(offset, bytes),
+        let written = match self.geometry.area_at(offset) {
+            Area::None => Written::Head(offset, bytes),
             Area::Header(_) => Written::Own(offset, bytes),
             Area::Pages(segment, at) => {
                 let places = (at / page..(at + bytes.len() as u64).div_ceil(page)).map(|n| place(segment, n)).collect();
                 Written::Pages { offset, within: (at % page) as usize, bytes, places }
             }
-            Area::Records(segment) => {
-                let first = (offset - geometry.oob_offset(geometry.ppa(segment, 0))) / OOB_BYTES;
+            Area::Records(segment, at) => {
+                let first = at / OOB_BYTES;
                 let places = (first..first + bytes.len() as u64 / OOB_BYTES).map(|n| place(segment, n)).collect();
                 Written::Records(offset, bytes, places)
             }
@@ -78,25 +72,12 @@ impl ModelMedia {
         log.lock().writes.push(written);
     }
 
-    fn area(&self, offset: u64) -> Area {
-        let geometry = self.recorder.geometry();
-        let Some(segment) = geometry.segment_at(offset).filter(|_| offset >= HEAD_BYTES) else { return Area::Head };
-        let within = offset - geometry.segment_offset(segment);
-        if within < geometry.segment_data_bytes() {
-            Area::Pages(segment, within)
-        } else if within < geometry.segment_data_bytes() + SEGMENT_HEADER_BYTES {
-            Area::Header(segment)
-        } else {
-            Area::Records(segment)
-        }
-    }
-
     fn is_log(&self, segment: Segment) -> bool {
         if let Some(&log) = self.log.read().get(&segment) {
             return log;
         }
         let mut header = [0; SEGMENT_HEADER_BYTES as usize];
-        let read = self.below.read_at(self.recorder.geometry().header_offset(segment), &mut header);
+        let read = self.below.read_at(self.geometry.header_offset(segment), &mut header);
         let log = read.is_ok() && SegmentHeader::parse(&header).is_some_and(|h| h.kind() != Some(SegmentKind::Data));
         self.log.write().insert(segment, log);
         log
@@ -116,26 +97,26 @@ impl Media for ModelMedia {
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        let geometry = self.recorder.geometry();
-        match self.area(offset) {
+        let geometry = self.geometry;
+        match self.geometry.area_at(offset) {
             Area::Pages(segment, at) => {
                 self.recorder.pages(Op::Read, self.is_log(segment), segment, at, out.len() as u64);
             }
-            Area::Records(segment) => {
+            Area::Records(segment, _) => {
                 let all = u64::from(geometry.pages_per_segment()) * OOB_BYTES;
                 // Fewer come with their pages, which are read anyhow.
                 if out.len() as u64 == all {
                     self.recorder.pages(Op::Read, true, segment, 0, all.min(geometry.segment_data_bytes()));
                 }
             }
-            Area::Head | Area::Header(_) => {}
+            Area::None | Area::Header(_) => {}
         }
         self.below.read_at(offset, out)
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.note(offset, bytes);
-        match self.area(offset) {
+        match self.geometry.area_at(offset) {
             Area::Pages(segment, at) => {
                 let log = self.is_log(segment);
                 self.recorder.pages(Op::Program, log, segment, at, bytes.len() as u64);
@@ -148,7 +129,7 @@ impl Media for ModelMedia {
                 let log = header.is_some_and(|h| h.kind() != Some(SegmentKind::Data));
                 self.log.write().insert(segment, log);
             }
-            Area::Records(_) | Area::Head => {}
+            Area::Records(..) | Area::None => {}
         }
         self.below.write_at(offset, bytes)
     }

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use nandarray::device::{Device, Mode, Options};
+use nandarray::flash::Geometry;
 use nandarray::ftl::Verify;
 use nandarray::media::Media;
 use nandarray::media::sparse::SparseMedia;
@@ -158,7 +159,8 @@ pub fn open_logged(
         Bytes::Memory => Device::open(wrap(Arc::new(SparseMedia::default())), "memory", mode, &options)?,
         Bytes::Nowhere => Device::open(wrap(Arc::new(SparseMedia::default())), "nowhere", mode, &options)?,
     };
-    if device.geometry() != places.store() {
+    // Stores of either layout of the medium have the same pages.
+    if device.geometry() != (Geometry { layout: device.geometry().layout, ..places.store() }) {
         return Err(Error::invalid(format!(
             "the store was made with {:?}; device {:?} has {:?}",
             device.geometry(),

@@ -57,7 +57,7 @@ fn blocks() {
     {
         for encrypted in [false, true] {
             let compression = compression.parse().ok();
-            let (block_bytes, framing) = (bytes as u64, super::Framing::V2);
+            let (block_bytes, framing) = (bytes as u64, super::Framing::V3);
             let spec = CodecSpec { compression, encrypted, element_bytes: 4, block_bytes, framing };
             let key = CipherKey::new(&[1; 32], [2; 16]).expect("32 bytes");
             let codec = Codec::new(spec, encrypted.then_some(&key)).expect("a good spec");

@@ -23,13 +23,19 @@ pub enum Framing {
     V1,
     /// Format version 2: frames of 8 KiB where the compressor is LZ4, of 32 KiB elsewhere.
     V2,
+    /// Format version 3: as version 2, but for the number that payloads carry.
+    V3,
 }
 
 impl Framing {
     /// Of a store of this format version.
     #[must_use]
     pub fn of_format(version: u32) -> Self {
-        if version == 1 { Self::V1 } else { Self::V2 }
+        match version {
+            1 => Self::V1,
+            2 => Self::V2,
+            _ => Self::V3,
+        }
     }
 
     /// The number that payloads carry.
@@ -37,6 +43,7 @@ impl Framing {
         match self {
             Self::V1 => 1,
             Self::V2 => 2,
+            Self::V3 => 3,
         }
     }
 }
@@ -225,7 +232,7 @@ impl CodecSpec {
     /// Raw bytes of one frame before rounding to whole elements.
     fn frame_bytes_target(&self) -> usize {
         match (self.framing, self.compression) {
-            (Framing::V2, Some(Compression { algorithm: Algorithm::Lz4, .. })) => 8 << 10,
+            (Framing::V2 | Framing::V3, Some(Compression { algorithm: Algorithm::Lz4, .. })) => 8 << 10,
             _ => 32 << 10,
         }
     }
@@ -307,10 +314,12 @@ mod tests {
         for (compression, framing, element, frame) in [
             (lz4, Framing::V1, 4, 32_768),
             (lz4, Framing::V2, 4, 8_192),
+            (lz4, Framing::V3, 4, 8_192),
             (lz4, Framing::V2, 3, 8_184),
             (lz4, Framing::V2, 5_000, 5_000),
             (lz4, Framing::V2, 65_536, 65_536),
             (zstd, Framing::V2, 4, 32_768),
+            (zstd, Framing::V3, 4, 32_768),
             (None, Framing::V2, 4, 32_768),
         ] {
             assert_eq!(

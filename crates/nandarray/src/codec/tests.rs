@@ -106,7 +106,7 @@ fn a_partial_read_touches_only_its_frames() {
 }
 
 #[test]
-fn the_second_framing_is_told_from_the_first_and_its_frames_are_small() {
+fn each_framing_is_told_from_the_others_and_from_the_second_on_frames_are_small() {
     let block = smooth(65_536);
     for (compression, frames) in [("lz4+shuffle", 8), ("zstd:3+shuffle", 2)] {
         let [one, two] = [Framing::V1, Framing::V2].map(|framing| framed(framing, compression, false, 4, 65_536));
@@ -114,7 +114,12 @@ fn the_second_framing_is_told_from_the_first_and_its_frames_are_small() {
         assert_eq!(decoded(&one, &first).as_ref(), Ok(&block));
         assert_eq!(decoded(&two, &second).as_ref(), Ok(&block));
         assert_eq!(two.frame_table(&second, CONTEXT).expect("a good head").frame_count(), frames);
-        for (codec, payload, found, expected) in [(&one, &second, 2, 1), (&two, &first, 1, 2)] {
+        let three = framed(Framing::V3, compression, false, 4, 65_536);
+        let third = encoded(&three, &block, 0);
+        assert_eq!((third[4], &third[5..]), (3, &second[5..]), "the third is the second with another number");
+        assert_eq!(decoded(&three, &third).as_ref(), Ok(&block));
+        let pairs = [(&one, &second, 2, 1), (&two, &first, 1, 2), (&two, &third, 3, 2), (&three, &second, 2, 3)];
+        for (codec, payload, found, expected) in pairs {
             assert_eq!(decoded(codec, payload), Err(CodecError::Head { field: "version", found, expected }));
         }
     }
@@ -142,7 +147,7 @@ fn wrong_ranges_and_buffers_are_errors() {
 
 #[test]
 fn a_key_is_given_exactly_when_it_is_needed() {
-    let framing = Framing::V2;
+    let framing = Framing::V3;
     let spec = CodecSpec { compression: None, encrypted: true, element_bytes: 1, block_bytes: 4096, framing };
     assert_eq!(Codec::new(spec, None).err(), Some(SpecError::KeyMissing));
     let plain = CodecSpec { encrypted: false, ..spec };
@@ -153,7 +158,7 @@ fn a_key_is_given_exactly_when_it_is_needed() {
 #[test]
 fn another_key_salt_space_block_or_sequence_does_not_open() {
     let block = smooth(40_000);
-    let framing = Framing::V2;
+    let framing = Framing::V3;
     let spec = CodecSpec { compression: None, encrypted: true, element_bytes: 4, block_bytes: 40_000, framing };
     let mine = Codec::new(spec, Some(&key(1))).expect("a good spec");
     let payload = encoded(&mine, &block, 5);
@@ -285,7 +290,7 @@ fn the_payload_format_is_pinned() {
 
 fn any_codec() -> impl Strategy<Value = (Codec, bool)> {
     let element = prop_oneof![1..=20_u32, Just(64), Just(5000), Just(ELEMENT_BYTES_MAX)];
-    let framing = prop::sample::select(&[Framing::V1, Framing::V2][..]);
+    let framing = prop::sample::select(&[Framing::V1, Framing::V2, Framing::V3][..]);
     (prop::sample::select(&COMPRESSIONS[..]), any::<bool>(), element, 1..150_000_u64, framing).prop_map(
         |(compression, encrypted, element, block, framing)| {
             (framed(framing, compression, encrypted, element, block), encrypted)

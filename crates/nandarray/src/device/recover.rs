@@ -21,7 +21,7 @@ use crate::flash::geometry::HEAD_BYTES;
 use crate::flash::{Geometry, Owner, Run, Segment, crc32c};
 use crate::ftl::chain::Chain;
 use crate::ftl::journal::{self, End};
-use crate::ftl::superblock::{ChainStart, FORMAT_VERSION, OpenSegment, Superblock, read_slots};
+use crate::ftl::superblock::{ChainStart, OpenSegment, Superblock, read_slots};
 use crate::ftl::victim::Victim;
 use crate::ftl::{Ftl, placement};
 use crate::media::Media;
@@ -32,7 +32,7 @@ use crate::stl::work::Workers;
 use crate::stl::write::remap;
 
 /// A store has at least so many segments: two generations of checkpoint and journal, what is kept back, and some for pages.
-const SEGMENTS_MIN: Segment = 16;
+const SEGMENTS_MIN: u64 = 16;
 
 pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Options) -> Result<Device> {
     let may_make = matches!(mode, Mode::Append | Mode::Truncate | Mode::Exclusive);
@@ -85,7 +85,7 @@ pub(super) fn generation_before(device: &Device) -> Option<Device> {
 
 /// Whether this is a store whose making was cut short: no head yet, and no more than making writes.
 fn is_blank(media: &dyn Media, geometry: &Geometry) -> Result<bool> {
-    if media.len() > geometry.segment_offset(4) {
+    if media.len() > geometry.medium_bytes(4) {
         return Ok(false);
     }
     let mut head = vec![0; HEAD_BYTES.min(media.len()) as usize];
@@ -141,13 +141,12 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
     // A small capacity gets small segments, so that reclaim has enough of them to choose from.
     while capacity_bytes > 0 && !options.exact_geometry && geometry.segments_within(capacity_bytes) < 64 {
         let half = Geometry { pages_per_block: geometry.pages_per_block / 2, ..geometry };
-        let padding = half.segment_bytes() - half.segment_data_bytes();
-        if half.validate().is_err() || padding > half.segment_data_bytes() / 4 {
+        if half.validate().is_err() || half.records_bytes() > half.segment_data_bytes() / 4 {
             break;
         }
         geometry = half;
     }
-    let least = geometry.segment_offset(SEGMENTS_MIN);
+    let least = geometry.medium_bytes(SEGMENTS_MIN);
     if options.capacity_bytes.is_some_and(|c| c < least) {
         return Err(Error::invalid(format!("a capacity of {capacity_bytes} bytes is too small; the least is {least}")));
     }
@@ -171,7 +170,7 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
     let superblock = Superblock {
         uuid,
         generation: 0,
-        version: FORMAT_VERSION,
+        version: geometry.layout.newest_format(),
         geometry,
         capacity_bytes,
         checkpoint: nowhere,

@@ -1,28 +1,27 @@
-//! The shape of the flash: pages, lanes (channel x bank), blocks, segments; and where each page lies on the medium.
+//! The shape of the flash: pages, lanes (channel x bank), blocks, segments.
 //!
 //! A *segment* is a superblock: one erase block from every lane, erased and reclaimed as one. Physical pages that sit side
 //! by side across channels sit side by side on the medium, so that a building block that spreads over all channels is one
 //! contiguous extent:
 //!
 //! ```text
-//! medium   | superblocks A, B | segment 0 | segment 1 | ...                 (offsets are multiples of 4 KiB)
-//! segment  | page 0 | page 1 | ... | page n-1 | segment header | OOB 0 | OOB 1 | ... | OOB n-1 | padding
+//! segment  | page 0 | page 1 | ... | page n-1 |   and elsewhere   | segment header | OOB 0 | OOB 1 | ... | OOB n-1 |
 //! page i   of a segment lies on channel i % channels, bank i / channels % banks, row i / (channels * banks)
 //! ```
 //!
-//! This file knows no states and no timing: it is arithmetic, checked once in [`Geometry::validate`].
+//! Where segments lie on the medium is in `layout.rs`. This file knows no states and no timing: it is arithmetic, checked once
+//! in [`Geometry::validate`].
 
+use super::Layout;
 use crate::error::{Error, Result};
 
 pub use crate::media::HEAD_BYTES;
 /// Bytes of one superblock slot; slot A at offset 0, slot B behind it.
 pub const SUPERBLOCK_BYTES: u64 = 4_096;
-/// Bytes of the header at the start of a segment's out-of-band area.
+/// Bytes of a segment's header, in front of its out-of-band records.
 pub const SEGMENT_HEADER_BYTES: u64 = 64;
 /// Bytes of one out-of-band record.
 pub const OOB_BYTES: u64 = 32;
-/// The medium's own unit: everything is aligned to it so that it can be mapped.
-const MEDIUM_ALIGN: u64 = 4_096;
 
 /// The address of a physical page: segment x (pages per segment + 1) + page within the segment. The number between two
 /// segments names no page, so that pages with neighbouring numbers are always neighbours on the medium.
@@ -76,6 +75,8 @@ pub struct Geometry {
     pub banks: u32,
     /// Pages of an erase block (one lane's share of a segment).
     pub pages_per_block: u32,
+    /// Where segments lie on the medium.
+    pub layout: Layout,
 }
 
 impl Geometry {
@@ -83,10 +84,11 @@ impl Geometry {
     ///
     /// 4 KiB pages: what a page cache reads at the least, so that a cold element costs one small read. 64 "channels":
     /// equation 1 then gives building blocks of 256 KiB, large enough for a disk and small enough for a core's cache.
-    pub const FILE: Self = Self { page_bytes: 4_096, channels: 64, banks: 1, pages_per_block: 16 };
+    pub const FILE: Self =
+        Self { page_bytes: 4_096, channels: 64, banks: 1, pages_per_block: 16, layout: Layout::NEWEST };
 
     /// A geometry small enough for tests to fill, collect and crash exhaustively.
-    pub const TINY: Self = Self { page_bytes: 512, channels: 4, banks: 2, pages_per_block: 4 };
+    pub const TINY: Self = Self { page_bytes: 512, channels: 4, banks: 2, pages_per_block: 4, layout: Layout::NEWEST };
 
     /// Looks a named preset up: `file`, `tiny`.
     ///
@@ -145,32 +147,6 @@ impl Geometry {
         u64::from(self.pages_per_segment()) * u64::from(self.page_bytes)
     }
 
-    /// Bytes that a segment takes on the medium.
-    pub fn segment_bytes(&self) -> u64 {
-        let oob = SEGMENT_HEADER_BYTES + u64::from(self.pages_per_segment()) * OOB_BYTES;
-        (self.segment_data_bytes() + oob).next_multiple_of(MEDIUM_ALIGN)
-    }
-
-    /// Where a segment begins on the medium.
-    pub fn segment_offset(&self, segment: Segment) -> u64 {
-        HEAD_BYTES + u64::from(segment) * self.segment_bytes()
-    }
-
-    /// The segment that a place on the medium belongs to, if it is not the head.
-    pub fn segment_at(&self, offset: u64) -> Option<Segment> {
-        u32::try_from(offset.checked_sub(HEAD_BYTES)? / self.segment_bytes()).ok()
-    }
-
-    /// How many whole segments a medium of this size holds.
-    pub fn segments_within(&self, medium_bytes: u64) -> u64 {
-        medium_bytes.saturating_sub(HEAD_BYTES) / self.segment_bytes()
-    }
-
-    /// Where a segment's header lies on the medium.
-    pub fn header_offset(&self, segment: Segment) -> u64 {
-        self.segment_offset(segment) + self.segment_data_bytes()
-    }
-
     /// The segment that a page lies in.
     pub fn segment_of(&self, ppa: Ppa) -> Segment {
         u32::try_from(ppa.0 / self.ppa_stride()).expect("a ppa names a segment below 2^32")
@@ -195,18 +171,6 @@ impl Geometry {
     pub fn has_run(&self, run: Run, segments: u64) -> bool {
         run.ppa.0 / self.ppa_stride() < segments
             && self.page_in_segment(run.ppa) + run.count <= self.pages_per_segment()
-    }
-
-    /// Where a page's bytes lie on the medium.
-    pub fn page_offset(&self, ppa: Ppa) -> u64 {
-        self.segment_offset(self.segment_of(ppa)) + u64::from(self.page_in_segment(ppa)) * u64::from(self.page_bytes)
-    }
-
-    /// Where a page's out-of-band record lies on the medium.
-    pub fn oob_offset(&self, ppa: Ppa) -> u64 {
-        self.header_offset(self.segment_of(ppa))
-            + SEGMENT_HEADER_BYTES
-            + u64::from(self.page_in_segment(ppa)) * OOB_BYTES
     }
 
     /// The lane that a page lies on.
@@ -244,17 +208,6 @@ mod tests {
             let (la, lb) = (g.lane_of(a), g.lane_of(b));
             assert_eq!((la.channel + 1) % g.channels, lb.channel);
             assert_eq!(g.page_at(g.lane_index(la), page / g.lanes()), page);
-        }
-    }
-
-    #[test]
-    fn areas_of_a_segment_do_not_overlap() {
-        for g in [Geometry::TINY, Geometry::FILE] {
-            g.validate().unwrap();
-            let last = g.ppa(0, g.pages_per_segment() - 1);
-            assert!(g.page_offset(last) + u64::from(g.page_bytes) <= g.header_offset(0));
-            assert!(g.oob_offset(last) + OOB_BYTES <= g.segment_offset(1));
-            assert_eq!(g.segment_offset(1) % MEDIUM_ALIGN, 0);
         }
     }
 

@@ -91,7 +91,7 @@ impl Chain {
     /// Adds a segment, which the caller opened, at the end of the chain.
     pub fn extend(&mut self, media: &dyn Media, segment: Segment) -> Result<()> {
         let last = *self.segments.last().expect("a chain has a segment");
-        let at = self.geometry.segment_offset(last) + self.payload_bytes();
+        let at = self.geometry.pages_offset(last) + self.payload_bytes();
         media.write_at(at, Link::new(self.nonce, segment).as_bytes())?;
         self.segments.push(segment);
         Ok(())
@@ -105,7 +105,7 @@ impl Chain {
                 let here = at + done as u64;
                 let n = ((payload - here % payload) as usize).min(len - done);
                 let segment = self.segments[(here / payload) as usize];
-                let piece = (self.geometry.segment_offset(segment) + here % payload, done..done + n);
+                let piece = (self.geometry.pages_offset(segment) + here % payload, done..done + n);
                 done += n;
                 piece
             })
@@ -144,7 +144,7 @@ impl Chain {
         if u64::from(last) >= within {
             return Ok(false);
         }
-        media.read_at(self.geometry.segment_offset(last) + self.payload_bytes(), &mut bytes)?;
+        media.read_at(self.geometry.pages_offset(last) + self.payload_bytes(), &mut bytes)?;
         let link = Link::read_from_bytes(&bytes).expect("the link has its size");
         match link.next(self.nonce) {
             // A chain that names a segment twice, or one that is not there, is damaged: it ends here.
@@ -166,7 +166,7 @@ mod tests {
     fn a_stream_crosses_segments_and_is_found_again() {
         let g = Geometry::TINY;
         let media = MemoryMedia::default();
-        media.set_len(g.segment_offset(4)).unwrap();
+        media.set_len(g.medium_bytes(4)).unwrap();
         let start = ChainStart { first: 2, nonce: 99 };
         let mut chain = Chain::begin(g, start);
         let bytes: Vec<u8> = (0..40_000u32).map(|i| i as u8).collect();

@@ -192,7 +192,7 @@ mod tests {
     fn written(durable: impl Fn(u64) -> u64) -> (MemoryMedia, ChainStart, Vec<u64>) {
         let g = Geometry::TINY;
         let media = MemoryMedia::default();
-        media.set_len(g.segment_offset(1)).unwrap();
+        media.set_len(g.medium_bytes(1)).unwrap();
         let start = ChainStart { first: 0, nonce: 5 };
         let chain = Chain::begin(g, start);
         let (mut at, mut ends, mut before) = (0, vec![0], 0);
@@ -230,7 +230,7 @@ mod tests {
     fn a_flipped_bit_ends_the_journal_and_durable_records_behind_tell_that_it_is_damage() {
         for (durable, damaged) in [(0, false), (3, true)] {
             let (media, start, ends) = written(|_| durable);
-            let at = Geometry::TINY.segment_offset(0) + ends[2] + 60;
+            let at = Geometry::TINY.pages_offset(0) + ends[2] + 60;
             let mut byte = [0];
             media.read_at(at, &mut byte).unwrap();
             media.write_at(at, &[byte[0] ^ 4]).unwrap();

@@ -305,7 +305,7 @@ impl Ftl {
         }
         // Growing in larger steps as the file grows keeps the file system's extents long.
         let step = segments.max((have / 8).clamp(1, 64)).min(self.segments_max - have);
-        let grown = self.geometry.segment_offset((have + step) as u32);
+        let grown = self.geometry.medium_bytes(have + step);
         if self.media.len() < grown {
             self.media.set_len(grown).map_err(|e| self.disk_full(s, e))?;
         }
@@ -722,13 +722,29 @@ impl Ftl {
         self.media.sync()
     }
 
+    /// Wipes headers and records of segments that are cut off, where they lie below the cut: if the medium grows again, no scan
+    /// may find them beside pages that are gone.
+    fn wipe_records(&self, segments: std::ops::Range<Segment>, cut: u64) {
+        let zeroes = vec![0; self.geometry.records_bytes() as usize];
+        for at in segments.map(|segment| self.geometry.header_offset(segment)).take_while(|&at| at < cut) {
+            // Where this fails they name pages that the index does not: what any free segment may hold.
+            let _ = self.media.write_at(at, &zeroes);
+            self.media.discard(at, zeroes.len() as u64);
+        }
+    }
+
     /// Cuts free segments off the end of the medium, if nobody else reads it.
     pub fn truncate(&self) -> Result<()> {
         self.media.if_no_readers(&mut || {
             let mut s = self.state.lock();
-            let left = s.segments.shrink();
-            let bytes = self.geometry.segment_offset(left as u32);
-            if bytes < self.media.len() { self.media.set_len(bytes) } else { Ok(()) }
+            let had = s.segments.len() as Segment;
+            let left = s.segments.shrink() as Segment;
+            let bytes = self.geometry.medium_bytes(left.into());
+            if bytes >= self.media.len() {
+                return Ok(());
+            }
+            self.wipe_records(left..had, bytes);
+            self.media.set_len(bytes)
         })?;
         Ok(())
     }

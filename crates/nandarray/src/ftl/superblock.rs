@@ -8,11 +8,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::{Error, Result};
 use crate::flash::geometry::SUPERBLOCK_BYTES;
-use crate::flash::{Geometry, Segment, crc32c};
+use crate::flash::{Geometry, Layout, Segment, crc32c};
 use crate::media::Media;
 
 /// Version of the file format. A change of any layout raises it; docs/reference/file-format.md tells them.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 
 const MAGIC: [u8; 8] = *b"\x89NANDAR\n";
 /// No counter gets here, and sums of two stay in 64 bits.
@@ -58,7 +58,8 @@ pub struct Superblock {
     pub uuid: [u8; 16],
     /// Counts checkpoints.
     pub generation: u64,
-    /// Version of the file format: [`FORMAT_VERSION`] for a new store, which keeps it for good.
+    /// Version of the file format: [`FORMAT_VERSION`] for a new store, which keeps it for good. The geometry's layout follows
+    /// from it.
     pub version: u32,
     /// The shape of the flash.
     pub geometry: Geometry,
@@ -168,6 +169,7 @@ impl Superblock {
             channels: wire.channels.get(),
             banks: wire.banks.get(),
             pages_per_block: wire.pages_per_block.get(),
+            layout: Layout::of_format(wire.version.get()),
         };
         let sound = geometry.validate().is_ok()
             && (1..NUMBER_MAX).contains(&wire.journal_lsn.get())
@@ -255,7 +257,7 @@ mod tests {
         Superblock {
             uuid: [7; 16],
             generation: 3,
-            version: 1,
+            version: 3,
             geometry: Geometry::TINY,
             capacity_bytes: 0,
             checkpoint: ChainStart { first: 1, nonce: 2 },
@@ -292,9 +294,9 @@ mod tests {
         media.write_at(8, &2u32.to_le_bytes()).unwrap();
         assert!(matches!(read_slots(&media, "x"), Err(Error::Corrupt(_))), "a flipped bit is not the future");
         let mut wire = some().to_wire();
-        wire.version = U32::new(3);
+        wire.version = U32::new(4);
         wire.crc = U32::new(wire.crc_of_rest());
         media.write_at(0, wire.as_bytes()).unwrap();
-        assert!(matches!(read_slots(&media, "x"), Err(Error::Version { found: 3, known: 2 })));
+        assert!(matches!(read_slots(&media, "x"), Err(Error::Version { found: 4, known: 3 })));
     }
 }

@@ -100,8 +100,10 @@ pub fn check_override(geometry: &Geometry, shape: &[u64], item_bytes: u64, block
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flash::Layout;
 
-    const PAPER: Geometry = Geometry { page_bytes: 4096, channels: 8, banks: 2, pages_per_block: 64 };
+    const PAPER: Geometry =
+        Geometry { page_bytes: 4096, channels: 8, banks: 2, pages_per_block: 64, layout: Layout::NEWEST };
 
     #[test]
     fn the_papers_example() {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use nandarray::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing};
 use nandarray::device::{Command, Device, Mode, Options, Reply, Target};
-use nandarray::flash::{Geometry, crc32c};
+use nandarray::flash::{Geometry, Layout, crc32c};
 use nandarray::ftl::chain::Chain;
 use nandarray::ftl::journal;
 use nandarray::ftl::superblock::{ChainStart, read_slots};
@@ -26,8 +26,9 @@ const KEY: [u8; 32] = *b"the key of all encrypted arrays.";
 /// No more of an array is read than this.
 const BYTES_READ_MAX: u64 = 1 << 12;
 
-pub(crate) fn golden() -> &'static [u8] {
-    include_bytes!("../golden/v1.nand")
+/// The golden image of the newest format, or of the first.
+pub(crate) fn golden(newest: bool) -> &'static [u8] {
+    if newest { include_bytes!("../golden/v3.nand") } else { include_bytes!("../golden/v1.nand") }
 }
 
 fn names(device: &Device) -> Vec<String> {
@@ -135,12 +136,13 @@ impl Choices<'_> {
     }
 }
 
-/// Changes the golden image as the bytes say, corrects checksums, and does everything with it.
+/// Changes a golden image as the bytes say, corrects checksums, and does everything with it.
 pub(crate) fn patched_image(data: &[u8]) {
-    let mut bytes = golden().to_vec();
     let mut choices = Choices(data);
+    let first = choices.byte().unwrap_or(0);
+    let correct = first % 4 != 0;
+    let mut bytes = golden(first < 0xc0).to_vec();
     let places = places(&bytes);
-    let correct = choices.byte().unwrap_or(0) % 4 != 0;
     while let (Some(place), Some(at), Some(how), Some(value)) =
         (choices.byte(), choices.number(), choices.byte(), choices.byte())
     {
@@ -187,11 +189,11 @@ fn places(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let geometry = slots[0].1.geometry;
     let mut places = vec![8..170, 4104..4266, 0..bytes.len()];
     for (_, s) in &slots {
-        let start = geometry.segment_offset(s.checkpoint.first) as usize;
+        let start = geometry.pages_offset(s.checkpoint.first) as usize;
         places.push(start..start + s.checkpoint_bytes as usize);
         let mut chain = Chain::begin(geometry, s.journal);
         let end = journal::read_all(&media, &mut chain, s.journal_lsn, s.clean.map(|c| c.0)).map_or(0, |r| r.1);
-        let start = geometry.segment_offset(s.journal.first) as usize;
+        let start = geometry.pages_offset(s.journal.first) as usize;
         places.push(start..start + (end as usize).max(64));
     }
     for segment in 0..geometry.segments_within(bytes.len() as u64) as u32 {
@@ -209,11 +211,12 @@ fn correct_checksums(bytes: &mut [u8]) {
             channels: u32_at(bytes, slot + 44) as u32,
             banks: u32_at(bytes, slot + 48) as u32,
             pages_per_block: u32_at(bytes, slot + 52) as u32,
+            layout: Layout::of_format(u32_at(bytes, slot + 8) as u32),
         };
         if geometry.validate().is_ok() {
-            let journal = geometry.segment_offset(u32_at(bytes, slot + 120) as u32) as usize;
+            let journal = geometry.pages_offset(u32_at(bytes, slot + 120) as u32) as usize;
             correct_journal(bytes, journal, u64_at(bytes, slot + 112));
-            let checkpoint = geometry.segment_offset(u32_at(bytes, slot + 72) as u32) as usize;
+            let checkpoint = geometry.pages_offset(u32_at(bytes, slot + 72) as u32) as usize;
             let start = checkpoint.saturating_add(u64_at(bytes, slot + 80));
             let end = start.saturating_add(u64_at(bytes, slot + 96));
             if let Some(directory) = bytes.get(start..end) {
@@ -245,8 +248,8 @@ fn correct_journal(bytes: &mut [u8], mut at: usize, nonce: usize) {
 pub(crate) fn journal_record(data: &[u8]) {
     let g = Geometry::TINY;
     let Some((&head, rest)) = data.split_first() else { return };
-    let mut bytes = vec![0; g.segment_offset(2) as usize];
-    let start = g.segment_offset(0) as usize;
+    let mut bytes = vec![0; g.medium_bytes(2) as usize];
+    let start = g.pages_offset(0) as usize;
     let n = rest.len().min(bytes.len() - start);
     bytes[start..start + n].copy_from_slice(&rest[..n]);
     if head % 2 == 0 && n >= 24 {
@@ -270,7 +273,7 @@ pub(crate) fn codec_payload(data: &[u8]) {
         encrypted: head & 0x40 != 0,
         element_bytes: [1, 3, 4, 8][head as usize / 5 % 4],
         block_bytes: 40_008,
-        framing: if head & 0x80 != 0 { Framing::V1 } else { Framing::V2 },
+        framing: if head & 0x80 != 0 { Framing::V1 } else { Framing::V3 },
     };
     if spec.is_identity() || spec.validate().is_err() {
         return;

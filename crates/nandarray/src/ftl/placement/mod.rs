@@ -83,6 +83,7 @@ pub fn by_name(name: &str) -> Result<Box<dyn Placement>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flash::Layout;
 
     /// Places `units` new units of one block; gives their lanes.
     fn place(policy: &mut dyn Placement, lanes: &mut Lanes, units: usize, chance: &mut Chance) -> Vec<usize> {
@@ -101,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_block_covers_every_channel_before_any_twice_and_every_bank_before_any_channel_thrice() {
-        let g = Geometry { page_bytes: 512, channels: 4, banks: 3, pages_per_block: 8 };
+        let g = Geometry { page_bytes: 512, channels: 4, banks: 3, pages_per_block: 8, layout: Layout::NEWEST };
         for name in ["nds", "log"] {
             let mut policy = by_name(name).unwrap();
             let (mut lanes, mut chance) = (Lanes::empty(&g), Chance::seeded(1));
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn an_overwritten_unit_keeps_its_lane_under_the_papers_rules() {
-        let g = Geometry { page_bytes: 512, channels: 4, banks: 2, pages_per_block: 8 };
+        let g = Geometry { page_bytes: 512, channels: 4, banks: 2, pages_per_block: 8, layout: Layout::NEWEST };
         let lanes = Lanes::empty(&g);
         let block = BlockUse { used: vec![1; 8], last: Some(2) };
         let lane = by_name("nds").unwrap().choose(&lanes, &block, Some(5), &mut Chance::seeded(0));
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn blocks_of_any_size_are_one_extent_in_a_single_bank() {
-        let g = Geometry { page_bytes: 512, channels: 8, banks: 1, pages_per_block: 64 };
+        let g = Geometry { page_bytes: 512, channels: 8, banks: 1, pages_per_block: 64, layout: Layout::NEWEST };
         for name in ["nds", "log"] {
             let mut policy = by_name(name).unwrap();
             let (mut lanes, mut chance) = (Lanes::empty(&g), Chance::seeded(1));
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn full_lanes_are_passed_over() {
-        let g = Geometry { page_bytes: 512, channels: 2, banks: 2, pages_per_block: 2 };
+        let g = Geometry { page_bytes: 512, channels: 2, banks: 2, pages_per_block: 2, layout: Layout::NEWEST };
         for name in ["nds", "log"] {
             let mut lanes = Lanes::empty(&g);
             lanes.next_row = vec![2, 2, 2, 1];

@@ -9,6 +9,7 @@
 //!
 //! The functions are unsafe: they trust their loops. Bounds are established where loops are made (`plan`).
 
+use super::pieces::{self, Piece, Rows};
 use super::stream;
 
 /// One loop of a copy.
@@ -62,27 +63,11 @@ pub fn merge(loops: &mut [Loop<'_>], item_bytes: usize) -> (usize, usize) {
 /// The most lines of 64 bytes that are asked for at once: about as many as a core can have on their way.
 const ASK_LINES: usize = 32;
 
+/// Rows up to this length are moved by loops made for it.
+const ROW_BYTES: usize = 1024;
+
 /// How many rows before its turn a row of a copy is asked for.
 const ASK_ROWS: isize = 8;
-
-/// Asks the processor for the source lines of a copy along loops that are not merged, if it is one short row or a few places.
-#[inline]
-pub fn ask(loops: &[Loop<'_>], item_bytes: usize, from: *const u8) {
-    let Some((last, outer)) = loops.split_last() else { return };
-    match *last {
-        Loop::Affine { n, from: step, .. }
-            if (n == 1 || step == item_bytes as isize)
-                && outer.iter().all(|l| matches!(l, Loop::Affine { n: 1, .. })) =>
-        {
-            let bytes = n * item_bytes;
-            (0..bytes.min(ASK_LINES * 64)).step_by(64).for_each(|at| stream::ask(from.wrapping_add(at)));
-        }
-        Loop::Table(pairs) if outer.is_empty() => {
-            pairs.iter().take(ASK_LINES).for_each(|&(at, _)| stream::ask(from.wrapping_offset(at)));
-        }
-        _ => {}
-    }
-}
 
 /// Copies along merged loops, past the caches where the processor can and runs are long enough: for destinations that
 /// are too large to stay in them anyway.
@@ -151,11 +136,22 @@ unsafe fn innermost(n: usize, fs: isize, ts: isize, run: usize, from: *const u8,
             16 => fixed::<16>(n, fs, ts, from, to),
             32 => fixed::<32>(n, fs, ts, from, to),
             64 => fixed::<64>(n, fs, ts, from, to),
+            ..ROW_BYTES => {
+                let piece = Piece { from, items: 1, step: 0, bytes: run };
+                // Rows of a block lie a page apart soon, where the processor's own guess begins anew. The last rows ask for what
+                // is here already.
+                let ahead = (n as isize - ASK_ROWS).max(0);
+                for (first, n, ask) in [(0, ahead, ASK_ROWS), (ahead, n as isize - ahead, 0)] {
+                    let (from, to) = (from.offset(first * fs), to.offset(first * ts));
+                    let ask = from.wrapping_offset(ask * fs);
+                    let rows = Rows { n: n as usize, from, from_step: fs, to, to_step: ts, ask, ask_step: fs };
+                    pieces::copy(&rows, &piece);
+                }
+            }
             _ => {
                 let asked = run.min(ASK_LINES * 64 / 2);
                 for i in 0..n as isize {
                     if i + ASK_ROWS < n as isize {
-                        // Rows of a block lie a page apart soon, where the processor's own guess begins anew.
                         let coming = from.offset((i + ASK_ROWS) * fs);
                         (0..asked).step_by(64).for_each(|at| stream::ask(coming.wrapping_add(at)));
                         stream::ask(coming.wrapping_add(asked - 1));

@@ -3,7 +3,7 @@
 //! Cut: [`block_size`] sizes building blocks; [`index`] finds them; [`translate`] turns a view's box into selections of the
 //! space; [`plan`] cuts selections at building blocks; [`copy`] moves the elements; [`space`] is a space's state: its
 //! record, its index and the units that gather in memory; [`read`] assembles ([`assemble`] for large reads, with the loops of
-//! [`pieces`] and [`stream`]; `fragments` for blocks whose pages lie apart, `points` for single elements), [`write`] composes; [`ahead`] asks for what is
+//! [`pieces`] and [`stream`]; `short` for small ones, whose tasks come from a `walk`; `fragments` for blocks whose pages lie apart, `points` for single elements), [`write`] composes; [`ahead`] asks for what is
 //! read next, within a command and, where [`sequence`] sees a scan, beyond it; [`lend`] shows bytes where they lie.
 //! The layer knows dimensions and access units, never segments or erase blocks.
 
@@ -19,9 +19,11 @@ pub mod plan;
 mod points;
 pub mod read;
 pub mod sequence;
+mod short;
 pub mod space;
 pub mod stream;
 pub mod translate;
 pub mod units;
+mod walk;
 pub mod work;
 pub mod write;

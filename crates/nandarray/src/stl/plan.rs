@@ -101,25 +101,28 @@ impl Selection {
 
 /// The part of a dimension's elements that lies in one building block.
 #[derive(Clone, Copy, Debug)]
-struct Group {
+pub(super) struct Group {
     /// The block's coordinate along the dimension.
-    block: u64,
-    /// Within the block, the first element; or the first entry of the dimension's table.
-    first: u64,
+    pub(super) block: u64,
+    /// The first entry of the dimension's table (lists only).
+    first: usize,
     /// Elements.
-    count: u64,
-    /// Which of the wanted elements the first one is (ranges only).
-    wanted: u64,
+    pub(super) count: usize,
+    /// What it adds to the task's offset in the block, and to that in the buffer: 0 of a list, whose table has them.
+    pub(super) in_block: usize,
+    pub(super) in_buffer: isize,
+    /// From there, the least and the largest offset in the block.
+    pub(super) reach: (usize, usize),
 }
 
+/// One dimension of a plan.
 #[derive(Debug)]
-struct AxisPlan {
-    groups: Vec<Group>,
+pub(super) struct AxisPlan {
+    pub(super) groups: Vec<Group>,
     /// The step of a range; 0 for a list.
     step: u64,
     /// (offset in the block, offset in the buffer) in bytes, of a list.
     table: Vec<(isize, isize)>,
-    /// The smallest and largest coordinate within the block, a group; for touching pages.
     stride_block: isize,
     stride_buffer: isize,
 }
@@ -127,11 +130,11 @@ struct AxisPlan {
 /// A selection cut at the edges of building blocks.
 #[derive(Debug)]
 pub struct Plan {
-    axes: Vec<AxisPlan>,
+    pub(super) axes: Vec<AxisPlan>,
     /// The dimension of the buffer's rows: the last one along which more than one element is wanted.
     row: usize,
     tasks: u64,
-    offset: isize,
+    pub(super) offset: isize,
 }
 
 /// Byte strides of a building block, C order.
@@ -166,7 +169,7 @@ impl Plan {
     /// How many tasks in order are neighbours along the buffer's rows, and the elements of a row.
     pub fn row(&self) -> (u64, u64) {
         let Some(AxisPlan { groups, .. }) = self.axes.get(self.row) else { return (1, 1) };
-        (groups.len() as u64, groups.iter().map(|g| g.count).sum())
+        (groups.len() as u64, groups.iter().map(|g| g.count as u64).sum())
     }
 
     /// The first and last block coordinate along each dimension: a box around every block touched.
@@ -183,41 +186,61 @@ impl Plan {
         debug_assert!(index < self.tasks);
         let mut at: BlockAt = SmallVec::from_elem(0, self.axes.len());
         let mut loops: SmallVec<[Loop<'_>; 6]> = SmallVec::from_elem(Loop::Table(&[]), self.axes.len());
-        let (mut in_block, mut in_buffer) = (0isize, self.offset);
+        let (mut in_block, mut in_buffer) = (0, self.offset);
         for (i, axis) in self.axes.iter().enumerate().rev() {
             let group = &axis.groups[(index % axis.groups.len() as u64) as usize];
             index /= axis.groups.len() as u64;
             at[i] = group.block;
-            if axis.step == 0 {
-                let table = &axis.table[group.first as usize..(group.first + group.count) as usize];
-                loops[i] = Loop::Table(table);
-            } else {
-                in_block += group.first as isize * axis.stride_block;
-                in_buffer += group.wanted as isize * axis.stride_buffer;
-                loops[i] = Loop::Affine {
-                    n: group.count as usize,
-                    from: axis.step as isize * axis.stride_block,
-                    to: axis.stride_buffer,
-                };
-            }
+            loops[i] = axis.steps(group);
+            in_block += group.in_block;
+            in_buffer += group.in_buffer;
         }
-        Task { at, loops, row: self.row, in_block: in_block as usize, in_buffer }
+        Task { at, loops, row: self.row, in_block, in_buffer }
     }
 }
 
 impl AxisPlan {
+    /// The loop over a group's elements.
+    pub(super) fn steps(&self, group: &Group) -> Loop<'_> {
+        if self.step == 0 {
+            return Loop::Table(&self.table[group.first..group.first + group.count]);
+        }
+        // A step may be longer than what addresses reach, where only one element lies in a block.
+        let from = (self.step as isize).wrapping_mul(self.stride_block);
+        Loop::Affine { n: group.count, from, to: self.stride_buffer }
+    }
+
+    /// Whether the loops over two groups are the same.
+    pub(super) fn alike(&self, a: &Group, b: &Group) -> bool {
+        self.step > 0 && a.count == b.count
+    }
+
     fn new(axis: &Axis, side: u64, stride_block: isize, stride_buffer: isize) -> Self {
         match axis {
             &Axis::Range { start, step, count } => {
-                let mut groups = Vec::new();
-                let mut wanted = 0;
+                let blocks = count.saturating_sub(1).saturating_mul(step) / side + 2;
+                let mut groups = Vec::with_capacity(blocks.min(count) as usize);
+                let (mut wanted, mut block, mut first) = (0, start / side, start % side);
                 while wanted < count {
-                    let at = start + wanted * step;
-                    let (block, first) = (at / side, at % side);
                     // Elements from `first` on that lie in this block: the last one is below the block's end.
-                    let n = ((side - first - 1) / step + 1).min(count - wanted);
-                    groups.push(Group { block, first, count: n, wanted });
+                    let fit = if step == 1 { side - first } else { (side - first - 1) / step + 1 };
+                    let n = fit.min(count - wanted);
+                    let reach = (n - 1) as usize * step as usize * stride_block as usize;
+                    groups.push(Group {
+                        block,
+                        first: 0,
+                        count: n as usize,
+                        in_block: first as usize * stride_block as usize,
+                        in_buffer: wanted as isize * stride_buffer,
+                        reach: (0, reach),
+                    });
                     wanted += n;
+                    if step == 1 {
+                        (block, first) = (block + 1, 0);
+                    } else if wanted < count {
+                        let at = start + wanted * step;
+                        (block, first) = (at / side, at % side);
+                    }
                 }
                 Self { groups, step, table: Vec::new(), stride_block, stride_buffer }
             }
@@ -227,12 +250,18 @@ impl AxisPlan {
                 let mut groups: Vec<Group> = Vec::new();
                 let mut table = Vec::with_capacity(list.len());
                 for &i in &order {
-                    let block = list[i] / side;
+                    let (block, offset) = (list[i] / side, (list[i] % side) as usize * stride_block as usize);
                     match groups.last_mut() {
-                        Some(g) if g.block == block => g.count += 1,
-                        _ => groups.push(Group { block, first: table.len() as u64, count: 1, wanted: 0 }),
+                        Some(g) if g.block == block => {
+                            g.count += 1;
+                            g.reach = (g.reach.0.min(offset), g.reach.1.max(offset));
+                        }
+                        _ => {
+                            let (first, reach) = (table.len(), (offset, offset));
+                            groups.push(Group { block, first, count: 1, in_block: 0, in_buffer: 0, reach });
+                        }
                     }
-                    table.push(((list[i] % side) as isize * stride_block, i as isize * stride_buffer));
+                    table.push((offset as isize, i as isize * stride_buffer));
                 }
                 Self { groups, step: 0, table, stride_block, stride_buffer }
             }

@@ -14,11 +14,12 @@ use smallvec::SmallVec;
 
 use super::ahead::Ahead;
 use super::assemble::Assembler;
-use super::copy::{Loop, ask, copy, copy_streaming, fill, fill_bytes, merge};
+use super::copy::{Loop, copy, copy_streaming, fill, fill_bytes, merge};
 use super::fragments::Pieces;
-use super::index::{BlockMap, Leaf};
+use super::index::{BlockMap, Cursor};
 use super::plan::{BlockAt, Task};
 use super::points::Coming;
+use super::short::Asked;
 use super::space::{Gathered, Inner, Space};
 use super::units::UnitSet;
 use super::work::{Work, Workers, run};
@@ -33,9 +34,6 @@ const STREAM_BYTES: u64 = 4 << 20;
 
 /// Tasks of a large read that a thread takes at least: while one is copied, the lines of the next are asked for.
 const TASKS_LEAST: u64 = 8;
-
-/// Small tasks whose lines are asked for before the first of them is copied.
-const ASKED_TASKS: usize = 3;
 
 /// The caller's buffer: where element (0, 0, ...) of the selection lies.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +68,7 @@ unsafe impl Sync for BufferMut {}
 #[derive(Default)]
 pub struct Kept<'a> {
     stream: bool,
-    leaf: Option<(BlockAt, Leaf<'a>)>,
+    cursor: Cursor<'a>,
     pub(super) units: UnitSet,
 }
 
@@ -133,12 +131,28 @@ impl<'a> Reader<'a> {
         let count = work.len();
         let ahead = Ahead::new(self, work, coming, bytes);
         let stream = bytes >= STREAM_BYTES;
+        // A single block has no neighbour to share anything with.
+        let short = !stream && count > 1 && self.ftl.probe().is_none();
         let together = if stream { work.row_tasks(self.space.shape.item_bytes) } else { 1 };
         let least = if stream { TASKS_LEAST } else { 1 };
         run(workers, count, self.cost(work, bytes), together, least, &|range, kept: &mut Kept<'a>| {
             kept.stream = stream;
             let mut assembler = stream.then(|| Assembler::new(self.space.shape.item_bytes, bytes));
-            let mut asked = Asked::default();
+            if let (Work::Plans { plans, ends }, true) = (work, short) {
+                let mut asked = Asked::new(self.space.shape.item_bytes);
+                let mut start = range.start;
+                while start < range.end {
+                    let number = ends.partition_point(|&end| end <= start);
+                    let (before, end) = (ends[number] - plans[number].tasks(), ends[number].min(range.end));
+                    let plan = (&plans[number], before);
+                    // SAFETY: the caller's promise about the buffer.
+                    unsafe { self.read_short(plan, start - before..end - before, &ahead, kept, out, &mut asked)? };
+                    start = end;
+                }
+                // SAFETY: as above; what was added is held by the space's lock.
+                unsafe { asked.finish() };
+                return Ok(());
+            }
             let mut pieces = Pieces::default();
             let mut points = self.by_points(work).then(|| Coming::new(self.space.shape.item_bytes));
             for i in range {
@@ -158,7 +172,7 @@ impl<'a> Reader<'a> {
                     match self.place(&task, map, kept)? {
                         Some(from) => match &mut assembler {
                             Some(assembler) => assembler.add(&task.loops, task.row, from, to),
-                            None => asked.add(task, self.space.shape.item_bytes, from, to),
+                            None => scatter(&task, self.space.shape.item_bytes, false, from, to),
                         },
                         None => self.read_block(&task, map, kept, to, &mut pieces)?,
                     }
@@ -178,7 +192,6 @@ impl<'a> Reader<'a> {
                     pieces.assemble(assembler);
                     assembler.finish();
                 }
-                asked.copy(self.space.shape.item_bytes);
                 if let Some(points) = &mut points {
                     points.finish();
                 }
@@ -232,16 +245,7 @@ impl<'a> Reader<'a> {
 
     /// Where a block's pages are.
     pub(super) fn map(&self, at: &BlockAt, kept: &mut Kept<'a>) -> Option<&'a BlockMap> {
-        let (last, outer) = at.split_last().expect("a block has coordinates");
-        let leaf = match &kept.leaf {
-            Some((at, leaf)) if at.as_slice() == outer => *leaf,
-            _ => {
-                let leaf = self.inner.index().leaf(outer);
-                kept.leaf = Some((SmallVec::from_slice(outer), leaf));
-                leaf
-            }
-        };
-        leaf.get(*last)
+        kept.cursor.get(self.inner.index(), at)
     }
 
     pub(super) fn gathered(&self, at: &BlockAt) -> Option<&'a Gathered> {
@@ -261,7 +265,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Safety
     /// `to` must be writable along the task's loops, until the pieces are copied.
-    unsafe fn read_block<'t>(
+    pub(super) unsafe fn read_block<'t>(
         &self,
         task: &Task<'t>,
         map: Option<&'a BlockMap>,
@@ -533,45 +537,6 @@ impl<'a> Reader<'a> {
                 tell(Run { unit: start, count: end - start, ppa: run.page_of(start) });
                 from = run.end();
             }
-        }
-    }
-}
-
-/// Tasks whose lines are on their way from memory while others are copied: a row of a block lies in a page of its own, where
-/// the processor's own guess begins anew.
-struct Asked<'t> {
-    tasks: [Option<(Task<'t>, *const u8, *mut u8)>; ASKED_TASKS],
-    next: usize,
-}
-
-impl Default for Asked<'_> {
-    fn default() -> Self {
-        Self { tasks: [const { None }; ASKED_TASKS], next: 0 }
-    }
-}
-
-impl<'t> Asked<'t> {
-    /// Asks for a task's lines, and copies the task that was asked for a few tasks ago.
-    ///
-    /// # Safety
-    /// `from` must be readable and `to` writable along the task's loops until [`Self::copy`].
-    unsafe fn add(&mut self, task: Task<'t>, item_bytes: usize, from: *const u8, to: *mut u8) {
-        ask(&task.loops, item_bytes, from);
-        if let Some((task, from, to)) = self.tasks[self.next].replace((task, from, to)) {
-            // SAFETY: the promise of the call that added it.
-            unsafe { scatter(&task, item_bytes, false, from, to) };
-        }
-        self.next = (self.next + 1) % ASKED_TASKS;
-    }
-
-    /// Copies what is left.
-    ///
-    /// # Safety
-    /// The promises of [`Self::add`].
-    unsafe fn copy(&mut self, item_bytes: usize) {
-        for (task, from, to) in self.tasks.iter_mut().filter_map(Option::take) {
-            // SAFETY: the promise of the call that added it.
-            unsafe { scatter(&task, item_bytes, false, from, to) };
         }
     }
 }

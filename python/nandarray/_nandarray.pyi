@@ -204,6 +204,10 @@ class Space:
     # A hole map for bounded-memory export and for repr: how many building blocks exist.
     def stat(self) -> dict[str, Any]: ...  # blocks, blocks_allocated, pages_live, bytes_stored, ...
 
+# What integers, forward slices, or a flat index array along every axis select, where the dtype is plain: read into `out`, which
+# is given back, or into a new array or scalar. None, and nothing raised, for any other expression, dtype or `out`, and for
+# what is wrong: the general way reads it, or says what it is.
+def get(space: Space, key: object, dtype: np.dtype[Any], out: object = None) -> Any: ...
 def error_kinds() -> list[str]: ...
 
 # The modelled clock of a store; times in modelled seconds.

@@ -20,6 +20,7 @@ from nandarray import _buffers, dtypes, html
 from nandarray._attrs import Attributes
 from nandarray._grid import Grid, check_axis, check_shape
 from nandarray._lazy import AsType, Field
+from nandarray._nandarray import get
 from nandarray._plain import plain
 from nandarray.errors import ClosedError, InvalidError
 from nandarray.view import View, resolve_shape
@@ -133,6 +134,10 @@ class Array(Grid):
     # --- Reading and writing -----------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
+        # Integers, slices and index arrays by one native call; what that does not take, and every error, comes from below.
+        got = get(self._space, key, self._dtype)
+        if got is not None:
+            return got
         fields = _field_names(key) if self._dtype.names else None
         return super().__getitem__(key) if fields is None else Field(self, fields)
 
@@ -179,7 +184,8 @@ class Array(Grid):
         array([[0., 0., 0., 1., 2.],
                [0., 0., 0., 4., 5.]])
         """
-        return self._get(selection, out=out)
+        got = get(self._space, selection, self._dtype, out)
+        return self._get(selection, out=out) if got is None else got
 
     def write(self, selection: Any, values: ArrayLike) -> None:
         """Write a selection: ``a[selection] = values`` as a method.

@@ -11,6 +11,7 @@
 //! | `clock` | the modelled clock of a store |
 //! | `device` | descriptions of devices, as texts |
 //! | `errors` | engine errors as the exceptions of `nandarray.errors` |
+//! | `get` | small reads by one call |
 //! | `nvme` | NVMe entries, in and out |
 //! | `offload` | programs beside the data |
 //! | `replay` | workloads on described devices |
@@ -21,6 +22,7 @@ mod buffers;
 mod clock;
 mod device;
 mod errors;
+mod get;
 mod nvme;
 mod offload;
 mod replay;
@@ -38,6 +40,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<clock::Clock>()?;
     m.add_class::<offload::Watch>()?;
     m.add_function(wrap_pyfunction!(errors::error_kinds, m)?)?;
+    m.add_function(wrap_pyfunction!(get::get, m)?)?;
     m.add_function(wrap_pyfunction!(nvme::nvme_statuses, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_presets, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_preset, m)?)?;

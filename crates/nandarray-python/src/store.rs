@@ -507,7 +507,7 @@ impl Space {
         self.device.read().as_ref().is_some_and(|own| Arc::ptr_eq(own, device))
     }
 
-    fn send(&self, py: Python<'_>, command: Command<'_>) -> PyResult<Reply> {
+    pub(crate) fn send(&self, py: Python<'_>, command: Command<'_>) -> PyResult<Reply> {
         let device = fail(py, device_of(&self.device))?;
         let command = Sent(command);
         let (key, name) = (&self.key, &self.name);
@@ -522,7 +522,11 @@ impl Space {
         })
     }
 
-    fn look<T>(&self, py: Python<'_>, f: impl FnOnce(&engine::Space, &engine::SpaceRecord) -> T) -> PyResult<T> {
+    pub(crate) fn look<T>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&engine::Space, &engine::SpaceRecord) -> T,
+    ) -> PyResult<T> {
         let device = fail(py, device_of(&self.device))?;
         let space = fail(py, device.by_id(self.id))?;
         let inner = space.peek();

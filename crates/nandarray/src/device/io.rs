@@ -11,6 +11,7 @@ use crate::sim::count;
 use crate::stl::plan::{Axis, BlockAt, Plan, Selection};
 use crate::stl::read::{BufferMut, Reader};
 use crate::stl::sequence::Extent;
+use crate::stl::small::SmallBox;
 use crate::stl::space::{Inner, Space, SpaceId, to_wire};
 use crate::stl::translate::{ViewBox, check_view, translate};
 use crate::stl::work::{Work, Workers};
@@ -164,16 +165,20 @@ pub(super) fn plan_box(space: &Space, shape: &[u64], target: &Target<'_>) -> Res
     Ok(found)
 }
 
-/// The box of a target, if it is one of the space's own shape, without steps.
-fn extent(shape: &[u64], target: &Target<'_>) -> Option<Extent> {
-    let Target::Box { start, step, count, view, .. } = target else { return None };
-    if view.is_some_and(|v| v != shape) || [start.len(), step.len(), count.len()] != [shape.len(); 3] {
+/// The box of a target, if it is one of the space's own shape, without steps and not empty.
+fn plain<'a>(shape: &[u64], target: &'a Target<'_>) -> Option<SmallBox<'a>> {
+    let &Target::Box { start, step, count, strides, view } = target else { return None };
+    if view.is_some_and(|v| v != shape) || [start.len(), step.len(), count.len(), strides.len()] != [shape.len(); 4] {
         return None;
     }
     let within =
         |i: usize| step[i] == 1 && count[i] > 0 && start[i].checked_add(count[i]).is_some_and(|e| e <= shape[i]);
-    let plain = (0..shape.len()).all(within);
-    plain.then(|| Extent { start: SmallVec::from_slice(start), count: SmallVec::from_slice(count) })
+    (0..shape.len()).all(within).then_some(SmallBox { start, count, strides })
+}
+
+fn extent(shape: &[u64], target: &Target<'_>) -> Option<Extent> {
+    let SmallBox { start, count, .. } = plain(shape, target)?;
+    Some(Extent { start: SmallVec::from_slice(start), count: SmallVec::from_slice(count) })
 }
 
 /// What reads after this one will probably want, where boxes of the space's own shape follow one another.
@@ -183,6 +188,28 @@ fn coming(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> {
     let next = space.sequence.next(now, shape, &space.shape.block, item)?;
     let selection = Selection::contiguous(&next.start, &next.count, item);
     Some(Work::plans(vec![Plan::new(&selection, &space.shape.block, item)]))
+}
+
+/// Reads a target by the short way, if it is small and lies in place; its bytes then.
+///
+/// # Safety
+/// The buffer must cover the target.
+unsafe fn small(reader: &Reader<'_>, target: &Target<'_>, out: BufferMut) -> Option<u64> {
+    let item = reader.space.shape.item_bytes as u64;
+    match target {
+        Target::Box { .. } => {
+            let wanted = plain(&reader.inner.record.shape, target)?;
+            // SAFETY: the caller's promise; the box lies within the shape.
+            let done = unsafe { reader.small(&wanted, out) };
+            done.then(|| wanted.count.iter().product::<u64>() * item)
+        }
+        Target::Points { coordinates, stride } => {
+            // SAFETY: the caller's promise.
+            let done = unsafe { reader.few_points(coordinates, *stride, out) };
+            done.then(|| coordinates.len() as u64 / reader.inner.record.shape.len() as u64 * item)
+        }
+        _ => None,
+    }
 }
 
 impl Device {
@@ -218,6 +245,14 @@ impl Device {
         let inner = space.read()?;
         let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner };
         let coming = coming(&space, &inner.record.shape, &target);
+        if coming.is_none() {
+            // SAFETY: a `BufferMut` is made by the promise that it covers its command's target.
+            if let Some(bytes) = unsafe { small(&reader, &target, out) } {
+                count(&self.counters.reads, 1);
+                count(&self.counters.bytes_read, bytes);
+                return Ok(());
+            }
+        }
         let mut total = 0;
         for_work(&space, &inner.record.shape, &target, SELECTIONS_AT_ONCE, &mut |work, bytes| {
             total += bytes;

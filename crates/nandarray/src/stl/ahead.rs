@@ -39,7 +39,9 @@ impl<'a, 'w> Ahead<'a, 'w> {
         let mut kept = Kept::default();
         // One small task meets its own page soon enough.
         if count > 1 || bytes >= 4096 {
-            if ahead.is_cold(work, &mut kept) {
+            let cold = ahead.is_cold(work, &mut kept);
+            reader.space.trust.looked(!cold);
+            if cold {
                 ahead.next = AtomicU64::new(0);
             }
         }

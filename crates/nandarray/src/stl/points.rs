@@ -1,47 +1,78 @@
 //! Single elements: from the medium to the buffer one by one, without the loops of a task.
 //!
-//! Every element of a random list lies in another page, so its line and the way to it are what it costs. Addresses are found a
-//! few elements ahead of the copies, and their lines asked for. What is not in place (fill, units that gather, coded blocks,
-//! media that are only read) is left to the tasks of `read`.
+//! Every element of a random list lies in another page, so its line and the way to it are what it costs. Addresses are found
+//! for many elements first, and then these are copied by a loop of nothing else. What is not in place (fill, units that gather, coded blocks,
+//! media that are only read) is left to the tasks of `read`. Many points are sorted by block first; a few are read as they
+//! come, where all were verified before: the index of a space is in the caches, and sorting would cost more than it saves.
+
+use smallvec::SmallVec;
 
 use super::index::BlockMap;
 use super::plan::BlockAt;
 use super::read::{BufferMut, Kept, Reader};
+use super::small::MOST_BYTES;
 use super::stream::ask;
 use super::work::Work;
 use crate::error::Result;
 use crate::flash::{Owner, Run};
 
-/// Elements on their way: about as many as a core can have lines coming.
-const ASKED: usize = 24;
+/// Elements whose places are found before the first of them is copied. A miss of the address cache holds up a processor that has
+/// little to do beside it: a load or a prefetch among the hundred instructions that find the next place waits for its own walk of
+/// the page tables alone, one in a loop of nothing but loads for a dozen of them at once.
+const TOGETHER: usize = 256;
 
-/// A thread's elements whose lines are on their way.
+/// The most dimensions of points that are read as they come.
+const DIMENSIONS: usize = 8;
+
+/// The most points that are read as they come; each costs a line of 64 bytes.
+const FEW: usize = (MOST_BYTES / 64) as usize;
+
+/// The side of a block along one dimension. Most are powers of two, and a division takes as long as a look into a cache.
+#[derive(Clone, Copy)]
+struct Side {
+    side: u64,
+    shift: Option<u32>,
+    stride: u64,
+}
+
+impl Side {
+    fn new(side: u64, stride: u64) -> Self {
+        Self { side, shift: side.is_power_of_two().then(|| side.trailing_zeros()), stride }
+    }
+
+    /// The block of a coordinate, and the bytes to it within the block.
+    #[inline]
+    fn split(&self, coordinate: u64) -> (u64, u64) {
+        let block = match self.shift {
+            Some(shift) => coordinate >> shift,
+            None => coordinate / self.side,
+        };
+        (block, (coordinate - block * self.side) * self.stride)
+    }
+}
+
+/// A thread's elements whose places are found.
 pub(super) struct Coming {
     item_bytes: usize,
-    elements: [(*const u8, *mut u8); ASKED],
-    /// Elements since the beginning; the last [`ASKED`] of them are on their way.
-    seen: usize,
+    elements: SmallVec<[(*const u8, *mut u8); TOGETHER]>,
 }
 
 impl Coming {
     pub(super) fn new(item_bytes: usize) -> Self {
-        Self { item_bytes, elements: [(std::ptr::null(), std::ptr::null_mut()); ASKED], seen: 0 }
+        Self { item_bytes, elements: SmallVec::new() }
     }
 
-    /// Asks for an element's line, and copies the element that was asked for a while ago.
+    /// Takes an element; copies all that were taken when they are many.
     ///
     /// # Safety
     /// `from` must be readable and `to` writable until [`Self::finish`].
+    #[inline]
     unsafe fn add(&mut self, from: *const u8, to: *mut u8) {
-        ask(from);
-        let place = self.seen % ASKED;
-        if self.seen >= ASKED {
-            let (from, to) = self.elements[place];
-            // SAFETY: the promise of the call that added it.
-            unsafe { shift(self.item_bytes, from, to) };
+        self.elements.push((from, to));
+        if self.elements.len() == TOGETHER {
+            // SAFETY: the promises of the calls that added them.
+            unsafe { self.finish() };
         }
-        self.elements[place] = (from, to);
-        self.seen += 1;
     }
 
     /// Copies what is left, in order: of repeats nothing is promised, but nothing surprises.
@@ -49,25 +80,32 @@ impl Coming {
     /// # Safety
     /// The promises of [`Self::add`].
     pub(super) unsafe fn finish(&mut self) {
-        for i in self.seen.saturating_sub(ASKED)..self.seen {
-            let (from, to) = self.elements[i % ASKED];
-            // SAFETY: the promise of the call that added it.
-            unsafe { shift(self.item_bytes, from, to) };
+        // SAFETY: the promises of the calls that added them.
+        unsafe {
+            match self.item_bytes {
+                1 => gather::<1>(&self.elements),
+                2 => gather::<2>(&self.elements),
+                4 => gather::<4>(&self.elements),
+                8 => gather::<8>(&self.elements),
+                16 => gather::<16>(&self.elements),
+                bytes => {
+                    self.elements.iter().for_each(|&(from, _)| ask(from));
+                    for &(from, to) in &self.elements {
+                        std::ptr::copy_nonoverlapping(from, to, bytes);
+                    }
+                }
+            }
         }
-        self.seen = 0;
+        self.elements.clear();
     }
 }
 
 /// # Safety
-/// `bytes` at both addresses.
-unsafe fn shift(bytes: usize, from: *const u8, to: *mut u8) {
-    // SAFETY: arrays of bytes have no alignment; the caller's promise.
-    unsafe {
-        match bytes {
-            4 => to.cast::<[u8; 4]>().write_unaligned(from.cast::<[u8; 4]>().read_unaligned()),
-            8 => to.cast::<[u8; 8]>().write_unaligned(from.cast::<[u8; 8]>().read_unaligned()),
-            _ => std::ptr::copy_nonoverlapping(from, to, bytes),
-        }
+/// `BYTES` at all addresses.
+unsafe fn gather<const BYTES: usize>(elements: &[(*const u8, *mut u8)]) {
+    for &(from, to) in elements {
+        // SAFETY: arrays of bytes have no alignment; the caller's promise.
+        unsafe { to.cast::<[u8; BYTES]>().write_unaligned(from.cast::<[u8; BYTES]>().read_unaligned()) };
     }
 }
 
@@ -101,6 +139,67 @@ impl<'a> Reader<'a> {
             unsafe { coming.add(from, out.at(in_buffer)) };
         }
         Ok(true)
+    }
+
+    /// Reads single elements as they come, if they are few and all lie in place; their coordinates one after the other, and
+    /// the bytes between them in the buffer. `false`: some do not, or lie outside; some may have been read.
+    ///
+    /// # Safety
+    /// Every element's place in the buffer must be writable memory that nobody else uses meanwhile.
+    pub unsafe fn few_points(&self, coordinates: &[u64], stride: isize, out: BufferMut) -> bool {
+        let shape = &self.space.shape;
+        let n = shape.block.len();
+        if n > DIMENSIONS || coordinates.len() > FEW * n || !coordinates.len().is_multiple_of(n) || !self.plain() {
+            return false;
+        }
+        if !self.space.trust.take() {
+            return false;
+        }
+        let size = &self.inner.record.shape;
+        let mut sides = [Side { side: 1, shift: Some(0), stride: 0 }; DIMENSIONS];
+        for i in 0..n {
+            sides[i] = Side::new(shape.block[i], shape.strides[i]);
+        }
+        let mut at = BlockAt::from_elem(u64::MAX, n);
+        let mut leaf = None;
+        let mut coming = Coming::new(shape.item_bytes);
+        for (i, point) in coordinates.chunks_exact(n).enumerate() {
+            let mut in_block = 0;
+            let mut moved = leaf.is_none();
+            for axis in 0..n {
+                if point[axis] >= size[axis] {
+                    return false;
+                }
+                let (block, inside) = sides[axis].split(point[axis]);
+                moved |= axis + 1 < n && at[axis] != block;
+                at[axis] = block;
+                in_block += inside;
+            }
+            if moved {
+                leaf = Some(self.inner.index().leaf(&at[..n - 1]));
+            }
+            let map = leaf.and_then(|leaf| leaf.get(at[n - 1])).filter(|_| self.gathered(&at).is_none());
+            let Some(from) = map.and_then(|map| self.in_place(map, in_block as usize, shape.item_bytes)) else {
+                return false;
+            };
+            // SAFETY: the element lies in the medium's pages; its place is the caller's promise.
+            unsafe { coming.add(from, out.at(i as isize * stride)) };
+        }
+        // SAFETY: as above.
+        unsafe { coming.finish() };
+        true
+    }
+
+    /// Where bytes of a block lie, if one run of pages has them that the medium shows, and all of these pages are verified.
+    #[inline]
+    pub(super) fn in_place(&self, map: &BlockMap, in_block: usize, bytes: usize) -> Option<*const u8> {
+        let page = self.space.shape.page;
+        let first = (in_block / page) as u32;
+        let skip = in_block % page;
+        let count = (skip + bytes).div_ceil(page) as u32;
+        let ppa = map.covering(first..first + count)?.page_of(first);
+        let shown = self.ftl.view(ppa, count)?;
+        self.ftl.is_verified(ppa, count).then(|| shown[skip..].as_ptr())
     }
 
     /// Where an element lies, verified, if the medium shows it in one run of pages.

@@ -18,6 +18,7 @@ use super::block_size::{BLOCK_BYTES_MAX, DIMENSIONS_MAX, UNITS_MAX};
 use super::index::Index;
 use super::plan::{BlockAt, block_strides};
 use super::sequence::{Sequence, Successive};
+use super::small::Trust;
 use crate::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing, KeyCheck, SALT_BYTES};
 use crate::error::{Error, Result, Shape};
 use crate::flash::{Owner, Run};
@@ -232,6 +233,8 @@ pub struct Space {
     pub sequence: Sequence,
     /// The boxes that are written one after the other.
     pub successive: Successive,
+    /// Whether verified pages are taken to be in memory.
+    pub trust: Trust,
     spec: Option<CodecSpec>,
     encryption: Option<Encryption>,
     codec: OnceLock<Codec>,
@@ -274,6 +277,7 @@ impl Space {
             ranges: RangeLock::default(),
             sequence: Sequence::default(),
             successive: Successive::default(),
+            trust: Trust::default(),
             spec: (!spec.is_identity()).then_some(spec),
             encryption: record.encryption.clone(),
             codec: OnceLock::new(),

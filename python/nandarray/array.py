@@ -134,7 +134,7 @@ class Array(Grid):
     # --- Reading and writing -----------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        # Integers, slices and index arrays by one native call; what that does not take, and every error, comes from below.
+        # Integers, slices and index arrays by one native call. What that does not take, and any error, is for the rest.
         got = get(self._space, key, self._dtype)
         if got is not None:
             return got

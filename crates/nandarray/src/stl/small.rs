@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use smallvec::SmallVec;
 
-use super::copy::{Loop, ask, copy, merge};
+use super::copy::{Loop, copy, merge};
 use super::plan::BlockAt;
 use super::read::{BufferMut, Reader};
 use super::stream;
@@ -36,8 +36,9 @@ const PAGE: usize = 4096;
 /// Pages of a block that are asked for at most.
 const PAGES_ASKED: usize = 32;
 
-/// How many blocks before its turn the lines of a block are asked for.
+/// How many blocks before its turn the lines of a block's row are asked for, and how many bytes of them.
 const AHEAD: usize = 2;
+const ROW_ASKED: usize = 2048;
 
 /// The most commands after a look that found everything in memory, before the next look.
 const TRUSTED_MOST: u32 = 31;
@@ -60,6 +61,11 @@ impl Trust {
             self.left.store(left - 1, Relaxed);
         }
         left > 0
+    }
+
+    /// For how many commands it lasts.
+    pub fn left(&self) -> u32 {
+        self.left.load(Relaxed)
     }
 
     /// Takes note of a look.
@@ -149,9 +155,9 @@ impl Reader<'_> {
                 unsafe { self.copy_parts(&mut parts, wanted) };
             }
             // The next block: the last dimension runs fastest.
-            let Some(axis) = (0..n).rev().find(|&i| {
-                (at[i] + 1).saturating_mul(shape.block[i]) < wanted.start[i] + wanted.count[i]
-            }) else {
+            let Some(axis) =
+                (0..n).rev().find(|&i| (at[i] + 1).saturating_mul(shape.block[i]) < wanted.start[i] + wanted.count[i])
+            else {
                 break;
             };
             at[axis] += 1;
@@ -190,14 +196,23 @@ impl Reader<'_> {
                 (0..pages).for_each(|page| stream::ask(part.from.wrapping_add(page * PAGE)));
             }
         }
+        let contiguous = wanted.strides[n - 1] == item as isize;
+        let is_row = |part: &Part| contiguous && part.count[..n - 1].iter().all(|&rows| rows == 1);
         for (i, part) in parts.iter().enumerate() {
             if let Some(coming) = parts.get(i + AHEAD) {
-                ask(&self.loops(coming, wanted)[..n], item, coming.from);
+                let lines = if is_row(coming) { coming.high + item } else { 0 };
+                (0..lines.min(ROW_ASKED)).step_by(64).for_each(|at| stream::ask(coming.from.wrapping_add(at)));
             }
-            let mut loops = self.loops(part, wanted);
-            let (left, run) = merge(&mut loops[..n], item);
             // SAFETY: the caller's promise.
-            unsafe { copy(&loops[..left], run, part.from, part.to) }
+            unsafe {
+                if is_row(part) {
+                    std::ptr::copy_nonoverlapping(part.from, part.to, part.high + item);
+                    continue;
+                }
+                let mut loops = self.loops(part, wanted);
+                let (left, run) = merge(&mut loops[..n], item);
+                copy(&loops[..left], run, part.from, part.to);
+            }
         }
         parts.clear();
     }

@@ -1,0 +1,158 @@
+//! Promise: a small read gives what a large one gives, whichever way it takes; and where all lies in place it takes the short one.
+//!
+//! On a mapped file, which alone shows pages in place, with shapes that end within blocks, elements that straddle pages, blocks
+//! that were never written and units that gather in memory. Random commands are stl_model.rs', damage damage.rs'.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use fastrand::Rng;
+use nandarray::device::{Command, Device, Mode, Options};
+use nandarray::flash::Geometry;
+use nandarray::media::file::{Access, FileMedia};
+use nandarray::stl::read::BufferMut;
+use proptest::prelude::*;
+
+/// A small box, or a few points, with all of the smallest and largest coordinates among them.
+fn draw(rng: &mut Rng, shape: &[u64]) -> Part {
+    if rng.bool() {
+        let points = rng.usize(1..40);
+        return Part::Points(
+            (0..points).flat_map(|_| shape.iter().map(|&n| rng.u64(..n)).collect::<Vec<_>>()).collect(),
+        );
+    }
+    let start: Vec<u64> = shape.iter().map(|&n| if rng.bool() { rng.u64(..n) } else { 0 }).collect();
+    let most = |i: usize| shape[i] - start[i];
+    let count: Vec<u64> = (0..shape.len()).map(|i| if rng.bool() { rng.u64(1..=most(i)) } else { most(i) }).collect();
+    Part::boxed(&start, &count)
+}
+
+fn open_file(path: &std::path::Path, mode: Mode) -> Device {
+    let access = if mode == Mode::Read { Access::Read } else { Access::Create };
+    let media = Arc::new(FileMedia::open(path, access, true).unwrap());
+    open(media, mode, &Options { threads: Some(2), ..options(Geometry::FILE, 5) }).unwrap()
+}
+
+/// Reads into a buffer whose rows, or points, lie apart, in either direction; nothing in between may be touched.
+fn read_apart(device: &Device, model: &Model, name: &str, part: &Part, backwards: bool) {
+    let a = &model[name];
+    let expected = take(a, &part.elements(&a.shape));
+    let count = part.count(a.shape.len());
+    let mut strides: Vec<isize> = strides(&count, a.item).iter().map(|s| 2 * s).collect();
+    let (mut buffer, mut first) = (vec![0xa5; 2 * expected.len() + a.item], 0);
+    if backwards {
+        first = count.iter().zip(&strides).map(|(&n, &s)| (n as usize - 1) * s as usize).sum();
+        strides.iter_mut().for_each(|s| *s = -*s);
+    }
+    let space = open_space(device, name).unwrap().id;
+    // SAFETY: the buffer was sized for these strides.
+    let out = unsafe { BufferMut::from_raw(buffer.as_mut_ptr().add(first)) };
+    part.target(a.shape.len(), &strides, |target| device.execute(Command::Read { space, target, out })).unwrap();
+    let mut untouched = vec![0xa5; buffer.len()];
+    for (i, element) in expected.chunks_exact(a.item).enumerate() {
+        let at = if backwards { first - 2 * i * a.item } else { 2 * i * a.item };
+        untouched[at..at + a.item].copy_from_slice(element);
+    }
+    assert!(buffer == untouched, "{name:?} {:?} {part:?} backwards {backwards}", a.shape);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn small_reads_equal_large_ones(
+        axes in prop::collection::vec((1u64..60, 1u64..24), 1..5),
+        item in prop::sample::select(vec![1usize, 2, 3, 4, 8, 12, 16, 24]),
+        holes in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let mut rng = Rng::with_seed(seed);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        let shape: Vec<u64> = axes.iter().map(|a| if axes.len() > 2 { a.0 % 20 + 1 } else { a.0 }).collect();
+        let block: Vec<u64> = axes.iter().map(|a| a.1).collect();
+        let name = "a".to_owned();
+        let mut model = Model::new();
+        let part = if holes { draw_part(&mut rng, &shape, true) } else { Part::all(&shape) };
+        let device = open_file(&path, Mode::Append);
+        for op in [
+            Op::Create { name: name.clone(), shape: shape.clone(), item, block: Some(block), compression: None, key: false, fill: 7 },
+            Op::Write { name: name.clone(), part, salt: 2 },
+        ] {
+            op.run(&device).unwrap();
+            op.tell(&mut model);
+        }
+        let compare = |device: &Device, rng: &mut Rng| {
+            for _ in 0..60 {
+                let part = draw(rng, &shape);
+                let expected = take(&model[&name], &part.elements(&shape));
+                assert!(read(device, &name, &part).unwrap() == expected, "{shape:?} {part:?}");
+                read_apart(device, &model, &name, &part, rng.bool());
+            }
+        };
+        // As it gathers, as it lies, and as another opening finds it, before and after all was verified.
+        compare(&device, &mut rng);
+        device.execute(Command::Flush).unwrap();
+        compare(&device, &mut rng);
+        drop(device);
+        let device = open_file(&path, Mode::Read);
+        compare(&device, &mut rng);
+        read(&device, &name, &Part::all(&shape)).unwrap();
+        compare(&device, &mut rng);
+    }
+}
+
+#[test]
+fn what_lies_in_place_takes_the_short_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = open_file(&dir.path().join("store"), Mode::Append);
+    let (shape, name) = (vec![300, 500], "a".to_owned());
+    let mut model = Model::new();
+    for op in [
+        Op::Create {
+            name: name.clone(),
+            shape: shape.clone(),
+            item: 4,
+            block: Some(vec![64, 64]),
+            compression: None,
+            key: false,
+            fill: 0,
+        },
+        Op::Write { name: name.clone(), part: Part::all(&shape), salt: 2 },
+        Op::Flush,
+    ] {
+        op.run(&device).unwrap();
+        op.tell(&mut model);
+    }
+    let space = open_space(&device, &name).unwrap();
+    let short = |part: &Part| {
+        space.trust.looked(true);
+        let before = space.trust.left();
+        assert!(read(&device, &name, part).unwrap() == take(&model[&name], &part.elements(&shape)));
+        // The general way looks, and more is trusted then.
+        space.trust.left() + 1 == before
+    };
+    let row = Part::boxed(&[7, 0], &[1, 500]);
+    assert!(!short(&row), "its pages were not verified yet");
+    read(&device, &name, &Part::all(&shape)).unwrap();
+    assert!(short(&row));
+    assert!(short(&Part::boxed(&[60, 60], &[100, 100])));
+    assert!(short(&Part::Points(vec![0, 0, 299, 499, 150, 3, 0, 0])));
+    assert!(!short(&Part::all(&shape)), "it is not small");
+    assert!(
+        !short(&Part::Box { start: vec![0, 0], step: vec![1, 2], count: vec![3, 100], view: None }),
+        "it has steps"
+    );
+    let write = Op::Write { name: name.clone(), part: Part::boxed(&[7, 80], &[1, 3]), salt: 6 };
+    write.run(&device).unwrap();
+    let mut after = model.clone();
+    write.tell(&mut after);
+    assert!(read(&device, &name, &row).unwrap() == take(&after[&name], &row.elements(&shape)), "what gathers is seen");
+    device.execute(Command::Resize { space: space.id, shape: &[5, 500] }).unwrap();
+    let gone = read(&device, &name, &row);
+    assert!(matches!(gone, Err(nandarray::Error::OutOfRange { axis: 0, index: 7, size: 5 })), "{gone:?}");
+    let gone = read(&device, &name, &Part::Points(vec![4, 499, 5, 0]));
+    assert!(matches!(gone, Err(nandarray::Error::OutOfRange { axis: 0, index: 5, size: 5 })), "{gone:?}");
+}

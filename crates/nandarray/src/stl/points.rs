@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use super::index::BlockMap;
+use super::index::{BlockMap, Cursor};
 use super::plan::BlockAt;
 use super::read::{BufferMut, Kept, Reader};
 use super::small::MOST_BYTES;
@@ -161,24 +161,19 @@ impl<'a> Reader<'a> {
             sides[i] = Side::new(shape.block[i], shape.strides[i]);
         }
         let mut at = BlockAt::from_elem(u64::MAX, n);
-        let mut leaf = None;
+        let mut cursor = Cursor::default();
         let mut coming = Coming::new(shape.item_bytes);
         for (i, point) in coordinates.chunks_exact(n).enumerate() {
             let mut in_block = 0;
-            let mut moved = leaf.is_none();
             for axis in 0..n {
                 if point[axis] >= size[axis] {
                     return false;
                 }
                 let (block, inside) = sides[axis].split(point[axis]);
-                moved |= axis + 1 < n && at[axis] != block;
                 at[axis] = block;
                 in_block += inside;
             }
-            if moved {
-                leaf = Some(self.inner.index().leaf(&at[..n - 1]));
-            }
-            let map = leaf.and_then(|leaf| leaf.get(at[n - 1])).filter(|_| self.gathered(&at).is_none());
+            let map = cursor.get(self.inner.index(), &at).filter(|_| self.gathered(&at).is_none());
             let Some(from) = map.and_then(|map| self.in_place(map, in_block as usize, shape.item_bytes)) else {
                 return false;
             };

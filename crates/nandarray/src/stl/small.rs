@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use smallvec::SmallVec;
 
 use super::copy::{Loop, copy, merge};
+use super::index::Cursor;
 use super::plan::BlockAt;
 use super::read::{BufferMut, Reader};
 use super::stream;
@@ -130,7 +131,7 @@ impl Reader<'_> {
             return false;
         }
         let mut at = first.clone();
-        let mut leaf = self.inner.index().leaf(&at[..n - 1]);
+        let mut cursor = Cursor::default();
         let mut parts: SmallVec<[Part; TOGETHER]> = SmallVec::new();
         loop {
             let (mut in_block, mut in_buffer, mut high) = (0, 0, 0);
@@ -144,7 +145,7 @@ impl Reader<'_> {
                 in_buffer += (low - wanted.start[i]) as isize * wanted.strides[i];
                 count[i] = elements as usize;
             }
-            let from = leaf.get(at[n - 1]).filter(|_| self.gathered(&at).is_none());
+            let from = cursor.get(self.inner.index(), &at).filter(|_| self.gathered(&at).is_none());
             let Some(from) = from.and_then(|map| self.in_place(map, in_block as usize, high as usize + item)) else {
                 return false;
             };
@@ -162,9 +163,6 @@ impl Reader<'_> {
             };
             at[axis] += 1;
             at[axis + 1..n].copy_from_slice(&first[axis + 1..n]);
-            if axis + 1 < n {
-                leaf = self.inner.index().leaf(&at[..n - 1]);
-            }
         }
         // SAFETY: as above.
         unsafe { self.copy_parts(&mut parts, wanted) };

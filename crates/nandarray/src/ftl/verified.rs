@@ -3,6 +3,7 @@
 //! A page is immutable from when it is mapped until its segment is opened again, so once is enough. One bit a page, in
 //! tables made when a segment is first looked at; reading and setting take no lock.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -24,6 +25,21 @@ impl std::fmt::Debug for Verified {
     }
 }
 
+/// The first bit from `from` on, below `end`, that is set or not.
+fn next(bits: &[AtomicU64], from: u32, end: u32, set: bool) -> Option<u32> {
+    let mut at = from;
+    while at < end {
+        let word = bits[at as usize / 64].load(Relaxed);
+        let rest = (if set { word } else { !word }) >> (at % 64);
+        if rest != 0 {
+            at += rest.trailing_zeros();
+            return (at < end).then_some(at);
+        }
+        at = (at / 64 + 1) * 64;
+    }
+    None
+}
+
 fn cells<T>(n: usize) -> Box<[OnceLock<T>]> {
     (0..n).map(|_| OnceLock::new()).collect()
 }
@@ -41,29 +57,27 @@ impl Verified {
             .get_or_init(|| (0..words).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// The first page of a run, within one segment, that is not verified yet.
-    pub fn first_unverified(&self, ppa: Ppa, count: u32) -> Option<u32> {
+    /// The first pages side by side among `pages` of a run, which lies within one segment, that are not verified yet; they
+    /// are counted from the run's first page.
+    pub fn unverified(&self, ppa: Ppa, pages: Range<u32>) -> Option<Range<u32>> {
         let bits = self.bits(self.geometry.segment_of(ppa));
-        let (start, end) = (self.geometry.page_in_segment(ppa), self.geometry.page_in_segment(ppa) + count);
-        let mut page = start;
-        while page < end {
-            let (word, bit) = (page / 64, page % 64);
-            let missing = !bits[word as usize].load(Relaxed) >> bit;
-            if missing == 0 {
-                page = (word + 1) * 64;
-                continue;
-            }
-            page += missing.trailing_zeros();
-            return (page < end).then(|| page - start);
-        }
-        None
+        let first = self.geometry.page_in_segment(ppa);
+        let start = next(bits, first + pages.start, first + pages.end, false)?;
+        let end = next(bits, start, first + pages.end, true).unwrap_or(first + pages.end);
+        Some(start - first..end - first)
     }
 
-    /// Marks a page.
-    pub fn set(&self, ppa: Ppa) {
-        let page = self.geometry.page_in_segment(ppa);
-        // Relaxed: the bit orders nothing; whoever does not see it compares once more.
-        self.bits(self.geometry.segment_of(ppa))[page as usize / 64].fetch_or(1 << (page % 64), Relaxed);
+    /// Marks pages of a run, which lies within one segment.
+    pub fn set(&self, ppa: Ppa, pages: Range<u32>) {
+        let bits = self.bits(self.geometry.segment_of(ppa));
+        let first = self.geometry.page_in_segment(ppa);
+        let (mut at, end) = (first + pages.start, first + pages.end);
+        while at < end {
+            let n = (64 - at % 64).min(end - at);
+            // Relaxed: the bits order nothing; whoever does not see them compares once more.
+            bits[at as usize / 64].fetch_or((u64::MAX >> (64 - n)) << (at % 64), Relaxed);
+            at += n;
+        }
     }
 
     /// Forgets a segment, which is opened again.
@@ -76,20 +90,48 @@ impl Verified {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
-    fn finds_the_first_missing_page() {
+    fn a_segment_is_forgotten() {
         let v = Verified::new(Geometry::FILE);
-        let p = |n| Geometry::FILE.ppa(5, n);
-        assert_eq!(v.first_unverified(p(10), 100), Some(0));
-        for n in 10..100 {
-            v.set(p(n));
-        }
-        assert_eq!(v.first_unverified(p(10), 90), None);
-        assert_eq!(v.first_unverified(p(10), 91), Some(90));
-        assert_eq!(v.first_unverified(p(50), 50), None);
+        let (here, other) = (Geometry::FILE.ppa(5, 10), Geometry::FILE.ppa(6, 10));
+        assert_eq!(v.unverified(here, 0..100), Some(0..100));
+        v.set(here, 0..90);
+        v.set(other, 0..90);
+        assert_eq!(v.unverified(here, 0..91), Some(90..91));
         v.clear(5);
-        assert_eq!(v.first_unverified(p(50), 50), Some(0));
+        assert_eq!((v.unverified(here, 40..50), v.unverified(other, 40..50)), (Some(40..50), None));
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_set(
+            marks in prop::collection::vec((0u32..300, 0u32..140), 0..8),
+            asked in prop::collection::vec((0u32..300, 0u32..200), 1..8),
+            first in 0u32..130,
+        ) {
+            let v = Verified::new(Geometry::FILE);
+            let ppa = Geometry::FILE.ppa(3, first);
+            let mut model = BTreeSet::new();
+            for (start, n) in marks {
+                v.set(ppa, start..start + n);
+                model.extend(start..start + n);
+            }
+            for (start, n) in asked {
+                let end = start + n;
+                let expected = (start..end).find(|p| !model.contains(p)).map(|from| {
+                    from..(from..end).find(|p| model.contains(p)).unwrap_or(end)
+                });
+                prop_assert_eq!(v.unverified(ppa, start..end), expected);
+            }
+            // Nothing beside the run is marked.
+            prop_assert!(first == 0 || v.unverified(Geometry::FILE.ppa(3, 0), 0..first) == Some(0..first));
+            prop_assert_eq!(v.unverified(Geometry::FILE.ppa(3, first + 440), 0..64), Some(0..64));
+        }
     }
 }

@@ -32,10 +32,10 @@ const STAGE_BYTES: usize = 16 << 10;
 
 /// A loop around a row: steps and byte strides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Affine {
-    n: usize,
-    from: isize,
-    to: isize,
+pub(super) struct Affine {
+    pub(super) n: usize,
+    pub(super) from: isize,
+    pub(super) to: isize,
 }
 
 /// Neighbouring blocks, moved by the same loops.
@@ -65,6 +65,11 @@ impl Assembler {
     /// For a command of `bytes`, elements of `item_bytes`.
     pub fn new(item_bytes: usize, bytes: u64) -> Self {
         Self::past_caches(item_bytes, bytes >= PAST_BYTES && stream::gains())
+    }
+
+    /// Whether rows go to their places as they are, not past the caches.
+    pub fn is_in_place(&self) -> bool {
+        self.stage.is_none()
     }
 
     fn past_caches(item_bytes: usize, past: bool) -> Self {
@@ -124,7 +129,7 @@ impl Assembler {
 }
 
 /// The loops around the rows and the piece that is given to each, if the destination's rows are contiguous.
-fn parts(
+pub(super) fn parts(
     loops: &[Loop<'_>],
     row: usize,
     item_bytes: usize,

@@ -3,8 +3,8 @@
 //! Cut: [`block_size`] sizes building blocks; [`index`] finds them; [`translate`] turns a view's box into selections of the
 //! space; [`plan`] cuts selections at building blocks; [`copy`] moves the elements; [`space`] is a space's state: its
 //! record, its index and the units that gather in memory; [`read`] assembles ([`assemble`] for large reads, with the loops of
-//! [`pieces`] and [`stream`]; `short` for small ones, whose tasks come from a `walk`; `fragments` for blocks whose pages lie apart, `points` for single elements, [`small`] for a few bytes),
-//! [`write`] composes; [`ahead`] asks for what is
+//! [`pieces`] and [`stream`], `first_look` where pages are still to be compared; `short` for small ones, whose tasks come from a `walk`;
+//! `fragments` for blocks whose pages lie apart, `points` for single elements, [`small`] for a few bytes), [`write`] composes; [`ahead`] asks for what is
 //! read next, within a command and, where [`sequence`] sees a scan, beyond it; [`lend`] shows bytes where they lie.
 //! The layer knows dimensions and access units, never segments or erase blocks.
 
@@ -12,6 +12,7 @@ pub mod ahead;
 pub mod assemble;
 pub mod block_size;
 pub mod copy;
+mod first_look;
 mod fragments;
 pub mod index;
 pub mod lend;

@@ -32,6 +32,11 @@ impl Piece {
     pub fn len(&self) -> usize {
         self.items * self.bytes
     }
+
+    /// Bytes of the block from its first to its last.
+    pub fn reach(&self) -> usize {
+        (self.items - 1) * self.step as usize + self.bytes
+    }
 }
 
 /// Where a piece's part of some rows lies.

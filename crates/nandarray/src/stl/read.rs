@@ -154,6 +154,7 @@ impl<'a> Reader<'a> {
                 return Ok(());
             }
             let mut pieces = Pieces::default();
+            let (mut looked, end) = (false, range.end);
             let mut points = self.by_points(work).then(|| Coming::new(self.space.shape.item_bytes));
             for i in range {
                 ahead.advance(i, kept);
@@ -168,13 +169,22 @@ impl<'a> Reader<'a> {
                 let watched = self.ftl.probe().map(|probe| (probe, task.moves(self.space.shape.item_bytes)));
                 // SAFETY: the caller's promise about the buffer covers this task's elements.
                 unsafe {
-                    let to = out.at(task.in_buffer);
-                    match self.place(&task, map, kept)? {
-                        Some(from) => match &mut assembler {
-                            Some(assembler) => assembler.add(&task.loops, task.row, from, to),
-                            None => scatter(&task, self.space.shape.item_bytes, false, from, to),
-                        },
-                        None => self.read_block(&task, map, kept, to, &mut pieces)?,
+                    if looked && i + 1 < end {
+                        self.coming_look(&work.task(i + 1), kept);
+                    }
+                    let part = self.part(&task, map);
+                    // What is watched is done task by task.
+                    let first = watched.is_none() && assembler.as_ref().is_some_and(Assembler::is_in_place);
+                    looked = first && self.first_look(&task, part, kept, out)?;
+                    if !looked {
+                        let to = out.at(task.in_buffer);
+                        match self.shown(&task, part, kept)? {
+                            Some(from) => match &mut assembler {
+                                Some(assembler) => assembler.add(&task.loops, task.row, from, to),
+                                None => scatter(&task, self.space.shape.item_bytes, false, from, to),
+                            },
+                            None => self.read_block(&task, map, kept, to, &mut pieces)?,
+                        }
                     }
                     if let Some(assembler) = assembler.as_mut().filter(|_| (i + 1) % together == 0 || pieces.are_many())
                     {
@@ -237,7 +247,12 @@ impl<'a> Reader<'a> {
         map: Option<&BlockMap>,
         kept: &mut Kept<'a>,
     ) -> Result<Option<*const u8>> {
-        let Some((part, skip)) = self.part(task, map) else { return Ok(None) };
+        self.shown(task, self.part(task, map), kept)
+    }
+
+    /// The same of a task whose part is known.
+    fn shown(&self, task: &Task<'_>, part: Option<(Run, usize)>, kept: &mut Kept<'a>) -> Result<Option<*const u8>> {
+        let Some((part, skip)) = part else { return Ok(None) };
         let Some(bytes) = self.ftl.view(part.ppa, part.count) else { return Ok(None) };
         self.verify_touched(task, part, bytes, &mut kept.units)?;
         Ok(Some(bytes[skip..].as_ptr()))
@@ -252,7 +267,7 @@ impl<'a> Reader<'a> {
         if self.inner.gathered.is_empty() { None } else { self.inner.gathered.get(at) }
     }
 
-    fn touched(&self, task: &Task<'_>, units: &mut UnitSet) {
+    pub(super) fn touched(&self, task: &Task<'_>, units: &mut UnitSet) {
         let page = self.space.shape.page;
         units.clear(self.space.shape.units);
         task.touch(self.space.shape.item_bytes, page, &mut |bytes| {

@@ -46,6 +46,13 @@ impl UnitSet {
         })
     }
 
+    /// The first units side by side within a range.
+    pub fn range(&self, within: Range<u32>) -> Option<Range<u32>> {
+        let end = within.end.min(self.0.len() as u32 * 64);
+        let start = self.next(within.start, end, true).filter(|&start| start < end)?;
+        Some(start..self.next(start, end, false).unwrap_or(end).min(end))
+    }
+
     fn next(&self, from: u32, end: u32, set: bool) -> Option<u32> {
         let mut at = from;
         while at < end {
@@ -73,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_set(ranges in prop::collection::vec((0u32..300, 0u32..100), 0..8)) {
+        fn agrees_with_a_set(ranges in prop::collection::vec((0u32..300, 0u32..100), 0..8), around in (0u32..300, 0u32..200)) {
             let mut set = UnitSet::default();
             set.clear(400);
             let mut model = std::collections::BTreeSet::new();
@@ -84,6 +91,10 @@ mod tests {
             prop_assert_eq!(set.iter().collect::<Vec<_>>(), model.iter().copied().collect::<Vec<_>>());
             prop_assert_eq!(set.len() as usize, model.len());
             let ranges: Vec<_> = set.ranges().collect();
+            let within = around.0..around.0 + around.1;
+            let start = within.clone().find(|u| model.contains(u));
+            let end = start.map(|start| (start..within.end).find(|u| !model.contains(u)).unwrap_or(within.end));
+            prop_assert_eq!(set.range(within), start.zip(end).map(|(start, end)| start..end));
             prop_assert!(ranges.windows(2).all(|w| w[0].end < w[1].start));
         }
     }

@@ -23,6 +23,7 @@ __all__ = [
     "device_presets",
     "device_toml",
     "error_kinds",
+    "get",
     "nvme_statuses",
     "program_disassemble",
     "program_run_bare",

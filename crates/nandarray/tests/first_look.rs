@@ -114,7 +114,7 @@ fn large_boxes_arrive_at_the_first_look() {
                 count.push(most - rng.u64(..most / 8 + 1));
             }
             let bytes = count.iter().product::<u64>() * item as u64;
-            println!("{shape:?} in {block:?}, seed {seed}: {start:?} + {step:?} x {count:?}, {bytes} bytes");
+            eprintln!("{shape:?} in {block:?}, seed {seed}: {start:?} + {step:?} x {count:?}, {bytes} bytes");
             // Every other time pages were partly compared before.
             if seed % 2 == 0 {
                 device = open(&path, if seed == 0 { Verify::Always } else { Verify::Once });

@@ -6,6 +6,7 @@
 //!
 //! A medium does not know pages, segments or records; locks between processes belong to [`file`].
 
+mod extents;
 pub mod fault;
 pub mod file;
 pub mod memory;
@@ -18,6 +19,9 @@ pub const SECTOR_BYTES: usize = 512;
 
 /// Bytes at the start of a medium that no segment uses: superblocks, and the bytes that advisory locks are taken on.
 pub const HEAD_BYTES: u64 = 65_536;
+
+/// Bytes that are best read from a disk as one, where they are wanted: a large page of the processor, aligned in the medium.
+pub const EXTENT_BYTES: u64 = 2 << 20;
 
 /// A place where bytes live. All methods may be called from many threads.
 pub trait Media: Send + Sync + std::fmt::Debug {
@@ -47,8 +51,9 @@ pub trait Media: Send + Sync + std::fmt::Debug {
     /// when they are mapped by an index until their segment is erased.
     fn slice(&self, offset: u64, len: usize) -> Option<&[u8]>;
 
-    /// A hint that this range will be read soon; returns at once.
-    fn prefetch(&self, _offset: u64, _len: u64) {}
+    /// A hint that these ranges (first byte, and the one behind the last; in order, apart) will be read soon; returns at once.
+    /// Those of one extent ([`EXTENT_BYTES`]) are best told together.
+    fn prefetch(&self, _ranges: &[(u64, u64)]) {}
 
     /// Whether reading these bytes would not wait for a disk; a guess is enough.
     fn is_resident(&self, _offset: u64, _len: u64) -> bool {

@@ -3,18 +3,26 @@
 //! The plan says what comes, so nothing is guessed within a command; what a scan will read after it ([`super::sequence`])
 //! comes behind the command's own tasks, so that the disk works on while the last of them are compared and copied.
 //! Whether pages are in memory is looked at in three places, not everywhere: a look is a system call.
+//!
+//! Tasks are asked for in groups of some extents of the medium ([`EXTENT_BYTES`]), and what a group wants of the extent that it
+//! ends in waits for the next group: a medium brings a whole extent faster than its parts. A small gap between two ranges is
+//! read with them; beyond that nothing is asked for that is not wanted.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::plan::Task;
 use super::read::{Kept, Reader};
 use super::sequence::AHEAD_BYTES;
 use super::work::Work;
+use crate::media::EXTENT_BYTES;
 
-/// Tasks that are asked for at once.
-const AHEAD_TOGETHER: u64 = 8;
+/// Bytes of blocks that are asked for at once.
+const TOGETHER_BYTES: u64 = 4 * EXTENT_BYTES;
+/// A gap between pages that costs no more to read than a request of its own.
+const GAP_BYTES: u64 = 12 << 10;
+/// The same between records: those of a segment lie within a few pages of one another.
+const RECORDS_GAP_BYTES: u64 = 64 << 10;
 
 type Ranges = SmallVec<[(u64, u64); 16]>;
 
@@ -28,29 +36,39 @@ pub struct Ahead<'a, 'w> {
     total: u64,
     /// Tasks ahead of the current one; 0 when everything seems to be in memory.
     window: u64,
-    next: AtomicU64,
+    /// Tasks of a group.
+    together: u64,
+    cursor: Mutex<Cursor>,
+}
+
+/// How far was asked.
+struct Cursor {
+    /// The next task.
+    next: u64,
+    /// What is wanted of the last extent so far.
+    held: Ranges,
 }
 
 impl<'a, 'w> Ahead<'a, 'w> {
     /// Looks whether there is anything to ask for; `coming` is what commands after this one will probably read.
     pub fn new(reader: &'w Reader<'a>, work: &'w Work, coming: Option<&'w Work>, bytes: u64) -> Self {
         let count = work.len();
-        let mut ahead = Self { reader, work, coming, count, total: count, window: 0, next: AtomicU64::new(count) };
+        // A task may touch more of its block than it takes; count the whole block.
+        let block = (reader.space.shape.bytes as u64).min(8 << 20);
+        let together = (TOGETHER_BYTES / block).clamp(8, 64);
+        let cursor = Mutex::new(Cursor { next: count, held: Ranges::new() });
+        let mut ahead = Self { reader, work, coming, count, total: count, window: 0, together, cursor };
         let mut kept = Kept::default();
         // One small task meets its own page soon enough.
         if count > 1 || bytes >= 4096 {
             let cold = ahead.is_cold(work, &mut kept);
             reader.space.trust.looked(!cold);
             if cold {
-                ahead.next = AtomicU64::new(0);
+                ahead.cursor.get_mut().next = 0;
             }
         }
-        if let Some(coming) = coming.filter(|c| ahead.is_cold(c, &mut kept)) {
-            ahead.total += coming.len();
-        }
-        if ahead.next.load(Ordering::Relaxed) < ahead.total {
-            // A task may touch more of its block than it takes; count the whole block.
-            let block = (reader.space.shape.bytes as u64).min(8 << 20);
+        ahead.total += coming.filter(|c| ahead.is_cold(c, &mut kept)).map_or(0, Work::len);
+        if ahead.cursor.get_mut().next < ahead.total {
             ahead.window = (AHEAD_BYTES / block).max(16);
         }
         ahead
@@ -82,32 +100,89 @@ impl<'a, 'w> Ahead<'a, 'w> {
             return;
         }
         let goal = self.total.min(current + self.window);
-        // Threads share the cursor; each takes the next tasks that nobody has asked for yet, several at once so that pages
-        // side by side are asked for together.
-        while self.next.load(Ordering::Relaxed) < goal {
-            let start = self.next.fetch_add(AHEAD_TOGETHER, Ordering::Relaxed);
-            let (mut data, mut oob) = (Ranges::new(), Ranges::new());
-            for i in start..self.total.min(start + AHEAD_TOGETHER) {
+        let media = self.reader.ftl.media();
+        // Threads share the cursor; what each takes it asks for by itself.
+        loop {
+            let (mut data, mut records) = (Ranges::new(), Ranges::new());
+            let mut cursor = self.cursor.lock();
+            if cursor.next >= goal {
+                return;
+            }
+            let end = self.total.min(cursor.next + self.together);
+            data.append(&mut cursor.held);
+            for i in cursor.next..end {
                 let task = self.task(i);
                 let Some(map) = self.reader.map(&task.at, kept) else { continue };
                 self.reader.pages_of(&task, map, &mut kept.units, &mut |page, len, record, record_len| {
                     data.push((page, page + len));
-                    oob.push((record, record + record_len));
+                    records.push((record, record + record_len));
                 });
             }
-            let media = self.reader.ftl.media();
-            // Records of a segment lie within a few pages of one another: one request costs less than two.
-            for (ranges, gap) in [(&mut oob, 64 << 10), (&mut data, 0)] {
-                ranges.sort_unstable();
-                ranges.dedup_by(|next, last| {
-                    let joins = next.0 <= last.1 + gap;
-                    if joins {
-                        last.1 = last.1.max(next.1);
-                    }
-                    joins
-                });
-                ranges.iter().for_each(|&(from, to)| media.prefetch(from, to - from));
+            cursor.next = end;
+            let last = data.last().map_or(0, |&(_, to)| (to - 1) / EXTENT_BYTES);
+            join(&mut data, GAP_BYTES);
+            join(&mut records, RECORDS_GAP_BYTES);
+            // Together: records that lie among the data come with it.
+            data.append(&mut records);
+            join(&mut data, 0);
+            if end < self.total {
+                cursor.held = split_extent(&mut data, last);
             }
+            drop(cursor);
+            media.prefetch(&data);
         }
+    }
+}
+
+/// Puts ranges in order, and makes one of those that are no further apart than this.
+fn join(ranges: &mut Ranges, gap: u64) {
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, last| {
+        let joins = next.0 <= last.1 + gap;
+        if joins {
+            last.1 = last.1.max(next.1);
+        }
+        joins
+    });
+}
+
+/// Takes what lies in an extent out of ranges that are in order, unless that is all of the extent.
+fn split_extent(ranges: &mut Ranges, extent: u64) -> Ranges {
+    let (start, end) = (extent * EXTENT_BYTES, (extent + 1) * EXTENT_BYTES);
+    let (mut rest, mut taken) = (Ranges::new(), Ranges::new());
+    for &(from, to) in ranges.iter() {
+        let parts = [(from, to.min(start)), (from.max(start), to.min(end)), (from.max(end), to)];
+        for (i, part) in parts.into_iter().enumerate().filter(|(_, part)| part.0 < part.1) {
+            if i == 1 { taken.push(part) } else { rest.push(part) }
+        }
+    }
+    if taken.as_slice() == [(start, end)] {
+        return Ranges::new();
+    }
+    *ranges = rest;
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_a_part_of_the_last_extent() {
+        const E: u64 = EXTENT_BYTES;
+        let mut ranges = Ranges::from_slice(&[(0, 10), (E - 5, E + 7), (E + 20, 3 * E)]);
+        assert_eq!(split_extent(&mut ranges, 1).as_slice(), [(E, E + 7), (E + 20, 2 * E)]);
+        assert_eq!(ranges.as_slice(), [(0, 10), (E - 5, E), (2 * E, 3 * E)]);
+        assert!(split_extent(&mut ranges, 2).is_empty(), "a whole extent does not wait");
+        assert_eq!(ranges.len(), 3);
+        assert!(split_extent(&mut ranges, 9).is_empty());
+        assert_eq!(ranges.len(), 3);
+    }
+
+    #[test]
+    fn small_gaps_are_read_with_what_lies_around_them() {
+        let mut ranges = Ranges::from_slice(&[(8192, 12_288), (0, 4096), (40_960, 45_056), (4096, 6000)]);
+        join(&mut ranges, GAP_BYTES);
+        assert_eq!(ranges.as_slice(), [(0, 12_288), (40_960, 45_056)]);
     }
 }

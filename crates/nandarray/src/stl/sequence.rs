@@ -5,15 +5,20 @@
 //! the second box on, what lies beyond is asked for as well. That is a file system's readahead in the array's own
 //! coordinates: it works along every dimension, where the file system sees sequences along the stored one only.
 //!
-//! How far: as much as the scan has read so far, and at most [`AHEAD_BYTES`]; far enough, to whole building blocks. One scan
-//! a space is followed at a time; a command in between begins anew. Whether what lies ahead is in memory already is not
-//! known here.
+//! How far: as much as the scan has read so far, and at most [`AHEAD_BYTES`]; far enough, to whole building blocks. [`SCANS`]
+//! scans of a space are followed at a time; the one that was longest without a step is forgotten first. Threads that share a scan
+//! take its boxes nearly in order: a box at most [`NEAR`] of its size from where a scan is belongs to it. Whether what lies ahead
+//! is in memory already is not known here.
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 /// The most that is asked for beyond a command, in bytes: enough to keep a disk's queue full.
 pub const AHEAD_BYTES: u64 = 32 << 20;
+/// Scans that are followed at a time.
+const SCANS: usize = 8;
+/// Boxes between where a scan is and one of its boxes, before and behind: what a few threads have in hand.
+const NEAR: u64 = 8;
 
 /// A box: start and count along each dimension, in elements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,8 +29,10 @@ pub struct Extent {
     pub count: SmallVec<[u64; 4]>,
 }
 
+/// Boxes of a size that follow one another along an axis.
 #[derive(Debug, Default)]
 struct Scan {
+    /// The one that is furthest along the axis.
     last: Extent,
     axis: usize,
     /// Boxes that followed the first.
@@ -34,45 +41,71 @@ struct Scan {
     asked: u64,
 }
 
-/// The scan of a space that is going on.
+/// The scans of a space that are going on, the latest first.
 #[derive(Debug, Default)]
-pub struct Sequence(Mutex<Scan>);
+pub struct Sequence(Mutex<Vec<Scan>>);
 
 impl Sequence {
     /// Takes note of a command's box, and returns the box to ask for beyond it, if there is one; each part once.
     ///
     /// `shape` and `block` are the space's and its blocks' in elements of `item_bytes`; the command's box lies within.
     pub fn next(&self, now: Extent, shape: &[u64], block: &[u64], item_bytes: u64) -> Option<Extent> {
-        // Two threads at once are no scan.
-        let mut scan = self.0.try_lock()?;
-        let scan = &mut *scan;
-        let Some(axis) = follows(&scan.last, &now) else {
-            *scan = Scan { last: now, ..Scan::default() };
+        let mut scans = self.0.lock();
+        let known = scans.iter().position(|s| follows(&s.last, &now).is_some());
+        let Some(at) = known.or_else(|| scans.iter().position(|s| s.is_near(&now))) else {
+            scans.truncate(SCANS - 1);
+            scans.insert(0, Scan { last: now, ..Scan::default() });
             return None;
         };
-        if scan.steps == 0 || scan.axis != axis {
-            *scan = Scan { axis, ..Scan::default() };
+        scans[..=at].rotate_right(1);
+        let scan = &mut scans[0];
+        if let Some(axis) = follows(&scan.last, &now) {
+            if scan.steps == 0 || scan.axis != axis {
+                *scan = Scan { axis, ..Scan::default() };
+            }
+            scan.steps += 1;
+        } else if now.start[scan.axis] <= scan.last.start[scan.axis] {
+            // Another thread is further.
+            return None;
         }
-        scan.steps += 1;
+        scan.last = now;
+        scan.ask(shape, block, item_bytes)
+    }
+}
+
+impl Scan {
+    /// What to ask for beyond the last box.
+    fn ask(&mut self, shape: &[u64], block: &[u64], item_bytes: u64) -> Option<Extent> {
+        let (axis, now) = (self.axis, &self.last);
         let end = now.start[axis] + now.count[axis];
         let layer_bytes = now.count.iter().product::<u64>() / now.count[axis] * item_bytes;
         let most = (AHEAD_BYTES / layer_bytes).max(1);
-        let far = now.count[axis].saturating_mul(u64::from(scan.steps)).min(most);
-        let mut ask = Extent { start: now.start.clone(), count: now.count.clone() };
-        scan.last = now;
-        if scan.asked >= end.saturating_add(far / 2) {
+        let far = now.count[axis].saturating_mul(u64::from(self.steps)).min(most);
+        if self.asked >= end.saturating_add(far / 2) {
             return None;
         }
         let goal = end.saturating_add(far);
         // What lies in a block that is asked for in large parts costs little more.
         let goal = if far >= block[axis] / 4 { goal.div_ceil(block[axis]).saturating_mul(block[axis]) } else { goal };
-        let (from, goal) = (scan.asked.max(end), goal.min(shape[axis]));
+        let (from, goal) = (self.asked.max(end), goal.min(shape[axis]));
         if from >= goal {
             return None;
         }
-        scan.asked = goal;
+        self.asked = goal;
+        let mut ask = now.clone();
         (ask.start[axis], ask.count[axis]) = (from, goal - from);
         Some(ask)
+    }
+
+    /// Whether a box is one of a scan that is going on, and not far from where it is.
+    fn is_near(&self, now: &Extent) -> bool {
+        if self.steps == 0 || self.last.count != now.count {
+            return false;
+        }
+        let axis = self.axis;
+        let moved = (0..now.start.len()).all(|i| i == axis || self.last.start[i] == now.start[i]);
+        let away = self.last.start[axis].abs_diff(now.start[axis]);
+        moved && away <= now.count[axis].saturating_mul(NEAR) && away.is_multiple_of(now.count[axis])
     }
 }
 
@@ -145,6 +178,38 @@ mod tests {
             assert!(asked <= i + 1 + AHEAD_BYTES / 65_536 + 256);
         }
         assert!(commands < 60, "asked {commands} times");
+    }
+
+    #[test]
+    fn threads_that_share_a_scan_are_followed() {
+        // Two threads take boxes from a counter; each keeps one a while, so that they come in pairs the wrong way round.
+        let s = Sequence::default();
+        let (mut asked, mut given) = (0, Vec::new());
+        for i in (0..64u64).map(|i| if i == 0 || i % 3 == 0 { i } else { i / 3 * 3 + 3 - i % 3 }) {
+            if let Some(ask) = s.next(extent(&[i * 512, 0], &[512, 4096]), &[1 << 20, 4096], &[256; 2], 4) {
+                assert!(ask.start[0] >= asked, "each part once");
+                asked = ask.start[0] + ask.count[0];
+                given.push(i);
+            }
+        }
+        let most = 64 * 512 + AHEAD_BYTES / 16_384 + 256;
+        assert!((64 * 512..=most).contains(&asked), "{asked} {given:?}");
+    }
+
+    #[test]
+    fn scans_in_turn_are_all_followed() {
+        let s = Sequence::default();
+        let row =
+            |scan: u64, i: u64| s.next(extent(&[scan * 10_000 + i, 0], &[1, 4096]), &[1 << 20, 4096], &[256; 2], 4);
+        for scan in 0..SCANS as u64 {
+            assert_eq!(row(scan, 0), None);
+        }
+        for scan in 0..SCANS as u64 {
+            assert_eq!(row(scan, 1).map(|e| e.start[0]), Some(scan * 10_000 + 2));
+        }
+        assert_eq!(row(99, 0), None, "one more: the oldest is forgotten");
+        assert_eq!(row(0, 2), None);
+        assert!(row(7, 2).is_some());
     }
 
     #[test]

@@ -124,6 +124,8 @@ impl Extents {
                 shared.read(extent, &mut queue);
             } else if queue.reading.iter().any(|e| mine.contains(e)) {
                 if shared.news.wait_for(&mut queue, PATIENCE).timed_out() {
+                    // Given up for good: its thread may be in the process that this one was forked from.
+                    shared.forget(&mut queue, |e| mine.contains(&e));
                     return;
                 }
             } else {
@@ -167,9 +169,15 @@ impl Shared {
     fn read(&self, extent: u64, queue: &mut MutexGuard<'_, Queue>) {
         queue.reading.push(extent);
         MutexGuard::unlocked(queue, || self.populate(extent));
-        queue.reading.retain(|&e| e != extent);
-        self.pending.fetch_sub(1, Ordering::Release);
+        self.forget(queue, |e| e == extent);
         self.news.notify_all();
+    }
+
+    /// Takes extents off the list of those that are being read, where they are still on it.
+    fn forget(&self, queue: &mut Queue, gone: impl Fn(u64) -> bool) {
+        let before = queue.reading.len();
+        queue.reading.retain(|&e| !gone(e));
+        self.pending.fetch_sub(before - queue.reading.len(), Ordering::Release);
     }
 
     fn populate(&self, extent: u64) {

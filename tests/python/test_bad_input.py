@@ -177,3 +177,13 @@ def test_every_error_is_exported_and_has_its_builtin() -> None:
         if cls is not nandarray.NandarrayError:
             assert issubclass(cls, nandarray.NandarrayError)
             assert issubclass(cls, builtins)
+
+
+def test_more_blocks_than_one_command_takes(store: nandarray.Store) -> None:
+    a = store.create("vast", (2**50,), "u1")
+    with pytest.raises(ValueError, match=r"touches \d+ building blocks along axis 0"):
+        a[...] = 1
+    with pytest.raises(ValueError, match=r"building blocks"):
+        a.read(..., out=np.lib.stride_tricks.as_strided(np.zeros(1, "u1"), (2**50,), (0,)))
+    a[...] = 0
+    assert a[2**49] == 0

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pathlib
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -123,3 +126,25 @@ def test_closing_waits_for_what_is_in_flight(path: pathlib.Path) -> None:
     asyncio.run(work())
     with nandarray.open(path) as again:
         assert again["a"][:, 500].tolist() == [float(i) for i in range(64)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_reads_what_was_open(path: pathlib.Path) -> None:
+    """The threads of a store stay in the process that opened it: a child reads by its own."""
+    script = f"""
+import os, signal, warnings
+import numpy as np
+import nandarray
+warnings.simplefilter("ignore", DeprecationWarning)
+with nandarray.open({str(path)!r}, mode="w", threads=2) as store:
+    store.create("a", (1024, 1024), "float32")[...] = np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024)
+store = nandarray.open({str(path)!r}, mode="r", threads=2)
+store["a"][...]
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    os._exit(0 if store["a"][...][-1, -1] == (1 << 20) - 1 and store["a"][5, 7] == 5 * 1024 + 7 else 3)
+print(os.waitpid(child, 0)[1])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "0", "the child ended well"

@@ -257,3 +257,23 @@ def test_the_short_way_is_taken(store: nandarray.Store) -> None:
     assert _nandarray.get(array._space, slice(3), array.dtype, out) is None
     structured = store.create("s", data=np.zeros(3, [("x", "i4")]))
     assert _nandarray.get(structured._space, 0, structured.dtype) is None
+
+
+@pytest.mark.parametrize("change", ["dtype", "writeable"])
+def test_a_buffer_that_an_index_changes(scratch: nandarray.Store, change: str) -> None:
+    """What an index runs may change the buffer: it is looked at after the index."""
+    array = scratch.create(f"changed {change}", (64,), "S100")
+    array[...] = b"x" * 100
+    out = np.zeros(2, array.dtype)
+
+    class Index:
+        def __index__(self) -> int:
+            if change == "dtype":
+                out.dtype = np.dtype("u1")  # type: ignore[misc]
+            else:
+                out.flags.writeable = False
+            return 2 if change == "writeable" else 64
+
+    with pytest.raises((nandarray.NandarrayError, ValueError, TypeError)):
+        array.read(slice(0, Index()), out=out)
+    assert not out.tobytes().strip(b"\0"), "nothing was written"

@@ -169,15 +169,6 @@ pub(crate) fn get<'py>(
     if !matches!(dtype.kind(), b'b' | b'i' | b'u' | b'f' | b'c' | b'm' | b'M' | b'S' | b'U') {
         return Ok(None);
     }
-    let out = match out {
-        None => None,
-        Some(given) => match array(given) {
-            Some(fields) if fields.descr == dtype.as_dtype_ptr() && fields.flags & NPY_ARRAY_WRITEABLE != 0 => {
-                Some((given, fields))
-            }
-            _ => return Ok(None),
-        },
-    };
     let request = Request { py, space: own, dtype, out };
     // SAFETY: the objects are alive; the tuple's items live as long as it does.
     unsafe {
@@ -210,7 +201,7 @@ struct Request<'a, 'py> {
     py: Python<'py>,
     space: &'a Space,
     dtype: &'a Bound<'py, PyArrayDescr>,
-    out: Option<(&'a Bound<'py, PyAny>, &'a npyffi::PyArrayObject_fields)>,
+    out: Option<&'a Bound<'py, PyAny>>,
 }
 
 impl<'py> Request<'_, 'py> {
@@ -238,8 +229,9 @@ impl<'py> Request<'_, 'py> {
         }
         let made;
         let (result, fields) = match self.out {
-            Some((given, fields)) => {
+            Some(given) => {
                 let fits = |(&len, &axis): (&npy_intp, &usize)| len as u64 == s.count[axis];
+                let Some(fields) = self.fields(given) else { return Ok(None) };
                 if fields.nd as usize != s.stay || !shape_of(fields).iter().zip(axes).all(fits) {
                     return Ok(None);
                 }
@@ -255,6 +247,12 @@ impl<'py> Request<'_, 'py> {
         axes.iter().zip(strides_of(fields)).for_each(|(&axis, &stride)| strides[axis] = stride);
         self.read(&s, &strides, fields.data.cast())?;
         Ok(Some(result.clone()))
+    }
+
+    /// The fields of the array given, if it may be read into: looked at only when the key was taken apart, which may run Python
+    /// code that changes them.
+    fn fields<'a>(&self, given: &'a Bound<'py, PyAny>) -> Option<&'a npyffi::PyArrayObject_fields> {
+        array(given).filter(|f| f.descr == self.dtype.as_dtype_ptr() && f.flags & NPY_ARRAY_WRITEABLE != 0)
     }
 
     fn read(&self, s: &Selected, strides: &[isize; DIMENSIONS], first: *mut u8) -> PyResult<()> {
@@ -318,7 +316,8 @@ impl<'py> Request<'_, 'py> {
         }
         let made;
         let (result, fields) = match self.out {
-            Some((given, fields)) => {
+            Some(given) => {
+                let Some(fields) = self.fields(given) else { return Ok(None) };
                 if fields.nd != 1 || shape_of(fields)[0] as usize != points {
                     return Ok(None);
                 }

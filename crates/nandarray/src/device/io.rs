@@ -62,11 +62,14 @@ fn for_work(
     each: &mut dyn FnMut(Work, u64) -> Result<()>,
 ) -> Result<()> {
     let item = space.shape.item_bytes as u64;
-    let plan = |s: &Selection| Plan::new(s, &space.shape.block, item);
+    let plan = |s: &Selection| {
+        s.check_blocks(&space.shape.block)?;
+        Ok(Plan::new(s, &space.shape.block, item))
+    };
     let single = |s: Selection, each: &mut dyn FnMut(Work, u64) -> Result<()>| {
         s.check(shape)?;
         let elements = s.elements();
-        if elements == 0 { Ok(()) } else { each(Work::plans(vec![plan(&s)]), elements.saturating_mul(item)) }
+        if elements == 0 { Ok(()) } else { each(Work::plans(vec![plan(&s)?]), elements.saturating_mul(item)) }
     };
     match target {
         // No dimensions: the one element of a scalar, or of a space of volume 1 seen as one.
@@ -95,7 +98,7 @@ fn for_work(
             let wanted = ViewBox { start, step, count, strides };
             translate(shape, view, &wanted, &mut |s| {
                 bytes += s.elements() * item;
-                plans.push(plan(&s));
+                plans.push(plan(&s)?);
                 if plans.len() < at_once {
                     return Ok(());
                 }
@@ -123,7 +126,7 @@ fn for_work(
                 translate(shape, within, &ViewBox { start, step, count, strides }, &mut |mut s| {
                     s.offset += i as isize * stride;
                     bytes += s.elements() * item;
-                    plans.push(plan(&s));
+                    plans.push(plan(&s)?);
                     if plans.len() < at_once {
                         return Ok(());
                     }

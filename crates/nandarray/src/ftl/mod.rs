@@ -713,13 +713,15 @@ impl Ftl {
 
     /// Wipes headers and records of segments that are cut off, where they lie below the cut: if the medium grows again, no scan
     /// may find them beside pages that are gone.
-    fn wipe_records(&self, segments: std::ops::Range<Segment>, cut: u64) {
-        let zeroes = vec![0; self.geometry.records_bytes() as usize];
+    fn wipe_records(&self, segments: std::ops::Range<Segment>, cut: u64) -> Result<()> {
+        let mut zeroes = Vec::new();
         for at in segments.map(|segment| self.geometry.header_offset(segment)).take_while(|&at| at < cut) {
-            // Where this fails they name pages that the index does not: what any free segment may hold.
-            let _ = self.media.write_at(at, &zeroes);
+            zeroes.resize(self.geometry.records_bytes() as usize, 0);
+            self.media.write_at(at, &zeroes)?;
             self.media.discard(at, zeroes.len() as u64);
         }
+        // Before the pages go: a record must not be found beside pages that are zero.
+        if zeroes.is_empty() { Ok(()) } else { self.sync() }
     }
 
     /// Cuts free segments off the end of the medium, if nobody else reads it.
@@ -732,8 +734,8 @@ impl Ftl {
             if bytes >= self.media.len() {
                 return Ok(());
             }
-            self.wipe_records(left..had, bytes);
-            self.media.set_len(bytes)
+            // A medium that takes no zeroes keeps its length: what is left there are free segments.
+            if self.wipe_records(left..had, bytes).is_ok() { self.media.set_len(bytes) } else { Ok(()) }
         })?;
         Ok(())
     }

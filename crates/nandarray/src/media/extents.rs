@@ -48,6 +48,8 @@ struct Shared {
     /// Extents queued or being read: nothing to wait for at a look.
     pending: AtomicUsize,
     failures: AtomicU32,
+    /// The process that the threads are of: one forked from it has the list and nobody who works it off.
+    process: u32,
 }
 
 #[derive(Default)]
@@ -73,13 +75,14 @@ impl Extents {
                 news: Condvar::new(),
                 pending: AtomicUsize::new(0),
                 failures: AtomicU32::new(0),
+                process: std::process::id(),
             }),
         })
     }
 
     /// Whether an extent is queued or being read.
     pub(super) fn is_pending(&self, extent: u64) -> bool {
-        if self.shared.pending.load(Ordering::Acquire) == 0 {
+        if self.shared.pending.load(Ordering::Acquire) == 0 || self.shared.is_forked() {
             return false;
         }
         let queue = self.shared.queue.lock();
@@ -89,7 +92,7 @@ impl Extents {
     /// Queues an extent, which lies within the file and has no page in memory; `false` if it will not be read.
     pub(super) fn ask(&self, extent: u64) -> bool {
         let shared = &self.shared;
-        if shared.failures.load(Ordering::Relaxed) >= FAILURES {
+        if shared.failures.load(Ordering::Relaxed) >= FAILURES || shared.is_forked() {
             return false;
         }
         let mut queue = shared.queue.lock();
@@ -113,7 +116,7 @@ impl Extents {
     /// Returns once no extent with these bytes is queued or being read; reads those that are queued.
     pub(super) fn wait(&self, offset: u64, len: u64) {
         let shared = &self.shared;
-        if shared.pending.load(Ordering::Acquire) == 0 {
+        if shared.pending.load(Ordering::Acquire) == 0 || shared.is_forked() {
             return;
         }
         let mine = offset / EXTENT_BYTES..(offset + len).div_ceil(EXTENT_BYTES);
@@ -124,7 +127,7 @@ impl Extents {
                 shared.read(extent, &mut queue);
             } else if queue.reading.iter().any(|e| mine.contains(e)) {
                 if shared.news.wait_for(&mut queue, PATIENCE).timed_out() {
-                    // Given up for good: its thread may be in the process that this one was forked from.
+                    // Given up for good: whoever comes next does not wait again.
                     shared.forget(&mut queue, |e| mine.contains(&e));
                     return;
                 }
@@ -137,6 +140,9 @@ impl Extents {
 
 impl Drop for Extents {
     fn drop(&mut self) {
+        if self.shared.is_forked() {
+            return;
+        }
         let mut queue = self.shared.queue.lock();
         queue.closed = true;
         queue.waiting.clear();
@@ -147,6 +153,11 @@ impl Drop for Extents {
 }
 
 impl Shared {
+    /// Whether this is a process forked from the one that the threads are of. Nothing is locked then: whoever held it is not here.
+    fn is_forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     /// A thread's life: reads what is queued, ends when nothing comes for a while.
     fn work(&self) {
         let mut queue = self.queue.lock();

@@ -97,7 +97,31 @@ impl Selection {
         }
         Ok(())
     }
+
+    /// Checks that a plan of it fits in memory: along each dimension it is a list of the blocks touched.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the number of blocks.
+    pub fn check_blocks(&self, block: &[u64]) -> Result<()> {
+        for (axis, (wanted, side)) in self.axes.iter().zip(block).enumerate() {
+            let blocks = match wanted {
+                Axis::Range { step, count, .. } => {
+                    (count.saturating_sub(1).saturating_mul(*step) / side + 1).min(*count)
+                }
+                Axis::List(list) => list.len() as u64,
+            };
+            if blocks > BLOCKS_MOST {
+                return Err(Error::invalid(format!(
+                    "the selection touches {blocks} building blocks along axis {axis}; one command takes {BLOCKS_MOST} at most"
+                )));
+            }
+        }
+        Ok(())
+    }
 }
+
+/// Building blocks that a selection may touch along one dimension: of the usual size they are 16 TiB.
+const BLOCKS_MOST: u64 = 1 << 26;
 
 /// The part of a dimension's elements that lies in one building block.
 #[derive(Clone, Copy, Debug)]
@@ -219,7 +243,7 @@ impl AxisPlan {
         match axis {
             &Axis::Range { start, step, count } => {
                 let blocks = count.saturating_sub(1).saturating_mul(step) / side + 2;
-                let mut groups = Vec::with_capacity(blocks.min(count) as usize);
+                let mut groups = Vec::with_capacity(blocks.min(count).min(BLOCKS_MOST) as usize);
                 let (mut wanted, mut block, mut first) = (0, start / side, start % side);
                 while wanted < count {
                     // Elements from `first` on that lie in this block: the last one is below the block's end.

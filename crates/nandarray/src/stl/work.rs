@@ -165,6 +165,8 @@ impl Work {
 #[derive(Debug)]
 pub struct Workers {
     pool: Option<ThreadPool>,
+    /// The process that the pool's threads are of: one forked from it has the pool, and none of them.
+    process: u32,
 }
 
 impl Workers {
@@ -181,12 +183,13 @@ impl Workers {
                 .map_err(|e| Error::invalid(format!("cannot start {threads} threads: {e}")))
         };
         let helpers = threads.saturating_sub(1);
-        Ok(Self { pool: if helpers == 0 { None } else { Some(build(helpers)?) } })
+        let pool = if helpers == 0 { None } else { Some(build(helpers)?) };
+        Ok(Self { pool, process: std::process::id() })
     }
 
     /// Nobody but the caller.
     pub fn alone() -> Self {
-        Self { pool: None }
+        Self { pool: None, process: std::process::id() }
     }
 
     fn helpers(&self) -> u64 {
@@ -227,7 +230,7 @@ pub fn run<T: Default>(
     each: &(dyn Fn(Range<u64>, &mut T) -> Result<()> + Sync),
 ) -> Result<()> {
     let helpers = (bytes / BYTES_A_HELPER).min(count.saturating_sub(1)).min(workers.helpers());
-    let (Some(pool), 1..) = (&workers.pool, helpers) else {
+    let (Some(pool), 1.., true) = (&workers.pool, helpers, workers.process == std::process::id()) else {
         return each(0..count, &mut T::default());
     };
     // Enough tasks at a time that the counter is no bottleneck, few enough that the threads end together.

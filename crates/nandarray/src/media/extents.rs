@@ -20,6 +20,7 @@ use memmap2::{Advice, Mmap, MmapOptions, UncheckedAdvice};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::EXTENT_BYTES;
+use crate::sim::process::Home;
 
 /// Threads that read, beside those that wait: extents in flight.
 const THREADS: usize = 4;
@@ -49,7 +50,7 @@ struct Shared {
     pending: AtomicUsize,
     failures: AtomicU32,
     /// The process that the threads are of: one forked from it has the list and nobody who works it off.
-    process: u32,
+    home: Home,
 }
 
 #[derive(Default)]
@@ -75,7 +76,7 @@ impl Extents {
                 news: Condvar::new(),
                 pending: AtomicUsize::new(0),
                 failures: AtomicU32::new(0),
-                process: std::process::id(),
+                home: Home::here(),
             }),
         })
     }
@@ -155,7 +156,7 @@ impl Drop for Extents {
 impl Shared {
     /// Whether this is a process forked from the one that the threads are of. Nothing is locked then: whoever held it is not here.
     fn is_forked(&self) -> bool {
-        self.process != std::process::id()
+        !self.home.is_here()
     }
 
     /// A thread's life: reads what is queued, ends when nothing comes for a while.

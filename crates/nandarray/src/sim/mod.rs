@@ -5,6 +5,8 @@
 //! A [`Probe`] is told what a medium cannot see of a command: it times and prices the work, and changes nothing.
 //! Usable by every layer, uses none.
 
+pub mod process;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The engine's only source of chance.

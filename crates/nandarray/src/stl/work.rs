@@ -15,6 +15,7 @@ use smallvec::{SmallVec, smallvec};
 use super::copy::Loop;
 use super::plan::{BlockAt, Plan, Task};
 use crate::error::{Error, Result};
+use crate::sim::process::Home;
 
 /// Bytes that a helper should have to do for the trouble of waking it.
 const BYTES_A_HELPER: u64 = 384 << 10;
@@ -166,7 +167,7 @@ impl Work {
 pub struct Workers {
     pool: Option<ThreadPool>,
     /// The process that the pool's threads are of: one forked from it has the pool, and none of them.
-    process: u32,
+    home: Home,
 }
 
 impl Workers {
@@ -184,12 +185,12 @@ impl Workers {
         };
         let helpers = threads.saturating_sub(1);
         let pool = if helpers == 0 { None } else { Some(build(helpers)?) };
-        Ok(Self { pool, process: std::process::id() })
+        Ok(Self { pool, home: Home::here() })
     }
 
     /// Nobody but the caller.
     pub fn alone() -> Self {
-        Self { pool: None, process: std::process::id() }
+        Self { pool: None, home: Home::here() }
     }
 
     fn helpers(&self) -> u64 {
@@ -230,7 +231,7 @@ pub fn run<T: Default>(
     each: &(dyn Fn(Range<u64>, &mut T) -> Result<()> + Sync),
 ) -> Result<()> {
     let helpers = (bytes / BYTES_A_HELPER).min(count.saturating_sub(1)).min(workers.helpers());
-    let (Some(pool), 1.., true) = (&workers.pool, helpers, workers.process == std::process::id()) else {
+    let (Some(pool), 1.., true) = (&workers.pool, helpers, workers.home.is_here()) else {
         return each(0..count, &mut T::default());
     };
     // Enough tasks at a time that the counter is no bottleneck, few enough that the threads end together.

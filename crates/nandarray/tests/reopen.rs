@@ -33,9 +33,15 @@ fn wear(device: &Device) -> [u64; 2] {
 
 #[test]
 fn wear_since_the_last_checkpoint_is_not_forgotten() {
+    // Segments as they are, and cut smaller: closing cuts off many that were opened.
+    wear_is_kept(true);
+    wear_is_kept(false);
+}
+
+fn wear_is_kept(exact_geometry: bool) {
     let media = Arc::new(FaultMedia::default());
     // A capacity, so that segments are opened again and again.
-    let options = Options { capacity_bytes: Some(Geometry::TINY.medium_bytes(30)), exact_geometry: true, ..tiny() };
+    let options = Options { capacity_bytes: Some(Geometry::TINY.medium_bytes(30)), exact_geometry, ..tiny() };
     let device = open(media.clone(), Mode::Append, &options).unwrap();
     plain("a", 150, None).run(&device).unwrap();
     for salt in 0..40 {
@@ -52,6 +58,24 @@ fn wear_since_the_last_checkpoint_is_not_forgotten() {
     for mode in [Mode::Read, Mode::ReadWrite] {
         assert_eq!(wear(&open(media.clone(), mode, &options).unwrap()), before);
     }
+    // A checkpoint tells of what is cut off, too; so does growing again.
+    let device = open(media.clone(), Mode::ReadWrite, &options).unwrap();
+    device.execute(Command::Compact).unwrap();
+    let compacted = wear(&device);
+    assert!(compacted[0] >= before[0] && compacted[1] > before[1], "{compacted:?}");
+    device.close().unwrap();
+    drop(device);
+    let device = open(media.clone(), Mode::ReadWrite, &options).unwrap();
+    assert_eq!(wear(&device), compacted);
+    for salt in 40..50 {
+        fill("a", 150, 2 + 4 * salt).run(&device).unwrap();
+    }
+    device.execute(Command::Flush).unwrap();
+    let grown = wear(&device);
+    assert!(grown[1] > compacted[1] + 10, "{grown:?}");
+    device.close().unwrap();
+    drop(device);
+    assert_eq!(wear(&open(media, Mode::Read, &options).unwrap()), grown);
 }
 
 #[test]

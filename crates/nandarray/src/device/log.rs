@@ -19,7 +19,6 @@ use crate::error::{Error, Result};
 use crate::flash::{Segment, SegmentKind, crc32c};
 use crate::ftl::chain::Chain;
 use crate::ftl::journal;
-use crate::ftl::segments::SegmentState;
 use crate::ftl::superblock::{ChainStart, Superblock};
 use crate::media::Media;
 use crate::sim::count;
@@ -457,12 +456,7 @@ impl Device {
         stream.put(&together)?;
         self.ftl.learn_wear();
         directory.segments = self.ftl.with_segments(|s| {
-            let entry = |i: &crate::ftl::segments::SegmentInfo| SegmentEntry {
-                live: i.live,
-                erases: i.erases,
-                bad: i.state == SegmentState::Bad,
-            };
-            s.infos().iter().map(entry).collect()
+            s.table().into_iter().map(|(live, erases, bad)| SegmentEntry { live, erases, bad }).collect()
         });
         let bytes = postcard::to_stdvec(&directory).expect("a Vec takes any directory");
         let at = [stream.put(&bytes)?, stream.put(&bytes)?];

@@ -6,7 +6,7 @@
 //! Nothing is written while a store is only read. A store that was not closed properly gets a new checkpoint, so that what
 //! was dropped can never come back.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
@@ -23,6 +23,7 @@ use crate::ftl::chain::Chain;
 use crate::ftl::journal::{self, End};
 use crate::ftl::superblock::{ChainStart, OpenSegment, Superblock, read_slots};
 use crate::ftl::victim::Victim;
+use crate::ftl::wear::OpenedSince;
 use crate::ftl::{Ftl, placement};
 use crate::media::Media;
 use crate::sim::{Chance, Counters};
@@ -295,14 +296,13 @@ fn load(
         catalog: catalog_of(&directory, &stream, superblock)?,
         framing: Framing::of_format(superblock.version),
         seq: directory.seq,
-        named: BTreeSet::new(),
-        last: None,
+        opened: OpenedSince::new(superblock.capacity_bytes > 0),
     };
     let journals = read_journals(media.as_ref(), superblock)?;
     // Whatever superblock is read: what any of them knows to be durable must be there.
     let known = slots.iter().map(|(_, s)| s.clean.map_or(0, |c| c.0).max(s.journal_lsn - 1)).max().unwrap_or(0);
     let Replayed { applied, dropped, durable } = replay_all(&mut replay, &journals, superblock, known, options)?;
-    let Replay { catalog, seq, mut named, last, .. } = replay;
+    let Replay { catalog, seq, mut opened, .. } = replay;
     let have = geometry.segments_within(media.len()) as usize;
     if let Some(segment) = ftl.with_segments(|s| s.cut_to(have)) {
         return Err(truncated(have, segment as usize));
@@ -337,9 +337,10 @@ fn load(
         s.settle(next_lsn - 1);
         Ok(())
     })?;
-    named.extend(checkpoint.iter().chain(chain.segments()).chain(&previous));
-    named.extend(directory.segments.len() as Segment..have as Segment);
-    ftl.wear_is_older(named);
+    let last = opened.last();
+    opened.extend(checkpoint.iter().chain(chain.segments()).chain(&previous).copied());
+    opened.extend(directory.segments.len() as Segment..have as Segment);
+    ftl.wear_is_older(opened);
     ftl.set_next_lsn(next_lsn);
     let log = Log {
         pending: vec![],
@@ -385,7 +386,11 @@ fn restore_segments(ftl: &Ftl, directory: &Directory) -> Result<()> {
                 return Err(Error::corrupt(format!("segment {i} has {} live pages of {pages}", entry.live)));
             }
             if i >= s.len() {
-                s.grow(1); // cut off later, if the journal says that it died
+                if entry.live == 0 && !entry.bad {
+                    s.wear_beyond(i as Segment, entry.erases);
+                    continue;
+                }
+                s.grow(i + 1 - s.len()); // cut off later, if the journal says that it died
             }
             s.restore(i as Segment, entry.live, entry.erases, entry.bad);
         }
@@ -476,9 +481,7 @@ struct Replay<'a> {
     framing: Framing,
     seq: u64,
     /// Segments that records name: those that took pages since the checkpoint.
-    named: BTreeSet<Segment>,
-    /// The segment that was named last.
-    last: Option<Segment>,
+    opened: OpenedSince,
 }
 
 impl Replay<'_> {
@@ -578,13 +581,11 @@ impl Replay<'_> {
         drop(inner);
         self.dead(&dead)?;
         for run in runs {
+            let was_live = self.ftl.with_segments(|s| s.has_live(run));
             if !self.ftl.with_segments(|s| s.revive(run)) {
                 return Err(Error::corrupt(format!("page {} cannot be live", run.ppa.0)));
             }
-            let segment = self.ftl.geometry().segment_of(run.ppa);
-            if self.last.replace(segment) != Some(segment) {
-                self.named.insert(segment);
-            }
+            self.opened.name(&self.ftl.geometry(), run, was_live);
         }
         Ok(())
     }

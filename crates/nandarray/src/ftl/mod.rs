@@ -15,6 +15,7 @@
 //! | `victim` | what reclaim takes |
 //! | `chain`, `journal`, `superblock` | streams of segments; records; where reading begins |
 //! | `verified` | which pages were compared since opening |
+//! | `wear` | how often segments were opened |
 
 pub mod chain;
 pub mod journal;
@@ -23,8 +24,9 @@ pub mod segments;
 pub mod superblock;
 pub mod verified;
 pub mod victim;
+pub mod wear;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -92,7 +94,8 @@ struct State {
     /// Pages promised to what gathers in memory.
     promised: u64,
     /// Segments that were opened since the checkpoint that was read, whose headers know their wear better; until they are read.
-    opened_since: BTreeSet<Segment>,
+    /// How often, as far as that was counted.
+    opened_since: BTreeMap<Segment, u32>,
     /// Segments that commands may not take: reclaim needs one to move into, journal and checkpoint theirs.
     kept: u64,
 }
@@ -149,7 +152,7 @@ pub struct Usage {
     pub live_pages: u64,
     /// Pages in closed segments that nobody needs.
     pub garbage_pages: u64,
-    /// The fewest and the most times that a segment was opened, and the sum.
+    /// The fewest and the most times that a segment was opened, and the sum; under a capacity with those that were cut off.
     pub erases: (u64, u64, u64),
 }
 
@@ -164,7 +167,7 @@ impl Ftl {
         capacity_bytes: u64,
         seed: u64,
     ) -> Self {
-        let mut segments = Segments::new(geometry);
+        let mut segments = Segments::new(geometry, capacity_bytes > 0);
         segments.grow(geometry.segments_within(media.len()) as usize);
         let segments_max = match capacity_bytes {
             0 => u64::from(u32::MAX),
@@ -187,7 +190,7 @@ impl Ftl {
                 next_lsn: 1,
                 reserved: 0,
                 promised: 0,
-                opened_since: BTreeSet::new(),
+                opened_since: BTreeMap::new(),
                 kept: 4,
             }),
         }
@@ -239,7 +242,6 @@ impl Ftl {
         let s = self.state.lock();
         let of =
             |state: fn(&SegmentState) -> bool| s.segments.infos().iter().filter(|i| state(&i.state)).count() as u64;
-        let erases = s.segments.infos().iter().map(|i| u64::from(i.erases));
         Usage {
             segments: s.segments.len() as u64,
             free: s.segments.free().len() as u64,
@@ -248,7 +250,7 @@ impl Ftl {
             bad: of(|s| matches!(s, SegmentState::Bad)),
             live_pages: s.segments.live(),
             garbage_pages: s.segments.garbage(),
-            erases: (erases.clone().min().unwrap_or(0), erases.clone().max().unwrap_or(0), erases.sum()),
+            erases: s.segments.wear(),
         }
     }
 
@@ -368,38 +370,6 @@ impl Ftl {
             return Err(self.disk_full(s, e));
         }
         Ok(segment)
-    }
-
-    /// Tells which segments were opened since the checkpoint that the table of segments comes from.
-    pub fn wear_is_older(&self, segments: BTreeSet<Segment>) {
-        self.state.lock().opened_since = segments;
-    }
-
-    /// Reads the wear of segments that were opened since the checkpoint from their headers: those that the journal names, and
-    /// those that were opened for what was never committed, which were the lowest free ones. Opening a store does without: a
-    /// segment's header is read before it is opened again in any case.
-    pub fn learn_wear(&self) {
-        let s = &mut *self.state.lock();
-        let named = std::mem::take(&mut s.opened_since);
-        if named.is_empty() {
-            return;
-        }
-        for &segment in named.range(..s.segments.len() as Segment) {
-            self.wear_from_header(s, segment);
-        }
-        let mut next = 0;
-        while let Some(&free) = s.segments.free().range(next..).next() {
-            next = free + 1;
-            if !named.contains(&free) && !self.wear_from_header(s, free) {
-                break;
-            }
-        }
-    }
-
-    /// Whether a segment's header knew of more wear than the table; of what cannot be read nothing is known.
-    fn wear_from_header(&self, s: &mut State, segment: Segment) -> bool {
-        let header = self.header_of(segment).ok().flatten();
-        header.is_some_and(|h| s.segments.restore_wear(segment, h.erases()))
     }
 
     /// From the medium's error that it has no room to the one that says how full the store is; others as they are.

@@ -4,7 +4,7 @@
 //! segment none of whose pages is live or staged dies, but is free only when the journal record that says so is durable, and
 //! nobody else may be reading it. The table is plain state behind one lock; it writes nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::placement::{BlockUse, Lanes, Placement};
 use super::victim::Candidate;
@@ -72,13 +72,15 @@ pub struct Segments {
     live: u64,
     /// While a store is opened: segments that died in records of which nobody knows whether they are durable.
     unsure: Option<BTreeSet<Segment>>,
+    /// How often segments were opened that were cut off the medium, where they come back as they were: under a capacity.
+    cut: Option<BTreeMap<Segment, u32>>,
 }
 
 impl Segments {
-    /// A table of no segments.
-    pub fn new(geometry: Geometry) -> Self {
-        let (free, dying) = (BTreeSet::new(), Vec::new());
-        Self { geometry, infos: Vec::new(), free, dying, open: None, opened: 0, live: 0, unsure: None }
+    /// A table of no segments; `fixed` under a capacity.
+    pub fn new(geometry: Geometry, fixed: bool) -> Self {
+        let (free, dying, cut) = (BTreeSet::new(), Vec::new(), fixed.then(BTreeMap::new));
+        Self { geometry, infos: Vec::new(), free, dying, open: None, opened: 0, live: 0, unsure: None, cut }
     }
 
     /// How many segments the medium has.
@@ -114,18 +116,51 @@ impl Segments {
     /// Adds free segments at the end of the medium.
     pub fn grow(&mut self, count: usize) {
         for _ in 0..count {
-            self.free.insert(self.infos.len() as Segment);
-            self.infos.push(SegmentInfo::NEW);
+            let segment = self.infos.len() as Segment;
+            self.free.insert(segment);
+            let erases = self.cut.as_mut().and_then(|c| c.remove(&segment)).unwrap_or(0);
+            self.infos.push(SegmentInfo { erases, ..SegmentInfo::NEW });
         }
     }
 
     /// Forgets free segments at the end of the medium; returns how many segments are left.
     pub fn shrink(&mut self) -> usize {
         while self.infos.last().is_some_and(|i| i.state == SegmentState::Free) {
-            self.infos.pop();
-            self.free.remove(&(self.infos.len() as Segment));
+            self.cut_last();
         }
         self.infos.len()
+    }
+
+    fn cut_last(&mut self) {
+        let Some(info) = self.infos.pop() else { return };
+        let segment = self.infos.len() as Segment;
+        self.free.remove(&segment);
+        self.wear_beyond(segment, info.erases);
+    }
+
+    /// A segment that the medium does not have at present was opened so many more times.
+    pub fn wear_beyond(&mut self, segment: Segment, times: u32) {
+        if let Some(cut) = self.cut.as_mut().filter(|_| times > 0) {
+            let erases = cut.entry(segment).or_default();
+            *erases = erases.saturating_add(times);
+        }
+    }
+
+    /// What a checkpoint tells of every segment: live pages, wear, whether it is bad. Of those cut off, too, where they come back.
+    pub fn table(&self) -> Vec<(u32, u32, bool)> {
+        let here = self.infos.iter().map(|i| (i.live, i.erases, i.state == SegmentState::Bad));
+        let behind = self.cut.iter().flat_map(BTreeMap::keys).next_back().map_or(0, |&last| last + 1);
+        let cut = (self.infos.len() as Segment..behind)
+            .map(|segment| (0, self.cut.as_ref().and_then(|c| c.get(&segment)).copied().unwrap_or(0), false));
+        here.chain(cut).collect()
+    }
+
+    /// The fewest and the most times that a segment was opened, and the sum; the fewest of those on the medium.
+    pub fn wear(&self) -> (u64, u64, u64) {
+        let here = self.infos.iter().map(|i| u64::from(i.erases));
+        let cut = self.cut.iter().flat_map(BTreeMap::values).map(|&n| u64::from(n));
+        let all = here.clone().chain(cut);
+        (here.min().unwrap_or(0), all.clone().max().unwrap_or(0), all.sum())
     }
 
     /// Sets a segment as a checkpoint tells it, before the journal is replayed.
@@ -165,8 +200,7 @@ impl Segments {
             if self.infos[last].live > 0 {
                 return Some(last as Segment);
             }
-            self.infos.pop();
-            self.free.remove(&(last as Segment));
+            self.cut_last();
         }
         None
     }
@@ -289,6 +323,11 @@ impl Segments {
             info.staged -= run.count;
             self.maybe_dies(segment, lsn);
         }
+    }
+
+    /// Whether the segment of a run, which may be any, has live pages.
+    pub fn has_live(&self, run: Run) -> bool {
+        self.geometry.has_run(run, self.infos.len() as u64) && self.info(self.geometry.segment_of(run.ppa)).live > 0
     }
 
     /// Pages are live that a replayed record maps; `false` if they cannot be.
@@ -434,7 +473,7 @@ mod tests {
     #[test]
     fn a_segment_lives_dies_and_is_free_after_the_barrier() {
         let g = Geometry::TINY;
-        let mut s = Segments::new(g);
+        let mut s = Segments::new(g, true);
         s.grow(2);
         let open = s.take_free(SegmentState::Open).unwrap();
         s.open = Some(OpenSegment { segment: open, lanes: Lanes::empty(&g) });
@@ -453,6 +492,9 @@ mod tests {
         assert_eq!(s.info(open).state, SegmentState::Dying(9));
         assert!(s.bury(8).is_empty());
         assert_eq!(s.bury(9), [open]);
-        assert_eq!(s.shrink(), 0);
+        assert_eq!((s.wear(), s.shrink(), s.wear()), ((0, 1, 1), 0, (0, 1, 1)));
+        assert_eq!(s.table(), [(0, 1, false)], "what is cut off is not forgotten");
+        s.grow(2);
+        assert_eq!((s.wear(), s.table()), ((0, 1, 1), vec![(0, 1, false), (0, 0, false)]));
     }
 }

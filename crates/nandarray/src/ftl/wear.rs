@@ -1,0 +1,145 @@
+//! Wear: how often each segment was opened, across openings of the store.
+//!
+//! The checkpoint tells what was known then. What came since is told by the headers of the segments that records name, and of the
+//! lowest free ones, which were opened for what was never committed. Under a capacity the medium is a device of a fixed size: a
+//! segment that is cut off its end is opened again when it grows. Its header goes with it, so how often it was opened since the
+//! checkpoint is counted from the pages that records name: one that is named again was erased in between. That misses openings
+//! whose pages no record tells of. Without a capacity what is cut off is the file system's, and its wear is forgotten.
+
+use std::collections::BTreeMap;
+
+use super::{Ftl, State};
+use crate::flash::{Geometry, Run, Segment};
+
+/// Segments that were opened since a checkpoint, as far as the records behind it tell.
+#[derive(Debug, Default)]
+pub struct OpenedSince {
+    /// Segments, and how often each was opened by what is counted.
+    times: BTreeMap<Segment, u32>,
+    /// Pages named since their segment was opened, where they are counted: the first, and the one behind the last.
+    pages: Option<BTreeMap<u64, u64>>,
+    last: Option<Segment>,
+}
+
+impl OpenedSince {
+    /// No segments; `counted` under a capacity.
+    pub fn new(counted: bool) -> Self {
+        Self { pages: counted.then(BTreeMap::new), ..Self::default() }
+    }
+
+    /// The segment that was named last.
+    pub fn last(&self) -> Option<Segment> {
+        self.last
+    }
+
+    /// A record names a run of pages; whether its segment had live pages before.
+    pub fn name(&mut self, geometry: &Geometry, run: Run, was_live: bool) {
+        let segment = geometry.segment_of(run.ppa);
+        let again = self.last.replace(segment) == Some(segment);
+        let Some(pages) = &mut self.pages else {
+            if !again {
+                self.times.entry(segment).or_default();
+            }
+            return;
+        };
+        let (first, behind) = (run.ppa.0, run.ppa.0 + u64::from(run.count));
+        // One with live pages was opened before the checkpoint.
+        let times = self.times.entry(segment).or_insert(u32::from(!was_live));
+        if pages.range(..behind).next_back().is_some_and(|(_, &end)| end > first) {
+            *times = times.saturating_add(1);
+            let all = geometry.ppa(segment, 0).0..geometry.ppa(segment, geometry.pages_per_segment() - 1).0 + 1;
+            let gone: Vec<u64> = pages.range(all).map(|(&first, _)| first).collect();
+            gone.iter().for_each(|first| {
+                pages.remove(first);
+            });
+        }
+        match pages.range_mut(..=first).next_back() {
+            // Pages of two segments never touch.
+            Some((_, end)) if *end == first => *end = behind,
+            _ => {
+                pages.insert(first, behind);
+            }
+        }
+    }
+
+    /// Names segments whose headers tell how often they were opened.
+    pub fn extend(&mut self, segments: impl Iterator<Item = Segment>) {
+        segments.for_each(|segment| {
+            self.times.entry(segment).or_default();
+        });
+    }
+}
+
+impl Ftl {
+    /// Tells which segments were opened since the checkpoint that the table of segments comes from.
+    pub fn wear_is_older(&self, opened: OpenedSince) {
+        let s = &mut *self.state.lock();
+        let mut within = opened.times;
+        let beyond = within.split_off(&(s.segments.len() as Segment));
+        beyond.iter().for_each(|(&segment, &times)| s.segments.wear_beyond(segment, times));
+        s.opened_since = within;
+    }
+
+    /// Reads the wear of segments that were opened since the checkpoint from their headers. Opening a store does without: a
+    /// segment's header is read before it is opened again in any case.
+    pub fn learn_wear(&self) {
+        let s = &mut *self.state.lock();
+        let named: Vec<Segment> = s.opened_since.keys().copied().collect();
+        if named.is_empty() {
+            return;
+        }
+        let within = s.segments.len() as Segment;
+        for &segment in named.iter().take_while(|&&n| n < within) {
+            self.wear_from_header(s, segment);
+        }
+        s.opened_since.clear();
+        let mut next = 0;
+        while let Some(&free) = s.segments.free().range(next..).next() {
+            next = free + 1;
+            if named.binary_search(&free).is_err() && !self.wear_from_header(s, free) {
+                break;
+            }
+        }
+    }
+
+    /// Whether a segment's header knew of more wear than the table. Where there is none, the segment was cut off and came back, or
+    /// its header is damaged: what records tell counts.
+    pub(super) fn wear_from_header(&self, s: &mut State, segment: Segment) -> bool {
+        let counted = s.opened_since.remove(&segment).unwrap_or(0);
+        let erases = match self.header_of(segment).ok().flatten() {
+            Some(header) => header.erases(),
+            None => s.segments.info(segment).erases.saturating_add(counted),
+        };
+        s.segments.restore_wear(segment, erases)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flash::Ppa;
+
+    #[test]
+    fn a_page_that_is_named_again_was_erased_in_between() {
+        let g = Geometry::TINY;
+        let run = |segment, page, count| Run { unit: 0, count, ppa: Ppa(g.ppa(segment, page).0) };
+        let mut opened = OpenedSince::new(true);
+        opened.name(&g, run(3, 8, 4), true); // open at the checkpoint
+        opened.name(&g, run(5, 0, 8), false);
+        opened.name(&g, run(3, 12, 4), true);
+        opened.name(&g, run(5, 16, 16), true);
+        opened.name(&g, run(5, 8, 8), true); // of a command that was applied later
+        opened.name(&g, run(6, 0, 1), false);
+        assert_eq!(opened.times, BTreeMap::from([(3, 0), (5, 1), (6, 1)]));
+        opened.name(&g, run(5, 3, 2), false);
+        opened.name(&g, run(5, 0, 3), true);
+        opened.name(&g, run(5, 6, 20), true);
+        assert_eq!(opened.times, BTreeMap::from([(3, 0), (5, 2), (6, 1)]));
+        opened.name(&g, run(5, 31, 1), false);
+        opened.name(&g, run(5, 25, 1), false);
+        assert_eq!(opened.times[&5], 3);
+        let mut uncounted = OpenedSince::new(false);
+        (0..9).for_each(|_| uncounted.name(&g, run(5, 0, 32), false));
+        assert_eq!((uncounted.times, uncounted.last), (BTreeMap::from([(5, 0)]), Some(5)));
+    }
+}

@@ -42,14 +42,14 @@ fn arbitrary_images() {
         0 => noise(rng, 100_000),
         1 => {
             // A real head, and anything behind it.
-            let mut bytes = hostile::golden(rng.u8(..4) > 0).to_vec();
+            let mut bytes = hostile::golden(rng.usize(..6).max(3)).to_vec();
             let from = rng.usize(8192..bytes.len());
             rng.fill(&mut bytes[from..]);
             bytes
         }
         _ => {
             // Pieces in a wrong order.
-            let mut bytes = hostile::golden(rng.u8(..4) > 0).to_vec();
+            let mut bytes = hostile::golden(rng.usize(..6).max(3)).to_vec();
             for _ in 0..rng.usize(1..6) {
                 let n = [512, 4096, 8192][rng.usize(..3)];
                 let [from, to] = [0, 1].map(|_| rng.usize(..(bytes.len() - n) / 512) * 512);
@@ -59,6 +59,84 @@ fn arbitrary_images() {
         }
     };
     run("an arbitrary image", rounds(200, 20_000), input, hostile::image);
+}
+
+/// The ends of the ranges that numbers are compared with, and what is beside them and beside what is there.
+fn extremes(there: u64) -> Vec<u64> {
+    let ends = [12, 16, 20, 24, 31, 32, 60, 63].map(|bits| 1u64 << bits);
+    let mut all: Vec<u64> =
+        ends.iter().chain(&[1, there]).flat_map(|&end| [end.wrapping_sub(1), end, end.wrapping_add(1)]).collect();
+    all.extend([u64::MAX, u64::MAX - 1, there.wrapping_mul(2), 3 << 30]);
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Fields, by their numbers, and values for them.
+type Patches = Vec<(usize, u64)>;
+
+/// Runs many patched superblocks; a panic says which.
+fn run_patches(what: &'static str, seconds: u64, all: impl Iterator<Item = (usize, bool, Patches)> + Send + 'static) {
+    within(seconds, what, move || {
+        let mut failed = 0;
+        for (version, both, patches) in all {
+            if std::panic::catch_unwind(|| hostile::patched_superblock(version, both, &patches)).is_err() {
+                let named: Vec<_> = patches.iter().map(|&(f, v)| (hostile::SUPERBLOCK_FIELDS[f].0, v)).collect();
+                eprintln!("{what}: version {version}, {} slots, {named:x?}", 1 + usize::from(both));
+                failed += 1;
+            }
+        }
+        assert_eq!(failed, 0, "{what}");
+    });
+}
+
+fn value_there(version: usize, field: usize) -> u64 {
+    let (_, at, len) = hostile::SUPERBLOCK_FIELDS[field];
+    let mut value = [0; 8];
+    value[..len].copy_from_slice(&hostile::golden(version)[at..at + len]);
+    u64::from_le_bytes(value)
+}
+
+#[test]
+fn superblocks_with_a_field_at_its_extremes() {
+    let all = (1..=3).flat_map(|version| {
+        (0..hostile::SUPERBLOCK_FIELDS.len()).flat_map(move |field| {
+            let values = extremes(value_there(version, field));
+            values.into_iter().map(move |v| (version, v % 2 == 0, vec![(field, v)]))
+        })
+    });
+    run_patches("a superblock's field", 300, all);
+}
+
+#[test]
+fn superblocks_with_fields_at_their_extremes() {
+    // The largest segments that there may be, of many shapes, and the smallest; and other fields beside them.
+    let shapes: [[u64; 4]; 6] = [
+        [1 << 20, 4096, 1, 64],
+        [1 << 20, 1, 4, 1 << 16],
+        [1 << 15, 4096, 1024, 2],
+        [1 << 16, 128, 1, 1 << 15],
+        [512, 4, 2, 1],
+        [1 << 12, 1, 1, 4],
+    ];
+    let rng = &mut Rng::with_seed(rounds(0, 1 << 32));
+    let drawn: Vec<_> = (0..rounds(1500, 100_000))
+        .map(|i| {
+            let version = i as usize % 3 + 1;
+            let mut patches = vec![];
+            if rng.u8(..3) > 0 {
+                let shape = shapes[rng.usize(..shapes.len())];
+                patches.extend((2..6).zip(shape));
+            }
+            for _ in 0..rng.usize(1..4) {
+                let field = rng.usize(..hostile::SUPERBLOCK_FIELDS.len());
+                let values = extremes(value_there(version, field));
+                patches.push((field, values[rng.usize(..values.len())]));
+            }
+            (version, rng.bool(), patches)
+        })
+        .collect();
+    run_patches("a superblock's fields", 300, drawn.into_iter());
 }
 
 #[test]

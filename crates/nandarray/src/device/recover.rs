@@ -17,7 +17,7 @@ use super::wire::{Directory, Op, RecordBody, Update};
 use super::{Catalog, Device, Mode, Options};
 use crate::codec::Framing;
 use crate::error::{Error, Result};
-use crate::flash::geometry::HEAD_BYTES;
+use crate::flash::geometry::{HEAD_BYTES, SEGMENTS_MAX};
 use crate::flash::{Geometry, Owner, Run, Segment, crc32c};
 use crate::ftl::chain::Chain;
 use crate::ftl::journal::{self, End};
@@ -253,6 +253,12 @@ fn read_journals(media: &dyn Media, superblock: &Superblock) -> Result<Journals>
         let known = |s: &ChainStart| before.contains(&s.first) || chain.segments().contains(&s.first);
         match switch.filter(|s| !known(s)) {
             Some(start) => {
+                if u64::from(start.first) >= SEGMENTS_MAX {
+                    return Err(Error::corrupt(format!(
+                        "a journal goes on in segment {}; a store has at most {SEGMENTS_MAX}",
+                        start.first
+                    )));
+                }
                 before.extend(chain.segments());
                 chain = Chain::begin(superblock.geometry, start);
             }
@@ -273,6 +279,12 @@ fn load(
 ) -> Result<Device> {
     let (slot, superblock) = &slots[which];
     let geometry = superblock.geometry;
+    let (have, bytes) = (geometry.segments_within(media.len()), geometry.segment_bytes());
+    if have > SEGMENTS_MAX {
+        return Err(Error::corrupt(format!(
+            "the file has room for {have} segments of {bytes} bytes; a store has at most {SEGMENTS_MAX}"
+        )));
+    }
     let counters = Arc::new(Counters::default());
     let mut chance = Chance::seeded(options.seed ^ options.entropy ^ superblock.generation);
     let ftl = Ftl::new(
@@ -384,13 +396,6 @@ fn restore_segments(ftl: &Ftl, directory: &Directory) -> Result<()> {
         for (i, entry) in directory.segments.iter().enumerate() {
             if entry.live > pages {
                 return Err(Error::corrupt(format!("segment {i} has {} live pages of {pages}", entry.live)));
-            }
-            if i >= s.len() {
-                if entry.live == 0 && !entry.bad {
-                    s.wear_beyond(i as Segment, entry.erases);
-                    continue;
-                }
-                s.grow(i + 1 - s.len()); // cut off later, if the journal says that it died
             }
             s.restore(i as Segment, entry.live, entry.erases, entry.bad);
         }

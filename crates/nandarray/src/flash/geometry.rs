@@ -23,6 +23,9 @@ pub const SEGMENT_HEADER_BYTES: u64 = 64;
 /// Bytes of one out-of-band record.
 pub const OOB_BYTES: u64 = 32;
 
+/// No store has more segments: tables have an entry for each, and with these numbers no address needs more than 63 bits.
+pub const SEGMENTS_MAX: u64 = 1 << 24;
+
 /// The address of a physical page: segment x (pages per segment + 1) + page within the segment. The number between two
 /// segments names no page, so that pages with neighbouring numbers are always neighbours on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -38,6 +38,9 @@ const MAGIC: [u8; 4] = *b"NREC";
 /// No record is longer: a damaged length must not ask for the machine's memory.
 const RECORD_BYTES_MAX: u32 = 1 << 30;
 
+/// What is looked through at once: a chain's segments may be larger than the machine's memory.
+const LOOK_BYTES: usize = 1 << 20;
+
 /// One record, read back.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -163,21 +166,26 @@ fn read_one(media: &dyn Media, chain: &mut Chain, at: u64, nonce: u64) -> Result
 /// Looks for records of this journal behind its end. Only what is in segments that the chain has, or still links to.
 fn look_behind(media: &dyn Media, chain: &mut Chain, from: u64, nonce: u64, next: u64) -> Result<End> {
     while chain.follow(media)? {}
-    let room = chain.room_from(from);
-    let mut bytes = vec![0; room as usize];
-    if !chain.read(media, from, &mut bytes)? {
-        return Ok(End::Proper);
-    }
-    let mut offset = 0;
-    while offset + HEADER_BYTES <= bytes.len() {
-        if bytes[offset + 4..offset + 8] == MAGIC {
-            if let Some((record, _)) = read_one(media, chain, from + offset as u64, nonce)? {
-                if record.lsn > next && record.durable >= next {
-                    return Ok(End::Damaged { found: record.lsn });
+    let behind = from + chain.room_from(from);
+    let mut bytes = vec![0; LOOK_BYTES];
+    let mut at = from;
+    while at + HEADER_BYTES as u64 <= behind {
+        // The last places of a piece are the first of the next, where a header that begins in them is whole.
+        let piece = &mut bytes[..LOOK_BYTES.min((behind - at) as usize)];
+        if !chain.read(media, at, piece)? {
+            return Ok(End::Proper);
+        }
+        let places = (piece.len() - HEADER_BYTES) / 8 + 1;
+        for offset in (0..places).map(|i| i * 8) {
+            if piece[offset + 4..offset + 8] == MAGIC {
+                if let Some((record, _)) = read_one(media, chain, at + offset as u64, nonce)? {
+                    if record.lsn > next && record.durable >= next {
+                        return Ok(End::Damaged { found: record.lsn });
+                    }
                 }
             }
         }
-        offset += 8;
+        at += places as u64 * 8;
     }
     Ok(End::Proper)
 }

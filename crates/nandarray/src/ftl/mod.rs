@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 
 use crate::error::{Error, Result};
-use crate::flash::geometry::{OOB_BYTES, SEGMENT_HEADER_BYTES};
+use crate::flash::geometry::{OOB_BYTES, SEGMENT_HEADER_BYTES, SEGMENTS_MAX};
 use crate::flash::{Geometry, OobRecord, Owner, Ppa, Run, Segment, SegmentHeader, SegmentKind, crc32c};
 use crate::media::Media;
 use crate::sim::{Chance, Counters, Probe, count};
@@ -168,10 +168,10 @@ impl Ftl {
         seed: u64,
     ) -> Self {
         let mut segments = Segments::new(geometry, capacity_bytes > 0);
-        segments.grow(geometry.segments_within(media.len()) as usize);
+        segments.grow(geometry.segments_within(media.len()).min(SEGMENTS_MAX) as usize);
         let segments_max = match capacity_bytes {
-            0 => u64::from(u32::MAX),
-            bytes => geometry.segments_within(bytes),
+            0 => SEGMENTS_MAX,
+            bytes => geometry.segments_within(bytes).min(SEGMENTS_MAX),
         };
         Self {
             media,

@@ -8,11 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::placement::{BlockUse, Lanes, Placement};
 use super::victim::Candidate;
+use crate::flash::geometry::SEGMENTS_MAX;
 use crate::flash::{Geometry, Ppa, Run, Segment};
 use crate::sim::Chance;
-
-/// No replayed record names a segment beyond this one: damaged numbers must not ask for the machine's memory.
-const REPLAYED_SEGMENTS_MAX: u64 = 1 << 24;
 
 /// What a segment is at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +70,8 @@ pub struct Segments {
     live: u64,
     /// While a store is opened: segments that died in records of which nobody knows whether they are durable.
     unsure: Option<BTreeSet<Segment>>,
+    /// While a store is opened: live pages of segments that the medium does not have. They died later, or it was cut short.
+    beyond: Option<BTreeMap<Segment, u32>>,
     /// How often segments were opened that were cut off the medium, where they come back as they were: under a capacity.
     cut: Option<BTreeMap<Segment, u32>>,
 }
@@ -79,8 +79,18 @@ pub struct Segments {
 impl Segments {
     /// A table of no segments; `fixed` under a capacity.
     pub fn new(geometry: Geometry, fixed: bool) -> Self {
-        let (free, dying, cut) = (BTreeSet::new(), Vec::new(), fixed.then(BTreeMap::new));
-        Self { geometry, infos: Vec::new(), free, dying, open: None, opened: 0, live: 0, unsure: None, cut }
+        Self {
+            geometry,
+            infos: Vec::new(),
+            free: BTreeSet::new(),
+            dying: Vec::new(),
+            open: None,
+            opened: 0,
+            live: 0,
+            unsure: None,
+            beyond: Some(BTreeMap::new()),
+            cut: fixed.then(BTreeMap::new),
+        }
     }
 
     /// How many segments the medium has.
@@ -163,10 +173,18 @@ impl Segments {
         (here.min().unwrap_or(0), all.clone().max().unwrap_or(0), all.sum())
     }
 
-    /// Sets a segment as a checkpoint tells it, before the journal is replayed.
+    /// Sets a segment as a checkpoint tells it, before the journal is replayed; the medium may not have it.
     pub fn restore(&mut self, segment: Segment, live: u32, erases: u32, bad: bool) {
         let pages = self.geometry.pages_per_segment();
         assert!(live <= pages, "segment {segment} has {live} live pages of {pages}");
+        if segment as usize >= self.infos.len() {
+            self.wear_beyond(segment, erases);
+            if let Some(beyond) = self.beyond.as_mut().filter(|_| live > 0) {
+                beyond.insert(segment, live);
+                self.live += u64::from(live);
+            }
+            return;
+        }
         let info = &mut self.infos[segment as usize];
         self.live -= u64::from(info.live);
         *info = SegmentInfo {
@@ -193,8 +211,18 @@ impl Segments {
         self.infos[segment as usize].state = SegmentState::Chain;
     }
 
-    /// After replay: forgets segments beyond those that the medium has; gives the first of them that has live pages.
+    /// After replay: as many segments as the medium has; gives one of those beyond that has live pages.
     pub fn cut_to(&mut self, segments: usize) -> Option<Segment> {
+        // Another process may have made it grow since.
+        self.grow(segments.saturating_sub(self.infos.len()));
+        for (segment, live) in self.beyond.take().into_iter().flatten().filter(|&(_, live)| live > 0) {
+            if segment as usize >= segments {
+                return Some(segment);
+            }
+            let info = &mut self.infos[segment as usize];
+            (info.state, info.live) = (SegmentState::Closed, live);
+            self.free.remove(&segment);
+        }
         while self.infos.len() > segments {
             let last = self.infos.len() - 1;
             if self.infos[last].live > 0 {
@@ -326,27 +354,32 @@ impl Segments {
     }
 
     /// Whether the segment of a run, which may be any, has live pages.
-    pub fn has_live(&self, run: Run) -> bool {
-        self.geometry.has_run(run, self.infos.len() as u64) && self.info(self.geometry.segment_of(run.ppa)).live > 0
+    pub fn has_live(&mut self, run: Run) -> bool {
+        self.geometry.has_run(run, SEGMENTS_MAX)
+            && self.live_of(self.geometry.segment_of(run.ppa)).is_some_and(|n| *n > 0)
+    }
+
+    /// Live pages of a segment that the medium has or, while a store is opened, had.
+    fn live_of(&mut self, segment: Segment) -> Option<&mut u32> {
+        match self.infos.get_mut(segment as usize) {
+            Some(info) => Some(&mut info.live),
+            None => self.beyond.as_mut().map(|beyond| beyond.entry(segment).or_default()),
+        }
     }
 
     /// Pages are live that a replayed record maps; `false` if they cannot be.
     #[must_use]
     pub fn revive(&mut self, run: Run) -> bool {
-        if !self.geometry.has_run(run, REPLAYED_SEGMENTS_MAX) {
+        if !self.geometry.has_run(run, SEGMENTS_MAX) {
             return false;
         }
         let segment = self.geometry.segment_of(run.ppa);
-        if segment as usize >= self.infos.len() {
-            // The segment was cut off the medium after it died; the records that filled it are still replayed.
-            self.grow(segment as usize + 1 - self.infos.len());
-        }
-        let info = &mut self.infos[segment as usize];
-        if info.live + run.count > self.geometry.pages_per_segment() {
-            return false;
-        }
-        info.live += run.count;
+        let pages = self.geometry.pages_per_segment();
+        let Some(live) = self.live_of(segment).filter(|live| **live + run.count <= pages) else { return false };
+        *live += run.count;
         self.live += u64::from(run.count);
+        // If the medium does not have it, the segment was cut off after it died; the records that filled it are still replayed.
+        let Some(info) = self.infos.get_mut(segment as usize) else { return true };
         match info.state {
             SegmentState::Free => {
                 info.state = SegmentState::Closed;
@@ -371,17 +404,16 @@ impl Segments {
     /// Pages are dead that a replayed record takes; `false` if they were not live.
     #[must_use]
     pub fn unrevive(&mut self, run: Run) -> bool {
-        if !self.geometry.has_run(run, self.infos.len() as u64) {
+        if !self.geometry.has_run(run, SEGMENTS_MAX) {
             return false;
         }
-        let info = &mut self.infos[self.geometry.segment_of(run.ppa) as usize];
-        if info.live < run.count {
-            return false;
-        }
-        info.live -= run.count;
+        let segment = self.geometry.segment_of(run.ppa);
+        let Some(live) = self.live_of(segment).filter(|live| **live >= run.count) else { return false };
+        *live -= run.count;
+        let empty = *live == 0;
         self.live -= u64::from(run.count);
-        if let Some(unsure) = self.unsure.as_mut().filter(|_| info.live == 0) {
-            unsure.insert(self.geometry.segment_of(run.ppa));
+        if let Some(unsure) = self.unsure.as_mut().filter(|_| empty) {
+            unsure.insert(segment);
         }
         true
     }

@@ -7,7 +7,7 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::{Error, Result};
-use crate::flash::geometry::SUPERBLOCK_BYTES;
+use crate::flash::geometry::{SEGMENTS_MAX, SUPERBLOCK_BYTES};
 use crate::flash::{Geometry, Layout, Segment, crc32c};
 use crate::media::Media;
 
@@ -171,18 +171,25 @@ impl Superblock {
             pages_per_block: wire.pages_per_block.get(),
             layout: Layout::of_format(wire.version.get()),
         };
-        let sound = geometry.validate().is_ok()
-            && (1..NUMBER_MAX).contains(&wire.journal_lsn.get())
-            && [wire.generation.get(), wire.clean_lsn.get(), wire.checkpoint_bytes.get()]
-                .iter()
-                .all(|&n| n < NUMBER_MAX)
-            && wire.directory_at.iter().all(|at| at.get() < NUMBER_MAX)
-            && wire.directory_bytes.get() < NUMBER_MAX;
-        if !sound {
-            return Err(Error::corrupt("a superblock holds numbers that nobody writes"));
-        }
+        geometry.validate().map_err(|e| Error::corrupt(format!("in a superblock, {e}")))?;
         let open = OpenSegment { segment: wire.open_segment.get(), crc: wire.open_crc.get() };
         let open = (open.segment != u32::MAX).then_some(open);
+        let numbers = [
+            ("generation", wire.generation.get(), 0..NUMBER_MAX),
+            ("checkpoint_bytes", wire.checkpoint_bytes.get(), 0..NUMBER_MAX),
+            ("directory_at[0]", wire.directory_at[0].get(), 0..NUMBER_MAX),
+            ("directory_at[1]", wire.directory_at[1].get(), 0..NUMBER_MAX),
+            ("directory_bytes", wire.directory_bytes.get(), 0..NUMBER_MAX),
+            ("journal_lsn", wire.journal_lsn.get(), 1..NUMBER_MAX),
+            ("clean_lsn", wire.clean_lsn.get(), 0..NUMBER_MAX),
+            ("checkpoint_first", wire.checkpoint_first.get().into(), 0..SEGMENTS_MAX),
+            ("journal_first", wire.journal_first.get().into(), 0..SEGMENTS_MAX),
+            ("open_segment", open.map_or(0, |o| o.segment).into(), 0..SEGMENTS_MAX),
+        ];
+        if let Some((name, value, range)) = numbers.into_iter().find(|(_, value, range)| !range.contains(value)) {
+            let (low, high) = (range.start, range.end - 1);
+            return Err(Error::corrupt(format!("in a superblock, {name} is {value}, not within {low}..={high}")));
+        }
         Ok(Self {
             uuid: wire.uuid,
             generation: wire.generation.get(),
@@ -285,6 +292,22 @@ mod tests {
         assert_eq!(read_slots(&media, "x").unwrap(), [(0, some())]);
         media.write_at(100, &[0xff]).unwrap();
         assert!(matches!(read_slots(&media, "x"), Err(Error::Corrupt(_))));
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused_with_the_number() {
+        let media = MemoryMedia::with_bytes(vec![0; 65536]);
+        let told = |sb: Superblock| {
+            sb.write(&media, 0).unwrap();
+            read_slots(&media, "x").unwrap_err().to_string()
+        };
+        let far = ChainStart { first: 1 << 24, nonce: 8 };
+        assert!(
+            told(Superblock { journal: far, ..some() }).contains("journal_first is 16777216, not within 0..=16777215")
+        );
+        let geometry = Geometry { channels: 0, ..Geometry::TINY };
+        assert!(told(Superblock { geometry, ..some() }).contains("channels is 0, not within 1..=4096"));
+        assert!(told(Superblock { journal_lsn: 0, ..some() }).contains("journal_lsn is 0"));
     }
 
     #[test]

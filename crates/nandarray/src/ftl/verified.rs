@@ -7,9 +7,11 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::flash::geometry::SEGMENTS_MAX;
 use crate::flash::{Geometry, Ppa, Segment};
 
-const FAN: usize = 2048;
+const FAN: usize = 4096;
+const _: () = assert!((FAN * FAN) as u64 >= SEGMENTS_MAX);
 
 type Bits = Box<[AtomicU64]>;
 

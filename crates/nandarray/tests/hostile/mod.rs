@@ -26,9 +26,58 @@ const KEY: [u8; 32] = *b"the key of all encrypted arrays.";
 /// No more of an array is read than this.
 const BYTES_READ_MAX: u64 = 1 << 12;
 
-/// The golden image of the newest format, or of the first.
-pub(crate) fn golden(newest: bool) -> &'static [u8] {
-    if newest { include_bytes!("../golden/v3.nand") } else { include_bytes!("../golden/v1.nand") }
+/// The golden image of a format version: those from 1 on, then again.
+pub(crate) fn golden(version: usize) -> &'static [u8] {
+    let all: [&[u8]; 3] =
+        [include_bytes!("../golden/v1.nand"), include_bytes!("../golden/v2.nand"), include_bytes!("../golden/v3.nand")];
+    all[(version + 2) % 3]
+}
+
+/// The fields of a superblock behind magic number, version and checksum: name, first byte, bytes.
+pub(crate) const SUPERBLOCK_FIELDS: &[(&str, usize, usize)] = &[
+    ("version", 8, 4),
+    ("generation", 32, 8),
+    ("page_bytes", 40, 4),
+    ("channels", 44, 4),
+    ("banks", 48, 4),
+    ("pages_per_block", 52, 4),
+    ("capacity_bytes", 56, 8),
+    ("checkpoint_nonce", 64, 8),
+    ("checkpoint_first", 72, 4),
+    ("directory_crc", 76, 4),
+    ("directory_at[0]", 80, 8),
+    ("directory_at[1]", 88, 8),
+    ("directory_bytes", 96, 8),
+    ("checkpoint_bytes", 104, 8),
+    ("journal_nonce", 112, 8),
+    ("journal_first", 120, 4),
+    ("clean", 124, 4),
+    ("journal_lsn", 128, 8),
+    ("clean_lsn", 136, 8),
+    ("open_segment", 144, 4),
+    ("placement", 148, 8),
+    ("victim", 160, 8),
+    ("open_crc", 176, 4),
+];
+
+/// Puts values into fields of a golden image's superblocks (the newer one, or both), makes them count, and does everything with it.
+pub(crate) fn patched_superblock(version: usize, both: bool, patches: &[(usize, u64)]) {
+    let mut bytes = golden(version).to_vec();
+    let newer = usize::from(u64_at(&bytes, 4096 + 32) > u64_at(&bytes, 32));
+    for slot in (0..2).filter(|&slot| both || slot == newer) {
+        for &(field, value) in patches {
+            let (_, at, len) = SUPERBLOCK_FIELDS[field];
+            bytes[slot * 4096 + at..][..len].copy_from_slice(&value.to_le_bytes()[..len]);
+        }
+        correct_superblock(&mut bytes, slot * 4096);
+    }
+    image(&bytes);
+}
+
+fn correct_superblock(bytes: &mut [u8], slot: usize) {
+    bytes[slot + 12..slot + 16].fill(0);
+    let crc = crc32c(&bytes[slot + 8..slot + 4096]);
+    bytes[slot + 12..slot + 16].copy_from_slice(&crc.to_le_bytes());
 }
 
 fn names(device: &Device) -> Vec<String> {
@@ -141,7 +190,7 @@ pub(crate) fn patched_image(data: &[u8]) {
     let mut choices = Choices(data);
     let first = choices.byte().unwrap_or(0);
     let correct = first % 4 != 0;
-    let mut bytes = golden(first < 0xc0).to_vec();
+    let mut bytes = golden(if first < 0xc0 { 3 } else { usize::from(first) }).to_vec();
     let places = places(&bytes);
     while let (Some(place), Some(at), Some(how), Some(value)) =
         (choices.byte(), choices.number(), choices.byte(), choices.byte())
@@ -224,9 +273,7 @@ fn correct_checksums(bytes: &mut [u8]) {
                 bytes[slot + 76..slot + 80].copy_from_slice(&crc.to_le_bytes());
             }
         }
-        bytes[slot + 12..slot + 16].fill(0);
-        let crc = crc32c(&bytes[slot + 8..slot + 4096]);
-        bytes[slot + 12..slot + 16].copy_from_slice(&crc.to_le_bytes());
+        correct_superblock(bytes, slot);
     }
 }
 

@@ -7,12 +7,13 @@
 //!
 //! Who needs bytes of an extent that is queued brings it himself ([`Extents::wait`]): a single page that is read in between
 //! would keep the extent from being one piece. Where a kernel or a file system has no large pages, asking is refused
-//! ([`Extents::ask`]), and the caller asks page by page. Everything here is a hint: what fails is read later, or fails then.
+//! ([`Extents::ask`]), and the caller asks page by page; now and then one is tried again ([`Attempts`]). Everything here is a hint:
+//! what fails is read later, or fails then.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -30,8 +31,11 @@ const QUEUED: usize = 64;
 const IDLE: Duration = Duration::from_millis(200);
 /// How long to wait for an extent that another thread reads, at most: it is only a hint.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Extents in a row that did not come as large pages, after which no more are asked for.
+/// Extents in a row that did not come as large pages, after which none is asked for, for a while.
 const FAILURES: u32 = 4;
+/// Extents that are refused then, at first, before one is tried; each time that it fails, twice as many, up to so many.
+const REFUSED: u32 = 64;
+const REFUSED_MAX: u32 = 1 << 14;
 
 /// The extents of a file that are on their way.
 pub(super) struct Extents {
@@ -48,7 +52,6 @@ struct Shared {
     news: Condvar,
     /// Extents queued or being read: nothing to wait for at a look.
     pending: AtomicUsize,
-    failures: AtomicU32,
     /// The process that the threads are of: one forked from it has the list and nobody who works it off.
     home: Home,
 }
@@ -61,6 +64,54 @@ struct Queue {
     threads: usize,
     idle: usize,
     closed: bool,
+    attempts: Attempts,
+}
+
+/// Whether extents are worth asking for: not after a row of failures, but for one now and then. Memory may be in one piece again.
+#[derive(Debug, Default)]
+struct Attempts {
+    /// Failures in a row.
+    failures: u32,
+    /// Extents still to be refused.
+    refuse: u32,
+    /// How many were to be refused last.
+    refused: u32,
+}
+
+/// What became of an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It came as a large page.
+    Whole,
+    /// It did not: no memory in one piece, or no such kernel or file system.
+    Failed,
+    /// The file does not reach so far any more, which says nothing of the next one.
+    Beyond,
+}
+
+impl Attempts {
+    /// Whether another is asked for.
+    fn next(&mut self) -> bool {
+        let ask = self.refuse == 0;
+        self.refuse = self.refuse.saturating_sub(1);
+        ask
+    }
+
+    fn tell(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Whole => *self = Self::default(),
+            Outcome::Beyond => {}
+            Outcome::Failed => {
+                self.failures += 1;
+                // Of those that were on their way together, the first counts.
+                if self.failures >= FAILURES && self.refuse == 0 {
+                    self.refused = (self.refused * 2).clamp(REFUSED, REFUSED_MAX);
+                    self.refuse = self.refused;
+                    self.failures = FAILURES - 1;
+                }
+            }
+        }
+    }
 }
 
 impl Extents {
@@ -75,7 +126,6 @@ impl Extents {
                 queue: Mutex::default(),
                 news: Condvar::new(),
                 pending: AtomicUsize::new(0),
-                failures: AtomicU32::new(0),
                 home: Home::here(),
             }),
         })
@@ -93,11 +143,11 @@ impl Extents {
     /// Queues an extent, which lies within the file and has no page in memory; `false` if it will not be read.
     pub(super) fn ask(&self, extent: u64) -> bool {
         let shared = &self.shared;
-        if shared.failures.load(Ordering::Relaxed) >= FAILURES || shared.is_forked() {
+        if shared.is_forked() {
             return false;
         }
         let mut queue = shared.queue.lock();
-        if queue.waiting.len() >= QUEUED {
+        if queue.waiting.len() >= QUEUED || !queue.attempts.next() {
             return false;
         }
         queue.waiting.push_back(extent);
@@ -180,7 +230,8 @@ impl Shared {
     /// Reads an extent that was taken from the queue, without the lock meanwhile.
     fn read(&self, extent: u64, queue: &mut MutexGuard<'_, Queue>) {
         queue.reading.push(extent);
-        MutexGuard::unlocked(queue, || self.populate(extent));
+        let outcome = MutexGuard::unlocked(queue, || self.populate(extent));
+        queue.attempts.tell(outcome);
         self.forget(queue, |e| e == extent);
         self.news.notify_all();
     }
@@ -192,24 +243,20 @@ impl Shared {
         self.pending.fetch_sub(before - queue.reading.len(), Ordering::Release);
     }
 
-    fn populate(&self, extent: u64) {
+    fn populate(&self, extent: u64) -> Outcome {
         let offset = extent * EXTENT_BYTES;
-        let Some(map) = self.window((offset / self.window_bytes) as usize) else {
-            self.failures.store(FAILURES, Ordering::Relaxed);
-            return;
-        };
+        let Some(map) = self.window((offset / self.window_bytes) as usize) else { return Outcome::Failed };
         let (at, bytes) = ((offset % self.window_bytes) as usize, EXTENT_BYTES as usize);
         // One page brings them all, where they come as one.
         let done = map.advise_range(Advice::PopulateRead, at, 4096).is_ok();
         // SAFETY: nobody has a reference into this mapping, and its pages are the file's: they are only unmapped.
         let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, at, bytes) };
         if done && is_resident(map, at + bytes - 4096, 4096) {
-            self.failures.store(0, Ordering::Relaxed);
-        } else {
-            // No memory in one piece, or no such kernel.
-            self.failures.fetch_add(1, Ordering::Relaxed);
-            will_need(&self.file, offset, EXTENT_BYTES);
+            return Outcome::Whole;
         }
+        will_need(&self.file, offset, EXTENT_BYTES);
+        let reaches = self.file.metadata().is_ok_and(|meta| meta.len() >= offset + EXTENT_BYTES);
+        if reaches { Outcome::Failed } else { Outcome::Beyond }
     }
 
     fn window(&self, index: usize) -> Option<&Mmap> {
@@ -268,4 +315,47 @@ fn presence(map: &Mmap, at: usize, bytes: usize, wanted: &mut dyn FnMut(bool) ->
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_row_of_failures_one_is_tried_now_and_then() {
+        let mut attempts = Attempts::default();
+        let refused = |attempts: &mut Attempts| (0..).take_while(|_| !attempts.next()).count() as u32;
+        for _ in 0..3 {
+            (0..FAILURES - 1).for_each(|_| attempts.tell(Outcome::Failed));
+            assert!(attempts.next(), "not yet");
+            attempts.tell(Outcome::Whole);
+        }
+        // All that were on their way fail: counted once.
+        (0..2 * FAILURES).for_each(|_| attempts.tell(Outcome::Failed));
+        assert_eq!(refused(&mut attempts), REFUSED);
+        for round in 1..20 {
+            attempts.tell(Outcome::Failed);
+            assert_eq!(
+                refused(&mut attempts),
+                (REFUSED << round.min(16)).min(REFUSED_MAX),
+                "longer each time, up to a limit"
+            );
+        }
+        attempts.tell(Outcome::Whole);
+        (0..FAILURES).for_each(|_| attempts.tell(Outcome::Failed));
+        assert_eq!(refused(&mut attempts), REFUSED, "one that came makes it begin anew");
+    }
+
+    #[test]
+    fn extents_behind_the_end_of_a_file_that_was_cut_are_no_failures() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(3 * EXTENT_BYTES).unwrap();
+        let extents = Extents::new(&file, 1 << 36, 2).unwrap();
+        for extent in 3..3 + 4 * u64::from(FAILURES) {
+            assert!(extents.ask(extent), "{extent}");
+            extents.wait(extent * EXTENT_BYTES, 1);
+            assert_eq!(extents.shared.queue.lock().attempts.failures, 0);
+        }
+        assert!(extents.ask(0));
+    }
 }

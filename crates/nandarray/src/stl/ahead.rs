@@ -2,7 +2,7 @@
 //!
 //! The plan says what comes, so nothing is guessed within a command; what a scan will read after it ([`super::sequence`])
 //! comes behind the command's own tasks, so that the disk works on while the last of them are compared and copied.
-//! Whether pages are in memory is looked at in three places, not everywhere: a look is a system call.
+//! Whether pages are in memory is looked at in a few places ([`super::looks`]), not everywhere.
 //!
 //! Tasks are asked for in groups of some extents of the medium ([`EXTENT_BYTES`]), and what a group wants of the extent that it
 //! ends in waits for the next group: a medium brings a whole extent faster than its parts. A small gap between two ranges is
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::plan::Task;
-use super::read::{Kept, Reader};
+use super::read::{Kept, Reader, STREAM_BYTES};
 use super::sequence::AHEAD_BYTES;
 use super::work::Work;
 use crate::media::EXTENT_BYTES;
@@ -61,29 +61,24 @@ impl<'a, 'w> Ahead<'a, 'w> {
         let mut kept = Kept::default();
         // One small task meets its own page soon enough.
         if count > 1 || bytes >= 4096 {
-            let cold = ahead.is_cold(work, &mut kept);
+            let cold = ahead.is_cold(work, bytes, &mut kept);
             reader.space.trust.looked(!cold);
             if cold {
                 ahead.cursor.get_mut().next = 0;
             }
         }
-        ahead.total += coming.filter(|c| ahead.is_cold(c, &mut kept)).map_or(0, Work::len);
+        ahead.total += coming.filter(|c| ahead.is_cold(c, bytes, &mut kept)).map_or(0, Work::len);
         if ahead.cursor.get_mut().next < ahead.total {
             ahead.window = (AHEAD_BYTES / block).max(16);
         }
         ahead
     }
 
-    /// Whether one of the first, middle and last task's pages is not in memory.
-    fn is_cold(&self, work: &Work, kept: &mut Kept<'a>) -> bool {
-        let (reader, count) = (self.reader, work.len());
-        [0, count / 2, count.saturating_sub(1)][..count.min(3) as usize].iter().any(|&i| {
-            let task = work.task(i);
-            let Some(map) = reader.map(&task.at, kept) else { return false };
-            let wanted = (task.in_block / reader.space.shape.page) as u32;
-            let Some(run) = map.next_run(wanted).or_else(|| map.runs().last()) else { return false };
-            let unit = wanted.clamp(run.unit, run.end() - 1);
-            !reader.ftl.media().is_resident(reader.ftl.geometry().page_offset(run.page_of(unit)), 1)
+    /// Whether some of the pages that stand for the work are not in memory.
+    fn is_cold(&self, work: &Work, bytes: u64, kept: &mut Kept<'a>) -> bool {
+        let (ftl, page) = (self.reader.ftl, self.reader.space.shape.page as u64);
+        self.reader.holds_somewhere(work, bytes >= STREAM_BYTES, kept, &mut |run| {
+            !ftl.media().is_resident(ftl.geometry().page_offset(run.ppa), u64::from(run.count) * page)
         })
     }
 

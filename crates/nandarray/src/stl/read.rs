@@ -30,7 +30,7 @@ use crate::ftl::Ftl;
 
 /// A command that reads at least this much is assembled row by row and, where it can be, streamed past the caches: twice what a
 /// core's own holds.
-const STREAM_BYTES: u64 = 4 << 20;
+pub(super) const STREAM_BYTES: u64 = 4 << 20;
 
 /// Tasks of a large read that a thread takes at least: while one is copied, the lines of the next are asked for.
 const TASKS_LEAST: u64 = 8;

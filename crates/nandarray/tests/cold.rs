@@ -1,0 +1,119 @@
+//! Promise: what is not in memory is asked for before it is read, whatever was read before it.
+//!
+//! A file whose page cache is played by a set of pages: nothing is in it at first, what is asked for or shown comes into it. Boxes that
+//! overlap others, in order, out of order and on both sides, must find nearly all their pages there: a page that is shown first
+//! is one that a disk would be waited for. What a real page cache does is `media/`'s; what reads bring, other tests'.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use common::*;
+use nandarray::Result;
+use nandarray::device::{Mode, Options};
+use nandarray::flash::Geometry;
+use nandarray::media::Media;
+use nandarray::media::file::{Access, FileMedia};
+
+const PAGE: u64 = 4096;
+
+#[derive(Debug)]
+struct Cache {
+    file: FileMedia,
+    pages: Mutex<BTreeSet<u64>>,
+    /// Pages that were shown and had not been asked for.
+    late: AtomicU64,
+}
+
+impl Cache {
+    fn bring(&self, from: u64, to: u64) -> u64 {
+        let mut pages = self.pages.lock().unwrap();
+        (from / PAGE..to.div_ceil(PAGE)).filter(|&page| pages.insert(page)).count() as u64
+    }
+}
+
+impl Media for Cache {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.file.read_at(offset, out)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.file.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.file.sync()
+    }
+
+    fn slice(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        self.late.fetch_add(self.bring(offset, offset + len as u64), Ordering::Relaxed);
+        self.file.slice(offset, len)
+    }
+
+    fn prefetch(&self, ranges: &[(u64, u64)]) {
+        for &(from, to) in ranges {
+            self.bring(from, to);
+        }
+    }
+
+    fn is_resident(&self, offset: u64, len: u64) -> bool {
+        let pages = self.pages.lock().unwrap();
+        (offset / PAGE..(offset + len).div_ceil(PAGE)).all(|page| pages.contains(&page))
+    }
+}
+
+#[test]
+fn boxes_that_overlap_others_are_asked_for() {
+    const SHAPE: [u64; 3] = [200, 192, 192];
+    let folder = tempfile::tempdir().unwrap();
+    let media = Arc::new(Cache {
+        file: FileMedia::open(&folder.path().join("a"), Access::CreateNew, true).unwrap(),
+        pages: Mutex::default(),
+        late: AtomicU64::new(0),
+    });
+    let make = Op::Create {
+        name: "a".to_owned(),
+        shape: SHAPE.to_vec(),
+        item: 4,
+        block: Some(vec![64; 3]),
+        compression: None,
+        key: false,
+        fill: 0,
+    };
+    let all = Part::boxed(&[0; 3], &SHAPE);
+    let fill = Op::Write { name: "a".to_owned(), part: all, salt: 3 };
+    {
+        let device = open(media.clone(), Mode::Append, &options(Geometry::FILE, 1)).unwrap();
+        make.run(&device).unwrap();
+        fill.run(&device).unwrap();
+        device.close().unwrap();
+    }
+    // Large reads: apart, overlapping from below and from above, across blocks, between two others, and once more.
+    let large: &[u64] = &[4, 20, 64, 104, 88, 160, 148, 0];
+    // Small ones: the middle of what two others leave is not looked for.
+    let small: &[u64] = &[4, 10, 40, 35, 62, 58, 70, 66];
+    for (axis, thick, starts) in [(0, 32, large), (1, 32, large), (2, 32, large), (0, 8, small), (1, 8, small)] {
+        media.pages.lock().unwrap().clear();
+        // One thread: another could look at a page while the first is about to ask for it.
+        let options = Options { threads: Some(1), ..options(Geometry::FILE, 1) };
+        let device = open(media.clone(), Mode::Read, &options).unwrap();
+        for &at in starts {
+            let (mut start, mut count) = ([0; 3], SHAPE);
+            (start[axis], count[axis]) = (at, thick);
+            media.late.store(0, Ordering::Relaxed);
+            read(&device, "a", &Part::boxed(&start, &count)).unwrap();
+            let late = media.late.load(Ordering::Relaxed);
+            assert_eq!(late, 0, "pages late of {thick} from {at} across axis {axis}");
+        }
+    }
+}

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 import platform
+import random
 from pathlib import Path
 from typing import Any
 
 _DROP = Path("/proc/sys/vm/drop_caches")
+#: What is in memory or not as one, of a file of which a part is.
+_PIECE_BYTES = 64 << 10
 
 
 def cold_method(wanted: str = "auto") -> str:
@@ -35,6 +38,20 @@ def make_cold(folder: Path, method: str) -> None:
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
                 os.close(fd)
+
+
+def make_part(folder: Path, method: str) -> None:
+    """Leave seven of eight pieces of a closed store's files in the page cache, as a kernel short of memory may."""
+    make_cold(folder, method)
+    chance = random.Random(0)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb", buffering=0) as file:
+                # What is read alone, and nothing around it.
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+                for at in range(0, path.stat().st_size, _PIECE_BYTES):
+                    if chance.randrange(8):
+                        os.pread(file.fileno(), _PIECE_BYTES, at)
 
 
 def make_durable(folder: Path) -> None:

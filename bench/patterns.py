@@ -10,6 +10,7 @@ A pattern says whether it counts for the geometric mean of reading and in which 
 ``warm``   the whole array was read once by this process since it opened the store; the file is in the page cache
 ``fresh``  the file is in the page cache, the store has just been opened: what a first look costs (checksums included)
 ``cold``   the page cache was dropped and the store has just been opened
+``part``   cold, and then seven of eight pieces of 64 KiB were read back: only if it is asked for
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ def _whole(shape: tuple[int, ...]) -> list[Op]:
     return [Box((0,) * len(shape), shape)]
 
 
-_ALL = ("warm", "fresh", "cold")
+_ALL = ("warm", "fresh", "cold", "part")
 _WRITE = ("warm",)
 
 _WRITES = (

@@ -67,7 +67,7 @@ def _facts(results: Results, section: str) -> list[str]:
 
 def _means(table: Table) -> list[tuple[str, list[tuple[str, float]]]]:
     groups = [("reading, all rows", table.reads())]
-    for state in ("warm", "fresh", "cold"):
+    for state in ("warm", "fresh", "cold", "part"):
         groups.append((f"reading, {state}", [row for row in table.reads() if row[2] == state]))
     groups.append(("writing", table.writes()))
     found = []

@@ -255,10 +255,10 @@ class Runner:
                     self._record(section, pattern, state, label, answer)
 
     def _first_look(self, section: Section, pattern: Pattern, state: str) -> None:
-        cold = self.cold if state == "cold" else None
+        how = (self.settings.cold_budget, state, self.cold)
         for turn in range(self.settings.cold_rounds):
             for label in self._turn(turn, storing=True):
-                answer = self._ask(section, label, "first_look", pattern.name, self.settings.cold_budget, cold)
+                answer = self._ask(section, label, "first_look", pattern.name, *how)
                 self._record(section, pattern, state, label, answer)
 
     def _turn(self, turn: int, *, storing: bool = False) -> list[str]:

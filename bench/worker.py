@@ -148,18 +148,20 @@ class Bench:
         done, seconds = self._timed(self._next(name), 0, 1, ops)
         return {"ops": done, "seconds": seconds / done}
 
-    def first_look(self, name: str, budget: float, cold: str | None) -> dict[str, Any]:
-        """Time operations on a store just opened, each once; ``cold`` names how the page cache is dropped before.
+    def first_look(self, name: str, budget: float, state: str, drop: str) -> dict[str, Any]:
+        """Time operations on a store just opened, each once.
+
+        ``drop`` names how the page cache is dropped before, where the state is ``cold`` or ``part``.
 
         At least as many as of a warm round: where one takes half of the budget, a system that is a little faster would
         else be asked for one more, and that one may find its part in memory already.
         """
         self.system.close()
         gc.collect()
-        if cold is None:
+        if state == "fresh":
             machine.warm_files(self.system.folder)
         else:
-            machine.make_cold(self.system.folder, cold)
+            (machine.make_part if state == "part" else machine.make_cold)(self.system.folder, drop)
         self.system.open()
         pattern = BY_NAME[name]
         done, seconds = self._timed(iter(self._of(pattern)), budget, min(pattern.least, _LEAST_COLD), None)

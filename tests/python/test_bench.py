@@ -161,6 +161,7 @@ def test_a_run_has_a_figure_for_every_cell(tmp_path: Path) -> None:
     labels = tuple(label for label in _LIGHT if systems.missing(label) is None)
     settings = Settings(tmp_path, "tiny", rounds=2, budget=0.002, cold_budget=0.002, cold="fadvise", systems=labels)
     settings.cold_rounds = settings.write_rounds = 1
+    settings.states = (*settings.states, "part")
     results = Runner(settings, lambda _: None).run(sections("tiny"))
     assert results.failures == []
     cells = {(c.section, c.pattern, c.state, c.system): c for c in results.cells}

@@ -21,6 +21,7 @@ use memmap2::{Advice, Mmap, MmapOptions, UncheckedAdvice};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::EXTENT_BYTES;
+use super::presence::{is_resident, page_bytes};
 use crate::sim::process::Home;
 
 /// Threads that read, beside those that wait: extents in flight.
@@ -248,10 +249,11 @@ impl Shared {
         let Some(map) = self.window((offset / self.window_bytes) as usize) else { return Outcome::Failed };
         let (at, bytes) = ((offset % self.window_bytes) as usize, EXTENT_BYTES as usize);
         // One page brings them all, where they come as one.
-        let done = map.advise_range(Advice::PopulateRead, at, 4096).is_ok();
+        let page = page_bytes() as usize;
+        let done = map.advise_range(Advice::PopulateRead, at, page).is_ok();
         // SAFETY: nobody has a reference into this mapping, and its pages are the file's: they are only unmapped.
         let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, at, bytes) };
-        if done && is_resident(map, at + bytes - 4096, 4096) {
+        if done && is_resident(map, at + bytes - page, page) {
             return Outcome::Whole;
         }
         will_need(&self.file, offset, EXTENT_BYTES);
@@ -282,39 +284,6 @@ pub(super) fn will_need(file: &File, offset: u64, len: u64) {
     unsafe {
         libc::posix_fadvise(file.as_raw_fd(), offset as i64, len as i64, libc::POSIX_FADV_WILLNEED);
     }
-}
-
-/// Pages whose presence is asked for at once.
-const PAGES_ASKED: usize = 512;
-
-/// Of these bytes of a mapping, which begin and end with pages: whether all are in memory. True if the system does not say.
-pub(super) fn is_resident(map: &Mmap, at: usize, bytes: usize) -> bool {
-    presence(map, at, bytes, &mut |here| here)
-}
-
-/// The same: whether none is. False if the system does not say.
-pub(super) fn is_absent(map: &Mmap, at: usize, bytes: usize) -> bool {
-    presence(map, at, bytes, &mut |here| !here)
-}
-
-/// Whether all pages are as wanted.
-fn presence(map: &Mmap, at: usize, bytes: usize, wanted: &mut dyn FnMut(bool) -> bool) -> bool {
-    let mut told = [0u8; PAGES_ASKED];
-    for from in (0..bytes).step_by(PAGES_ASKED * 4096) {
-        let pages = ((bytes - from) / 4096).min(PAGES_ASKED);
-        // SAFETY: the pages lie within the mapping, which may be longer than the file; a byte of answer for each.
-        let asked = unsafe {
-            let first = map.as_ptr().add(at + from).cast_mut().cast();
-            libc::mincore(first, pages * 4096, told.as_mut_ptr())
-        };
-        if asked != 0 {
-            return wanted(true);
-        }
-        if !told[..pages].iter().all(|page| wanted(page & 1 == 1)) {
-            return false;
-        }
-    }
-    true
 }
 
 #[cfg(test)]

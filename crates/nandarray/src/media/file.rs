@@ -4,7 +4,7 @@
 //! shorter, so that growing never moves a mapping; accesses are checked against the file's length. The mapping is advised
 //! "random" because the kernel's guess at sequential access would read megabytes around every element; what will be read is
 //! asked for by [`Media::prefetch`] instead, which keeps many requests in flight: large pages where most of an extent is wanted
-//! (`extents`), single ones elsewhere. With `map: false` nothing is mapped and every read is a system call (file systems
+//! (`extents`), single ones elsewhere, and nothing where the page cache has it (`presence`). With `map: false` nothing is mapped and every read is a system call (file systems
 //! without coherent mappings; errors instead of a signal when a disk fails).
 //!
 //! Locks are advisory byte-range locks of the open file description (`F_OFD_SETLK`), in the head of the file: one byte for
@@ -24,7 +24,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use memmap2::{Advice, Mmap, MmapOptions};
 use smallvec::SmallVec;
 
-use super::extents::{Extents, is_absent, is_resident, will_need};
+use super::extents::{Extents, will_need};
+use super::presence::{PageCache, Presence};
 use super::{EXTENT_BYTES, HEAD_BYTES, Media};
 use crate::error::{Error, Holder, Result};
 
@@ -32,8 +33,6 @@ use crate::error::{Error, Holder, Result};
 const WINDOW_BYTES: u64 = 1 << 36;
 /// Windows: 64 GiB x 4096 is 256 TiB, beyond any file system here.
 const WINDOWS: usize = 4096;
-/// What the system says of a page's presence, it says of so many bytes.
-const PAGE_BYTES: u64 = 4096;
 /// An extent is read whole if so many bytes of it are wanted: at most a third more than was asked for. From half on it was no
 /// faster (design note 7).
 const WHOLE_FROM: u64 = EXTENT_BYTES / 4 * 3;
@@ -62,6 +61,7 @@ pub struct FileMedia {
     map: bool,
     windows: Box<[OnceLock<Mmap>]>,
     extents: OnceLock<Option<Extents>>,
+    cache: PageCache,
 }
 
 impl std::fmt::Debug for FileMedia {
@@ -113,6 +113,7 @@ impl FileMedia {
             map,
             windows: (0..WINDOWS).map(|_| OnceLock::new()).collect(),
             extents: OnceLock::new(),
+            cache: PageCache::default(),
         })
     }
 
@@ -143,24 +144,41 @@ impl FileMedia {
         Some(cell.get_or_init(|| map))
     }
 
-    /// Whether an extent of which so many bytes are wanted is on its way as a whole, or here.
-    fn whole(&self, extent: u64, wanted: u64) -> bool {
-        let Some(extents) = (match self.extents.get() {
-            Some(extents) => extents,
-            None if wanted < WHOLE_FROM => return false,
-            None => self.extents.get_or_init(|| Extents::new(&self.file, WINDOW_BYTES, WINDOWS)),
-        }) else {
-            return false;
-        };
-        if extents.is_pending(extent) {
-            return true;
+    /// Whether nothing is left to be asked for of an extent, of which so many bytes are wanted between these two places: they are
+    /// in memory, or it is on its way as a whole.
+    fn is_here_or_asked_for(&self, extent: u64, wanted: u64, (from, to): (u64, u64)) -> bool {
+        let extents = self.extents.get();
+        if let Some(Some(extents)) = extents {
+            if extents.is_pending(extent) {
+                return true;
+            }
         }
-        let bytes = EXTENT_BYTES as usize;
-        let Some((map, at)) = self.address(extent * EXTENT_BYTES, bytes).filter(|_| wanted >= WHOLE_FROM) else {
-            return false;
-        };
+        match self.presence(from, to - from) {
+            Presence::All => return true,
+            Presence::Part => return false,
+            Presence::Nothing if wanted < WHOLE_FROM => return false,
+            Presence::Nothing => {}
+        }
+        let start = extent * EXTENT_BYTES;
         // A page that is there keeps the rest from being one piece.
-        if is_absent(map, at, bytes) { extents.ask(extent) } else { is_resident(map, at, bytes) }
+        let whole = self.address(start, EXTENT_BYTES as usize).is_some()
+            && ((from, to) == (start, start + EXTENT_BYTES) || self.presence(start, EXTENT_BYTES) == Presence::Nothing);
+        let extents = || self.extents.get_or_init(|| Extents::new(&self.file, WINDOW_BYTES, WINDOWS));
+        whole && extents().as_ref().is_some_and(|extents| extents.ask(extent))
+    }
+
+    /// How much of a range is in memory; what lies behind the end needs no reading.
+    fn presence(&self, offset: u64, len: u64) -> Presence {
+        let end = (offset + len.max(1)).min(self.len.load(Ordering::Acquire));
+        if offset >= end {
+            return Presence::All;
+        }
+        self.cache.of(&self.file, offset, end - offset, |from, bytes| {
+            let at = (from % WINDOW_BYTES) as usize;
+            // Across the end of a window nobody is asked.
+            let seen = self.map && at as u64 + bytes <= WINDOW_BYTES;
+            Some((self.window((from / WINDOW_BYTES) as usize).filter(|_| seen)?, at))
+        })
     }
 
     fn address(&self, offset: u64, len: usize) -> Option<(&Mmap, usize)> {
@@ -262,7 +280,8 @@ impl Media for FileMedia {
                 parts.push((from, to.min(end)));
                 next = if to > end { Some((end, to)) } else { left.next() };
             }
-            if !self.whole(extent, parts.iter().map(|(from, to)| to - from).sum()) {
+            let around = (parts[0].0, parts[parts.len() - 1].1);
+            if !self.is_here_or_asked_for(extent, parts.iter().map(|(from, to)| to - from).sum(), around) {
                 parts.drain(..).for_each(&mut some);
             }
         }
@@ -270,19 +289,7 @@ impl Media for FileMedia {
     }
 
     fn is_resident(&self, offset: u64, len: u64) -> bool {
-        let (mut at, end) = (offset & !(PAGE_BYTES - 1), offset + len.max(1));
-        while at < end {
-            let Some((map, from)) = self.address(at, 1) else {
-                return true;
-            };
-            // The window's end: the next one is asked by itself.
-            let bytes = (end - at).next_multiple_of(PAGE_BYTES).min(WINDOW_BYTES - from as u64);
-            if !is_resident(map, from, bytes as usize) {
-                return false;
-            }
-            at += bytes;
-        }
-        true
+        self.presence(offset, len) == Presence::All
     }
 
     fn discard(&self, offset: u64, len: u64) {
@@ -374,6 +381,23 @@ mod tests {
         });
         assert_eq!(m.slice(0, content.len()).unwrap(), content);
         assert!(m.is_resident(0, 3 * E));
+    }
+
+    #[test]
+    fn what_is_missing_of_an_extent_is_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (m, content) = cold(dir.path(), 4 * EXTENT_BYTES);
+        for at in [5000, EXTENT_BYTES - 1, 2 * EXTENT_BYTES + 70_000] {
+            assert_eq!(m.slice(at, 1).unwrap(), &content[at as usize..][..1]);
+        }
+        m.prefetch(&[(4096, 2 * EXTENT_BYTES), (2 * EXTENT_BYTES + 4096, 2 * EXTENT_BYTES + 90_000)]);
+        // On its way counts, but an extent may still be queued: whoever wants it waits for it.
+        let _ = m.slice(0, 3 * EXTENT_BYTES as usize);
+        assert!(m.is_resident(4096, 2 * EXTENT_BYTES - 4096));
+        assert!(m.is_resident(2 * EXTENT_BYTES + 4096, 80_000));
+        m.prefetch(&[(3 * EXTENT_BYTES, 4 * EXTENT_BYTES), (4 * EXTENT_BYTES, 5 * EXTENT_BYTES)]);
+        assert_eq!(m.slice(0, content.len()).unwrap(), content);
+        assert!(m.is_resident(0, content.len() as u64));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod extents;
 pub mod fault;
 pub mod file;
 pub mod memory;
+mod presence;
 pub mod sparse;
 
 use crate::error::Result;
@@ -52,7 +53,7 @@ pub trait Media: Send + Sync + std::fmt::Debug {
     fn slice(&self, offset: u64, len: usize) -> Option<&[u8]>;
 
     /// A hint that these ranges (first byte, and the one behind the last; in order, apart) will be read soon; returns at once.
-    /// Those of one extent ([`EXTENT_BYTES`]) are best told together.
+    /// Those of one extent ([`EXTENT_BYTES`]) are best told together. What is in memory already costs little more than the call.
     fn prefetch(&self, _ranges: &[(u64, u64)]) {}
 
     /// Whether reading these bytes would not wait for a disk; a guess is enough.

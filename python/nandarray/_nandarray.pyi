@@ -24,6 +24,7 @@ __all__ = [
     "device_toml",
     "error_kinds",
     "get",
+    "get_sub_block",
     "nvme_statuses",
     "program_disassemble",
     "program_run_bare",
@@ -208,7 +209,17 @@ class Space:
 # What integers, forward slices, or a flat index array along every axis select, where the dtype is plain: read into `out`, which
 # is given back, or into a new array or scalar. None, and nothing raised, for any other expression, dtype or `out`, and for
 # what is wrong: the general way reads it, or says what it is.
-def get(space: Space, key: object, dtype: np.dtype[Any], out: object = None) -> Any: ...
+def get(
+    space: Space,
+    key: object,
+    dtype: np.dtype[Any],
+    out: object = None,
+    view: tuple[int, ...] | None = None,
+    outer: bool = False,
+) -> Any: ...
+def get_sub_block(
+    space: Space, view: tuple[int, ...], coordinate: object, sub_shape: object, dtype: np.dtype[Any], out: object = None
+) -> Any: ...
 def error_kinds() -> list[str]: ...
 
 # The modelled clock of a store; times in modelled seconds.

@@ -27,6 +27,7 @@ from nandarray.view import View, resolve_shape
 
 if TYPE_CHECKING:
     from nandarray import _nandarray
+    from nandarray.indexing import Mode
     from nandarray.store import Store
 
 __all__ = ["Array"]
@@ -392,6 +393,10 @@ class Array(Grid):
 
     def _commands(self) -> _ArrayCommands:
         return self._native
+
+    def _get(self, key: object, mode: Mode = "numpy", out: object = None) -> Any:
+        got = get(self._space, key, self._dtype, out, outer=True) if mode == "outer" else None
+        return super()._get(key, mode, out) if got is None else got
 
     def _rows_of_block(self) -> int:
         return self.building_block[0]

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from nandarray import _buffers
 from nandarray._grid import Grid, check_shape
+from nandarray._nandarray import get, get_sub_block
 from nandarray.errors import BadIndexError, InvalidError, VolumeMismatchError
 
 if TYPE_CHECKING:
@@ -78,6 +79,11 @@ class View(Grid):
         """Type of the elements."""
         return self._of.dtype
 
+    def __getitem__(self, key: Any) -> Any:
+        # As an array's: by one native call, or else the general way.
+        got = get(self._of._space, key, self._of._dtype, None, self._shape)
+        return super().__getitem__(key) if got is None else got
+
     def __repr__(self) -> str:
         return f"<nandarray.View shape={self._shape} of {self._of!r}>"
 
@@ -116,6 +122,9 @@ class View(Grid):
         array([[3, 4],
                [8, 9]])
         """
+        got = get_sub_block(self._of._space, self._shape, coordinate, sub_shape, self._of._dtype, out)
+        if got is not None:
+            return got
         start, count = self._partition(coordinate, sub_shape)
         memory = _buffers.empty(count, self.dtype) if out is None else _buffers.as_out(out, count, self.dtype)
         if memory.size:

@@ -27,7 +27,11 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @contextmanager
 def general_way() -> Iterator[None]:
-    with mock.patch("nandarray.array.get", return_value=None):
+    with (
+        mock.patch("nandarray.array.get", return_value=None),
+        mock.patch("nandarray.view.get", return_value=None),
+        mock.patch("nandarray.view.get_sub_block", return_value=None),
+    ):
         yield
 
 
@@ -123,6 +127,27 @@ def index_arrays(draw: st.DrawFn, shape: tuple[int, ...]) -> Any:
     return tuple(few)
 
 
+@st.composite
+def lists(draw: st.DrawFn, shape: tuple[int, ...]) -> Any:
+    """A list or array of indices along an axis, or several, among integers and slices."""
+    key: list[Any] = []
+    for length in shape:
+        few = st.lists(st.integers(-length - 1, length), max_size=4)
+        kind = draw(st.sampled_from(["list", "array", "slice", "slice", "integer", "odd"]))
+        if kind == "list":
+            key.append(draw(few))
+        elif kind == "array":
+            key.append(np.array(draw(few), draw(st.sampled_from(["i8", "i4", "?", "u8", ">i8"]))))
+        elif kind == "slice":
+            key.append(draw(strategies.slices(length)))
+        elif kind == "integer":
+            key.append(draw(st.integers(-length - 1, length)))
+        else:
+            key.append(draw(st.sampled_from([..., [True], [0, True], [0.0], [[0]], [np.int8(0)], [2**70], None, (0,)])))
+    key = key[: draw(st.integers(0, len(key)))]
+    return key[0] if len(key) == 1 and draw(st.booleans()) else tuple(key)
+
+
 @given(data=st.data(), shape=strategies.shapes(max_dims=5), dtype=strategies.dtypes(), seed=st.integers(0, 99))
 def test_any_index_reads_as_by_the_general_way(
     scratch: nandarray.Store, data: st.DataObject, shape: Any, dtype: Any, seed: int
@@ -134,12 +159,53 @@ def test_any_index_reads_as_by_the_general_way(
     if data.draw(st.booleans()):
         scratch.flush()
     for _ in range(12):
-        key = data.draw(st.one_of(keys(shape), index_arrays(shape)))
+        key = data.draw(st.one_of(keys(shape), index_arrays(shape), lists(shape)))
         both(lambda key=key: array[key])  # type: ignore[misc]
         both(lambda key=key: array.read(key))  # type: ignore[misc]
-        # A view has no short way of its own, and must not take the array's.
+        both(lambda key=key: array.oindex[key])  # type: ignore[misc]
         if array.size and shape:
             both(lambda key=key: array.view(array.shape)[key])  # type: ignore[misc]
+
+
+@given(
+    data=st.data(),
+    shape=strategies.shapes(max_dims=4),
+    cut=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    seed=st.integers(0, 99),
+)
+def test_any_view_reads_as_by_the_general_way(
+    scratch: nandarray.Store, data: st.DataObject, shape: Any, cut: list[int], seed: int
+) -> None:
+    if "v" in scratch:
+        del scratch["v"]
+    # Views that share factors with the array, and some that do not.
+    other = (*shape, *cut)
+    volume = int(np.prod(other, dtype=object))
+    own = (*cut[::-1], *shape) if data.draw(st.booleans()) else (volume,)
+    block = tuple(data.draw(st.integers(1, 5)) for _ in own)
+    array = scratch.create("v", data=strategies.content(own, np.dtype("i4"), seed), building_block=block)
+    if data.draw(st.booleans()):
+        scratch.flush()
+    view = array.view(other)
+    model = array[...].reshape(other)
+    for _ in range(8):
+        key = data.draw(keys(other))
+        both(lambda key=key: view[key])  # type: ignore[misc]
+        sub_shape = tuple(data.draw(st.integers(0, length + 1)) for length in other)
+        coordinate = [data.draw(st.integers(-1, 3)) for _ in other]
+        if data.draw(st.integers(0, 5)) == 0:
+            coordinate.append(0)
+        both(lambda at=coordinate, cut=sub_shape: view.read(at, cut))  # type: ignore[misc]
+        start = [at * extent for at, extent in zip(coordinate, sub_shape, strict=False)]
+        expected = model[tuple(slice(at, at + n) for at, n in zip(start, sub_shape, strict=False))]
+        if expected.size and min(coordinate) >= 0 and len(coordinate) == len(other):
+            out = np.zeros(expected.shape, "i4")[tuple(slice(None, None, -1) for _ in other)]
+            assert view.read(tuple(np.int64(at) for at in coordinate), sub_shape, out=out) is out
+            np.testing.assert_array_equal(out, expected)
+    if array.size:
+        array.resize((array.shape[0] + 1, *array.shape[1:]))
+        with pytest.raises(nandarray.VolumeMismatchError):
+            view[tuple(0 for _ in other)]
 
 
 def outs(shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, Callable[[], Any]]:
@@ -247,11 +313,30 @@ def test_sizes_beyond_machine_integers(scratch: nandarray.Store, index: int, ste
 def test_the_short_way_is_taken(store: nandarray.Store) -> None:
     array = store.create("a", data=np.arange(30, dtype="f4").reshape(5, 6))
     rows, columns = np.array([0, -1]), np.array([5, 0], "i4")
-    for key in [(1, 2), (-1, np.int32(2)), 3, (slice(1, 3), slice(0, 6, 2)), (rows, columns)]:
+    model = np.arange(30, dtype="f4").reshape(5, 6)
+    boxes = [(1, 2), (-1, np.int32(2)), 3, (slice(1, 3), slice(0, 6, 2)), slice(None, None, -1)]
+    boxes += [..., (..., 1), (0, ..., 1)]
+    some = [[0], (0, [0, -1]), ([3, 1], slice(5, 0, -2)), rows, (slice(2), columns)]
+    for key in [*boxes, *some, (rows, columns)]:
         got = _nandarray.get(array._space, key, array.dtype)
-        np.testing.assert_array_equal(got, array[...][key])
-    for key in [..., None, (1, True), [0], (0, [0]), slice(3, 1), slice(None, None, -1), 7, (0, 0, 0), "x"]:
+        np.testing.assert_array_equal(got, model[key])
+    for key in boxes:
+        got = _nandarray.get(array._space, key, array.dtype, None, (6, 5))
+        np.testing.assert_array_equal(got, model.reshape(6, 5)[key])
+    got = _nandarray.get(array._space, ([3, 1], columns), array.dtype, outer=True)
+    np.testing.assert_array_equal(got, model[np.ix_([3, 1], columns)])
+    got = _nandarray.get_sub_block(array._space, (3, 10), (1, 1), [2, 4], array.dtype)
+    np.testing.assert_array_equal(got, model.reshape(3, 10)[2:, 4:8])
+    wrong = [None, (1, True), [], [True], (0, [6]), ([0], [0]), (0, slice(3), 0), slice(3, 1), 7, (0, 0, 0), "x"]
+    for key in [*wrong, (..., ...)]:
         assert _nandarray.get(array._space, key, array.dtype) is None
+    for key in [*some, (rows, columns), 6]:
+        assert _nandarray.get(array._space, key, array.dtype, None, (6, 5)) is None
+    for shape in [(6, 6), (5,), (), (2**40, 2**40)]:
+        assert _nandarray.get(array._space, 0, array.dtype, None, shape) is None
+    outside = [((2, 0), (3, 10)), ((-1, 0), (1, 1)), ((2**62, 0), (4, 1))]
+    for at, cut in [*outside, ((0, 0), (0, 1)), ((0,), (1,)), (0, (1, 1))]:
+        assert _nandarray.get_sub_block(array._space, (3, 10), at, cut, array.dtype) is None
     out = np.zeros((2, 6), "f4")
     assert _nandarray.get(array._space, slice(2), array.dtype, out) is out
     assert _nandarray.get(array._space, slice(3), array.dtype, out) is None

@@ -1,25 +1,26 @@
 //! Small reads by one call: the commonest index expressions, from what stood between the brackets to the elements.
 //!
 //! A read of one element takes half a microsecond in the engine, and several times that in Python's own lists and tuples. Read
-//! here are integers and forward slices, and flat index arrays along every axis, of arrays of numbers and texts, into new memory
-//! or into an array of the same dtype. Whatever else there is, and whatever is wrong, gives `None` and no error: `Array` then
-//! goes the general way (`nandarray._grid`), which reads the expression, or says what is wrong with it. Both must agree; a test
-//! asks both (`tests/python/test_get.py`).
+//! here are integers and slices, lists of integers along an axis, flat index arrays along every axis, and sub-blocks of views, of
+//! arrays of numbers and texts, into new memory or into an array of the same dtype. Whatever else there is, and whatever is
+//! wrong, gives `None` and no error: `Array` and `View` then go the general way (`nandarray._grid`), which reads the expression, or
+//! says what is wrong with it. Both must agree; a test asks both (`tests/python/test_get.py`).
 //!
-//! Nothing of Python is run while the engine's locks are held: an expression is taken apart first, and compared with the shape
-//! afterwards. The GIL is released while the engine reads, however little: what was in memory before may have to be fetched.
+//! Nothing of Python is run while the engine's locks are held: an expression is taken apart first (`expression`), and compared with
+//! the shape afterwards. The GIL is released while the engine reads, however little: what was in memory before may have to be
+//! fetched.
 
 use nandarray::device::{Command, Target};
+use nandarray::stl::plan::Axis;
 use nandarray::stl::read::BufferMut;
-use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, NpyTypes, PyArrayObject, get_type_object, npy_intp};
+use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, NpyTypes, get_type_object, npy_intp};
 use numpy::{PY_ARRAY_API, PyArrayDescr, PyArrayDescrMethods};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
+use crate::expression::{DIMENSIONS, Lists, Part, Selected, array, gather, integers, part, shape_of, strides_of};
 use crate::store::Space;
-
-/// The most dimensions.
-const DIMENSIONS: usize = 8;
 
 /// The most bytes of a result: beyond, Python's share of the time is none.
 const MOST_BYTES: u64 = 16 << 20;
@@ -30,151 +31,27 @@ const MOST_POINTS: usize = 1 << 12;
 /// The most bytes of an element that becomes a scalar.
 const SCALAR_BYTES: usize = 64;
 
-/// One part of an index expression.
-#[derive(Clone, Copy)]
-enum Part {
-    Integer(i64),
-    /// Start, stop and step, not compared with a length yet.
-    Slice(isize, isize, isize),
-}
-
-/// A selection by integers and forward slices, compared with a shape.
-#[derive(Default)]
-struct Selected {
-    dimensions: usize,
-    start: [u64; DIMENSIONS],
-    step: [u64; DIMENSIONS],
-    count: [u64; DIMENSIONS],
-    /// The axis of each dimension of the result, and how many there are.
-    axes: [usize; DIMENSIONS],
-    stay: usize,
-}
-
-impl Selected {
-    /// `None` for what is not within the shape, and for what selects nothing.
-    fn new(parts: &[Part], shape: &[u64]) -> Option<Self> {
-        if parts.len() > shape.len() || shape.is_empty() || shape.len() > DIMENSIONS {
-            return None;
-        }
-        let mut s = Self { dimensions: shape.len(), ..Self::default() };
-        for (axis, &size) in shape.iter().enumerate() {
-            let size = i64::try_from(size).ok()?;
-            let (start, step, count) = match parts.get(axis).copied().unwrap_or(Part::Slice(0, isize::MAX, 1)) {
-                Part::Integer(at) => {
-                    let at = if at < 0 { at + size } else { at };
-                    (0..size).contains(&at).then_some((at, 1, 1))?
-                }
-                Part::Slice(mut start, mut stop, step) => {
-                    if step < 1 {
-                        return None;
-                    }
-                    // SAFETY: plain arithmetic on these numbers.
-                    let count = unsafe { ffi::PySlice_AdjustIndices(size as isize, &mut start, &mut stop, step) };
-                    s.axes[s.stay] = axis;
-                    s.stay += 1;
-                    // One element needs no step, which may lead out of the axis.
-                    (start as i64, if count > 1 { step as i64 } else { 1 }, count as i64)
-                }
-            };
-            if count == 0 {
-                return None;
-            }
-            (s.start[axis], s.step[axis], s.count[axis]) = (start as u64, step as u64, count as u64);
-        }
-        Some(s)
-    }
-
-    fn is_scalar(&self, parts: &[Part]) -> bool {
-        self.stay == 0 && parts.len() == self.dimensions
-    }
-
-    fn bytes(&self, item_bytes: u64) -> u64 {
-        self.count[..self.dimensions].iter().fold(item_bytes, |n, c| n.saturating_mul(*c))
-    }
-}
-
-/// Takes a part of an expression apart; `None` for anything but an integer or a slice of integers.
-fn part(item: &Bound<'_, PyAny>) -> Option<Part> {
-    let (py, object) = (item.py(), item.as_ptr());
-    // SAFETY: the object is alive, and of the type that each function is called for; errors are cleared.
-    unsafe {
-        if ffi::PyLong_CheckExact(object) != 0 {
-            return integer(object);
-        }
-        if ffi::PySlice_Check(object) != 0 {
-            let (mut start, mut stop, mut step) = (0, 0, 0);
-            if ffi::PySlice_Unpack(object, &mut start, &mut stop, &mut step) < 0 {
-                ffi::PyErr_Clear();
-                return None;
-            }
-            return Some(Part::Slice(start, stop, step));
-        }
-        if ffi::PyObject_TypeCheck(object, get_type_object(py, NpyTypes::PyIntegerArrType_Type)) != 0 {
-            let Some(index) = Bound::from_owned_ptr_or_opt(py, ffi::PyNumber_Index(object)) else {
-                ffi::PyErr_Clear();
-                return None;
-            };
-            return integer(index.as_ptr());
-        }
-    }
-    None
-}
-
-/// # Safety
-/// The object must be a Python integer that is alive.
-unsafe fn integer(object: *mut ffi::PyObject) -> Option<Part> {
-    let mut beyond = 0;
-    // SAFETY: the caller's promise.
-    let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(object, &mut beyond) };
-    (beyond == 0).then_some(Part::Integer(value))
-}
-
-/// The fields of an array, if this is one, and none of a subclass.
-fn array<'a>(item: &'a Bound<'_, PyAny>) -> Option<&'a npyffi::PyArrayObject_fields> {
-    // SAFETY: checked to be an array object, whose fields live as long as it does.
-    unsafe {
-        (npyffi::PyArray_CheckExact(item.py(), item.as_ptr()) != 0)
-            .then(|| &(*item.as_ptr().cast::<PyArrayObject>()).fields)
-    }
-}
-
-/// An array's shape.
-fn shape_of(fields: &npyffi::PyArrayObject_fields) -> &[npy_intp] {
-    if fields.nd == 0 {
-        return &[];
-    }
-    // SAFETY: NumPy keeps `nd` numbers there.
-    unsafe { std::slice::from_raw_parts(fields.dimensions, fields.nd as usize) }
-}
-
-fn strides_of(fields: &npyffi::PyArrayObject_fields) -> &[npy_intp] {
-    if fields.nd == 0 {
-        return &[];
-    }
-    // SAFETY: as above.
-    unsafe { std::slice::from_raw_parts(fields.strides, fields.nd as usize) }
-}
-
-/// Reads what `key` selects: into `out`, which is given back, or else into a new array or scalar. `None` if the expression, the
-/// dtype or `out` is not of the plain kind, or anything is wrong with them.
+/// Reads what `key` selects, of the space or of the view of it with this shape: into `out`, which is given back, or else into a
+/// new array or scalar. `None` if the expression, the dtype or `out` is not of the plain kind, or anything is wrong with them.
 #[pyfunction]
-#[pyo3(signature = (space, key, dtype, out=None))]
+#[pyo3(signature = (space, key, dtype, out=None, view=None, outer=false))]
 pub(crate) fn get<'py>(
     space: &Bound<'py, Space>,
     key: &Bound<'py, PyAny>,
     dtype: &Bound<'py, PyArrayDescr>,
     out: Option<&Bound<'py, PyAny>>,
+    view: Option<&Bound<'py, PyTuple>>,
+    outer: bool,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let (py, own) = (space.py(), space.get());
-    if !matches!(dtype.kind(), b'b' | b'i' | b'u' | b'f' | b'c' | b'm' | b'M' | b'S' | b'U') {
-        return Ok(None);
-    }
-    let request = Request { py, space: own, dtype, out };
+    let py = space.py();
+    let mut shape = [0; DIMENSIONS];
+    let Some(request) = Request::new(space, dtype, out, view, &mut shape) else { return Ok(None) };
+    let lists = if outer { Lists::Outer } else { Lists::NumPy };
     // SAFETY: the objects are alive; the tuple's items live as long as it does.
     unsafe {
         if ffi::PyTuple_CheckExact(key.as_ptr()) == 0 {
             return match part(key) {
-                Some(one) => request.boxed(&[one]),
+                Some(one) => request.selected(&[one], lists),
                 None => Ok(None),
             };
         }
@@ -182,19 +59,45 @@ pub(crate) fn get<'py>(
         if len == 0 || len > DIMENSIONS {
             return Ok(None);
         }
+        let mut at = [0; DIMENSIONS];
+        if let Some(at) = if request.out.is_none() { integers(key, &mut at) } else { None } {
+            if let Some(got) = request.found(&mut Selected::default(), |shape, s| s.select_element(at, shape))? {
+                return Ok(Some(got));
+            }
+        }
         let item = |i: usize| Bound::from_borrowed_ptr(py, ffi::PyTuple_GetItem(key.as_ptr(), i as isize));
-        if len > 1 && array(&item(0)).is_some() {
+        if len > 1 && !outer && (0..len).all(|i| array(&item(i)).is_some()) {
             return request.points(len, &item);
         }
-        let mut parts = [Part::Integer(0); DIMENSIONS];
+        let mut parts = [const { Part::Integer(0) }; DIMENSIONS];
         for (i, place) in parts[..len].iter_mut().enumerate() {
             match part(&item(i)) {
                 Some(part) => *place = part,
                 None => return Ok(None),
             }
         }
-        request.boxed(&parts[..len])
+        request.selected(&parts[..len], lists)
     }
+}
+
+/// Reads sub-block number `coordinate` of those of `sub_shape` that the view of this shape is cut into; else as [`get`].
+#[pyfunction]
+#[pyo3(signature = (space, view, coordinate, sub_shape, dtype, out=None))]
+pub(crate) fn get_sub_block<'py>(
+    space: &Bound<'py, Space>,
+    view: &Bound<'py, PyTuple>,
+    coordinate: &Bound<'py, PyAny>,
+    sub_shape: &Bound<'py, PyAny>,
+    dtype: &Bound<'py, PyArrayDescr>,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let [mut shape, mut at] = [[0; DIMENSIONS]; 2];
+    let mut of = [0; DIMENSIONS];
+    let Some(request) = Request::new(space, dtype, out, Some(view), &mut of) else { return Ok(None) };
+    let (Some(at), Some(shape)) = (integers(coordinate, &mut at), integers(sub_shape, &mut shape)) else {
+        return Ok(None);
+    };
+    request.found(&mut Selected::default(), |view, s| s.select_sub_block(at, shape, view))
 }
 
 struct Request<'a, 'py> {
@@ -202,23 +105,65 @@ struct Request<'a, 'py> {
     space: &'a Space,
     dtype: &'a Bound<'py, PyArrayDescr>,
     out: Option<&'a Bound<'py, PyAny>>,
+    /// The shape of the view that is read.
+    view: Option<&'a [u64]>,
 }
 
-impl<'py> Request<'_, 'py> {
-    fn boxed(&self, parts: &[Part]) -> PyResult<Option<Bound<'py, PyAny>>> {
+impl<'a, 'py> Request<'a, 'py> {
+    fn new(
+        space: &'a Bound<'py, Space>,
+        dtype: &'a Bound<'py, PyArrayDescr>,
+        out: Option<&'a Bound<'py, PyAny>>,
+        view: Option<&Bound<'py, PyTuple>>,
+        shape: &'a mut [u64; DIMENSIONS],
+    ) -> Option<Self> {
+        if !matches!(dtype.kind(), b'b' | b'i' | b'u' | b'f' | b'c' | b'm' | b'M' | b'S' | b'U') {
+            return None;
+        }
+        let view = match view {
+            None => None,
+            Some(view) => {
+                let mut sizes = [0; DIMENSIONS];
+                let sizes = integers(view.as_any(), &mut sizes)?;
+                for (to, &size) in shape.iter_mut().zip(sizes) {
+                    *to = u64::try_from(size).ok()?;
+                }
+                Some(&shape[..sizes.len()])
+            }
+        };
+        Some(Self { py: space.py(), space: space.get(), dtype, out, view })
+    }
+
+    fn selected(&self, parts: &[Part<'_>], lists: Lists) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.found(&mut Selected::default(), |shape, s| s.select(self.py, parts, shape, lists))
+    }
+
+    /// Reads what `find` finds in the shape.
+    fn found(
+        &self,
+        s: &mut Selected,
+        find: impl FnOnce(&[u64], &mut Selected) -> Option<()>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let item = self.dtype.itemsize();
-        let selected = self.space.look(self.py, |space, record| {
-            Selected::new(parts, record.shape()).filter(|_| space.shape.item_bytes == item)
+        let found = self.space.look(self.py, |space, record| {
+            let shape = match self.view {
+                Some(view) if volume(view)? == volume(record.shape())? => view,
+                Some(_) => return None,
+                None => record.shape(),
+            };
+            find(shape, s).filter(|()| space.shape.item_bytes == item)
         })?;
-        let Some(s) = selected.filter(|s| s.bytes(item as u64) <= MOST_BYTES) else { return Ok(None) };
+        if found.is_none() || s.bytes(item as u64) > MOST_BYTES || (self.view.is_some() && !s.lists.is_empty()) {
+            return Ok(None);
+        }
         let axes = &s.axes[..s.stay];
         let mut strides = [item as isize; DIMENSIONS];
-        if self.out.is_none() && s.is_scalar(parts) {
+        if self.out.is_none() && s.scalar {
             if item > SCALAR_BYTES {
                 return Ok(None);
             }
             let mut element = Element([0; SCALAR_BYTES]);
-            self.read(&s, &strides, element.0.as_mut_ptr())?;
+            self.read(s, strides, element.0.as_mut_ptr())?;
             // SAFETY: the element has the dtype's bytes, and no type among those let through keeps a reference to them.
             return unsafe {
                 let descr = self.dtype.as_dtype_ptr();
@@ -245,20 +190,34 @@ impl<'py> Request<'_, 'py> {
             }
         };
         axes.iter().zip(strides_of(fields)).for_each(|(&axis, &stride)| strides[axis] = stride);
-        self.read(&s, &strides, fields.data.cast())?;
+        self.read(s, strides, fields.data.cast())?;
         Ok(Some(result.clone()))
     }
 
     /// The fields of the array given, if it may be read into: looked at only when the key was taken apart, which may run Python
     /// code that changes them.
-    fn fields<'a>(&self, given: &'a Bound<'py, PyAny>) -> Option<&'a npyffi::PyArrayObject_fields> {
+    fn fields<'f>(&self, given: &'f Bound<'py, PyAny>) -> Option<&'f npyffi::PyArrayObject_fields> {
         array(given).filter(|f| f.descr == self.dtype.as_dtype_ptr() && f.flags & NPY_ARRAY_WRITEABLE != 0)
     }
 
-    fn read(&self, s: &Selected, strides: &[isize; DIMENSIONS], first: *mut u8) -> PyResult<()> {
+    /// Reads a selection whose elements lie at these strides from `first` on: in its order, or backwards.
+    fn read(&self, s: &mut Selected, mut strides: [isize; DIMENSIONS], first: *mut u8) -> PyResult<()> {
         let n = s.dimensions;
+        let mut offset = 0;
+        for axis in (0..n).filter(|&axis| s.backwards[axis]) {
+            offset += (s.count[axis] as isize - 1) * strides[axis];
+            strides[axis] = -strides[axis];
+        }
+        let (first, strides) = (first.wrapping_offset(offset), &strides[..n]);
+        let lists = std::mem::take(&mut s.lists);
         let (start, step, count) = (&s.start[..n], &s.step[..n], &s.count[..n]);
-        self.send(Target::Box { start, step, count, strides: &strides[..n], view: None }, first)
+        if lists.is_empty() {
+            return self.send(Target::Box { start, step, count, strides, view: self.view }, first);
+        }
+        let range = |i: usize| Axis::Range { start: start[i], step: step[i], count: count[i] };
+        let mut axes: Vec<Axis> = (0..n).map(range).collect();
+        lists.into_iter().for_each(|(axis, list)| axes[axis] = Axis::List(list));
+        self.send(Target::Outer { axes, strides }, first)
     }
 
     fn send(&self, target: Target<'_>, first: *mut u8) -> PyResult<()> {
@@ -289,6 +248,9 @@ impl<'py> Request<'_, 'py> {
     /// Single elements: an index array along every one of `n` axes.
     fn points(&self, n: usize, item: &dyn Fn(usize) -> Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let first = item(0);
+        if self.view.is_some() {
+            return Ok(None);
+        }
         let Some(points) = array(&first).filter(|a| a.nd == 1).map(|a| shape_of(a)[0] as usize) else {
             return Ok(None);
         };
@@ -337,43 +299,7 @@ impl<'py> Request<'_, 'py> {
 #[repr(align(16))]
 struct Element([u8; SCALAR_BYTES]);
 
-/// Puts indices of an axis of this size to every `n`-th coordinate; `false` if they are no native integers or lie outside.
-fn gather(py: Python<'_>, indices: &npyffi::PyArrayObject_fields, size: u64, to: &mut [u64], n: usize) -> bool {
-    let Ok(size) = i64::try_from(size) else { return false };
-    // SAFETY: an array's dtype is alive as long as it is.
-    let dtype = unsafe { Bound::from_borrowed_ptr(py, indices.descr.cast()).cast_into_unchecked::<PyArrayDescr>() };
-    if dtype.byteorder() == b'>' {
-        return false;
-    }
-    // SAFETY: the kind and the size say what lies there; NumPy keeps every element of the shape readable.
-    unsafe {
-        match (dtype.kind(), dtype.itemsize()) {
-            (b'i', 8) => gather_as::<i64>(indices, size, to, n, |i| i),
-            (b'i', 4) => gather_as::<i32>(indices, size, to, n, i64::from),
-            (b'u', 8) => gather_as::<u64>(indices, size, to, n, |i| i64::try_from(i).unwrap_or(i64::MAX)),
-            (b'u', 4) => gather_as::<u32>(indices, size, to, n, i64::from),
-            _ => false,
-        }
-    }
-}
-
-/// # Safety
-/// The array must have one dimension, and elements of this type.
-unsafe fn gather_as<T: Copy>(
-    indices: &npyffi::PyArrayObject_fields,
-    size: i64,
-    to: &mut [u64],
-    n: usize,
-    number: impl Fn(T) -> i64,
-) -> bool {
-    let (first, stride) = (indices.data.cast::<u8>(), strides_of(indices)[0]);
-    let mut within = true;
-    for (i, place) in to.iter_mut().step_by(n).enumerate().take(shape_of(indices)[0] as usize) {
-        // SAFETY: the `i`-th element of the array, by the caller's promise.
-        let index = number(unsafe { first.offset(i as isize * stride).cast::<T>().read_unaligned() });
-        let at = if index < 0 { index + size } else { index };
-        within &= (0..size).contains(&at);
-        *place = at as u64;
-    }
-    within
+/// Elements of a shape, if they can be counted.
+fn volume(shape: &[u64]) -> Option<u64> {
+    shape.iter().try_fold(1u64, |n, &size| n.checked_mul(size))
 }

@@ -22,6 +22,7 @@ mod buffers;
 mod clock;
 mod device;
 mod errors;
+mod expression;
 mod get;
 mod nvme;
 mod offload;
@@ -41,6 +42,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<offload::Watch>()?;
     m.add_function(wrap_pyfunction!(errors::error_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(get::get, m)?)?;
+    m.add_function(wrap_pyfunction!(get::get_sub_block, m)?)?;
     m.add_function(wrap_pyfunction!(nvme::nvme_statuses, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_presets, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_preset, m)?)?;

@@ -15,8 +15,14 @@ use nandarray::media::file::{Access, FileMedia};
 use nandarray::stl::read::BufferMut;
 use proptest::prelude::*;
 
-/// A small box, or a few points, with all of the smallest and largest coordinates among them.
+/// A small box, of a view now and then, or a few points, with all of the smallest and largest coordinates among them.
 fn draw(rng: &mut Rng, shape: &[u64]) -> Part {
+    if rng.bool() {
+        let part = draw_part(rng, shape, false);
+        if matches!(&part, Part::Box { count, .. } if !count.is_empty() && !count.contains(&0)) {
+            return part;
+        }
+    }
     if rng.bool() {
         let points = rng.usize(1..40);
         return Part::Points(
@@ -141,10 +147,18 @@ fn what_lies_in_place_takes_the_short_way() {
     assert!(short(&Part::boxed(&[60, 60], &[100, 100])));
     assert!(short(&Part::Points(vec![0, 0, 299, 499, 150, 3, 0, 0])));
     assert!(!short(&Part::all(&shape)), "it is not small");
-    assert!(
-        !short(&Part::Box { start: vec![0, 0], step: vec![1, 2], count: vec![3, 100], view: None }),
-        "it has steps"
-    );
+    let with_steps = |view: Option<&[u64]>| {
+        let view = view.map(<[u64]>::to_vec);
+        Part::Box { start: vec![0, 0], step: vec![7, 3], count: vec![3, 100], view }
+    };
+    assert!(short(&with_steps(None)));
+    assert!(short(&with_steps(Some(&[500, 300]))), "rows that share no factor");
+    assert!(short(&Part::Box {
+        start: vec![9, 3, 40],
+        step: vec![1; 3],
+        count: vec![2, 4, 50],
+        view: Some(vec![30, 10, 500])
+    }));
     let write = Op::Write { name: name.clone(), part: Part::boxed(&[7, 80], &[1, 3]), salt: 6 };
     write.run(&device).unwrap();
     let mut after = model.clone();

@@ -168,20 +168,24 @@ pub(super) fn plan_box(space: &Space, shape: &[u64], target: &Target<'_>) -> Res
     Ok(found)
 }
 
-/// The box of a target, if it is one of the space's own shape, without steps and not empty.
-fn plain<'a>(shape: &[u64], target: &'a Target<'_>) -> Option<SmallBox<'a>> {
+/// The box of a target, if it is one of the space's own shape, and not empty.
+fn boxed<'a>(shape: &[u64], target: &'a Target<'_>) -> Option<SmallBox<'a>> {
     let &Target::Box { start, step, count, strides, view } = target else { return None };
     if view.is_some_and(|v| v != shape) || [start.len(), step.len(), count.len(), strides.len()] != [shape.len(); 4] {
         return None;
     }
-    let within =
-        |i: usize| step[i] == 1 && count[i] > 0 && start[i].checked_add(count[i]).is_some_and(|e| e <= shape[i]);
-    (0..shape.len()).all(within).then_some(SmallBox { start, count, strides })
+    let within = |i: usize| {
+        let last = count[i].checked_sub(1)?.checked_mul(step[i])?.checked_add(start[i])?;
+        (step[i] > 0 && last < shape[i]).then_some(())
+    };
+    (0..shape.len()).try_for_each(within)?;
+    Some(SmallBox { start, step, count, strides })
 }
 
 fn extent(shape: &[u64], target: &Target<'_>) -> Option<Extent> {
-    let SmallBox { start, count, .. } = plain(shape, target)?;
-    Some(Extent { start: SmallVec::from_slice(start), count: SmallVec::from_slice(count) })
+    let SmallBox { start, step, count, .. } = boxed(shape, target)?;
+    let whole = step.iter().all(|&step| step == 1);
+    whole.then(|| Extent { start: SmallVec::from_slice(start), count: SmallVec::from_slice(count) })
 }
 
 /// What reads after this one will probably want, where boxes of the space's own shape follow one another.
@@ -200,11 +204,19 @@ fn coming(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> {
 unsafe fn small(reader: &Reader<'_>, target: &Target<'_>, out: BufferMut) -> Option<u64> {
     let item = reader.space.shape.item_bytes as u64;
     match target {
-        Target::Box { .. } => {
-            let wanted = plain(&reader.inner.record.shape, target)?;
+        &Target::Box { start, step, count, strides, view } => {
+            let shape = &reader.inner.record.shape;
+            let bytes = || count.iter().product::<u64>() * item;
+            if let Some(view) = view.filter(|v| *v != shape.as_slice()) {
+                let fits = [start.len(), step.len(), count.len(), strides.len()] == [view.len(); 4];
+                let wanted = SmallBox { start, step, count, strides };
+                // SAFETY: the caller's promise.
+                return (fits && !count.contains(&0) && unsafe { reader.small_of_view(view, &wanted, out) })
+                    .then(bytes);
+            }
+            let wanted = boxed(shape, target)?;
             // SAFETY: the caller's promise; the box lies within the shape.
-            let done = unsafe { reader.small(&wanted, out) };
-            done.then(|| wanted.count.iter().product::<u64>() * item)
+            unsafe { reader.small(&wanted, out) }.then(bytes)
         }
         Target::Points { coordinates, stride } => {
             // SAFETY: the caller's promise.

@@ -4,6 +4,12 @@
 //! from a [`Walk`], the way through the index is kept between neighbours, and loops are merged only where they differ from those
 //! of the task before. What was not compared with its checksum before, or does not lie in one run of pages, is left to the
 //! tasks of `read`.
+//!
+//! `small` comes first and takes what needs no plan; here is what it does not take: lists of indices, what it has no trust in at the
+//! moment, and boxes that move more than 256 KiB. Without it (task by task as large reads are; the two ways by turns in one process) took 1.26
+//! to 1.29 times as long: lists along two axes; 1.12 to 1.16: planes `[i, :, :, j]`, steps of a 3-D plane, 128 x 128 elements
+//! half a block apart, boxes of views; 1.04 to 1.08: lists along one axis. Nothing is gained in single columns, 1000 x 1000 and
+//! 300 x 300 elements, and planes along the last axes.
 
 use std::ops::Range;
 

@@ -148,3 +148,88 @@ print(os.waitpid(child, 0)[1])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "0", "the child ended well"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_process_forked_while_others_read_never_hangs(path: pathlib.Path) -> None:
+    """It reads, or it is told to open the store again, which it can."""
+    script = f"""
+import os, signal, threading, time, warnings
+import numpy as np
+import nandarray
+warnings.simplefilter("ignore", DeprecationWarning)
+with nandarray.open({str(path)!r}, mode="w", threads=2) as store:
+    store.create("a", (512, 512), "float32")[...] = np.arange(1 << 18, dtype=np.float32).reshape(512, 512)
+store = nandarray.open({str(path)!r}, mode="r", threads=2)
+stop = threading.Event()
+def read():
+    while not stop.is_set():
+        store["a"][...]
+        for i in range(100):
+            store["a"][i, i]
+def right():
+    return store["a"][...][-1, -1] == (1 << 18) - 1 and store["a"][5, 7] == 5 * 512 + 7
+def child():
+    signal.alarm(60)
+    try:
+        return 0 if right() else 3
+    except nandarray.ClosedError as e:
+        if "refresh" not in str(e):
+            return 4
+    store.refresh()
+    return 1 if right() else 5
+threads = [threading.Thread(target=read) for _ in range(2)]
+[t.start() for t in threads]
+ends = set()
+for i in range(60):
+    time.sleep(i % 7 * 0.001)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(child())
+    ends.add(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+stop.set()
+[t.join() for t in threads]
+print(sorted(ends - {{0, 1}}))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=240)
+    assert done.stdout.strip() == "[]", "no child hung, died or read anything else"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_leaves_the_writers_store_alone(path: pathlib.Path) -> None:
+    """What is open for writing stays with who opened it: neither commands nor closing do anything in the child."""
+    script = f"""
+import os, signal, sys, warnings
+import numpy as np
+import nandarray
+warnings.simplefilter("ignore", DeprecationWarning)
+with nandarray.open({str(path)!r}, mode="w", threads=2) as store:
+    a = store.create("a", (1000,), "i4")
+    a[:] = 1
+    store.flush()
+    a[:7] = 2  # gathers in memory
+    before = open({str(path)!r}, "rb").read()
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        for command in (lambda: a[0], lambda: a.__setitem__(0, 5), store.flush):
+            try:
+                command()
+                os._exit(2)
+            except nandarray.ClosedError as e:
+                if "for reading" not in str(e):
+                    os._exit(3)
+        with nandarray.open({str(path)!r}) as mine:
+            seen = int(mine["a"][0])
+        store.close()
+        del a, store
+        os._exit(0 if seen == 1 and open({str(path)!r}, "rb").read() == before else 4)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    a[-7:] = 3
+print(status)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "0"
+    with nandarray.open(path) as again:
+        assert again["a"][[0, 6, 7, 992, 993]].tolist() == [2, 2, 1, 1, 3]
+        assert again.check()["ok"]

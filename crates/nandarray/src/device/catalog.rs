@@ -110,7 +110,7 @@ impl Device {
     /// # Errors
     /// [`Error::NotFound`].
     pub fn describe(&self, name: &str) -> Result<Arc<Space>> {
-        self.alive()?;
+        let _inside = self.enter()?;
         self.find(name)
     }
 
@@ -119,7 +119,7 @@ impl Device {
     /// # Errors
     /// [`Error::Closed`] if it was deleted.
     pub fn by_id(&self, id: SpaceId) -> Result<Arc<Space>> {
-        self.alive()?;
+        let _inside = self.enter()?;
         self.space(id)
     }
 

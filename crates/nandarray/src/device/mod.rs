@@ -59,6 +59,7 @@ use crate::flash::Geometry;
 use crate::ftl::{Ftl, Verify};
 use crate::media::Media;
 use crate::media::file::{Access, FileMedia};
+use crate::sim::process::{Inside, Place};
 use crate::sim::{Counters, Moves, Probe, Purpose};
 use crate::stl::space::{Space, SpaceId};
 use crate::stl::work::Workers;
@@ -180,6 +181,8 @@ pub struct Device {
     uuid: [u8; 16],
     capacity_bytes: u64,
     programs: RwLock<programs::Programs>,
+    /// Where threads are while they execute commands.
+    place: Place,
 }
 
 impl Device {
@@ -240,7 +243,7 @@ impl Device {
     /// # Errors
     /// As the command says; the store is unchanged then.
     pub fn execute<'a>(&self, command: Command<'a>) -> Result<Reply> {
-        self.alive()?;
+        let _inside = self.enter()?;
         if self.read_only && command.writes() {
             return Err(Error::ReadOnly);
         }
@@ -277,6 +280,12 @@ impl Device {
         if self.closed() {
             return Ok(());
         }
+        if !self.place.is_here() {
+            // What there is to flush is the other process's.
+            self.closed.store(true, Ordering::Release);
+            return Ok(());
+        }
+        let _inside = self.place.enter();
         let _watched = self.watched(Moves::Nothing);
         let done = if self.read_only { Ok(()) } else { self.finish() };
         if done.is_ok() || self.sound().is_err() {
@@ -324,9 +333,34 @@ impl Device {
         got
     }
 
-    fn alive(&self) -> Result<()> {
+    /// The calling thread is inside of a command until what is returned is dropped.
+    fn enter(&self) -> Result<Inside> {
+        let inside = self.place.enter();
         if self.closed() {
             return Err(Error::Closed("the store is closed".to_owned()));
+        }
+        if !self.place.is_here() {
+            self.forked()?;
+        }
+        Ok(inside)
+    }
+
+    /// In a process forked from the one that opened the store: whether it can be read here.
+    #[cold]
+    fn forked(&self) -> Result<()> {
+        if !self.read_only {
+            // What the other process erases and writes is not known here.
+            return Err(Error::Closed(
+                "this process was forked from one that has the store open for writing; open it here, for reading"
+                    .to_owned(),
+            ));
+        }
+        if self.place.was_left_inside() {
+            // Its locks are held for good.
+            return Err(Error::Closed(
+                "this process was forked while another thread was in a command of the store; `refresh` it here, or open it again"
+                    .to_owned(),
+            ));
         }
         Ok(())
     }

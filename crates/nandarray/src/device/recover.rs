@@ -26,6 +26,7 @@ use crate::ftl::victim::Victim;
 use crate::ftl::wear::OpenedSince;
 use crate::ftl::{Ftl, placement};
 use crate::media::Media;
+use crate::sim::process::Place;
 use crate::sim::{Chance, Counters};
 use crate::stl::index::Index;
 use crate::stl::space::{IndexState, Space, owner_space, unpack};
@@ -132,6 +133,7 @@ fn device(
         failed: Mutex::new(None),
         passed_over: None,
         programs: RwLock::default(),
+        place: Place::here(),
     })
 }
 

@@ -5,6 +5,7 @@
 //! needed next.
 
 use std::collections::HashMap;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -165,7 +166,7 @@ impl Work {
 /// Threads that help the one that gives a command.
 #[derive(Debug)]
 pub struct Workers {
-    pool: Option<ThreadPool>,
+    pool: ManuallyDrop<Option<ThreadPool>>,
     /// The process that the pool's threads are of: one forked from it has the pool, and none of them.
     home: Home,
 }
@@ -185,16 +186,26 @@ impl Workers {
         };
         let helpers = threads.saturating_sub(1);
         let pool = if helpers == 0 { None } else { Some(build(helpers)?) };
-        Ok(Self { pool, home: Home::here() })
+        Ok(Self { pool: ManuallyDrop::new(pool), home: Home::here() })
     }
 
     /// Nobody but the caller.
     pub fn alone() -> Self {
-        Self { pool: None, home: Home::here() }
+        Self { pool: ManuallyDrop::new(None), home: Home::here() }
     }
 
     fn helpers(&self) -> u64 {
         self.pool.as_ref().map_or(0, |p| p.current_num_threads() as u64)
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        if self.home.is_here() {
+            // SAFETY: once, and nobody looks at it any more.
+            unsafe { ManuallyDrop::drop(&mut self.pool) }
+        }
+        // Ending threads that are in another process would wait for locks that they hold there.
     }
 }
 
@@ -231,7 +242,7 @@ pub fn run<T: Default>(
     each: &(dyn Fn(Range<u64>, &mut T) -> Result<()> + Sync),
 ) -> Result<()> {
     let helpers = (bytes / BYTES_A_HELPER).min(count.saturating_sub(1)).min(workers.helpers());
-    let (Some(pool), 1.., true) = (&workers.pool, helpers, workers.home.is_here()) else {
+    let (Some(pool), 1.., true) = (&*workers.pool, helpers, workers.home.is_here()) else {
         return each(0..count, &mut T::default());
     };
     // Enough tasks at a time that the counter is no bottleneck, few enough that the threads end together.

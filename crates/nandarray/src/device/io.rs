@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::wire::{Op, Update};
 use super::{Device, Target};
 use crate::error::{Error, Result, Shape};
+use crate::media::EXTENT_BYTES;
 use crate::sim::count;
 use crate::stl::plan::{Axis, BlockAt, Plan, Selection};
 use crate::stl::read::{BufferMut, Reader};
@@ -192,7 +193,9 @@ fn extent(shape: &[u64], target: &Target<'_>) -> Option<Extent> {
 fn coming(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> {
     let now = extent(shape, target)?;
     let item = space.shape.item_bytes as u64;
-    let next = space.sequence.next(now, shape, &space.shape.block, item)?;
+    // Blocks are written one behind the other along the last dimension, mostly; coded ones take any number of pages.
+    let together = if space.coded() { 1 } else { (EXTENT_BYTES / space.shape.bytes as u64).max(1) };
+    let next = space.sequence.next(now, shape, &space.shape.block, together, item)?;
     let selection = Selection::contiguous(&next.start, &next.count, item);
     Some(Work::plans(vec![Plan::new(&selection, &space.shape.block, item)]))
 }

@@ -72,7 +72,8 @@ impl<'a, 'w> Ahead<'a, 'w> {
         }
         ahead.total += coming.filter(|c| ahead.is_cold(c, bytes, &mut kept)).map_or(0, Work::len);
         if ahead.cursor.get_mut().next < ahead.total {
-            ahead.window = (AHEAD_BYTES / block).max(16);
+            // Whatever is asked for beyond the command is asked for within it.
+            ahead.window = (AHEAD_BYTES / block).max(16).max(ahead.total - count);
         }
         ahead
     }

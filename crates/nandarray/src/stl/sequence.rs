@@ -5,7 +5,9 @@
 //! the second box on, what lies beyond is asked for as well. That is a file system's readahead in the array's own
 //! coordinates: it works along every dimension, where the file system sees sequences along the stored one only.
 //!
-//! How far: as much as the scan has read so far, and at most [`AHEAD_BYTES`]; far enough, to whole building blocks. [`SCANS`]
+//! How far: as much as the scan has read so far, and at most [`AHEAD_BYTES`]; far enough, to whole building blocks. Along the last
+//! dimension, to all blocks that lie in one extent of the medium, at most [`EXTENTS_BYTES`]: a disk brings an extent in half the
+//! time of its parts. [`SCANS`]
 //! scans of a space are followed at a time; the one that was longest without a step is forgotten first. Threads that share a scan
 //! take its boxes nearly in order: a box at most [`NEAR`] of its size from where a scan is belongs to it. Whether what lies ahead
 //! is in memory already is not known here.
@@ -15,6 +17,8 @@ use smallvec::SmallVec;
 
 /// The most that is asked for beyond a command, in bytes: enough to keep a disk's queue full.
 pub const AHEAD_BYTES: u64 = 32 << 20;
+/// The most that is asked for so that extents are whole.
+const EXTENTS_BYTES: u64 = 128 << 20;
 /// Scans that are followed at a time.
 const SCANS: usize = 8;
 /// Boxes between where a scan is and one of its boxes, before and behind: what a few threads have in hand.
@@ -48,8 +52,9 @@ pub struct Sequence(Mutex<Vec<Scan>>);
 impl Sequence {
     /// Takes note of a command's box, and returns the box to ask for beyond it, if there is one; each part once.
     ///
-    /// `shape` and `block` are the space's and its blocks' in elements of `item_bytes`; the command's box lies within.
-    pub fn next(&self, now: Extent, shape: &[u64], block: &[u64], item_bytes: u64) -> Option<Extent> {
+    /// `shape` and `block` are the space's and its blocks' in elements of `item_bytes`, `together` is the number of blocks, one
+    /// behind the other along the last dimension, that lie in an extent of the medium; the command's box lies within.
+    pub fn next(&self, now: Extent, shape: &[u64], block: &[u64], together: u64, item_bytes: u64) -> Option<Extent> {
         let mut scans = self.0.lock();
         let known = scans.iter().position(|s| follows(&s.last, &now).is_some());
         let Some(at) = known.or_else(|| scans.iter().position(|s| s.is_near(&now))) else {
@@ -69,25 +74,30 @@ impl Sequence {
             return None;
         }
         scan.last = now;
-        scan.ask(shape, block, item_bytes)
+        scan.ask(shape, block, together, item_bytes)
     }
 }
 
 impl Scan {
     /// What to ask for beyond the last box.
-    fn ask(&mut self, shape: &[u64], block: &[u64], item_bytes: u64) -> Option<Extent> {
+    fn ask(&mut self, shape: &[u64], block: &[u64], together: u64, item_bytes: u64) -> Option<Extent> {
         let (axis, now) = (self.axis, &self.last);
         let end = now.start[axis] + now.count[axis];
         let layer_bytes = now.count.iter().product::<u64>() / now.count[axis] * item_bytes;
         let most = (AHEAD_BYTES / layer_bytes).max(1);
-        let far = now.count[axis].saturating_mul(u64::from(self.steps)).min(most);
-        if self.asked >= end.saturating_add(far / 2) {
+        let read = now.count[axis].saturating_mul(u64::from(self.steps));
+        let extent = block[axis].saturating_mul(if axis + 1 == shape.len() { together } else { 1 });
+        let extents = extent > block[axis] && read >= extent / 2 && extent.saturating_mul(layer_bytes) <= EXTENTS_BYTES;
+        // How far at least, and what it is rounded to: what lies in a block that is asked for in large parts costs little more.
+        let (far, least, grain) = match read.min(most) {
+            _ if extents => (extent / 2, extent / 2, extent),
+            far => (far, far / 2, if far >= block[axis] / 4 { block[axis] } else { 1 }),
+        };
+        if self.asked >= end.saturating_add(least) {
             return None;
         }
-        let goal = end.saturating_add(far);
-        // What lies in a block that is asked for in large parts costs little more.
-        let goal = if far >= block[axis] / 4 { goal.div_ceil(block[axis]).saturating_mul(block[axis]) } else { goal };
-        let (from, goal) = (self.asked.max(end), goal.min(shape[axis]));
+        let goal = end.saturating_add(far).div_ceil(grain).saturating_mul(grain).min(shape[axis]);
+        let from = self.asked.max(end);
         if from >= goal {
             return None;
         }
@@ -152,7 +162,7 @@ mod tests {
                 (start[axis], count[axis]) = (512 * i, 512 * n);
                 extent(&start, &count)
             };
-            let next = |i| s.next(band(i, 1), &shape, &block, 4);
+            let next = |i| s.next(band(i, 1), &shape, &block, 1, 4);
             assert_eq!(next(3), None, "one box is no scan");
             assert_eq!(next(4), Some(band(5, 1)));
             assert_eq!(next(5), Some(band(6, 1)));
@@ -162,10 +172,39 @@ mod tests {
     }
 
     #[test]
+    fn extents_are_asked_for_as_a_whole_along_the_last_dimension() {
+        let asked = |axis: usize, count: u64, together, layer| {
+            let s = Sequence::default();
+            let mut all = Vec::new();
+            for i in 0..16_384 / count {
+                let (mut start, mut counts) = ([0; 2], [layer; 2]);
+                (start[axis], counts[axis]) = (count * i, count);
+                let ask = s.next(extent(&start, &counts), &[16_384; 2], &[256; 2], together, 4);
+                all.extend(ask.map(|e| (e.start[axis], e.start[axis] + e.count[axis])));
+            }
+            all
+        };
+        let bands = asked(1, 512, 8, 16_384);
+        assert_eq!(bands[..2], [(1024, 1536), (1536, 4096)], "once the scan has read half of an extent");
+        assert!(bands[2..].iter().all(|ask| ask.0 % 2048 == 0 && ask.1 - ask.0 == 2048), "{bands:?}");
+        assert_eq!(bands.last().unwrap().1, 16_384);
+        assert!(
+            asked(0, 512, 8, 16_384).iter().all(|ask| ask.1 - ask.0 == 512),
+            "extents do not lie along other dimensions"
+        );
+        assert!(asked(1, 512, 1, 16_384).iter().all(|ask| ask.1 - ask.0 == 512), "blocks as large as extents");
+        assert!(
+            asked(1, 512, 16, 16_384).iter().all(|ask| ask.1 - ask.0 == 512),
+            "an extent's layer is too much at once"
+        );
+        assert!(asked(1, 64, 8, 1024).iter().skip(20).all(|ask| ask.1 % 2048 == 0), "small steps");
+    }
+
+    #[test]
     fn small_steps_grow() {
         let s = Sequence::default();
         let (shape, block) = ([16_384; 2], [256; 2]);
-        let row = |i: u64| s.next(extent(&[i, 0], &[1, 16_384]), &shape, &block, 4);
+        let row = |i: u64| s.next(extent(&[i, 0], &[1, 16_384]), &shape, &block, 1, 4);
         let (mut asked, mut commands) = (1, 0);
         assert_eq!(row(0), None);
         for i in 1..4_000 {
@@ -186,7 +225,7 @@ mod tests {
         let s = Sequence::default();
         let (mut asked, mut given) = (0, Vec::new());
         for i in (0..64u64).map(|i| if i == 0 || i % 3 == 0 { i } else { i / 3 * 3 + 3 - i % 3 }) {
-            if let Some(ask) = s.next(extent(&[i * 512, 0], &[512, 4096]), &[1 << 20, 4096], &[256; 2], 4) {
+            if let Some(ask) = s.next(extent(&[i * 512, 0], &[512, 4096]), &[1 << 20, 4096], &[256; 2], 1, 4) {
                 assert!(ask.start[0] >= asked, "each part once");
                 asked = ask.start[0] + ask.count[0];
                 given.push(i);
@@ -200,7 +239,7 @@ mod tests {
     fn scans_in_turn_are_all_followed() {
         let s = Sequence::default();
         let row =
-            |scan: u64, i: u64| s.next(extent(&[scan * 10_000 + i, 0], &[1, 4096]), &[1 << 20, 4096], &[256; 2], 4);
+            |scan: u64, i: u64| s.next(extent(&[scan * 10_000 + i, 0], &[1, 4096]), &[1 << 20, 4096], &[256; 2], 1, 4);
         for scan in 0..SCANS as u64 {
             assert_eq!(row(scan, 0), None);
         }
@@ -226,7 +265,7 @@ mod tests {
     #[test]
     fn other_boxes_are_no_scan() {
         let s = Sequence::default();
-        let next = |start: [u64; 2], count: [u64; 2]| s.next(extent(&start, &count), &[100; 2], &[10; 2], 8);
+        let next = |start: [u64; 2], count: [u64; 2]| s.next(extent(&start, &count), &[100; 2], &[10; 2], 1, 8);
         assert_eq!(next([0, 0], [10, 10]), None);
         assert_eq!(next([10, 10], [10, 10]), None, "two axes moved");
         assert_eq!(next([30, 10], [10, 10]), None, "a gap");

@@ -4,6 +4,8 @@
 //! test; and inputs that once made something fall over. `NANDARRAY_DEEP=1` runs many more.
 
 mod common;
+#[path = "hostile/directory.rs"]
+mod directory;
 mod hostile;
 
 use common::{rounds, within};
@@ -137,6 +139,18 @@ fn superblocks_with_fields_at_their_extremes() {
         })
         .collect();
     run_patches("a superblock's fields", 300, drawn.into_iter());
+}
+
+#[test]
+fn checkpoints_with_other_numbers() {
+    run(
+        "a checkpoint",
+        rounds(1500, 200_000),
+        |rng| rng.u64(..).to_le_bytes().to_vec(),
+        |data| {
+            directory::odd_checkpoint(u64::from_le_bytes(data.try_into().expect("eight bytes")));
+        },
+    );
 }
 
 #[test]

@@ -105,7 +105,8 @@ pub(super) struct Blob {
 
 impl StoredIndex for Blob {
     fn load(&self) -> Result<Index> {
-        decode_index(&self.bytes()?, self.dimensions)
+        let geometry = self.stream.chain.lock().geometry();
+        decode_index(&self.bytes()?, self.dimensions, &geometry)
     }
 
     fn bytes(&self) -> Result<Vec<u8>> {

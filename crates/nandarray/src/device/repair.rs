@@ -63,7 +63,7 @@ impl Device {
         let told = |space: &Space| {
             let same = before.as_ref()?.space(space.id).ok()?;
             let bytes = encode_index(same.read().ok()?.index());
-            decode_index(&bytes, space.shape.block.len()).ok()
+            decode_index(&bytes, space.shape.block.len(), &self.geometry()).ok()
         };
         let mut forgotten = Vec::new();
         for (space, finding) in unreadable {

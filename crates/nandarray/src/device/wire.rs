@@ -6,7 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::flash::{Ppa, Run};
+use crate::flash::geometry::SEGMENTS_MAX;
+use crate::flash::{Geometry, Ppa, Run};
 use crate::stl::index::{BlockMap, Builder, Index};
 use crate::stl::space::{SpaceId, SpaceRecord, WireRuns};
 use crate::stl::write::Gone;
@@ -197,11 +198,11 @@ fn take(bytes: &mut &[u8]) -> Option<u64> {
     }
 }
 
-/// Reads an index written by [`encode_index`].
+/// Reads an index written by [`encode_index`]. All its pages have addresses, though the medium may not reach as far.
 ///
 /// # Errors
 /// [`Error::Corrupt`].
-pub(super) fn decode_index(mut bytes: &[u8], dimensions: usize) -> Result<Index> {
+pub(super) fn decode_index(mut bytes: &[u8], dimensions: usize, geometry: &Geometry) -> Result<Index> {
     let bad = || Error::corrupt("an index cannot be read");
     let mut builder = Builder::new(dimensions);
     let mut at: Vec<u64> = Vec::with_capacity(dimensions);
@@ -224,7 +225,13 @@ pub(super) fn decode_index(mut bytes: &[u8], dimensions: usize) -> Result<Index>
             let ppa = next_ppa.wrapping_add(unzigzag(number()?) as u64);
             next_ppa = ppa.wrapping_add(units);
             let narrow = |v: u64| u32::try_from(v).map_err(|_| bad());
-            Ok((narrow(unit)?, narrow(units)?, ppa))
+            let run = Run { unit: narrow(unit)?, count: narrow(units)?, ppa: Ppa(ppa) };
+            if run.count > 1 << 16 || !geometry.has_run(run, SEGMENTS_MAX) {
+                return Err(Error::corrupt(format!(
+                    "an index maps {units} units from page {ppa} on, which no segment has"
+                )));
+            }
+            Ok((run.unit, run.count, ppa))
         };
         let map = if count == 1 {
             match one()? {
@@ -251,24 +258,43 @@ mod tests {
 
     use super::*;
 
+    /// Of large segments, so that there are many pages.
+    const WIDE: Geometry = Geometry { pages_per_block: 1 << 12, ..Geometry::FILE };
+
+    #[test]
+    fn pages_that_no_segment_has_are_refused() {
+        let read = |ppa, count| {
+            let mut index = Index::new(1);
+            index.set(&[0], BlockMap::from_runs(vec![Run { unit: 0, count, ppa: Ppa(ppa) }]));
+            decode_index(&encode_index(&index), 1, &Geometry::TINY)
+        };
+        assert!(read(31, 1).is_ok() && read(33, 32).is_ok());
+        let pages = (1 << 24) * 33;
+        for (ppa, count) in [(31, 2), (32, 1), (pages, 1), (1 << 47, 1), (0, 33)] {
+            let e = read(ppa, count).unwrap_err().to_string();
+            assert!(e.contains(&format!("{count} units from page {ppa} on")), "{e}");
+        }
+    }
+
     proptest! {
         #[test]
         fn an_index_round_trips(blocks in prop::collection::btree_map(prop::collection::vec(prop_oneof![0u64..4, Just(u64::MAX)], 3), (1u32..60, 0u64..1 << 40, any::<bool>()), 0..40)) {
             let mut index = Index::new(3);
             for (at, (count, ppa, split)) in &blocks {
-                let mut runs = vec![Run { unit: 0, count: *count, ppa: Ppa(*ppa) }];
+                let ppa = WIDE.ppa((ppa >> 16) as u32, *ppa as u32 & 0xffff);
+                let mut runs = vec![Run { unit: 0, count: *count, ppa }];
                 if *split { runs.push(Run { unit: *count + 3, count: 2, ppa: Ppa(7) }); }
                 index.set(at, BlockMap::from_runs(runs));
             }
             let bytes = encode_index(&index);
-            let back = decode_index(&bytes, 3).unwrap();
+            let back = decode_index(&bytes, 3, &WIDE).unwrap();
             prop_assert_eq!(back.blocks(), index.blocks());
             index.for_each(&mut |at, map| assert_eq!(back.get(at), Some(map)));
         }
 
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), dimensions in 1usize..4) {
-            let _ = decode_index(&bytes, dimensions);
+            let _ = decode_index(&bytes, dimensions, &WIDE);
         }
     }
 }

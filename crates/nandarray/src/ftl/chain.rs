@@ -69,6 +69,11 @@ impl Chain {
         ChainStart { first: self.segments[0], nonce: self.nonce }
     }
 
+    /// The shape of the flash that it lies in.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
     /// Its segments in order.
     pub fn segments(&self) -> &[Segment] {
         &self.segments

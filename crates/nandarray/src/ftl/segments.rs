@@ -74,6 +74,8 @@ pub struct Segments {
     beyond: Option<BTreeMap<Segment, u32>>,
     /// How often segments were opened that were cut off the medium, where they come back as they were: under a capacity.
     cut: Option<BTreeMap<Segment, u32>>,
+    /// Whether any of this was read from a medium, and may be wrong.
+    restored: bool,
 }
 
 impl Segments {
@@ -90,6 +92,7 @@ impl Segments {
             unsure: None,
             beyond: Some(BTreeMap::new()),
             cut: fixed.then(BTreeMap::new),
+            restored: false,
         }
     }
 
@@ -240,6 +243,7 @@ impl Segments {
 
     /// After replay: whatever has nothing live is free, or is once record `lsn`, the last, is known to be durable.
     pub fn settle(&mut self, lsn: u64) {
+        self.restored = true;
         let unsure = self.unsure.take().unwrap_or_default();
         self.dying.clear();
         for (i, info) in self.infos.iter_mut().enumerate() {
@@ -418,10 +422,21 @@ impl Segments {
         true
     }
 
-    /// Live pages are dead.
+    /// Live pages are dead. An index that was read from a medium may map pages that are not: nobody knows then what is live in
+    /// that segment, and it is never opened again.
     pub fn release(&mut self, run: Run, lsn: u64) {
+        if self.restored && !self.geometry.has_run(run, self.infos.len() as u64) {
+            return;
+        }
         let segment = self.geometry.segment_of(run.ppa);
         let info = &mut self.infos[segment as usize];
+        if self.restored && info.live < run.count {
+            self.live -= u64::from(std::mem::take(&mut info.live));
+            if !matches!(info.state, SegmentState::Open | SegmentState::Chain) {
+                self.retire(segment);
+            }
+            return;
+        }
         assert!(info.live >= run.count, "releasing pages that are not live: {run:?}, segment {info:?}");
         info.live -= run.count;
         self.live -= u64::from(run.count);
@@ -441,6 +456,12 @@ impl Segments {
         for &segment in segments {
             let info = &mut self.infos[segment as usize];
             assert_eq!(info.state, SegmentState::Chain);
+            if info.live > 0 {
+                // An index that was read from a medium maps pages of it.
+                assert!(self.restored, "a link of a chain has live pages: {info:?}");
+                info.state = SegmentState::Closed;
+                continue;
+            }
             info.state = SegmentState::Dying(lsn);
             self.dying.push(segment);
         }

@@ -3,7 +3,7 @@
 //!
 //! [`image`] takes a whole file as it comes. [`patched_image`] takes changes to the golden image and then makes checksums right
 //! again, so that what lies behind them is reached: numbers that no writer of ours writes. [`nvme::entries`] takes what a host
-//! submits.
+//! submits. [`patched_superblock`] puts other numbers into fields; `directory.rs`, which is only for seeds, into checkpoints.
 
 #![allow(dead_code, reason = "every target takes what it needs of this one")]
 
@@ -22,7 +22,7 @@ use nandarray::media::memory::MemoryMedia;
 use nandarray::stl::read::BufferMut;
 use nandarray::stl::write::Source;
 
-const KEY: [u8; 32] = *b"the key of all encrypted arrays.";
+pub(crate) const KEY: [u8; 32] = *b"the key of all encrypted arrays.";
 /// No more of an array is read than this.
 const BYTES_READ_MAX: u64 = 1 << 12;
 
@@ -148,7 +148,8 @@ pub(crate) fn image(bytes: &[u8]) {
             let smaller: Vec<u64> = space.peek().record.shape().iter().map(|n| n / 2).collect();
             let _ = device.execute(Command::Resize { space: space.id, shape: &smaller });
             let mut count = space.peek().record.shape().to_vec();
-            if count.iter().product::<u64>() < 1 << 16 && !count.is_empty() {
+            let elements = count.iter().try_fold(1u64, |n, c| n.checked_mul(*c));
+            if elements.is_some_and(|n| n < 1 << 16) && !count.is_empty() {
                 count[0] = 3;
                 let (strides, source) = (vec![0; count.len()], Source::FILL);
                 let append = Command::Append { space: space.id, axis: 0, count: &count, strides: &strides, source };

@@ -1,0 +1,175 @@
+//! Checkpoints whose checksums are right and whose content nobody wrote: directories and indexes with other numbers in them.
+
+use std::sync::{Arc, OnceLock};
+
+use fastrand::Rng;
+use nandarray::device::{Command, Device, Mode, NewSpace, Options};
+use nandarray::flash::{Geometry, Layout, crc32c};
+use nandarray::ftl::superblock::{Superblock, read_slots};
+use nandarray::media::Media;
+use nandarray::media::memory::MemoryMedia;
+use nandarray::stl::space::SpaceRecord;
+use nandarray::stl::write::Source;
+
+use crate::hostile::{KEY, image};
+
+/// Where an index is: offset in the stream, bytes, CRC, blocks.
+type Blob = (u64, u64, u32, u64);
+/// A directory: seq, the next space, segments (live, erases, bad), spaces.
+type Directory = (u64, u32, Vec<(u32, u32, bool)>, Vec<(SpaceRecord, Blob)>);
+
+/// Large enough segments that a checkpoint has room to grow in its first.
+const GEOMETRY: Geometry =
+    Geometry { page_bytes: 512, channels: 4, banks: 1, pages_per_block: 32, layout: Layout::NEWEST };
+
+/// A store with some arrays in a checkpoint: its bytes, its superblock and slot, its directory, its indexes.
+struct Base {
+    bytes: Vec<u8>,
+    slot: usize,
+    superblock: Superblock,
+    directory: Directory,
+    indexes: Vec<Vec<u8>>,
+}
+
+fn base() -> &'static Base {
+    static BASE: OnceLock<Base> = OnceLock::new();
+    BASE.get_or_init(|| {
+        let media = Arc::new(MemoryMedia::default());
+        let options = Options { geometry: GEOMETRY, threads: Some(1), ..Options::default() };
+        let device = Device::open(media.clone(), "base", Mode::Exclusive, &options).unwrap();
+        for (name, compression, key) in [("a", None, None), ("b", Some("lz4"), None), ("c", None, Some(&KEY[..]))] {
+            let new = NewSpace {
+                name,
+                shape: &[60, 70],
+                item_bytes: 4,
+                dtype: "<i4",
+                block: Some(&[20, 20]),
+                compression,
+                key,
+                fill: None,
+                attrs: "{}",
+            };
+            let space = device.execute(Command::Create(new)).unwrap().into_space();
+            for part in [60, 33, 47] {
+                let content: Vec<u8> = (0..60 * 70 * 4u32).map(|i| (i / 7 * part) as u8).collect();
+                let (start, step, count, strides) = ([0, 0], [1, 1], [u64::from(part), 70], [280, 4]);
+                let target = nandarray::device::Target::Box {
+                    start: &start,
+                    step: &step,
+                    count: &count,
+                    strides: &strides,
+                    view: None,
+                };
+                // SAFETY: the content has every element of the box.
+                let source = unsafe { Source::from_raw(content.as_ptr()) };
+                device.execute(Command::Write { space: space.id, target, source }).unwrap();
+            }
+        }
+        device.execute(Command::Compact).unwrap();
+        device.close().unwrap();
+        drop(device);
+        let bytes = media.to_bytes();
+        let (slot, superblock) = read_slots(media.as_ref(), "base").unwrap().remove(0);
+        let stream = &bytes[GEOMETRY.pages_offset(superblock.checkpoint.first) as usize..];
+        let at = superblock.directory_at[0] as usize;
+        let directory: Directory = postcard::from_bytes(&stream[at..at + superblock.directory_bytes as usize]).unwrap();
+        let index = |blob: &Blob| stream[blob.0 as usize..(blob.0 + blob.1) as usize].to_vec();
+        let indexes = directory.3.iter().map(|(_, blob)| index(blob)).collect();
+        Base { bytes, slot, superblock, directory, indexes }
+    })
+}
+
+/// The numbers of an index.
+fn numbers(mut bytes: &[u8]) -> Vec<u64> {
+    let mut all = vec![];
+    while !bytes.is_empty() {
+        let (number, rest) = postcard::take_from_bytes::<u64>(bytes).unwrap();
+        all.push(number);
+        bytes = rest;
+    }
+    all
+}
+
+fn odd(rng: &mut Rng, there: u64) -> u64 {
+    match rng.u8(..6) {
+        0 => rng.u64(..4),
+        1 => there.wrapping_add(rng.u64(..9)).wrapping_sub(4),
+        2 => (1u64 << rng.u32(..64)).wrapping_sub(rng.u64(..2)),
+        3 => u64::MAX - rng.u64(..2),
+        4 => rng.u64(..1000),
+        _ => rng.u64(..) >> rng.u32(..64),
+    }
+}
+
+fn odd_index(rng: &mut Rng, bytes: &[u8]) -> Vec<u8> {
+    let mut numbers = numbers(bytes);
+    for _ in 0..rng.usize(1..4) {
+        let at = rng.usize(..numbers.len());
+        numbers[at] = odd(rng, numbers[at]);
+    }
+    numbers.iter().flat_map(|n| postcard::to_stdvec(n).unwrap()).collect()
+}
+
+fn odd_record(rng: &mut Rng, record: &mut SpaceRecord) {
+    let axis = rng.usize(..2);
+    match rng.u8(..8) {
+        0 => record.id = odd(rng, record.id.into()) as u32,
+        1 => record.shape[axis] = odd(rng, record.shape[axis]),
+        2 => record.block[axis] = odd(rng, record.block[axis]),
+        3 => record.item_bytes = odd(rng, record.item_bytes.into()) as u32,
+        4 => record.scalar = !record.scalar,
+        5 => {
+            let some = ["lz4", "zstd:3+bitshuffle", "lz4+shuffle", "none", ""];
+            record.compression = rng.bool().then(|| some[rng.usize(..some.len())].to_owned());
+        }
+        6 => record.fill = vec![7; rng.usize(..9)],
+        _ => record.shape = vec![odd(rng, 1); rng.usize(..40)],
+    }
+}
+
+/// Puts other numbers into indexes and the directory, makes checksums right, and does everything with the store.
+pub(crate) fn odd_checkpoint(seed: u64) {
+    let base = base();
+    let rng = &mut Rng::with_seed(seed);
+    let (mut directory, mut indexes) = (base.directory.clone(), base.indexes.clone());
+    for _ in 0..rng.usize(1..3) {
+        let space = rng.usize(..indexes.len());
+        match rng.u8(..8) {
+            0 => odd_record(rng, &mut directory.3[space].0),
+            1 if !directory.2.is_empty() => {
+                let segment = rng.usize(..directory.2.len());
+                let (live, erases, bad) = &mut directory.2[segment];
+                *live = odd(rng, (*live).into()) as u32 % 129;
+                *erases = odd(rng, (*erases).into()) as u32;
+                *bad = rng.u8(..4) == 0;
+            }
+            2 => directory.2.resize(rng.usize(..60), (rng.u32(..2), 5, false)),
+            3 => (directory.0, directory.1) = (odd(rng, directory.0), odd(rng, directory.1.into()) as u32),
+            _ => indexes[space] = odd_index(rng, &indexes[space].clone()),
+        }
+    }
+    let mut stream = vec![];
+    for ((_, blob), index) in directory.3.iter_mut().zip(&indexes) {
+        *blob = (stream.len() as u64, index.len() as u64, crc32c(index), blob.3);
+        stream.extend(index);
+    }
+    if rng.u8(..8) == 0 {
+        let blob = &mut directory.3[rng.usize(..indexes.len())].1;
+        *blob = (odd(rng, blob.0), odd(rng, blob.1), blob.2, odd(rng, blob.3));
+    }
+    let written = postcard::to_stdvec(&directory).unwrap();
+    let at = stream.len() as u64;
+    stream.extend(&written);
+    let superblock = Superblock {
+        checkpoint_bytes: stream.len() as u64,
+        directory_at: [at; 2],
+        directory_bytes: written.len() as u64,
+        directory_crc: crc32c(&written),
+        ..base.superblock.clone()
+    };
+    assert!(stream.len() < GEOMETRY.segment_data_bytes() as usize - 32, "the stream fits its first segment");
+    let media = MemoryMedia::with_bytes(base.bytes.clone());
+    media.write_at(GEOMETRY.pages_offset(superblock.checkpoint.first), &stream).unwrap();
+    superblock.write(&media, base.slot).unwrap();
+    image(&media.to_bytes());
+}

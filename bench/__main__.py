@@ -42,13 +42,17 @@ def _side_commands(commands: Any) -> None:
     model.add_argument("--section", action="append", default=[], choices=("rows", "sheets", "speed", "steady"))
     model.add_argument("--only", default="", metavar="PRESET", help="data sheets of presets whose name contains this")
     model.add_argument("--short", action="store_true", help="a tenth of the requests")
+    micro = commands.add_parser("micro", help="short reads, first looks, ways to bring cold pages")
+    _output(micro)
+    micro.add_argument("--section", action="append", default=[], choices=("small", "first", "disk"))
+    micro.add_argument("--rounds", type=int, default=5)
     sweep = commands.add_parser("geometry", help="access unit against building block: what the file preset rests on")
     _output(sweep)
     sweep.add_argument("--pages", nargs="+", type=int, metavar="BYTES")
     sweep.add_argument("--blocks", nargs="+", type=int, metavar="BYTES")
     write = commands.add_parser("write", help="full write and overwrite beside the peers that survive a kill")
     _output(write)
-    for parser in (memory, sweep, write):
+    for parser in (memory, micro, sweep, write):
         parser.add_argument("--size", choices=("full", "quick", "tiny"), default="full")
     for parser in (memory, write):
         parser.add_argument("--systems", nargs="+", metavar="NAME", help="labels or peers, or 'all'")
@@ -288,6 +292,18 @@ def _memory(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
+def _micro(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import micro
+
+    wanted = arguments.section or micro.SECTIONS
+    found = micro.measure(arguments.folder, wanted, arguments.size, arguments.rounds, _say)
+    rows = [one.text() for one in found]
+    _lines(arguments, command, micro.HEADER, rows, json.dumps([vars(one) for one in found], indent=1))
+    return 0
+
+
 def _model(arguments: argparse.Namespace, command: str) -> int:
     import json
 
@@ -320,7 +336,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     command = "python -m bench " + shlex.join(sys.argv[1:] if argv is None else argv)
     act = {"run": _run, "open": _open, "memory": _memory, "geometry": _geometry, "write": _write, "report": _show}
-    act |= {"model": _model, "first-result": _first, "offload": _offload}
+    act |= {"model": _model, "first-result": _first, "offload": _offload, "micro": _micro}
     return act[arguments.command](arguments, command)
 
 

@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench import __main__ as cli  # noqa: E402
-from bench import first_result, geometry, memory, model, offload, opening, report, systems  # noqa: E402
+from bench import first_result, geometry, memory, micro, model, offload, opening, report, systems  # noqa: E402
 from bench.data import ArraySpec, make_truth, map_truth  # noqa: E402
 from bench.judge import OURS, Table, best_configurations, judge  # noqa: E402
 from bench.patterns import BY_NAME, COMPRESSED, PATTERNS, Box, Points  # noqa: E402
@@ -387,6 +387,19 @@ def test_the_first_result_is_timed(tmp_path: Path, what: str) -> None:
     imported, result, offload, process = first_result._once(tmp_path, str(tmp_path / "compiled"))
     assert 0 < offload < result < process
     assert imported < process
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it asks Linux for pages")
+def test_small_measurements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "micro.md"
+    cli.main(["micro", "--size", "tiny", "--rounds", "1", "--folder", str(tmp_path), "--markdown", str(table)])
+    shown = capsys.readouterr().out
+    rows = [line.split("|")[1:-1] for line in table.read_text().splitlines()[4:]]
+    assert {row[0].strip() for row in rows} == set(micro.SECTIONS)
+    assert "2d: row bands 512 x N" in shown
+    assert "16 x 16 by two lists" in shown
+    assert all(float(row[2].split()[0]) > 0 for row in rows)
+    assert not (tmp_path / "micro").exists()
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

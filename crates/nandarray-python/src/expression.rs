@@ -144,21 +144,6 @@ impl Selected {
         Some(())
     }
 
-    /// Is made the element at integers, one for every axis.
-    pub(crate) fn select_element(&mut self, at: &[i64], shape: &[u64]) -> Option<()> {
-        if at.len() != shape.len() || shape.is_empty() {
-            return None;
-        }
-        (self.dimensions, self.scalar) = (shape.len(), true);
-        for (axis, (&at, &size)) in at.iter().zip(shape).enumerate() {
-            let size = i64::try_from(size).ok()?;
-            let at = if at < 0 { at + size } else { at };
-            (0..size).contains(&at).then_some(())?;
-            (self.start[axis], self.step[axis], self.count[axis]) = (at as u64, 1, 1);
-        }
-        Some(())
-    }
-
     fn stays(&mut self, axis: usize) {
         self.axes[self.stay] = axis;
         self.stay += 1;

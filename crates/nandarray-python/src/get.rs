@@ -61,7 +61,7 @@ pub(crate) fn get<'py>(
         }
         let mut at = [0; DIMENSIONS];
         if let Some(at) = if request.out.is_none() { integers(key, &mut at) } else { None } {
-            if let Some(got) = request.found(&mut Selected::default(), |shape, s| s.select_element(at, shape))? {
+            if let Some(got) = request.element(at)? {
                 return Ok(Some(got));
             }
         }
@@ -138,6 +138,53 @@ impl<'a, 'py> Request<'a, 'py> {
         self.found(&mut Selected::default(), |shape, s| s.select(self.py, parts, shape, lists))
     }
 
+    /// The shape that is read, of a space that has this one.
+    fn shape<'s>(&self, of: &'s [u64]) -> Option<&'s [u64]>
+    where
+        'a: 's,
+    {
+        match self.view {
+            Some(view) => (volume(view)? == volume(of)?).then_some(view),
+            None => Some(of),
+        }
+    }
+
+    /// Reads the element at integers, one for every axis: without a [`Selected`], which takes a tenth of the time to fill.
+    fn element(&self, at: &[i64]) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (n, item) = (at.len(), self.dtype.itemsize());
+        let mut start = [0; DIMENSIONS];
+        let found = self.space.look(self.py, |space, record| {
+            let shape = self.shape(record.shape())?;
+            if shape.len() != n || n == 0 || space.shape.item_bytes != item || item > SCALAR_BYTES {
+                return None;
+            }
+            for ((to, &at), &size) in start.iter_mut().zip(at).zip(shape) {
+                let size = i64::try_from(size).ok()?;
+                let at = if at < 0 { at + size } else { at };
+                *to = (0..size).contains(&at).then_some(at as u64)?;
+            }
+            Some(())
+        })?;
+        if found.is_none() {
+            return Ok(None);
+        }
+        let mut element = Element([0; SCALAR_BYTES]);
+        let (start, ones) = (&start[..n], &[1; DIMENSIONS][..n]);
+        let strides = &[1; DIMENSIONS][..n];
+        self.send(Target::Box { start, step: ones, count: ones, strides, view: self.view }, element.0.as_mut_ptr())?;
+        self.scalar(element).map(Some)
+    }
+
+    /// A NumPy scalar.
+    fn scalar(&self, mut element: Element) -> PyResult<Bound<'py, PyAny>> {
+        // SAFETY: the element has the dtype's bytes, and no type among those let through keeps a reference to them.
+        unsafe {
+            let (descr, bytes) = (self.dtype.as_dtype_ptr(), element.0.as_mut_ptr().cast());
+            let made = PY_ARRAY_API.PyArray_Scalar(self.py, bytes, descr, std::ptr::null_mut());
+            Bound::from_owned_ptr_or_err(self.py, made)
+        }
+    }
+
     /// Reads what `find` finds in the shape.
     fn found(
         &self,
@@ -146,11 +193,7 @@ impl<'a, 'py> Request<'a, 'py> {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let item = self.dtype.itemsize();
         let found = self.space.look(self.py, |space, record| {
-            let shape = match self.view {
-                Some(view) if volume(view)? == volume(record.shape())? => view,
-                Some(_) => return None,
-                None => record.shape(),
-            };
+            let shape = self.shape(record.shape())?;
             find(shape, s).filter(|()| space.shape.item_bytes == item)
         })?;
         if found.is_none() || s.bytes(item as u64) > MOST_BYTES || (self.view.is_some() && !s.lists.is_empty()) {
@@ -164,13 +207,7 @@ impl<'a, 'py> Request<'a, 'py> {
             }
             let mut element = Element([0; SCALAR_BYTES]);
             self.read(s, strides, element.0.as_mut_ptr())?;
-            // SAFETY: the element has the dtype's bytes, and no type among those let through keeps a reference to them.
-            return unsafe {
-                let descr = self.dtype.as_dtype_ptr();
-                let made =
-                    PY_ARRAY_API.PyArray_Scalar(self.py, element.0.as_mut_ptr().cast(), descr, std::ptr::null_mut());
-                Bound::from_owned_ptr_or_err(self.py, made).map(Some)
-            };
+            return self.scalar(element).map(Some);
         }
         let made;
         let (result, fields) = match self.out {
@@ -213,6 +250,10 @@ impl<'a, 'py> Request<'a, 'py> {
         let (start, step, count) = (&s.start[..n], &s.step[..n], &s.count[..n]);
         if lists.is_empty() {
             return self.send(Target::Box { start, step, count, strides, view: self.view }, first);
+        }
+        if let Some(coordinates) = as_points(s, &lists, strides, self.dtype.itemsize()) {
+            return self
+                .send(Target::Points { coordinates: &coordinates, stride: self.dtype.itemsize() as isize }, first);
         }
         let range = |i: usize| Axis::Range { start: start[i], step: step[i], count: count[i] };
         let mut axes: Vec<Axis> = (0..n).map(range).collect();
@@ -298,6 +339,34 @@ impl<'a, 'py> Request<'a, 'py> {
 /// Memory of one element, as aligned as any number.
 #[repr(align(16))]
 struct Element([u8; SCALAR_BYTES]);
+
+/// The coordinates of all elements, if they are few, none lies beside the next in the array, and all do in the buffer: lists that are
+/// one task for each element cost more than points do.
+fn as_points(s: &Selected, lists: &[(usize, Vec<u64>)], strides: &[isize], item_bytes: usize) -> Option<Vec<u64>> {
+    let n = s.dimensions;
+    let points = s.bytes(1);
+    if points > MOST_POINTS as u64 || s.count[n - 1] > 1 && !lists.iter().any(|(axis, _)| *axis == n - 1) {
+        return None;
+    }
+    let mut together = item_bytes as isize;
+    for axis in (0..n).rev().filter(|&axis| s.count[axis] > 1) {
+        if strides[axis] != together {
+            return None;
+        }
+        together *= s.count[axis] as isize;
+    }
+    let mut coordinates = vec![0; points as usize * n];
+    let mut inner = points;
+    for axis in 0..n {
+        inner /= s.count[axis];
+        let list = lists.iter().find(|(of, _)| *of == axis).map(|(_, list)| list);
+        for (point, to) in coordinates.iter_mut().skip(axis).step_by(n).enumerate() {
+            let i = point as u64 / inner % s.count[axis];
+            *to = list.map_or(s.start[axis] + i * s.step[axis], |list| list[i as usize]);
+        }
+    }
+    Some(coordinates)
+}
 
 /// Elements of a shape, if they can be counted.
 fn volume(shape: &[u64]) -> Option<u64> {

@@ -137,7 +137,7 @@ def lists(draw: st.DrawFn, shape: tuple[int, ...]) -> Any:
         if kind == "list":
             key.append(draw(few))
         elif kind == "array":
-            key.append(np.array(draw(few), draw(st.sampled_from(["i8", "i4", "?", "u8", ">i8"]))))
+            key.append(np.array(draw(few), "i8").astype(draw(st.sampled_from(["i8", "i4", "?", "u8", ">i8"]))))
         elif kind == "slice":
             key.append(draw(strategies.slices(length)))
         elif kind == "integer":

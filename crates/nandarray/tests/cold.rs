@@ -7,7 +7,8 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::*;
@@ -25,6 +26,7 @@ struct Cache {
     pages: Mutex<BTreeSet<u64>>,
     /// Pages that were shown and had not been asked for.
     late: AtomicU64,
+    fits: AtomicBool,
 }
 
 impl Cache {
@@ -70,16 +72,21 @@ impl Media for Cache {
         let pages = self.pages.lock().unwrap();
         (offset / PAGE..(offset + len).div_ceil(PAGE)).all(|page| pages.contains(&page))
     }
+
+    fn fits_in_memory(&self) -> bool {
+        self.fits.load(Ordering::Relaxed)
+    }
 }
 
-#[test]
-fn boxes_that_overlap_others_are_asked_for() {
-    const SHAPE: [u64; 3] = [200, 192, 192];
-    let folder = tempfile::tempdir().unwrap();
+const SHAPE: [u64; 3] = [200, 192, 192];
+
+/// A store with an array, nothing of it in memory.
+fn stored(folder: &Path) -> Arc<Cache> {
     let media = Arc::new(Cache {
-        file: FileMedia::open(&folder.path().join("a"), Access::CreateNew, true).unwrap(),
+        file: FileMedia::open(&folder.join("a"), Access::CreateNew, true).unwrap(),
         pages: Mutex::default(),
         late: AtomicU64::new(0),
+        fits: AtomicBool::new(true),
     });
     let make = Op::Create {
         name: "a".to_owned(),
@@ -98,15 +105,47 @@ fn boxes_that_overlap_others_are_asked_for() {
         fill.run(&device).unwrap();
         device.close().unwrap();
     }
+    media
+}
+
+/// One thread: another could look at a page while the first is about to ask for it.
+fn one_thread() -> Options {
+    Options { threads: Some(1), ..options(Geometry::FILE, 1) }
+}
+
+#[test]
+fn small_reads_all_over_end_in_memory_if_it_fits() {
+    for fits in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let media = stored(folder.path());
+        media.fits.store(fits, Ordering::Relaxed);
+        media.pages.lock().unwrap().clear();
+        let device = open(media.clone(), Mode::Read, &one_thread()).unwrap();
+        let pages = || media.pages.lock().unwrap().len() as u64;
+        for i in 0..600u64 {
+            let start = [i * 67 % 190, i * 101 % 180, i * 37 % 180];
+            read(&device, "a", &Part::boxed(&start, &[8, 12, 12])).unwrap();
+            if i == 20 {
+                assert!(pages() * PAGE < 8 << 20, "a few reads bring what they want: {} pages", pages());
+            }
+        }
+        let before = pages();
+        read(&device, "a", &Part::boxed(&[0; 3], &SHAPE)).unwrap();
+        assert_eq!(pages() < before + 64, fits, "{} of {} pages came with small reads", before, pages());
+    }
+}
+
+#[test]
+fn boxes_that_overlap_others_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let media = stored(folder.path());
     // Large reads: apart, overlapping from below and from above, across blocks, between two others, and once more.
     let large: &[u64] = &[4, 20, 64, 104, 88, 160, 148, 0];
     // Small ones: the middle of what two others leave is not looked for.
     let small: &[u64] = &[4, 10, 40, 35, 62, 58, 70, 66];
     for (axis, thick, starts) in [(0, 32, large), (1, 32, large), (2, 32, large), (0, 8, small), (1, 8, small)] {
         media.pages.lock().unwrap().clear();
-        // One thread: another could look at a page while the first is about to ask for it.
-        let options = Options { threads: Some(1), ..options(Geometry::FILE, 1) };
-        let device = open(media.clone(), Mode::Read, &options).unwrap();
+        let device = open(media.clone(), Mode::Read, &one_thread()).unwrap();
         for &at in starts {
             let (mut start, mut count) = ([0; 3], SHAPE);
             (start[axis], count[axis]) = (at, thick);

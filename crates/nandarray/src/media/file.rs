@@ -25,7 +25,7 @@ use memmap2::{Advice, Mmap, MmapOptions};
 use smallvec::SmallVec;
 
 use super::extents::{Extents, will_need};
-use super::presence::{PageCache, Presence};
+use super::presence::{PageCache, Presence, memory_bytes};
 use super::{EXTENT_BYTES, HEAD_BYTES, Media};
 use crate::error::{Error, Holder, Result};
 
@@ -36,6 +36,8 @@ const WINDOWS: usize = 4096;
 /// An extent is read whole if so many bytes of it are wanted: at most a third more than was asked for. From half on it was no
 /// faster (design note 7).
 const WHOLE_FROM: u64 = EXTENT_BYTES / 4 * 3;
+/// A file fits in memory if it has no more than this part of it: others want some, too.
+const FITS_SHARE: u64 = 4;
 /// The lock bytes lie in the head, behind the superblock slots; nothing is ever stored there.
 const LOCK_WRITER: i64 = HEAD_BYTES as i64 - 2;
 const LOCK_READERS: i64 = HEAD_BYTES as i64 - 1;
@@ -290,6 +292,10 @@ impl Media for FileMedia {
 
     fn is_resident(&self, offset: u64, len: u64) -> bool {
         self.presence(offset, len) == Presence::All
+    }
+
+    fn fits_in_memory(&self) -> bool {
+        self.len() <= memory_bytes() / FITS_SHARE
     }
 
     fn discard(&self, offset: u64, len: u64) {

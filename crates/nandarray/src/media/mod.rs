@@ -61,6 +61,11 @@ pub trait Media: Send + Sync + std::fmt::Debug {
         true
     }
 
+    /// Whether all bytes would stay in memory once they were read; a guess is enough.
+    fn fits_in_memory(&self) -> bool {
+        true
+    }
+
     /// A hint that the range's content will never be read again before it is written.
     fn discard(&self, _offset: u64, _len: u64) {}
 

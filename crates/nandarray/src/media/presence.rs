@@ -63,6 +63,13 @@ pub(super) fn page_bytes() -> u64 {
     *BYTES.get_or_init(|| u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(512))
 }
 
+/// Bytes of memory that this system has; 0 if it does not say.
+pub(super) fn memory_bytes() -> u64 {
+    static BYTES: OnceLock<u64> = OnceLock::new();
+    // SAFETY: a constant of the system is asked for.
+    *BYTES.get_or_init(|| u64::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).unwrap_or(0) * page_bytes())
+}
+
 /// The number of the system call, the same on every architecture that Rust has Linux for; the C library has no function for it.
 const SYS_CACHESTAT: libc::c_long = 451;
 

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 
 use super::plan::Task;
 use super::read::{Kept, Reader, STREAM_BYTES};
+use super::rent::TASKS_MOST;
 use super::sequence::AHEAD_BYTES;
 use super::work::Work;
 use crate::media::EXTENT_BYTES;
@@ -41,6 +42,8 @@ pub struct Ahead<'a, 'w> {
     window: u64,
     /// Tasks of a group.
     together: u64,
+    /// Whether this is a small cold read, whose requests are counted.
+    rents: bool,
     cursor: Mutex<Cursor>,
 }
 
@@ -60,12 +63,15 @@ impl<'a, 'w> Ahead<'a, 'w> {
         let block = (reader.space.shape.bytes as u64).min(8 << 20);
         let together = (TOGETHER_BYTES / block).clamp(8, 64);
         let cursor = Mutex::new(Cursor { next: count, held: Ranges::new() });
-        let mut ahead = Self { reader, work, coming, count, total: count, window: 0, together, cursor };
+        let mut ahead = Self { reader, work, coming, count, total: count, window: 0, together, rents: false, cursor };
         let mut kept = Kept::default();
         // One small task meets its own page soon enough.
         if count > 1 || bytes >= 4096 {
-            let cold = ahead.is_cold(work, bytes, &mut kept);
+            // While extents come along, a few pages stand for nothing.
+            let along = reader.space.rent.goes_on(reader.ftl.media().len());
+            let cold = along || ahead.is_cold(work, bytes, &mut kept);
             reader.space.trust.looked(!cold);
+            ahead.rents = cold && count <= TASKS_MOST && bytes < STREAM_BYTES;
             if cold || bytes >= STREAM_BYTES && ahead.is_new(work, &mut kept) {
                 ahead.cursor.get_mut().next = 0;
             }
@@ -133,8 +139,34 @@ impl<'a, 'w> Ahead<'a, 'w> {
                 cursor.held = split_extent(&mut data, last);
             }
             drop(cursor);
+            if self.rents && !data.is_empty() {
+                self.read_along(&mut data);
+            }
             media.prefetch(&data);
         }
+    }
+}
+
+impl Ahead<'_, '_> {
+    /// Counts what a small cold read asks for; makes extents of it where reading along is worth it.
+    fn read_along(&self, data: &mut Ranges) {
+        let (rent, media) = (&self.reader.space.rent, self.reader.ftl.media());
+        let all = media.len();
+        if !media.fits_in_memory() {
+            return;
+        }
+        let bytes = |data: &Ranges| data.iter().map(|(from, to)| to - from).sum();
+        if !rent.is_paid(all) {
+            rent.pay(data.len() as u64, bytes(data));
+            return;
+        }
+        for range in data.iter_mut() {
+            let from = range.0 / EXTENT_BYTES * EXTENT_BYTES;
+            *range = (from, range.1.next_multiple_of(EXTENT_BYTES).min(all).max(range.1));
+        }
+        join(data, 0);
+        data.retain(|&mut (from, to)| !media.is_resident(from, to - from));
+        rent.buy(bytes(data), all);
     }
 }
 

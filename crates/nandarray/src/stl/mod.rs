@@ -21,6 +21,7 @@ pub mod pieces;
 pub mod plan;
 mod points;
 pub mod read;
+pub mod rent;
 pub mod sequence;
 mod short;
 pub mod small;

@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use super::block_size::{BLOCK_BYTES_MAX, DIMENSIONS_MAX, UNITS_MAX};
 use super::index::Index;
 use super::plan::{BlockAt, block_strides};
+use super::rent::Rent;
 use super::sequence::{Sequence, Successive};
 use super::small::Trust;
 use crate::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing, KeyCheck, SALT_BYTES};
@@ -235,6 +236,8 @@ pub struct Space {
     pub successive: Successive,
     /// Whether verified pages are taken to be in memory.
     pub trust: Trust,
+    /// What small cold reads have cost.
+    pub rent: Rent,
     spec: Option<CodecSpec>,
     encryption: Option<Encryption>,
     codec: OnceLock<Codec>,
@@ -278,6 +281,7 @@ impl Space {
             sequence: Sequence::default(),
             successive: Successive::default(),
             trust: Trust::default(),
+            rent: Rent::default(),
             spec: (!spec.is_identity()).then_some(spec),
             encryption: record.encryption.clone(),
             codec: OnceLock::new(),

@@ -10,7 +10,6 @@ What is not here: opening one (``_open``), moving data (:mod:`nandarray.array`),
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from nandarray import _nandarray
+from nandarray._fork import StoreLock, own_again
 from nandarray.errors import ExistsError, InvalidError
 from nandarray.group import Group
 
@@ -49,9 +49,13 @@ class Store(Group):
     def __init__(self, engine: _nandarray.Store, mode: Mode) -> None:
         self._engine = engine
         self._mode = mode
-        self._lock = threading.RLock()
+        self._lock = StoreLock()
         self._threads: ThreadPoolExecutor | None = None
+        own_again(self, Store._forget_threads)
         super().__init__(None, "")
+
+    def _forget_threads(self) -> None:
+        self._threads = None
 
     @property
     def store(self) -> Store:

@@ -233,3 +233,55 @@ print(status)
     with nandarray.open(path) as again:
         assert again["a"][[0, 6, 7, 992, 993]].tolist() == [2, 2, 1, 1, 3]
         assert again.check()["ok"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_does_not_inherit_what_threads_hold(path: pathlib.Path) -> None:
+    """A store's lock is free there, its pool of threads is a new one, and the writer's lock stays with the writer."""
+    script = f"""
+import asyncio, os, signal, threading, time, warnings
+import numpy as np
+import nandarray
+warnings.simplefilter("ignore", DeprecationWarning)
+path = {str(path)!r}
+
+def child(does):
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(30)
+        try:
+            does()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    return pid
+
+wait = lambda pid: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+store = nandarray.open(path, mode="w")
+store["a"] = np.arange(10)
+stop = threading.Event()
+def work():
+    i = 0
+    while not stop.is_set():
+        store.attrs["k"] = i = i + 1
+thread = threading.Thread(target=work)
+thread.start()
+print([wait(child(store.close)) for _ in range(20)])
+stop.set()
+thread.join()
+lives = child(lambda: time.sleep(20))
+store.close()
+with nandarray.open(path, mode="r+") as again:
+    again["a"][0] = 7
+os.kill(lives, signal.SIGKILL)
+os.waitpid(lives, 0)
+store = nandarray.open(path)
+async def read():
+    return (await store["a"].read_async(np.s_[:2])).tolist()
+assert asyncio.run(read()) == [7, 1]
+def reads():
+    assert asyncio.run(read()) == [7, 1]
+print(wait(child(reads)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.split("\n")[:2] == [str([0] * 20), "0"]

@@ -28,6 +28,7 @@ use super::extents::{Extents, will_need};
 use super::presence::{PageCache, Presence, memory_bytes};
 use super::{EXTENT_BYTES, HEAD_BYTES, Media};
 use crate::error::{Error, Holder, Result};
+use crate::sim::process::Home;
 
 /// Bytes of one mapping window; address space, not memory.
 const WINDOW_BYTES: u64 = 1 << 36;
@@ -64,6 +65,8 @@ pub struct FileMedia {
     windows: Box<[OnceLock<Mmap>]>,
     extents: OnceLock<Option<Extents>>,
     cache: PageCache,
+    writes: bool,
+    home: Home,
 }
 
 impl std::fmt::Debug for FileMedia {
@@ -116,6 +119,8 @@ impl FileMedia {
             windows: (0..WINDOWS).map(|_| OnceLock::new()).collect(),
             extents: OnceLock::new(),
             cache: PageCache::default(),
+            writes: access != Access::Read,
+            home: Home::here(),
         })
     }
 
@@ -224,6 +229,15 @@ fn lock(file: &File, byte: i64, kind: i16, wait: bool) -> io::Result<bool> {
     match error.raw_os_error() {
         Some(libc::EAGAIN | libc::EACCES) => Ok(false),
         _ => Err(error),
+    }
+}
+
+impl Drop for FileMedia {
+    fn drop(&mut self) {
+        // A process forked from this one has the open file, too: the writer's lock ends with the writer, not with it.
+        if self.writes && self.home.is_here() {
+            let _ = lock(&self.file, LOCK_WRITER, libc::F_UNLCK as i16, false);
+        }
     }
 }
 

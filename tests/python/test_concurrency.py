@@ -128,17 +128,29 @@ def test_closing_waits_for_what_is_in_flight(path: pathlib.Path) -> None:
         assert again["a"][:, 500].tolist() == [float(i) for i in range(64)]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_forked_process_reads_what_was_open(path: pathlib.Path) -> None:
-    """The threads of a store stay in the process that opened it: a child reads by its own."""
-    script = f"""
-import os, signal, warnings
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+
+
+def _printed(script: str, path: pathlib.Path) -> str:
+    """Run a script, which finds a store's ``path``, in a process of its own; what it prints."""
+    prelude = f"""
+import asyncio, os, signal, threading, time, warnings
 import numpy as np
 import nandarray
-warnings.simplefilter("ignore", DeprecationWarning)
-with nandarray.open({str(path)!r}, mode="w", threads=2) as store:
+warnings.simplefilter("ignore", DeprecationWarning)  # threads and forks
+path = {str(path)!r}
+"""
+    command = [sys.executable, "-c", prelude + script]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=240).stdout.strip()
+
+
+@forks
+def test_a_forked_process_reads_what_was_open(path: pathlib.Path) -> None:
+    """The threads of a store stay in the process that opened it: a child reads by its own."""
+    script = """
+with nandarray.open(path, mode="w", threads=2) as store:
     store.create("a", (1024, 1024), "float32")[...] = np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024)
-store = nandarray.open({str(path)!r}, mode="r", threads=2)
+store = nandarray.open(path, mode="r", threads=2)
 store["a"][...]
 child = os.fork()
 if child == 0:
@@ -146,21 +158,17 @@ if child == 0:
     os._exit(0 if store["a"][...][-1, -1] == (1 << 20) - 1 and store["a"][5, 7] == 5 * 1024 + 7 else 3)
 print(os.waitpid(child, 0)[1])
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.strip() == "0", "the child ended well"
+    printed = _printed(script, path)
+    assert printed == "0", "the child ended well"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@forks
 def test_a_process_forked_while_others_read_never_hangs(path: pathlib.Path) -> None:
     """It reads, or it is told to open the store again, which it can."""
-    script = f"""
-import os, signal, threading, time, warnings
-import numpy as np
-import nandarray
-warnings.simplefilter("ignore", DeprecationWarning)
-with nandarray.open({str(path)!r}, mode="w", threads=2) as store:
+    script = """
+with nandarray.open(path, mode="w", threads=2) as store:
     store.create("a", (512, 512), "float32")[...] = np.arange(1 << 18, dtype=np.float32).reshape(512, 512)
-store = nandarray.open({str(path)!r}, mode="r", threads=2)
+store = nandarray.open(path, mode="r", threads=2)
 stop = threading.Event()
 def read():
     while not stop.is_set():
@@ -189,26 +197,22 @@ for i in range(60):
     ends.add(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 stop.set()
 [t.join() for t in threads]
-print(sorted(ends - {{0, 1}}))
+print(sorted(ends - {0, 1}))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=240)
-    assert done.stdout.strip() == "[]", "no child hung, died or read anything else"
+    printed = _printed(script, path)
+    assert printed == "[]", "no child hung, died or read anything else"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@forks
 def test_a_forked_process_leaves_the_writers_store_alone(path: pathlib.Path) -> None:
     """What is open for writing stays with who opened it: neither commands nor closing do anything in the child."""
-    script = f"""
-import os, signal, sys, warnings
-import numpy as np
-import nandarray
-warnings.simplefilter("ignore", DeprecationWarning)
-with nandarray.open({str(path)!r}, mode="w", threads=2) as store:
+    script = """
+with nandarray.open(path, mode="w", threads=2) as store:
     a = store.create("a", (1000,), "i4")
     a[:] = 1
     store.flush()
     a[:7] = 2  # gathers in memory
-    before = open({str(path)!r}, "rb").read()
+    before = open(path, "rb").read()
     pid = os.fork()
     if pid == 0:
         signal.alarm(60)
@@ -219,31 +223,26 @@ with nandarray.open({str(path)!r}, mode="w", threads=2) as store:
             except nandarray.ClosedError as e:
                 if "for reading" not in str(e):
                     os._exit(3)
-        with nandarray.open({str(path)!r}) as mine:
+        with nandarray.open(path) as mine:
             seen = int(mine["a"][0])
         store.close()
         del a, store
-        os._exit(0 if seen == 1 and open({str(path)!r}, "rb").read() == before else 4)
+        os._exit(0 if seen == 1 and open(path, "rb").read() == before else 4)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     a[-7:] = 3
 print(status)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.strip() == "0"
+    printed = _printed(script, path)
+    assert printed == "0"
     with nandarray.open(path) as again:
         assert again["a"][[0, 6, 7, 992, 993]].tolist() == [2, 2, 1, 1, 3]
         assert again.check()["ok"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@forks
 def test_a_forked_process_does_not_inherit_what_threads_hold(path: pathlib.Path) -> None:
     """A store's lock is free there, its pool of threads is a new one, and the writer's lock stays with the writer."""
-    script = f"""
-import asyncio, os, signal, threading, time, warnings
-import numpy as np
-import nandarray
-warnings.simplefilter("ignore", DeprecationWarning)
-path = {str(path)!r}
+    script = """
 
 def child(does):
     pid = os.fork()
@@ -283,5 +282,5 @@ def reads():
     assert asyncio.run(read()) == [7, 1]
 print(wait(child(reads)))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.split("\n")[:2] == [str([0] * 20), "0"]
+    printed = _printed(script, path)
+    assert printed.split("\n") == [str([0] * 20), "0"]

@@ -23,6 +23,7 @@ __all__ = [
     "CorruptError",
     "DescriptionError",
     "ExistsError",
+    "InternalError",
     "InvalidError",
     "LockedError",
     "MediaError",
@@ -182,6 +183,16 @@ class ClosedError(NandarrayError, ValueError):
     """The store, or the array's store, is closed; or the array was deleted."""
 
     kind = "closed"
+
+
+class InternalError(NandarrayError, RuntimeError):
+    """A fault of nandarray itself: a broken invariant in the engine or the model. Please report it.
+
+    The store object takes no more commands. Closing it raises this once and lets go of its lock; opening it again gives what
+    was flushed.
+    """
+
+    kind = "internal"
 
 
 class ProgramError(InvalidError):

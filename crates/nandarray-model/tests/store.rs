@@ -61,13 +61,17 @@ fn strides(count: &[u64]) -> Vec<isize> {
 }
 
 fn write(store: &Modelled, space: SpaceId, start: &[u64], count: &[u64], from: &[u32]) {
+    try_write(store, space, start, count, from).unwrap();
+}
+
+fn try_write(store: &Modelled, space: SpaceId, start: &[u64], count: &[u64], from: &[u32]) -> nandarray::Result<()> {
     assert_eq!(count.iter().product::<u64>(), from.len() as u64);
     let step = vec![1; start.len()];
     let strides = strides(count);
     let target = Target::Box { start, step: &step, count, strides: &strides, view: None };
     // SAFETY: the target reaches exactly the elements of `from`.
     let source = unsafe { Source::from_raw(from.as_ptr().cast()) };
-    store.execute(Command::Write { space, target, source }).unwrap();
+    store.execute(Command::Write { space, target, source }).map(drop)
 }
 
 fn read(store: &Modelled, space: SpaceId, start: &[u64], count: &[u64]) -> Vec<u32> {
@@ -271,4 +275,66 @@ fn channel_handlers_share_the_channels() {
     };
     let (one, four) = (time("1"), time("4"));
     assert!((one - four - 600.0).abs() < 30.0, "8 turns of 100 us on one core, 2 on four: {one} us, {four} us");
+}
+
+/// A small device where arrays come, change and go until it is full now and then: segments are freed, filled and freed again
+/// faster than modelled erases end.
+#[test]
+fn a_nearly_full_device_erases_a_segment_again_behind_its_last_erase() {
+    let description = describe::preset_with("tiny", &[]).unwrap();
+    let mut full = 0;
+    for seed in 0..12 {
+        let store = open(&description, &Bytes::Memory);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut arrays: Vec<(String, SpaceId, u64, u32)> = Vec::new();
+        for step in 0..300u32 {
+            let make = rng.u8(..10) < 7 || arrays.is_empty();
+            let some = if arrays.is_empty() { 0 } else { rng.usize(..arrays.len()) };
+            if make {
+                let name = format!("a{step}");
+                let elements = [5_000, 25_000, 75_000][rng.usize(..3)];
+                let new = NewSpace {
+                    name: &name,
+                    shape: &[elements],
+                    item_bytes: 4,
+                    dtype: "<u4",
+                    block: None,
+                    compression: None,
+                    key: None,
+                    fill: None,
+                    attrs: "{}",
+                };
+                match store.execute(Command::Create(new)) {
+                    Ok(reply) => arrays.push((name, reply.into_space().id, elements, 0)),
+                    Err(e) => {
+                        assert!(matches!(e, nandarray::Error::Full { .. }), "seed {seed}, step {step}: {e}");
+                        full += 1;
+                        continue;
+                    }
+                }
+            } else if rng.bool() {
+                let (name, ..) = arrays.swap_remove(some);
+                store
+                    .execute(Command::Delete { name: &name })
+                    .unwrap_or_else(|e| panic!("seed {seed}, step {step}: {e}"));
+                continue;
+            }
+            let at = if make { arrays.len() - 1 } else { some };
+            let (_, space, elements, holds) = &mut arrays[at];
+            match try_write(&store, *space, &[0], &[*elements], &vec![step + 1; *elements as usize]) {
+                Ok(()) => *holds = step + 1,
+                Err(e) => {
+                    assert!(matches!(e, nandarray::Error::Full { .. }), "seed {seed}, step {step}: {e}");
+                    full += 1;
+                }
+            }
+        }
+        for (name, space, elements, holds) in arrays {
+            let found = read(&store, space, &[0], &[elements]);
+            assert!(found.iter().all(|&v| v == holds), "seed {seed}: {name}");
+        }
+        store.clock.settle();
+        store.close().unwrap();
+    }
+    assert!(full > 0, "no device was ever full");
 }

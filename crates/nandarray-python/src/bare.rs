@@ -5,7 +5,7 @@ use nandarray_hart::{Extensions, Limits, Stop};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::errors::to_py;
+use crate::errors::{detached, to_py};
 use crate::offload::Watch;
 
 /// Run a bare-metal test; `isa` is an architecture string. What it came to is a dictionary.
@@ -33,7 +33,8 @@ pub(crate) fn program_run_bare<'py>(
     };
     let limits = Limits { instructions, stop: Some(&watch.progress.stop) };
     let options = BareOptions { granularity, bits, extensions, limits };
-    let outcome = py.detach(|| bare::run(elf, options)).map_err(|e| {
+    let outcome = detached(py, || bare::run(elf, options)).map_err(|e| to_py(py, &e, None))?;
+    let outcome = outcome.map_err(|e| {
         let error = nandarray::Error::Program(Box::new(nandarray_cores::LoadError::Elf(e)));
         to_py(py, &error, None)
     })?;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use nandarray::device::{Command, Device, Mode, Options, Reply};
+use nandarray::sim::panics::caught;
 use nandarray::{Error, Result};
 use nandarray_model::Ps;
 use nandarray_model::describe::Description;
@@ -16,7 +17,7 @@ use nandarray_model::timeline::{Timeline, TimelineOptions};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
-use crate::errors::to_py;
+use crate::errors::{detached, to_py};
 use crate::store::{Shared, device_of};
 
 /// What of a modelled store is not the store.
@@ -67,7 +68,7 @@ impl Clock {
 
     /// The store was closed: what goes on in the background ends, and the timeline with it.
     pub(crate) fn close(&self) -> Result<()> {
-        self.clock.settle();
+        caught(|| self.clock.settle()).map_err(Error::Internal)?;
         match self.timeline.lock().take() {
             None => Ok(()),
             Some((timeline, path)) => timeline.finish().map(drop).map_err(|source| media(&path, source)),
@@ -101,19 +102,19 @@ impl Clock {
     }
 
     /// (kind, bytes, submitted, done, failed) of each command, in order of their ends; times in seconds.
-    fn end_batch(&self, py: Python<'_>, depth: usize) -> Vec<(&'static str, u64, f64, f64, bool)> {
-        let done = py.detach(|| self.clock.end_batch(depth));
+    fn end_batch(&self, py: Python<'_>, depth: usize) -> PyResult<Vec<(&'static str, u64, f64, f64, bool)>> {
+        let done = detached(py, || self.clock.end_batch(depth)).map_err(|e| to_py(py, &e, None))?;
         let kind = |kind| match kind {
             JobKind::Read => "read",
             JobKind::Write => "write",
             JobKind::Other => "command",
         };
-        done.iter().map(|d| (kind(d.kind), d.bytes, d.submitted.seconds(), d.done.seconds(), d.failed)).collect()
+        Ok(done.iter().map(|d| (kind(d.kind), d.bytes, d.submitted.seconds(), d.done.seconds(), d.failed)).collect())
     }
 
     /// Lets everything end that goes on in the background.
-    fn settle(&self, py: Python<'_>) {
-        py.detach(|| self.clock.settle());
+    fn settle(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || self.clock.settle()).map_err(|e| to_py(py, &e, None))
     }
 
     /// JSON, and the table as text.
@@ -124,7 +125,7 @@ impl Clock {
             Ok(_) | Err(Error::Closed(_)) => vec![],
             Err(e) => return Err(to_py(py, &e, None)),
         };
-        let report = self.clock.report(&numbers);
+        let report = detached(py, || self.clock.report(&numbers)).map_err(|e| to_py(py, &e, None))?;
         Ok((report.to_json(), report.to_string()))
     }
 }

@@ -1,7 +1,8 @@
 //! Engine errors as the exceptions of `nandarray.errors`, found by kind.
 
-use nandarray::Error;
 use nandarray::error::KINDS;
+use nandarray::sim::panics::caught;
+use nandarray::{Error, Result};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -31,6 +32,11 @@ pub(crate) fn to_py(py: Python<'_>, error: &Error, path: Option<&str>) -> PyErr 
         }),
     }
     .unwrap_or_else(|e| e)
+}
+
+/// Runs a call without the GIL. A panic in it is an [`Error::Internal`], which `except Exception` catches.
+pub(crate) fn detached<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> T) -> Result<T> {
+    py.detach(|| caught(call)).map_err(Error::Internal)
 }
 
 fn media(py: Python<'_>, error: &Error, code: i32, text: &str) -> PyResult<PyErr> {

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::buffers::lend;
-use crate::errors::to_py;
+use crate::errors::{detached, to_py};
 use crate::store::{Shared, device_of};
 
 /// Every status: its 15 bits, and its name.
@@ -83,7 +83,9 @@ impl Nvme {
         };
         let lent = lent.with_page(page.unwrap_or_default());
         let controller = self.controller();
-        Ok(PyBytes::new(py, &py.detach(move || controller.submit_bytes(&entry, lent))))
+        let completion =
+            detached(py, move || controller.submit_bytes(&entry, lent)).map_err(|e| to_py(py, &e, None))?;
+        Ok(PyBytes::new(py, &completion))
     }
 
     #[pyo3(signature = (nsid, nsze, lba_bytes, *, compression=None, encryption_key=None))]
@@ -95,23 +97,26 @@ impl Nvme {
         lba_bytes: u32,
         compression: Option<&str>,
         encryption_key: Option<&[u8]>,
-    ) -> u16 {
+    ) -> PyResult<u16> {
         let new = NewNamespace { nsid, nsze, lba_bytes, compression, key: encryption_key };
         let controller = self.controller();
-        bits(py.detach(move || controller.create_namespace(&new)))
+        let done = detached(py, move || controller.create_namespace(&new));
+        done.map(bits).map_err(|e| to_py(py, &e, None))
     }
 
-    fn delete_namespace(&self, py: Python<'_>, nsid: u32) -> u16 {
+    fn delete_namespace(&self, py: Python<'_>, nsid: u32) -> PyResult<u16> {
         let controller = self.controller();
-        bits(py.detach(move || controller.delete_namespace(nsid)))
+        let done = detached(py, move || controller.delete_namespace(nsid));
+        done.map(bits).map_err(|e| to_py(py, &e, None))
     }
 
     /// The status, and the data if there is any.
-    fn identify<'py>(&self, py: Python<'py>, cns: u8, nsid: u32) -> (u16, Bound<'py, PyBytes>) {
+    fn identify<'py>(&self, py: Python<'py>, cns: u8, nsid: u32) -> PyResult<(u16, Bound<'py, PyBytes>)> {
         let controller = self.controller();
-        match py.detach(move || controller.identify(cns, nsid)) {
+        let answer = detached(py, move || controller.identify(cns, nsid)).map_err(|e| to_py(py, &e, None))?;
+        Ok(match answer {
             Ok(data) => (Status::SUCCESS.bits(), PyBytes::new(py, &data)),
             Err(status) => (status.bits(), PyBytes::new(py, &[])),
-        }
+        })
     }
 }

@@ -13,7 +13,7 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::errors::to_py;
+use crate::errors::{detached, to_py};
 use crate::store::Space;
 
 /// An instruction that was counted: address, class, text, times.
@@ -243,11 +243,11 @@ pub(crate) fn execute<'py>(
         })
         .collect();
     let (threads, hold_bytes, progress) = (asked.threads, asked.hold_bytes, watch.progress.clone());
-    let done = py.detach(|| {
+    let done = detached(py, || {
         let execution = Execution { stages: &stages, threads, hold_bytes, progress: &progress };
         device.execute(Command::Execute(execution))
     });
-    let outcome = match done {
+    let outcome = match done.flatten() {
         Ok(Reply::Executed(outcome)) => outcome,
         Ok(other) => panic!("programs were to be run, and the reply is {other:?}"),
         Err(e) => return Err(to_py(py, &e, None)),

@@ -8,6 +8,8 @@ use nandarray_model::workload::WorkloadError;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::errors::detached;
+
 /// Replays a workload on a device. `progress(phase, share, requests, bytes, seconds)` is told how far it is: "preconditioning" or
 /// "replaying", the share done (None where it cannot be told), and what has ended until now.
 #[pyfunction]
@@ -17,7 +19,7 @@ pub(crate) fn replay(py: Python<'_>, toml: &str, settings: &str, progress: Optio
     let description = description.map_err(|e| super::device::to_py(py, &e))?;
     let settings: ReplaySettings = serde_json::from_str(settings).map_err(|e| invalid(py, &e.to_string()))?;
     let mut raised = None;
-    let report = py.detach(|| {
+    let report = detached(py, || {
         run(&description, &settings, &mut |phase| match Python::attach(|py| tell(py, progress.as_ref(), phase)) {
             Ok(()) => true,
             Err(error) => {
@@ -26,6 +28,7 @@ pub(crate) fn replay(py: Python<'_>, toml: &str, settings: &str, progress: Optio
             }
         })
     });
+    let report = report.map_err(|e| crate::errors::to_py(py, &e, None))?;
     match (report, raised) {
         (_, Some(error)) => Err(error),
         (Ok(report), None) => Ok(report.to_json()),

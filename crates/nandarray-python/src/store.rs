@@ -19,13 +19,13 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::buffers::{Lent, axis, lend};
 use crate::clock::{self, Clock};
-use crate::errors::to_py;
+use crate::errors::{detached, to_py};
 use crate::nvme::Nvme;
 use crate::offload;
 
 /// Runs an engine call without the GIL and turns its error into an exception.
 fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T>) -> PyResult<T> {
-    py.detach(call).map_err(|e| to_py(py, &e, None))
+    fail(py, detached(py, call).flatten())
 }
 
 fn fail<T>(py: Python<'_>, done: Result<T>) -> PyResult<T> {
@@ -170,7 +170,7 @@ impl Store {
         let policies = (placement, gc_policy);
         let options = options_of(geometry, capacity, policies, (verify, io), threads, write_buffer, (seed, salvage));
         let options = fail(py, options)?;
-        let opened = py.detach(|| Device::open_file(&path, mode, &options));
+        let opened = detached(py, || Device::open_file(&path, mode, &options)).flatten();
         let device = opened.map_err(|e| to_py(py, &e, Some(&path.display().to_string())))?;
         let read_only = device.read_only();
         let device = Arc::new(RwLock::new(Some(Arc::new(device))));
@@ -211,7 +211,7 @@ impl Store {
         let options =
             options_of(Geometry::FILE, None, policies, (verify, "read"), Some(1), write_buffer, (seed, false));
         let options = fail(py, options)?;
-        let opened = py.detach(|| clock::open(&bytes, mode, options.clone(), &description, trace));
+        let opened = detached(py, || clock::open(&bytes, mode, options.clone(), &description, trace)).flatten();
         let (device, clock, timeline) = opened.map_err(|e| to_py(py, &e, Some(&path.display().to_string())))?;
         let read_only = device.read_only();
         let device: Shared = Arc::new(RwLock::new(Some(Arc::new(device))));
@@ -243,14 +243,25 @@ impl Store {
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(device) = self.device.read().clone() else { return Ok(()) };
-        // If the last flush fails (a full disk), the store stays open and nothing is lost.
-        run(py, move || device.close())?;
+        // If the last flush fails (a full disk), the store stays open and nothing is lost. If the engine panicked, it is closed.
+        let done = detached(py, || device.close()).flatten();
+        if !device.closed() {
+            return fail(py, done);
+        }
+        drop(device);
         let gone = self.device.write().take();
-        py.detach(|| drop(gone));
+        fail(py, detached(py, || drop(gone)))?;
+        fail(py, done)?;
         match &*self.clock.lock() {
             Some(clock) => fail(py, clock.get().close()),
             None => Ok(()),
         }
+    }
+
+    /// Panics inside of a command, as a broken invariant would: for tests.
+    fn panic_on_purpose(&self, py: Python<'_>) -> PyResult<()> {
+        let device = fail(py, device_of(&self.device))?;
+        run(py, move || device.panic_on_purpose())
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {

@@ -76,6 +76,11 @@ pub enum Error {
         /// The size of that axis.
         size: u64,
     },
+    /// A broken invariant of our own: a panic that was caught at the entrance. The store takes no more commands.
+    #[error(
+        "a fault of nandarray itself, not of the data or the caller: {0}; this store object takes no more commands: close it, and open it again"
+    )]
+    Internal(String),
     /// The store is open for reading only.
     #[error("the store is open for reading only")]
     ReadOnly,
@@ -162,7 +167,7 @@ pub enum Error {
 }
 
 /// The stable strings of [`Error::kind`], in the order of their introduction. Append only.
-pub const KINDS: [&str; 19] = [
+pub const KINDS: [&str; 20] = [
     "not-found",
     "exists",
     "invalid",
@@ -182,6 +187,7 @@ pub const KINDS: [&str; 19] = [
     "file-missing",
     "program",
     "execution",
+    "internal",
 ];
 
 impl Error {
@@ -207,6 +213,7 @@ impl Error {
             Self::Closed(_) => "closed",
             Self::Program(_) => "program",
             Self::Execution(_) => "execution",
+            Self::Internal(_) => "internal",
         }
     }
 

@@ -15,6 +15,7 @@
 
 mod software;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::io::{For, Io, Way};
@@ -592,16 +593,32 @@ impl Machine {
                 }
                 Some(&Background::Erase(segment)) if j.chunks_left == 0 => {
                     j.background.pop_front();
-                    let places = self.places();
-                    let before = self.space.erasing.insert(segment, places.planes());
-                    assert!(before.is_none(), "segment {segment} is erased twice at once");
-                    for lane in 0..places.planes() {
-                        let place = places.block(segment, lane);
-                        let token = Waiting::Erase(segment).token(0);
-                        self.issue(now, Operation { op: Op::Erase, cause: Cause::Gc, place, bytes: 0, token });
-                    }
+                    self.erase(now, segment);
                 }
                 _ => return,
+            }
+        }
+    }
+
+    /// Erases a segment's blocks. A nearly full store may free a segment again before its last erase has ended in modelled
+    /// time: this erase then waits for that one, behind the programs that came in between.
+    fn erase(&mut self, now: Ps, segment: u32) {
+        let places = self.places();
+        let waits = match self.space.erasing.entry(segment) {
+            Entry::Occupied(_) => true,
+            Entry::Vacant(free) => {
+                free.insert(places.planes());
+                false
+            }
+        };
+        for lane in 0..places.planes() {
+            let place = places.block(segment, lane);
+            let token = Waiting::Erase(segment).token(0);
+            let operation = Operation { op: Op::Erase, cause: Cause::Gc, place, bytes: 0, token };
+            if waits {
+                self.space.blocked.push(operation);
+            } else {
+                self.issue(now, operation);
             }
         }
     }
@@ -646,11 +663,22 @@ impl Machine {
             return;
         }
         self.space.erasing.remove(&segment);
-        let (go, stay): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.space.blocked).into_iter().partition(|o| o.place.block == segment);
-        self.space.blocked = stay;
-        for operation in go {
+        // Programs that waited go first; the next erase of the segment, if there is one, holds back what came behind it.
+        let planes = self.places().planes();
+        let mut erases = 0;
+        for operation in std::mem::take(&mut self.space.blocked) {
+            let erase = operation.op == Op::Erase;
+            let goes = operation.place.block == segment && if erase { erases < planes } else { erases == 0 };
+            if !goes {
+                self.space.blocked.push(operation);
+                continue;
+            }
+            erases += u32::from(erase);
             self.issue(now, operation);
+        }
+        assert!(erases == 0 || erases == planes, "{erases} of {planes} blocks of segment {segment} are erased again");
+        if erases > 0 {
+            self.space.erasing.insert(segment, planes);
         }
     }
 }

@@ -51,6 +51,8 @@ struct State {
     gathered: Option<Vec<(JobKind, Footprint)>>,
     latencies: Latencies,
     mount: Ps,
+    /// Set while modelled time passes, and left so by a panic: what the machine holds is unknown then, and it is not run again.
+    running: bool,
 }
 
 /// The modelled clock of one store.
@@ -64,6 +66,16 @@ pub struct Clock {
     state: Mutex<Option<State>>,
 }
 
+/// A command's turn, which ends however the command does.
+struct Turn<'a>(&'a Clock);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.busy.lock() = false;
+        self.0.idle.notify_one();
+    }
+}
+
 impl Probe for Clock {
     fn begin(&self) {
         let mut busy = self.busy.lock();
@@ -71,9 +83,16 @@ impl Probe for Clock {
             self.idle.wait(&mut busy);
         }
         *busy = true;
+        drop(busy);
+        let turn = Turn(self);
+        // A clock that a panic stopped must not give times. The entrance of the store makes an error of this.
+        let stopped = self.state.lock().as_ref().is_some_and(|state| state.running);
+        assert!(!stopped, "the modelled clock was stopped by an earlier panic");
+        std::mem::forget(turn);
     }
 
     fn end(&self, moved: Moves) {
+        let _turn = Turn(self);
         let footprint = self.recorder.take();
         // Looking numbers or names up is no command of a device.
         if moved != Moves::Nothing || footprint != Footprint::default() {
@@ -83,11 +102,14 @@ impl Probe for Clock {
                     Moves::In => JobKind::Write,
                     Moves::Nothing => JobKind::Other,
                 };
-                state.pass(kind, footprint);
+                state.run(|state| state.pass(kind, footprint));
             }
         }
-        *self.busy.lock() = false;
-        self.idle.notify_one();
+    }
+
+    fn abandoned(&self) {
+        let _turn = Turn(self);
+        drop(self.recorder.take());
     }
 
     fn moved(&self, runs: u64, bytes: u64) {
@@ -172,7 +194,8 @@ pub fn open_logged(
     machine.attach_store(places);
     let id = machine.submit_job(Ps::ZERO, JobKind::Other, 0, recorder.take());
     let mount = machine.run_job(id).done;
-    *clock.state.lock() = Some(State { machine, host: mount, gathered: None, latencies: Latencies::default(), mount });
+    *clock.state.lock() =
+        Some(State { machine, host: mount, gathered: None, latencies: Latencies::default(), mount, running: false });
     Ok((device, clock))
 }
 
@@ -191,7 +214,7 @@ impl Clock {
     /// Ends a batch: its commands as a host gives them that keeps `depth` of them on their way, spread over its queues.
     /// Returns when each began and ended, in order of their ends.
     pub fn end_batch(&self, depth: usize) -> Vec<JobDone> {
-        self.with(|state| state.end_batch(depth))
+        self.with(|state| state.run(|state| state.end_batch(depth)))
     }
 
     /// Lets the host do something else for a time.
@@ -202,8 +225,10 @@ impl Clock {
     /// Lets everything end that goes on in the background.
     pub fn settle(&self) {
         self.with(|state| {
-            state.end_batch(1);
-            state.machine.settle();
+            state.run(|state| {
+                state.end_batch(1);
+                state.machine.settle();
+            });
         });
     }
 
@@ -263,6 +288,16 @@ fn management(numbers: &[(&'static str, u64)], d: &Description, programs: &crate
 }
 
 impl State {
+    /// Lets modelled time pass, unless a panic has stopped the machine: time stands still from then on.
+    fn run<T: Default>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
+        if std::mem::replace(&mut self.running, true) {
+            return T::default();
+        }
+        let done = f(self);
+        self.running = false;
+        done
+    }
+
     fn pass(&mut self, kind: JobKind, footprint: Footprint) {
         if let Some(gathered) = &mut self.gathered {
             gathered.push((kind, footprint));

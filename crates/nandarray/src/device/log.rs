@@ -197,6 +197,7 @@ impl Device {
         let _commit = self.commit.lock();
         let lsn = {
             let _epoch = self.epoch.write();
+            self.whole()?;
             self.drain()?;
             let mut log = self.log.lock();
             match self.write_record(&mut log, always) {
@@ -515,6 +516,7 @@ impl Device {
         self.commit(true)?;
         let _commit = self.commit.lock();
         let _epoch = self.epoch.write();
+        self.whole()?;
         // What other threads did since that flush must not be half in the checkpoint, nor be missing behind a clean close.
         self.drain()?;
         let mut log = self.log.lock();

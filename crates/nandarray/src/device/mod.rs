@@ -8,6 +8,7 @@
 //! | `command` | the commands and their replies |
 //! | `io` | read, write, deallocate: from a command to the layers below |
 //! | `draft` | what a long command writes bit by bit, applied as one |
+//! | `epoch` | the lock between commands that change something and the journal's cuts |
 //! | `reshape` | resize, append |
 //! | `catalog` | create, open, delete, attributes, numbers |
 //! | `offload` | programs beside the data: execute |
@@ -29,6 +30,7 @@ mod check;
 mod command;
 mod defragment;
 mod draft;
+mod epoch;
 mod io;
 mod log;
 mod offload;
@@ -44,8 +46,8 @@ mod wire;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -59,10 +61,12 @@ use crate::flash::Geometry;
 use crate::ftl::{Ftl, Verify};
 use crate::media::Media;
 use crate::media::file::{Access, FileMedia};
+use crate::sim::panics::caught;
 use crate::sim::process::{Inside, Place};
 use crate::sim::{Counters, Moves, Probe, Purpose};
 use crate::stl::space::{Space, SpaceId};
 use crate::stl::work::Workers;
+use epoch::Epoch;
 use log::Log;
 
 /// What a store is opened for, as in h5py.
@@ -165,7 +169,7 @@ pub struct Device {
     workers: Workers,
     catalog: RwLock<Catalog>,
     /// Held shared while a command is applied, exclusively while the journal takes a cut.
-    epoch: RwLock<()>,
+    epoch: Epoch,
     commit: Mutex<()>,
     reclaim: Mutex<()>,
     log: Mutex<Log>,
@@ -176,6 +180,8 @@ pub struct Device {
     closed: AtomicBool,
     /// Set once a barrier failed: what is on the medium is unknown from then on (the kernel forgets failed pages).
     failed: Mutex<Option<String>>,
+    /// The message of the first panic inside a command: memory may be half changed, so nothing is done with it any more.
+    panicked: OnceLock<String>,
     /// Why the newest checkpoint could not be used, where the one before was read instead.
     passed_over: Option<String>,
     uuid: [u8; 16],
@@ -235,24 +241,58 @@ impl Device {
     /// # Errors
     /// As [`Self::open_file`].
     pub fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Options) -> Result<Self> {
-        recover::open(media, name, mode, options)
+        caught(|| recover::open(media, name, mode, options)).unwrap_or_else(|panic| Err(Error::Internal(panic)))
     }
 
     /// Executes a command.
     ///
     /// # Errors
-    /// As the command says; the store is unchanged then.
+    /// As the command says; the store is unchanged then. [`Error::Internal`] if the engine panicked, in this command or in an
+    /// earlier one: the store takes no more commands then, and what was flushed is there when it is opened again.
     pub fn execute<'a>(&self, command: Command<'a>) -> Result<Reply> {
         let _inside = self.enter()?;
         if self.read_only && command.writes() {
             return Err(Error::ReadOnly);
         }
-        let _watched = self.watched(match command {
-            Command::Read { .. } | Command::Execute(_) => Moves::Out,
-            Command::Write { .. } | Command::Append { .. } => Moves::In,
-            _ => Moves::Nothing,
-        });
-        command.run(self)
+        self.guarded(|| {
+            let _watched = self.watched(match command {
+                Command::Read { .. } | Command::Execute(_) => Moves::Out,
+                Command::Write { .. } | Command::Append { .. } => Moves::In,
+                _ => Moves::Nothing,
+            });
+            command.run(self)
+        })
+    }
+
+    /// Panics inside of a command, as a broken invariant would: for tests of doors.
+    ///
+    /// # Errors
+    /// [`Error::Internal`].
+    pub fn panic_on_purpose(&self) -> Result<()> {
+        let _inside = self.enter()?;
+        self.guarded(|| {
+            let _watched = self.watched(Moves::Nothing);
+            let (_epoch, _log) = (self.epoch.read(), self.log.lock());
+            panic!("on purpose")
+        })
+    }
+
+    /// Runs a part of a command; a panic in it becomes an error, of this command and of all later ones.
+    fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        caught(work).unwrap_or_else(|panic| {
+            let first = self.panicked.get_or_init(|| panic);
+            Err(Error::Internal(first.clone()))
+        })
+    }
+
+    /// Whether no command has panicked.
+    fn whole(&self) -> Result<()> {
+        match self.panicked.get() {
+            Some(panic) => Err(Error::Internal(panic.clone())),
+            // The command that panics is still unwinding.
+            None if self.epoch.is_torn() => Err(Error::Internal("a command in another thread panicked".to_owned())),
+            None => Ok(()),
+        }
     }
 
     /// Tells a probe that a command begins, and when what is returned is dropped, that it is over.
@@ -260,8 +300,10 @@ impl Device {
         struct Watched<'a>(Option<&'a dyn Probe>, Moves);
         impl Drop for Watched<'_> {
             fn drop(&mut self) {
-                if let Some(probe) = self.0 {
-                    probe.end(self.1);
+                match self.0 {
+                    Some(probe) if std::thread::panicking() => probe.abandoned(),
+                    Some(probe) => probe.end(self.1),
+                    None => {}
                 }
             }
         }
@@ -275,7 +317,8 @@ impl Device {
     /// Flushes, and takes no more commands. Idempotent.
     ///
     /// # Errors
-    /// As a flush; the store stays open then and loses nothing, unless the medium itself failed a barrier.
+    /// As a flush; the store stays open then and loses nothing, unless the medium itself failed a barrier. [`Error::Internal`]
+    /// if a command panicked: the store is closed without a flush.
     pub fn close(&self) -> Result<()> {
         if self.closed() {
             return Ok(());
@@ -286,9 +329,14 @@ impl Device {
             return Ok(());
         }
         let _inside = self.place.enter();
-        let _watched = self.watched(Moves::Nothing);
-        let done = if self.read_only { Ok(()) } else { self.finish() };
-        if done.is_ok() || self.sound().is_err() {
+        // Nothing of a store that panicked is written: what is on the medium is whole, what is in memory may not be.
+        let done = self.whole().and_then(|()| {
+            self.guarded(|| {
+                let _watched = self.watched(Moves::Nothing);
+                if self.read_only { Ok(()) } else { self.finish() }
+            })
+        });
+        if done.is_ok() || self.sound().is_err() || self.whole().is_err() {
             self.closed.store(true, Ordering::Release);
         }
         done
@@ -339,6 +387,7 @@ impl Device {
         if self.closed() {
             return Err(Error::Closed("the store is closed".to_owned()));
         }
+        self.whole()?;
         if !self.place.is_here() {
             self.forked()?;
         }

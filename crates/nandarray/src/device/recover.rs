@@ -7,11 +7,12 @@
 //! was dropped can never come back.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::epoch::Epoch;
 use super::log::{Blob, CheckpointStream, Log};
 use super::wire::{Directory, Op, RecordBody, Update};
 use super::{Catalog, Device, Mode, Options};
@@ -121,7 +122,7 @@ fn device(
         counters,
         workers: workers(options)?,
         catalog: RwLock::new(catalog),
-        epoch: RwLock::new(()),
+        epoch: Epoch::default(),
         commit: Mutex::new(()),
         reclaim: Mutex::new(()),
         log: Mutex::new(log),
@@ -131,6 +132,7 @@ fn device(
         read_only,
         closed: AtomicBool::new(false),
         failed: Mutex::new(None),
+        panicked: OnceLock::new(),
         passed_over: None,
         programs: RwLock::default(),
         place: Place::here(),

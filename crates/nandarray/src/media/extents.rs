@@ -22,6 +22,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::EXTENT_BYTES;
 use super::presence::{is_resident, page_bytes};
+use crate::sim::panics::caught;
 use crate::sim::process::Home;
 
 /// Threads that read, beside those that wait: extents in flight.
@@ -231,7 +232,8 @@ impl Shared {
     /// Reads an extent that was taken from the queue, without the lock meanwhile.
     fn read(&self, extent: u64, queue: &mut MutexGuard<'_, Queue>) {
         queue.reading.push(extent);
-        let outcome = MutexGuard::unlocked(queue, || self.populate(extent));
+        // Readahead is advice: a panic in it costs the extent, which is then read page by page, and no thread waits for it.
+        let outcome = MutexGuard::unlocked(queue, || caught(|| self.populate(extent)).unwrap_or(Outcome::Failed));
         queue.attempts.tell(outcome);
         self.forget(queue, |e| e == extent);
         self.news.notify_all();
@@ -245,6 +247,8 @@ impl Shared {
     }
 
     fn populate(&self, extent: u64) -> Outcome {
+        #[cfg(test)]
+        assert_ne!(extent, tests::PANICS_AT, "on purpose");
         let offset = extent * EXTENT_BYTES;
         let Some(map) = self.window((offset / self.window_bytes) as usize) else { return Outcome::Failed };
         let (at, bytes) = ((offset % self.window_bytes) as usize, EXTENT_BYTES as usize);
@@ -313,6 +317,24 @@ mod tests {
         attempts.tell(Outcome::Whole);
         (0..FAILURES).for_each(|_| attempts.tell(Outcome::Failed));
         assert_eq!(refused(&mut attempts), REFUSED, "one that came makes it begin anew");
+    }
+
+    /// The extent whose reading panics in tests.
+    pub(super) const PANICS_AT: u64 = (1 << 36) / EXTENT_BYTES - 1;
+
+    #[test]
+    fn a_panic_in_a_readahead_thread_leaves_nobody_waiting() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(3 * EXTENT_BYTES).unwrap();
+        let extents = Extents::new(&file, 1 << 36, 1).unwrap();
+        for _ in 0..2 * THREADS {
+            if extents.ask(PANICS_AT) {
+                // Read here or by the thread that was started for it, whichever is first.
+                extents.wait(PANICS_AT * EXTENT_BYTES, 1);
+            }
+            assert!(!extents.is_pending(PANICS_AT));
+        }
+        assert_eq!(extents.shared.pending.load(Ordering::Acquire), 0);
     }
 
     #[test]

@@ -145,7 +145,8 @@ impl From<&Error> for Status {
             | Error::Locked { .. }
             | Error::NotAStore { .. }
             | Error::Version { .. }
-            | Error::Execution(_) => Self::INTERNAL_ERROR,
+            | Error::Execution(_)
+            | Error::Internal(_) => Self::INTERNAL_ERROR,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! A [`Probe`] is told what a medium cannot see of a command: it times and prices the work, and changes nothing.
 //! Usable by every layer, uses none.
 
+pub mod panics;
 pub mod process;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -59,6 +60,9 @@ pub trait Probe: Send + Sync + std::fmt::Debug {
 
     /// The command that began is over, whether or not it succeeded.
     fn end(&self, _moved: Moves) {}
+
+    /// The command that began panicked. Called instead of [`Self::end`] while the stack unwinds, so it must not panic itself.
+    fn abandoned(&self) {}
 
     /// One building block's share of a command was translated, and `bytes` of it moved between block and buffer in `runs`
     /// contiguous pieces. What the medium was asked for since the last call belongs to it.

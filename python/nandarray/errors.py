@@ -188,8 +188,8 @@ class ClosedError(NandarrayError, ValueError):
 class InternalError(NandarrayError, RuntimeError):
     """A fault of nandarray itself: a broken invariant in the engine or the model. Please report it.
 
-    The store object takes no more commands. Closing it raises this once and lets go of its lock; opening it again gives what
-    was flushed.
+    The store object takes no more commands. Closing it raises this once and releases its lock; opening it again gives
+    what was flushed.
     """
 
     kind = "internal"

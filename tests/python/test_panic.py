@@ -1,8 +1,8 @@
-"""A fault of the engine itself, as a user meets it: an exception that `except Exception` catches, and a store that ends cleanly.
+"""A fault of the engine itself, as a user meets it: `except Exception` catches it, and the store ends cleanly.
 
-The engine panics on purpose, in each kind of thread that a user can be in: the caller's, a thread of Python's beside others,
-the pool of `read_async`, and under the modelled clock. Panics at every place of the engine are its own tests' business
-(`crates/nandarray/tests/panics.rs`).
+The engine panics on purpose, in each kind of thread that a user can be in: the caller's, a thread of Python's beside
+others, the pool of `read_async`, and under the modelled clock. Panics at every place of the engine are its own tests'
+business (`crates/nandarray/tests/panics.rs`).
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ def test_a_panic_is_an_exception_and_what_was_flushed_is_there(tmp_path: pathlib
     x = store["x"]
     with pytest.raises(Exception, match="on purpose") as caught:
         store._engine.panic_on_purpose()
-    assert isinstance(caught.value, nandarray.InternalError) and isinstance(caught.value, RuntimeError)
+    assert isinstance(caught.value, nandarray.InternalError)
+    assert isinstance(caught.value, RuntimeError)
     with pytest.raises(nandarray.InternalError):
         x[3]
     ends_cleanly(store)
     with nandarray.open(path, mode="r+") as again:  # the lock is free
-        assert (again["x"][:] == np.arange(10)).all() and again.check()["ok"]
+        assert (again["x"][:] == np.arange(10)).all()
+        assert again.check()["ok"]
 
 
 def test_other_threads_and_the_pool_end(tmp_path: pathlib.Path) -> None:
@@ -88,5 +90,6 @@ def test_under_the_modelled_clock_nothing_hangs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     lines = done.stdout.split()
-    assert lines[:3] == ["InternalError"] * 3 and lines[-1] == "True", done
+    assert lines[:3] == ["InternalError"] * 3, done
+    assert lines[-1] == "True", done
     assert done.stderr.count("panicked at") == 1, done.stderr

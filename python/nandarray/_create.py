@@ -16,7 +16,7 @@ from nandarray._grid import Grid, check_shape
 from nandarray.array import Array
 from nandarray.errors import InvalidError
 
-__all__ = ["check_key", "fill_bytes", "settle", "write_all"]
+__all__ = ["check_key", "check_word", "fill_bytes", "settle", "write_all"]
 
 _KEY_BYTES = 32
 
@@ -49,6 +49,16 @@ def check_key(key: bytes | bytearray | None) -> bytes | None:
     if len(bytes(key)) != _KEY_BYTES:
         raise InvalidError(f"encryption_key has {len(bytes(key))} bytes, it must have {_KEY_BYTES}")
     return bytes(key)
+
+
+def check_word(what: str, value: Any) -> None:
+    """Refuse an option that is given and is no text."""
+    if value is None:
+        return
+    try:
+        value.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise InvalidError(f"{what} is a word, not {value!r}") from None
 
 
 def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes | None:

@@ -5,12 +5,14 @@ What can be done with a store is :mod:`nandarray.store`'s; what the options mean
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from nandarray import _nandarray
+from nandarray._create import check_word
 from nandarray.errors import InvalidError
 from nandarray.store import Mode, Store
 
@@ -103,6 +105,15 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
+    capacity, threads, write_buffer = (
+        _count(what, value)
+        for what, value in (("capacity", capacity), ("threads", threads), ("write_buffer", write_buffer))
+    )
+    seed = _count("seed", seed) or 0
+    if geometry is not None:
+        geometry = {str(key): _count(str(key), value) or 0 for key, value in dict(geometry).items()}
+    for what, word in (("preset", preset), ("placement", placement), ("gc_policy", gc_policy)):
+        check_word(what, word)
     if device is not None:
         of_device: dict[str, Any] = {"capacity": capacity, "preset": preset, "geometry": geometry, "threads": threads}
         if wrong := [key for key, value in of_device.items() if value is not None]:
@@ -147,11 +158,29 @@ def open(
     return Store(native, mode)
 
 
+def _count(what: str, value: Any) -> int | None:
+    """Refuse what is no number from 0 on that fits into 64 bits."""
+    if value is None:
+        return None
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidError(f"{what} is an integer, not {value!r}") from None
+    if not 0 <= number < 2**64:
+        raise InvalidError(f"{what} is {number}; it is from 0 to {2**64 - 1}")
+    return number
+
+
 def _path(path: str | os.PathLike[str]) -> str:
     try:
-        return os.fsdecode(path)
+        name = os.fsdecode(path)
     except TypeError as error:
         raise InvalidError(f"path must be a path, not {type(path).__name__}") from error
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidError(f"path {name!r} is not UTF-8") from None
+    return name
 
 
 def _modelled(

@@ -257,6 +257,10 @@ def import_command(
     skip_unsupported: Annotated[
         bool, typer.Option("--skip-unsupported", help="Leave out arrays that cannot be stored, with a warning.")
     ] = False,
+    trusted: Annotated[
+        bool,
+        typer.Option("--trusted", help="Let the source read other files (links), and use codecs that nothing bounds."),
+    ] = False,
     budget: Budget = "256MiB",
     quiet: Quiet = False,
     as_json: Json = False,
@@ -285,6 +289,7 @@ def import_command(
             offset=offset,
             order=order,
             unsupported="skip" if skip_unsupported else "raise",
+            trusted=trusted,
             budget=parse_size(budget),
             progress=report,
         )

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray import _nandarray, dtypes
 from nandarray._attrs import Attributes, to_json
-from nandarray._create import check_key, fill_bytes, settle, write_all
+from nandarray._create import check_key, check_word, fill_bytes, settle, write_all
 from nandarray._grid import check_shape
 from nandarray._tree import Tree
 from nandarray.array import Array
@@ -266,6 +266,7 @@ class Group:
         (3,)
         """
         path = self._join(name)
+        check_word("compression", compression)
         data, element, lengths = settle(path, data, shape, dtype)
         with self.store._lock:
             self.store._check_free(path)
@@ -402,6 +403,10 @@ class Group:
         """Make a full name of one that is relative to this group, or refuse it."""
         if not isinstance(name, str):
             raise InvalidError(f"names are str, not {type(name).__name__}: {name!r}")
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidError(f"{name!r} is not a name: {error.reason}") from None
         relative = name.strip("/")
         if not relative:
             return "" if name.startswith("/") else self._path

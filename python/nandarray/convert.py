@@ -6,8 +6,8 @@ is the budget, whatever the size of the arrays. Attributes keep their types (:mo
 names travel in the attribute ``_ARRAY_DIMENSIONS``.
 
 Whole or absent: an import writes under a temporary name, and one command at the end gives all of it its own names; an
-export writes beside its destination and moves. What a killed import leaves under a temporary name is removed by the
-next import into that store.
+export writes beside its destination and moves. What a killed import leaves under a temporary name no listing shows; it
+is removed when the store is next opened for writing.
 
 It does not convert values: dtypes, byte order and packed data stay as they are, except that variable-length text gets
 a fixed width, and that a format without a dtype gets its usual encoding of it.
@@ -35,7 +35,7 @@ from nandarray.convert_sinks import Sink, Spec, open_sink
 from nandarray.convert_slabs import Box, box_shape, boxes, pump, run_shape, slab_shape, stored_slabs
 from nandarray.convert_sources import Member, Source, SourceOptions, foreign_errors, open_source
 from nandarray.errors import ExistsError, InvalidError
-from nandarray.group import MARKER, Group, make_marker
+from nandarray.group import MARKER, UNFINISHED, Group, is_unfinished, make_marker
 
 if TYPE_CHECKING:
     from nandarray.array import Array
@@ -56,7 +56,6 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "raw": (".bin", ".raw", ".dat"),
 }
 BUDGET = 256 << 20
-_TEMPORARY = "__importing__"
 _active: set[str] = set()
 _active_lock = threading.Lock()
 
@@ -237,7 +236,7 @@ class _Import:
     def run(self, source: Source, plan: list[tuple[Member, str]], prefix: str) -> tuple[str, ...]:
         """Copy all, then put everything under its own name."""
         _sweep(self._store)
-        temporary = f"{_TEMPORARY}{uuid.uuid4().hex[:12]}"
+        temporary = f"{UNFINISHED}{uuid.uuid4().hex[:12]}"
         with _active_lock:
             _active.add(temporary)
         try:
@@ -382,7 +381,7 @@ def _destinations(
 def _sweep(store: Store) -> None:
     """Remove what killed imports left: no other process can be importing while this one has the store."""
     with _active_lock:
-        stale = {name.partition("/")[0] for name in store.array_names() if name.startswith(_TEMPORARY)} - _active
+        stale = {name.partition("/")[0] for name in store._engine.names(UNFINISHED) if is_unfinished(name)} - _active
     _delete(store, sorted(stale))
 
 

@@ -378,6 +378,7 @@ def read(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write a .npy file instead of printing.", show_default=False)
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --output.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Print all elements, however many.")] = False,
     as_json: Json = False,
     key_file: KeyFile = None,
@@ -385,6 +386,8 @@ def read(
     """Print (or save) a selection of an array."""
     from nandarray import cli_read
 
+    if overwrite and output is None:
+        raise typer.BadParameter("--overwrite goes with --output")
     if output is not None and as_json:
         raise typer.BadParameter("--json and --output exclude each other")
     try:
@@ -395,7 +398,7 @@ def read(
         array = find_array(opened, name, key=key_of(key_file))
         target = array if view is None else array.view(parse_shape(view))
         if output is not None:
-            cli_read.save(target, key, output)
+            cli_read.save(target, key, output, overwrite=overwrite)
         elif as_json:
             cli_read.dump_json(target, key, sys.stdout)
         else:

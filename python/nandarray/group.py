@@ -19,13 +19,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray import _nandarray, dtypes
 from nandarray._attrs import Attributes, to_json
-from nandarray._create import check_key, check_word, fill_bytes, settle, write_all
+from nandarray._create import check_key, check_word, fill_bytes, refuse_options, settle, write_all
 from nandarray._grid import check_shape
 from nandarray._tree import Tree
 from nandarray.array import Array
@@ -224,6 +224,7 @@ class Group:
         encryption_key: bytes | bytearray | None = None,
         fill_value: Any = 0,
         attrs: Mapping[str, Any] | None = None,
+        **unknown: Never,
     ) -> Array:
         """Create an array.
 
@@ -248,6 +249,8 @@ class Group:
             empty string, 1970, False.
         attrs : mapping, optional
             First attributes.
+        **unknown
+            There are no other options; those of h5py and Zarr are answered with what they are called here.
 
         Returns
         -------
@@ -271,6 +274,7 @@ class Group:
         >>> store.create("b", data=[1, 2, 3]).shape
         (3,)
         """
+        refuse_options(unknown)
         path = self._join(name)
         check_word("compression", compression)
         data, element, lengths = settle(path, data, shape, dtype)
@@ -387,6 +391,13 @@ class Group:
 
     def _repr_html_(self) -> str:
         return repr(self) if self.store.closed else self.tree()._repr_html_()
+
+    if not TYPE_CHECKING:  # a type checker knows which attributes there are
+
+        def __getattr__(self, name: str) -> Never:
+            here = "create" if name in {"create_array", "create_dataset", "require_array", "require_dataset"} else ""
+            hint = f": it is called {here} here" if here else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def _ipython_key_completions_(self) -> list[str]:
         return self.keys()

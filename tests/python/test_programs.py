@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import re
 import numpy as np
 import program_cases as cases
 import pytest

@@ -392,3 +392,25 @@ def test_what_a_killed_import_left_is_not_shown_and_goes(path: pathlib.Path) -> 
         assert f"{left}/0" in store  # a reader changes nothing
     with nandarray.open(path, "r+") as store:
         assert store._engine.names("") == ["__importing__mine", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("chunks", "chunks is called building_block here"),
+        ("fillvalue", "fillvalue is called fill_value here"),
+        ("maxshape", "every array can be resized"),
+        ("compresion", "did you mean 'compression'"),
+        ("zz", "it has shape, dtype"),
+    ],
+)
+def test_options_of_others_are_answered(path: pathlib.Path, option: str, said: str) -> None:
+    with nandarray.open(path, "w") as store, pytest.raises(nandarray.InvalidError, match=said):
+        store.create("a", (3,), **{option: (1,)})  # type: ignore[arg-type]
+
+
+def test_methods_of_others_are_answered(path: pathlib.Path) -> None:
+    with nandarray.open(path, "w") as store:
+        with pytest.raises(AttributeError, match="'create_dataset': it is called create here"):
+            store.create_dataset("a", (3,))  # type: ignore[attr-defined]
+        assert not hasattr(store, "nothing")

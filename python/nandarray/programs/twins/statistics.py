@@ -205,9 +205,7 @@ def histogram(x: Array, low: float, high: float, *, bins: int = 256) -> tuple[Ar
         wide = np.float64(high) - np.float64(low) if low < high else np.float64(0)
         finite = bool(0 < wide < np.inf and np.float64(bins) / wide < np.inf)
     if not finite:
-        raise ValueError(
-            f"low is {low} and high is {high}; low is less, and high - low and its scale are finite"
-        )
+        raise ValueError(f"low is {low} and high is {high}; low is less, and high - low and its scale are finite")
     values = x.astype(np.float64)
     inside = values[(values >= low) & (values <= high)]
     at = np.minimum(((inside - low) * (bins / (high - low))).astype(np.int64), bins - 1)

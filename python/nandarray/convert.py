@@ -34,7 +34,7 @@ from nandarray.convert_limits import chunk_limit
 from nandarray.convert_sinks import Sink, Spec, open_sink
 from nandarray.convert_slabs import Box, box_shape, boxes, pump, run_shape, slab_shape, stored_slabs
 from nandarray.convert_sources import Member, Source, SourceOptions, foreign_errors, open_source
-from nandarray.errors import ExistsError, InvalidError
+from nandarray.errors import ExistsError, InvalidError, StoreExistsError
 from nandarray.group import MARKER, UNFINISHED, Group, is_unfinished, make_marker
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def export(
     path = Path(destination)
     kind = _format(path, format)
     if path.exists() and not overwrite:
-        raise FileExistsError(17, "exists already", str(path))
+        raise StoreExistsError(17, "exists already", str(path))
     groups, arrays, alone = _gather(source, encryption_key)
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
     try:

@@ -169,7 +169,7 @@ def defined_functions(elf: bytes) -> list[str]:
     """Name the functions that an object file, not linked yet, defines for others."""
     from elftools.elf.elffile import ELFFile
 
-    table = ELFFile(io.BytesIO(elf)).get_section_by_name(".symtab")
+    table: Any = ELFFile(io.BytesIO(elf)).get_section_by_name(".symtab")
     return [
         one.name
         for one in (table.iter_symbols() if table is not None else ())

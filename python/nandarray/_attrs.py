@@ -119,6 +119,8 @@ def to_json(values: Mapping[str, Any]) -> str:
     try:
         # NaN and infinities stay, as Python writes them: missing-value attributes are often NaN.
         return json.dumps(dict(values), default=_plain, separators=(",", ":"))
+    except RecursionError:
+        raise InvalidError("attributes are nested too deeply to be stored as JSON") from None
     except (TypeError, ValueError) as error:
         raise InvalidError(f"attributes are stored as JSON: {error}") from error
 

@@ -251,7 +251,7 @@ class Compute:
     def reduce(
         self,
         function: Callable[..., Any] | Program | str | type,
-        axis: int | None = None,
+        axis: int | Sequence[int] | None = None,
         *,
         key: Any = ...,
         initial: Any = None,
@@ -267,8 +267,9 @@ class Compute:
             ``"sum"``, ``"mean"``, ``"min"``, ``"max"``, ``"var"``, ``"std"``, ``"minmax"``, ``"histogram"``; a function
             of two values that is associative, of which the first is what was folded so far; a class of functions as
             for ``nandarray.program.reduce``, with ``state=``; or a program.
-        axis : int, optional
-            The axis to fold, by ``"sum"``, ``"mean"``, ``"min"``, ``"max"`` or a function of two values.
+        axis : int or sequence of int, optional
+            The axis to fold, by ``"sum"``, ``"mean"``, ``"min"``, ``"max"`` or a function of two values; several by
+            these names.
         key : index expression, optional
             Part of this: integers and forward slices.
         initial : number, optional

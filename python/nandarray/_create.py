@@ -5,7 +5,8 @@ Names, and the engine's command that creates, are :mod:`nandarray.group`'s.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from nandarray._grid import Grid, check_shape
 from nandarray.array import Array
 from nandarray.errors import InvalidError
 
-__all__ = ["check_key", "fill_bytes", "settle", "write_all"]
+__all__ = ["check_key", "check_word", "fill_bytes", "refuse_options", "settle", "write_all"]
 
 _KEY_BYTES = 32
 
@@ -49,6 +50,39 @@ def check_key(key: bytes | bytearray | None) -> bytes | None:
     if len(bytes(key)) != _KEY_BYTES:
         raise InvalidError(f"encryption_key has {len(bytes(key))} bytes, it must have {_KEY_BYTES}")
     return bytes(key)
+
+
+#: What arrays' options are called elsewhere: h5py's and Zarr's words, and what they are here.
+_ELSEWHERE = {
+    "chunks": "building_block", "chunk_shape": "building_block", "fillvalue": "fill_value", "compressor": "compression",
+    "compressors": "compression", "attributes": "attrs", "dims": "attrs={'_ARRAY_DIMENSIONS': [...]}",
+    "dimension_names": "attrs={'_ARRAY_DIMENSIONS': [...]}", "filters": "compression='zstd+shuffle'",
+    "shuffle": "compression='zstd+shuffle'", "compression_opts": "compression='zstd:LEVEL'",
+}  # fmt: skip
+_NEEDLESS = {"maxshape": "every array can be resized", "shards": "blocks share one file as it is"}
+_OPTIONS = ("shape", "dtype", "data", "building_block", "compression", "encryption_key", "fill_value", "attrs")
+
+
+def refuse_options(unknown: Iterable[str]) -> None:
+    """Refuse options that arrays do not have, with what they are called here."""
+    for name in unknown:
+        if name in _ELSEWHERE:
+            raise InvalidError(f"create has no option {name!r}: {name} is called {_ELSEWHERE[name]} here")
+        if name in _NEEDLESS:
+            raise InvalidError(f"create has no option {name!r}, and needs none: {_NEEDLESS[name]}")
+        near = difflib.get_close_matches(name, _OPTIONS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(_OPTIONS)}"
+        raise InvalidError(f"create has no option {name!r}{hint}")
+
+
+def check_word(what: str, value: Any) -> None:
+    """Refuse an option that is given and is no text."""
+    if value is None:
+        return
+    try:
+        value.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise InvalidError(f"{what} is a word, not {value!r}") from None
 
 
 def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes | None:

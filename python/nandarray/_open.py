@@ -5,19 +5,29 @@ What can be done with a store is :mod:`nandarray.store`'s; what the options mean
 
 from __future__ import annotations
 
+import builtins
+import contextlib
+import errno
+import operator
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from nandarray import _nandarray
-from nandarray.errors import InvalidError
+from nandarray._create import check_word
+from nandarray.errors import InvalidError, NandarrayError, NotAStoreError
+from nandarray.group import UNFINISHED, is_unfinished
 from nandarray.store import Mode, Store
 
 if TYPE_CHECKING:
     from nandarray.device import Description
 
 __all__ = ["open"]
+
+#: How each of the two superblocks begins, and where they are.
+_MAGIC = b"\x89NANDAR\n"
+_SLOTS = (0, 4096)
 
 
 def open(
@@ -38,6 +48,7 @@ def open(
     write_buffer: int | None = None,
     seed: int = 0,
     salvage: bool = False,
+    overwrite: bool = False,
 ) -> Store:
     """Open a store.
 
@@ -79,6 +90,8 @@ def open(
     salvage : bool
         Open a damaged store as far as it can be read, to repair it: records of a damaged journal are passed over, and
         what pages tell of them is applied.
+    overwrite : bool
+        With mode ``"w"``: replace the file even if it is not a store.
 
     Returns
     -------
@@ -92,7 +105,7 @@ def open(
     LockedError
         Another writer has it open.
     NotAStoreError, UnsupportedVersionError, CorruptError
-        It is not a store, a newer one, or a damaged one.
+        It is not a store, a newer one, or a damaged one. Mode ``"w"`` replaces a store, and no other file.
 
     Examples
     --------
@@ -103,6 +116,17 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
+    capacity, threads, write_buffer = (
+        _count(what, value)
+        for what, value in (("capacity", capacity), ("threads", threads), ("write_buffer", write_buffer))
+    )
+    seed = _count("seed", seed) or 0
+    if geometry is not None:
+        geometry = {str(key): _count(str(key), value) or 0 for key, value in dict(geometry).items()}
+    for what, word in (("preset", preset), ("placement", placement), ("gc_policy", gc_policy)):
+        check_word(what, word)
+    if mode == "w" and path is not None and not overwrite:
+        _refuse_to_replace(_path(path))
     if device is not None:
         of_device: dict[str, Any] = {"capacity": capacity, "preset": preset, "geometry": geometry, "threads": threads}
         if wrong := [key for key, value in of_device.items() if value is not None]:
@@ -144,14 +168,54 @@ def open(
         seed=seed,
         salvage=salvage,
     )
+    if mode in ("r+", "a") and not salvage:
+        _sweep(native)
     return Store(native, mode)
+
+
+def _sweep(native: _nandarray.Store) -> None:
+    """Remove what killed imports left: this process alone writes to the store now, and imports nothing yet."""
+    with contextlib.suppress(NandarrayError):  # a store that is full can still be opened
+        if left := [name for name in native.names(UNFINISHED) if is_unfinished(name)]:
+            native.together(delete=left)
+
+
+def _refuse_to_replace(name: str) -> None:
+    """Refuse to truncate a file that is not a store."""
+    try:
+        if not os.path.isfile(name) or not os.path.getsize(name):
+            return
+        with builtins.open(name, "rb") as file:
+            head = file.read(_SLOTS[-1] + len(_MAGIC))
+    except OSError:
+        return  # who opens it says what is wrong with it
+    if not any(head.startswith(_MAGIC, slot) for slot in _SLOTS):
+        raise NotAStoreError(errno.EEXIST, "is not a nandarray store; overwrite=True replaces it", name)
+
+
+def _count(what: str, value: Any) -> int | None:
+    """Refuse what is no number from 0 on that fits into 64 bits."""
+    if value is None:
+        return None
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidError(f"{what} is an integer, not {value!r}") from None
+    if not 0 <= number < 2**64:
+        raise InvalidError(f"{what} is {number}; it is from 0 to {2**64 - 1}")
+    return number
 
 
 def _path(path: str | os.PathLike[str]) -> str:
     try:
-        return os.fsdecode(path)
+        name = os.fsdecode(path)
     except TypeError as error:
         raise InvalidError(f"path must be a path, not {type(path).__name__}") from error
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidError(f"path {name!r} is not UTF-8") from None
+    return name
 
 
 def _modelled(

@@ -13,6 +13,7 @@ It does not write into variables that were opened lazily; :func:`from_xarray` wr
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -278,8 +279,15 @@ def from_xarray(
         ``store.create`` options for every variable.
     """
     if isinstance(store, str | os.PathLike):
-        with nandarray.open(os.fspath(store), "a") as opened:
-            from_xarray(dataset, opened, group=group, encoding=encoding, **create)
+        new = not os.path.exists(store)
+        try:
+            with nandarray.open(os.fspath(store), "a") as opened:
+                from_xarray(dataset, opened, group=group, encoding=encoding, **create)
+        except BaseException:
+            if new:  # what was written includes the store itself
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(store)
+            raise
         return
     top = (group or "").strip("/")
     if isinstance(dataset, DataTree):

@@ -257,6 +257,10 @@ def import_command(
     skip_unsupported: Annotated[
         bool, typer.Option("--skip-unsupported", help="Leave out arrays that cannot be stored, with a warning.")
     ] = False,
+    trusted: Annotated[
+        bool,
+        typer.Option("--trusted", help="Let the source read other files (links), and use codecs that nothing bounds."),
+    ] = False,
     budget: Budget = "256MiB",
     quiet: Quiet = False,
     as_json: Json = False,
@@ -285,6 +289,7 @@ def import_command(
             offset=offset,
             order=order,
             unsupported="skip" if skip_unsupported else "raise",
+            trusted=trusted,
             budget=parse_size(budget),
             progress=report,
         )
@@ -373,6 +378,7 @@ def read(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write a .npy file instead of printing.", show_default=False)
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --output.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Print all elements, however many.")] = False,
     as_json: Json = False,
     key_file: KeyFile = None,
@@ -380,6 +386,8 @@ def read(
     """Print (or save) a selection of an array."""
     from nandarray import cli_read
 
+    if overwrite and output is None:
+        raise typer.BadParameter("--overwrite goes with --output")
     if output is not None and as_json:
         raise typer.BadParameter("--json and --output exclude each other")
     try:
@@ -390,7 +398,7 @@ def read(
         array = find_array(opened, name, key=key_of(key_file))
         target = array if view is None else array.view(parse_shape(view))
         if output is not None:
-            cli_read.save(target, key, output)
+            cli_read.save(target, key, output, overwrite=overwrite)
         elif as_json:
             cli_read.dump_json(target, key, sys.stdout)
         else:

@@ -15,6 +15,8 @@ import json
 import math
 import os
 import sys
+import sysconfig
+import traceback
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +28,7 @@ from rich.console import Console
 
 import nandarray
 from nandarray.convert import open_array
-from nandarray.errors import NandarrayError, NotFoundError
+from nandarray.errors import NandarrayError, NotFoundError, StoreExistsError
 
 __all__ = [
     "Json",
@@ -44,11 +46,13 @@ __all__ = [
     "parse_shape",
     "parse_size",
     "print_json",
+    "refuse_existing",
 ]
 
 KEY_VARIABLE = "NANDARRAY_KEY"
 _KEY_BYTES = 32
 _WIDE = 160
+_LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
 _UNITS = {"": 1, "b": 1, **{p: 1000**n for n, p in enumerate(["kb", "mb", "gb", "tb"], 1)}}
 _UNITS |= {p: 1024**n for n, p in enumerate(["kib", "mib", "gib", "tib"], 1)}
 _UNITS |= {p: 1024**n for n, p in enumerate("kmgt", 1)}
@@ -66,11 +70,25 @@ class OneLineErrors(typer.core.TyperGroup):
                 raise  # `nandarray read ... | head`: not an error
             if ctx.params.get("debug"):
                 raise
-            fail(_one_line(error))
+            where = None if isinstance(error, NandarrayError) else _of_user(error)
+            fail(f"{type(error).__name__}: {_one_line(error)}{where}" if where else _one_line(error))
         except Exception as error:
             if isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "exit_code") or ctx.params.get("debug"):
                 raise
+            if where := _of_user(error):
+                fail(f"{type(error).__name__}: {_one_line(error)}{where}")
             fail(f"unexpected {type(error).__name__}: {_one_line(error)} (--debug shows where; please report it)")
+
+
+def _of_user(error: BaseException) -> str | None:
+    """Say where in the user's own code something was raised, or called what raised it; None if it is in none."""
+    ours = [os.path.dirname(os.path.abspath(__file__)), *(sysconfig.get_path(name) for name in _LIBRARIES)]
+    found = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        name = frame.f_code.co_filename
+        if os.path.isfile(name) and not any(os.path.realpath(name).startswith(os.path.realpath(top)) for top in ours):
+            found = f" ({os.path.relpath(name)}:{line}, in {frame.f_code.co_name}; --debug shows all)"
+    return found
 
 
 def fail(message: str) -> None:
@@ -263,6 +281,12 @@ def human(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     raise AssertionError
+
+
+def refuse_existing(path: Path, *, overwrite: bool) -> None:
+    """Refuse to replace a file, unless that is asked for."""
+    if path.exists() and not overwrite:
+        raise StoreExistsError(errno.EEXIST, "exists already; --overwrite replaces it", str(path))
 
 
 def count(number: int, thing: str) -> str:

@@ -320,8 +320,8 @@ def sweep_command(
         about = done.environment
         went_on = f", {about['resumed']:,} of them before" if about["resumed"] else ""
         print(f"{done.path}: {len(done):,} points in {about['seconds']:.3g} s{went_on}")
-    if done.data["failed"] == len(done):
-        fail(f"all {len(done):,} points failed")
+    if failed := done.data["failed"]:
+        fail(f"{'all' if failed == len(done) else f'{failed:,} of'} {len(done):,} points failed")
 
 
 def _write_table(done: lab.Sweep, output: Path) -> None:

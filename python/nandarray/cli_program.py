@@ -244,6 +244,7 @@ def run(
             show_default=False,
         ),
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace .npy files of --out.")] = False,
     pipeline: Pipeline = None,
     then: Then = None,
     form: Annotated[
@@ -328,6 +329,7 @@ def run(
             opened,
             names=names,
             options=options,
+            overwrite=overwrite,
             quiet=quiet,
             as_json=as_json,
         )

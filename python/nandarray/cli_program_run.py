@@ -31,6 +31,7 @@ from nandarray.cli_common import (
     open_store,
     parse_shape,
     print_json,
+    refuse_existing,
 )
 from nandarray.errors import InvalidError, NandarrayError, ProgramFailedError
 
@@ -236,6 +237,7 @@ def run_over(
     *,
     names: Mapping[str, Step],
     options: Mapping[str, Any],
+    overwrite: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -253,6 +255,8 @@ def run_over(
         What the steps are called, all of them.
     options : mapping
         Further arguments of :func:`nandarray.offload`.
+    overwrite : bool
+        Whether ``.npy`` files that are there are replaced.
     quiet, as_json : bool
         No progress and no account; all of it as JSON.
     """
@@ -271,6 +275,8 @@ def run_over(
             asked = asked and asked.literal(opened.store(asked.store))
             if asked is None and not Path(text).parent.is_dir():
                 raise InvalidError(f"{text}: there is no folder {Path(text).parent}")
+            if asked is None:
+                refuse_existing(Path(text), overwrite=overwrite)
             new = asked is not None and asked.name not in opened.store(asked.store)
             target = None if asked is None else _target(outputs[name], asked, opened, _home(ordered))
             if target is None:

@@ -20,7 +20,7 @@ from uuid import uuid4
 import numpy as np
 
 from nandarray._slices import Item
-from nandarray.cli_common import console, jsonable_array
+from nandarray.cli_common import console, jsonable_array, refuse_existing
 from nandarray.convert_sinks import Spec, open_sink
 from nandarray.convert_slabs import Box, box_shape, boxes, pump, slab_shape
 from nandarray.errors import BadIndexError, InvalidError
@@ -160,8 +160,9 @@ def _emit(picked: Picked, before: tuple[slice, ...], limit: int, out: TextIO) ->
     out.write("]")
 
 
-def save(array: Any, key: tuple[Item, ...], path: Path) -> None:
+def save(array: Any, key: tuple[Item, ...], path: Path, *, overwrite: bool = False) -> None:
     """Write a selection as a .npy file, slab by slab; the file appears when it is whole."""
+    refuse_existing(path, overwrite=overwrite)
     picked = Picked(array, key)
     unfinished = path.with_name(f".{path.name}.{uuid4().hex[:8]}.partial")
     spec = Spec(name=path.stem, shape=picked.shape, dtype=picked.dtype, chunks=picked.shape, compressed=False, attrs={})

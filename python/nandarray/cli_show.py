@@ -7,6 +7,7 @@ index alone, so an encrypted array is listed without its key. No element is read
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from math import prod
@@ -192,7 +193,7 @@ def _value(key: str, value: Any) -> str:
     if isinstance(value, int):
         return f"{human(value)} ({value:,} bytes)" if "bytes" in key else f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.3g}"
+        return "-" if math.isnan(value) else f"{value:.3g}"
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 

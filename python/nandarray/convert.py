@@ -6,8 +6,8 @@ is the budget, whatever the size of the arrays. Attributes keep their types (:mo
 names travel in the attribute ``_ARRAY_DIMENSIONS``.
 
 Whole or absent: an import writes under a temporary name, and one command at the end gives all of it its own names; an
-export writes beside its destination and moves. What a killed import leaves under a temporary name is removed by the
-next import into that store.
+export writes beside its destination and moves. What a killed import leaves under a temporary name no listing shows; it
+is removed when the store is next opened for writing.
 
 It does not convert values: dtypes, byte order and packed data stay as they are, except that variable-length text gets
 a fixed width, and that a format without a dtype gets its usual encoding of it.
@@ -29,11 +29,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from nandarray._attrs import to_json
+from nandarray._grid import check_shape
+from nandarray.convert_limits import chunk_limit
 from nandarray.convert_sinks import Sink, Spec, open_sink
-from nandarray.convert_slabs import Box, box_shape, boxes, pump, run_shape, slab_shape
-from nandarray.convert_sources import Member, Source, SourceOptions, open_source
-from nandarray.errors import ExistsError, InvalidError
-from nandarray.group import MARKER, Group, make_marker
+from nandarray.convert_slabs import Box, box_shape, boxes, pump, run_shape, slab_shape, stored_slabs
+from nandarray.convert_sources import Member, Source, SourceOptions, foreign_errors, open_source
+from nandarray.errors import ExistsError, InvalidError, StoreExistsError
+from nandarray.group import MARKER, UNFINISHED, Group, is_unfinished, make_marker
 
 if TYPE_CHECKING:
     from nandarray.array import Array
@@ -54,7 +56,6 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "raw": (".bin", ".raw", ".dat"),
 }
 BUDGET = 256 << 20
-_TEMPORARY = "__importing__"
 _active: set[str] = set()
 _active_lock = threading.Lock()
 
@@ -74,6 +75,7 @@ def import_(
     offset: int = 0,
     order: str = "C",
     unsupported: str = "raise",
+    trusted: bool = False,
     budget: int = BUDGET,
     progress: Progress | None = None,
 ) -> tuple[str, ...]:
@@ -110,8 +112,11 @@ def import_(
         "C" or "F", of raw binary.
     unsupported : {"raise", "skip"}
         "raise" where an array cannot be stored, or "skip" it with a warning.
+    trusted : bool
+        Whether the source may read other files (external links, external data and virtual datasets of HDF5, symbolic
+        links in a Zarr directory), and use codecs that run code or of which nothing bounds the memory.
     budget : int
-        Bytes of memory to use, about.
+        Bytes of memory to use, about. A chunk of the source has to fit; up to 64 MiB it always does.
     progress : callable, optional
         Called with the array's name, the bytes copied and the bytes in all.
 
@@ -119,13 +124,26 @@ def import_(
     -------
     tuple of str
         The names of the new arrays.
+
+    Raises
+    ------
+    StoreMissingError
+        There is no such source.
+    InvalidError
+        The source is damaged, needs more memory than the budget, or reads other files and is not trusted.
     """
     if unsupported not in {"raise", "skip"}:
         raise InvalidError(f"unsupported is 'raise' or 'skip', not {unsupported!r}")
     path = Path(source)
     kind = _format(path, format)
     told = SourceOptions(
-        member=member, shape=None if shape is None else tuple(shape), dtype=dtype, offset=offset, order=order
+        member=member,
+        shape=None if shape is None else check_shape(shape),
+        dtype=dtype,
+        offset=offset,
+        order=order,
+        trusted=trusted,
+        limit=chunk_limit(budget),
     )
     create = {"compression": compression, "encryption_key": encryption_key}
     with ExitStack() as stack:
@@ -133,7 +151,7 @@ def import_(
         _refuse(opened, unsupported)
         target = _open_target(store, stack)
         plan = _destinations(opened, target, name, path, member)
-        job = _Import(target, create, building_block, budget, progress)
+        job = _Import(target, create, building_block, budget, progress, path=path)
         return job.run(opened, plan, _group_prefix(opened, name))
 
 
@@ -180,7 +198,7 @@ def export(
     path = Path(destination)
     kind = _format(path, format)
     if path.exists() and not overwrite:
-        raise FileExistsError(17, "exists already", str(path))
+        raise StoreExistsError(17, "exists already", str(path))
     groups, arrays, alone = _gather(source, encryption_key)
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
@@ -209,14 +227,16 @@ class _Import:
         building_block: Sequence[int] | None,
         budget: int,
         progress: Progress | None,
+        *,
+        path: Path,
     ) -> None:
-        self._store, self._create, self._block = store, create, building_block
+        self._store, self._create, self._block, self._path = store, create, building_block, path
         self._budget, self._progress = budget, progress
 
     def run(self, source: Source, plan: list[tuple[Member, str]], prefix: str) -> tuple[str, ...]:
         """Copy all, then put everything under its own name."""
         _sweep(self._store)
-        temporary = f"{_TEMPORARY}{uuid.uuid4().hex[:12]}"
+        temporary = f"{UNFINISHED}{uuid.uuid4().hex[:12]}"
         with _active_lock:
             _active.add(temporary)
         try:
@@ -265,7 +285,7 @@ class _Import:
 
     def _copy(self, member: Member, temporary: str, name: str) -> None:
         options = {key: value for key, value in self._create.items() if value is not None}
-        if member.fill is not None and member.dtype.kind != "V":
+        if member.fill is not None:
             options["fill_value"] = member.fill
         if self._block is not None and len(self._block) == len(member.shape):
             options["building_block"] = tuple(self._block)
@@ -274,7 +294,8 @@ class _Import:
         def write(box: Box, data: np.ndarray[Any, Any]) -> None:
             array[(*box, ...)] = data
 
-        plan = _import_plan(member, tuple(array.chunks), self._budget)
+        with foreign_errors(self._path):
+            plan = _import_plan(member, tuple(array.chunks), self._budget)
         pump(plan, member.read, write, done=_counter(name, array.nbytes, member.dtype.itemsize, self._progress))
 
 
@@ -285,8 +306,12 @@ def _import_plan(member: Member, block: tuple[int, ...], budget: int) -> Iterato
             turned = run_shape(member.shape[::-1], limit, block=block[::-1])
             return (box[::-1] for box in boxes(member.shape[::-1], turned))
         return boxes(member.shape, run_shape(member.shape, limit, block=block))
-    slab = slab_shape(member.shape, limit, block=block, chunks=member.chunks, order=member.order)
-    return boxes(member.shape, slab)
+    options: dict[str, Any] = {"block": block, "chunks": member.chunks, "order": member.order}
+    stored = member.stored()
+    if stored is None:
+        return boxes(member.shape, slab_shape(member.shape, limit, **options))
+    # A list: every chunk is compared with the budget before one is read.
+    return iter(list(stored_slabs(stored, member.shape, limit, grain=member.grain, **options)))
 
 
 def _refuse(source: Source, unsupported: str) -> None:
@@ -356,7 +381,7 @@ def _destinations(
 def _sweep(store: Store) -> None:
     """Remove what killed imports left: no other process can be importing while this one has the store."""
     with _active_lock:
-        stale = {name.partition("/")[0] for name in store.array_names() if name.startswith(_TEMPORARY)} - _active
+        stale = {name.partition("/")[0] for name in store._engine.names(UNFINISHED) if is_unfinished(name)} - _active
     _delete(store, sorted(stale))
 
 

@@ -11,15 +11,21 @@ Knows shapes and byte counts; knows nothing of formats or stores.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from math import lcm, prod
 from typing import Any
 
-__all__ = ["Box", "boxes", "box_shape", "pump", "run_shape", "slab_shape"]
+__all__ = ["Box", "boxes", "box_shape", "pump", "run_shape", "slab_shape", "stored_slabs"]
 
 #: One slice with explicit bounds and step 1 for each dimension.
 Box = tuple[slice, ...]
+
+#: An array is sparse where less than one in so many of its elements is stored; a slab of it has so many chunks' places.
+_DENSE = 4
+_PLACES = 64
 
 
 def slab_shape(
@@ -89,10 +95,53 @@ def boxes(shape: Sequence[int], box: Sequence[int]) -> Iterator[Box]:
     if not shape:
         yield ()
         return
+    if 0 in shape:
+        return
     for low in range(0, shape[0], box[0]):
         part = slice(low, min(low + box[0], shape[0]))
         for rest in boxes(shape[1:], box[1:]):
             yield (part, *rest)
+
+
+def stored_slabs(
+    stored: Iterator[Box],
+    shape: Sequence[int],
+    limit: int,
+    *,
+    block: Sequence[int] | None = None,
+    chunks: Sequence[int] | None = None,
+    grain: Sequence[int] | None = None,
+    order: str = "C",
+) -> Iterator[Box]:
+    """Cut ``shape`` into slabs, and give those that something is stored in.
+
+    Whoever reads a slab visits every place of a chunk in it. Where few of the places have one, slabs are small.
+
+    Parameters
+    ----------
+    stored : iterator of Box
+        Where something is stored, in any order; all of it is taken before a slab is given.
+    shape, limit, block, chunks, order
+        As for :func:`slab_shape`.
+    grain : sequence of int, optional
+        What is decoded at once, where that is not ``chunks``.
+    """
+    ends, volume = array("Q"), 0
+    for part in stored:
+        ends.extend(end for side in part for end in (side.start, side.stop - 1))
+        volume += prod(box_shape(part))
+    if not volume:
+        return
+    if volume * _DENSE < prod(shape):
+        limit = min(limit, _PLACES * prod(grain or chunks or (1,)))
+    box = slab_shape(shape, limit, block=block, chunks=chunks, order=order)
+    row = 2 * len(shape)
+    found: set[tuple[int, ...]] = set()
+    for at in range(0, max(1, len(ends)), max(1, row)):
+        low, high = ends[at : at + row : 2], ends[at + 1 : at + row : 2]
+        found.update(product(*(range(i // n, j // n + 1) for i, j, n in zip(low, high, box, strict=True))))
+    for place in sorted(found):
+        yield tuple(slice(at * n, min(at * n + n, end)) for at, n, end in zip(place, box, shape, strict=True))
 
 
 def box_shape(box: Box) -> tuple[int, ...]:

@@ -5,18 +5,25 @@ everything that has to be known before copying (shape, dtype, chunks, attributes
 one box. Scanning finds what cannot be stored before a byte is copied. One function a format; each is a context
 manager that holds the file open.
 
+A source may come from anywhere, so nothing that it says is believed: what leads to other files is refused unless the
+source is trusted, chunks are compared with the memory that they would take before they are decoded, and places without
+a chunk are not visited (:mod:`nandarray.convert_zarr`, :mod:`nandarray.convert_hdf5`). Whatever a library raises about
+a source comes out as :class:`nandarray.InvalidError`.
+
 It does not write anything, and does not know what a store is.
 """
 
 from __future__ import annotations
 
 import ast
+import gzip
 import importlib
-import struct
+import io
 import zipfile
-from collections.abc import Callable, Generator, Mapping
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from types import ModuleType
@@ -24,11 +31,13 @@ from typing import Any
 
 import numpy as np
 
+from nandarray import convert_hdf5, convert_zarr
 from nandarray.convert_attrs import DIMENSIONS, encode, fill_from_zarr
-from nandarray.convert_slabs import Box, box_shape, boxes, slab_shape
-from nandarray.errors import InvalidError, NotFoundError
+from nandarray.convert_limits import CHUNK_MIN_BYTES
+from nandarray.convert_slabs import Box, box_shape, boxes, slab_shape, stored_slabs
+from nandarray.errors import InvalidError, MediaError, NandarrayError, NotFoundError, StoreMissingError
 
-__all__ = ["Member", "Source", "SourceOptions", "open_source", "require"]
+__all__ = ["Member", "Source", "SourceOptions", "foreign_errors", "open_source", "require"]
 
 #: HDF5 and NetCDF keep their own book-keeping in attributes; it means nothing outside the file.
 _HDF5_INTERNAL = {
@@ -36,7 +45,16 @@ _HDF5_INTERNAL = {
     "_nc3_strict", "_NCProperties",
 }  # fmt: skip
 _NOT_A_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
-_SCAN = 1 << 22
+#: Elements of text to look at at once, and the most if that is one chunk.
+_SCAN = 1 << 16
+_SCAN_CHUNK = 1 << 22
+#: Elements of text have a fixed width of at most so many characters: 65,536 bytes.
+_TEXT_MOST = 1 << 14
+#: The most that the text in front of a .npy file may be; NumPy reads 10,000 characters.
+_HEADER_MOST = 1 << 16
+#: Groups that lead to one another could be walked in more ways than there are atoms.
+_VISITS_MOST = 100
+_PIECE = 1 << 20
 
 
 def require(module: str, extra: str) -> ModuleType:
@@ -62,6 +80,9 @@ class Member:
     stream: bool = False  # boxes must come in order, each one run of the C-ordered (or F-ordered) elements
     attrs: Mapping[str, Any] = field(default_factory=dict)
     fill: Any = None
+    #: Gives the boxes that something is stored for, if the others are known to be ``fill``; None for all of them.
+    stored: Callable[[], Iterator[Box] | None] = lambda: None
+    grain: tuple[int, ...] | None = None  # what is decoded at once, where that is less than a chunk
 
 
 @dataclass
@@ -90,19 +111,60 @@ class SourceOptions:
     dtype: Any = None
     offset: int = 0
     order: str = "C"
+    trusted: bool = False
+    limit: int = CHUNK_MIN_BYTES  # bytes that one chunk may take
+
+
+@contextmanager
+def foreign_errors(path: Path) -> Generator[None]:
+    """Give what goes wrong in a source, or in a library that reads it, as an error of this package."""
+    try:
+        yield
+    except (NandarrayError, ImportError):
+        raise
+    except OSError as error:
+        if error.errno is None or isinstance(error, gzip.BadGzipFile | zipfile.BadZipFile):
+            raise InvalidError(f"{path} cannot be read: {_short(error)}") from error
+        raise MediaError(error.errno, error.strerror or _short(error), str(path)) from error
+    except Exception as error:
+        raise InvalidError(f"{path} cannot be read: {_short(error)}") from error
+
+
+def _short(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
 
 
 @contextmanager
 def open_source(path: Path, format: str, options: SourceOptions) -> Generator[Source]:  # noqa: A002
     """Open ``path`` as ``format`` for reading."""
-    if not path.exists():
-        raise FileNotFoundError(2, "no such file", str(path))
+    with foreign_errors(path):
+        there, directory, regular = path.exists(), path.is_dir(), path.is_file()
+    if not there:
+        raise StoreMissingError(2, "no such file", str(path))
+    if directory != (format == "zarr") or not (directory or regular):
+        raise InvalidError(f"{path} is not a {'directory' if format == 'zarr' else 'regular file'}: no {format} source")
     if format != "raw" and any(value not in (None, 0, "C") for value in _raw_only(options)):
         raise InvalidError("shape, dtype, offset and order are told by the file; they go with raw binary only")
     if format in {"npy", "raw"} and options.member is not None:
         raise InvalidError(f"a {format} file holds one array; it has no member {options.member!r}")
-    with _OPENERS[format](path, options) as source:
+    with ExitStack() as stack:
+        with foreign_errors(path):
+            source = stack.enter_context(_OPENERS[format](path, options))
+        for number, member in enumerate(source.members):
+            source.members[number] = replace(member, read=_guarded(path, member.read))
         yield source
+
+
+def _guarded(path: Path, read: Callable[[Box], np.ndarray[Any, Any]]) -> Callable[[Box], np.ndarray[Any, Any]]:
+    def guarded(box: Box) -> np.ndarray[Any, Any]:
+        with foreign_errors(path):
+            data = read(box)
+            if data.shape != box_shape(box):
+                raise InvalidError(f"{path} gives {data.shape} where {box_shape(box)} is asked for")
+            return data
+
+    return guarded
 
 
 def _raw_only(options: SourceOptions) -> tuple[Any, ...]:
@@ -158,18 +220,27 @@ def _mapped(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: in
 
 def _npy_header(file: Any, label: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     try:
-        version = np.lib.format.read_magic(file)
+        magic = file.read(8)
+        version = np.lib.format.read_magic(io.BytesIO(magic))
+        prefix = file.read(2 if version == (1, 0) else 4)
+        length = int.from_bytes(prefix, "little")
+        if length > _HEADER_MOST:
+            raise InvalidError(f"{label} has a header of {length} bytes, more than {_HEADER_MOST}")
+        rest = io.BytesIO(prefix + file.read(length))
         if version == (1, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(rest, max_header_size=_HEADER_MOST)
         elif version == (2, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
+            shape, fortran, dtype = np.lib.format.read_array_header_2_0(rest, max_header_size=_HEADER_MOST)
         else:  # version 3 is version 2 in UTF-8; NumPy has no public reader for it
-            (length,) = struct.unpack("<I", file.read(4))
-            header = ast.literal_eval(file.read(length).decode())
+            header = ast.literal_eval(rest.getvalue()[4:].decode())
             dtype = np.lib.format.descr_to_dtype(header["descr"])
             shape, fortran = header["shape"], header["fortran_order"]
-    except (ValueError, KeyError, SyntaxError, struct.error) as error:
-        raise InvalidError(f"{label} is not a .npy file: {error}") from error
+        if not all(isinstance(n, int) and n >= 0 for n in shape):
+            raise InvalidError(f"{label} has shape {shape}")
+    except NandarrayError:
+        raise
+    except (Exception, RecursionError, MemoryError) as error:
+        raise InvalidError(f"{label} is not a .npy file: {_short(error)}") from error
     if dtype.hasobject:
         raise InvalidError(f"{label} has dtype {dtype}: Python objects have no fixed size")
     return tuple(shape), fortran, dtype
@@ -186,6 +257,11 @@ def _open_npz(path: Path, options: SourceOptions) -> Generator[Source]:
         names = [name for name in archive.namelist() if name.endswith(".npy")]
         wanted = _chosen([name.removesuffix(".npy") for name in names], options.member, path)
         for name in wanted:
+            method = archive.getinfo(f"{name}.npy").compress_type
+            if method not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+                # The module unpacks the others without a bound.
+                source.refused.append((name, f"{path}:{name} has compression method {method}; NumPy writes 0 and 8"))
+                continue
             with archive.open(f"{name}.npy") as file:
                 try:
                     shape, fortran, dtype = _npy_header(file, f"{path}:{name}")
@@ -219,7 +295,7 @@ class _ZipReader:
         data = bytearray(prod(shape) * self._dtype.itemsize)
         view, got = memoryview(data), 0
         while got < len(data):
-            count = self._file.readinto(view[got:])
+            count = self._file.readinto(view[got : got + _PIECE])
             if not count:
                 raise InvalidError(f"{self._name} ends early: {len(data) - got} bytes are missing")
             got += count
@@ -241,46 +317,75 @@ def _chosen(names: list[str], member: str | None, path: Path) -> list[str]:
 @contextmanager
 def _open_zarr(path: Path, options: SourceOptions) -> Generator[Source]:
     zarr = require("zarr", "zarr")
+    if not options.trusted:
+        convert_zarr.check_directory(path)
     try:
-        root = zarr.open(str(path), mode="r", path=options.member or "")
+        root = _zarr_root(zarr, path, options.member or "")
     except FileNotFoundError as error:
         if options.member is not None:
             raise NotFoundError(f"{path} has no member {options.member!r}") from error
         raise InvalidError(f"{path} is not a Zarr array or group") from error
     source = Source()
     if isinstance(root, zarr.Array):
-        _zarr_array(source, "", root)
+        _zarr_array(source, "", root, path, options)
     else:
         source.groups[""] = source.attrs("", root.attrs.asdict())
         for name, item in sorted(root.members(max_depth=None)):
             if isinstance(item, zarr.Array):
-                _zarr_array(source, name, item)
+                _zarr_array(source, name, item, path, options)
             else:
                 source.groups[name] = source.attrs(name, item.attrs.asdict())
     yield source
 
 
-def _zarr_array(source: Source, name: str, array: Any) -> None:
+def _zarr_root(zarr: Any, path: Path, member: str) -> Any:
+    """Open the array or the group; consolidated metadata is not used, as its names need not be those of the files."""
+    try:
+        return zarr.open_group(str(path), mode="r", path=member, use_consolidated=False)
+    except (FileNotFoundError, TypeError, zarr.errors.ContainsArrayError):
+        return zarr.open_array(str(path), mode="r", path=member)
+
+
+def _zarr_array(source: Source, name: str, array: Any, path: Path, options: SourceOptions) -> None:
     attrs = fill_from_zarr(array.attrs.asdict(), np.dtype(array.dtype))
     dims = getattr(array.metadata, "dimension_names", None)
     if dims and all(dims):
         attrs[DIMENSIONS] = list(dims)
     fill = array.fill_value
     dtype, read = np.dtype(array.dtype), lambda box: np.asarray(array[(*box, ...)])
-    if dtype.kind in "TO":
-        dtype, read = _fixed_strings(source, name, array.shape, array.chunks, read)
-        fill = None
-    if dtype is None:
+    text = dtype.kind in "TO"
+    if not options.trusted and (unbounded := convert_zarr.codecs_unbounded(array)):
+        why = f"{name or path} has codec {unbounded[0]!r}, which is used only if the source is trusted"
+        source.refused.append((name, f"{why} (trusted=True, --trusted)"))
         return
+    if 0 in array.chunks and 0 not in array.shape:
+        source.refused.append((name, f"{name or path} has shape {array.shape} in chunks of {array.chunks}"))
+        return
+    need = prod(array.chunks) * (1 if text else dtype.itemsize)
+    if need > options.limit:
+        why = f"{name or path} has chunks of {need} bytes, more than {options.limit}; a larger budget reads them"
+        source.refused.append((name, why))
+        return
+    folder = path.joinpath(*filter(None, f"{options.member or ''}/{name}".split("/")))
+    stored = lambda: convert_zarr.stored_boxes(array, folder, name, options.limit)  # noqa: E731
+    chunks, grain = tuple(array.shards or array.chunks), tuple(array.chunks)
+    if text:
+        fill = fill if isinstance(fill, str | bytes) else ""
+        found = _fixed_strings(source, name, array.shape, chunks, read, stored=stored, fill=fill, grain=grain)
+        if found is None:
+            return
+        dtype, read, fill = found
     source.members.append(
         Member(
             name=name,
             shape=tuple(array.shape),
             dtype=dtype,
             read=read,
-            chunks=tuple(array.shards or array.chunks),
+            chunks=chunks,
             attrs=source.attrs(name, attrs),
             fill=fill,
+            stored=stored,
+            grain=grain,
         )
     )
 
@@ -296,18 +401,29 @@ def _open_hdf5(path: Path, options: SourceOptions) -> Generator[Source]:
     except OSError as error:
         raise InvalidError(f"{path} is not an HDF5 file, or is open elsewhere: {error}") from error
     with file:
+        if not options.trusted and (why := convert_hdf5.leads_out(h5py, file, options.member or "/")):
+            raise InvalidError(f"{path}: {why}")
         try:
             root = file[options.member or "/"]
         except KeyError as error:
             raise NotFoundError(f"{path} has no member {options.member!r}") from error
         source = Source()
-        _hdf5_walk(h5py, source, "", root, {h5py.h5o.get_info(root.id).addr})
+        _hdf5_walk(h5py, source, "", root, {h5py.h5o.get_info(root.id).addr}, visits=Counter(), options=options)
         yield source
 
 
-def _hdf5_walk(h5py: Any, source: Source, name: str, item: Any, seen: set[int]) -> None:
+def _hdf5_walk(
+    h5py: Any,
+    source: Source,
+    name: str,
+    item: Any,
+    seen: set[int],
+    *,
+    visits: Counter[int],
+    options: SourceOptions,
+) -> None:
     if isinstance(item, h5py.Dataset):
-        _hdf5_array(h5py, source, name, item)
+        _hdf5_array(h5py, source, name, item, options)
         return
     if not isinstance(item, h5py.Group):
         source.refused.append((name, f"{name} is a named type, not an array"))
@@ -315,6 +431,9 @@ def _hdf5_walk(h5py: Any, source: Source, name: str, item: Any, seen: set[int]) 
     source.groups[name] = source.attrs(name, _hdf5_attrs(h5py, item))
     for key in item:
         label = f"{name}/{key}" if name else key
+        if not options.trusted and (why := convert_hdf5.leads_out(h5py, item, key)):
+            source.refused.append((label, why))
+            continue
         try:
             child = item[key]
         except (KeyError, OSError) as error:
@@ -322,7 +441,10 @@ def _hdf5_walk(h5py: Any, source: Source, name: str, item: Any, seen: set[int]) 
             continue
         address = h5py.h5o.get_info(child.id).addr
         if address not in seen or isinstance(child, h5py.Dataset):  # a group that holds itself would never end
-            _hdf5_walk(h5py, source, label, child, seen | {address})
+            visits[address] += isinstance(child, h5py.Group)
+            if visits[address] > _VISITS_MOST:
+                raise InvalidError(f"{label} is a group that more than {_VISITS_MOST} paths lead to")
+            _hdf5_walk(h5py, source, label, child, seen | {address}, visits=visits, options=options)
 
 
 def _hdf5_attrs(h5py: Any, item: Any) -> dict[str, Any]:
@@ -338,11 +460,15 @@ def _hdf5_attrs(h5py: Any, item: Any) -> dict[str, Any]:
     return attrs
 
 
-def _hdf5_array(h5py: Any, source: Source, name: str, item: Any) -> None:
+def _hdf5_array(h5py: Any, source: Source, name: str, item: Any, options: SourceOptions) -> None:
     if item.attrs.get("NAME", b"")[:53] == _NOT_A_VARIABLE[:53].encode():
         return
     if item.shape is None:
         source.refused.append((name, f"{name} is an empty (null) dataset"))
+        return
+    why = None if options.trusted else convert_hdf5.reads_elsewhere(item)
+    if why := why or convert_hdf5.too_large(item, options.limit):
+        source.refused.append((name, why))
         return
     attrs = _hdf5_attrs(h5py, item)
     dims = _hdf5_dimensions(item)
@@ -351,12 +477,15 @@ def _hdf5_array(h5py: Any, source: Source, name: str, item: Any) -> None:
     dtype = np.dtype(item.dtype)
     read: Callable[[Box], np.ndarray[Any, Any]] = lambda box: np.asarray(item[(*box, ...)])  # noqa: E731
     fill: Any = item.fillvalue
+    stored = lambda: convert_hdf5.stored_boxes(item, options.limit, trusted=options.trusted)  # noqa: E731
     text = h5py.check_string_dtype(dtype)
     if text is not None and (text.length is None or text.encoding == "utf-8"):
-        fixed = _fixed_strings(source, name, item.shape, item.chunks, lambda box: item.asstr()[(*box, ...)])
-        dtype, read, fill = fixed[0], fixed[1], None
-        if dtype is None:
+        fill = fill if isinstance(fill, str | bytes) else ""
+        plain = lambda box: item.asstr()[(*box, ...)]  # noqa: E731
+        found = _fixed_strings(source, name, item.shape, item.chunks, plain, stored=stored, fill=fill)
+        if found is None:
             return
+        dtype, read, fill = found
     elif dtype.hasobject:
         why = "references" if h5py.check_ref_dtype(dtype) else f"variable-length elements (dtype {dtype})"
         source.refused.append((name, f"{name} holds {why}; only fixed-size dtypes can be stored"))
@@ -372,6 +501,7 @@ def _hdf5_array(h5py: Any, source: Source, name: str, item: Any) -> None:
             chunks=item.chunks,
             attrs=source.attrs(name, attrs),
             fill=fill,
+            stored=stored,
         )
     )
 
@@ -392,27 +522,39 @@ def _hdf5_dimensions(item: Any) -> tuple[str, ...] | None:
 @contextmanager
 def _open_netcdf(path: Path, options: SourceOptions) -> Generator[Source]:
     xarray = require("xarray", "netcdf")
+    with path.open("rb") as start:
+        classic = start.read(3) == b"CDF"
     with ExitStack() as stack:
+        inside: Any = {}
+        if not classic:  # the same file as HDF5 says where links lead, and what is stored
+            h5py = require("h5py", "netcdf")
+            try:
+                inside = stack.enter_context(h5py.File(path, "r"))
+            except OSError as error:
+                raise InvalidError(f"{path} cannot be read as NetCDF: {error}") from error
+            if not options.trusted:
+                convert_hdf5.refuse_links(h5py, inside)
         source = Source()
-        for where, dataset in _netcdf_groups(xarray, path):
+        for where, dataset in _netcdf_groups(xarray, path, classic=classic):
             stack.callback(dataset.close)
             group = where.strip("/")
             if group or options.member is None:
                 source.groups[group] = source.attrs(group, dataset.attrs)
             for key in dataset.variables:
-                _netcdf_array(source, f"{group}/{key}" if group else str(key), dataset.variables[key])
+                name = f"{group}/{key}" if group else str(key)
+                hidden = f"{group}/_nc4_non_coord_{key}"  # a variable that is called as a dimension that it has not
+                item = inside.get(hidden) or inside.get(name) if inside else None
+                _netcdf_array(source, name, dataset.variables[key], item, options)
         if options.member is not None:
             _keep_below(source, options.member.strip("/"), path)
         yield source
 
 
-def _netcdf_groups(xarray: Any, path: Path) -> list[tuple[str, Any]]:
+def _netcdf_groups(xarray: Any, path: Path, *, classic: bool) -> list[tuple[str, Any]]:
     # Nothing is decoded: packed data stays packed and its attributes say how to unpack it, so nothing is lost.
     # (Each decoder is named: open_groups of xarray 2026.9 does not listen to decode_cf.)
     decoders = ("mask_and_scale", "decode_times", "decode_timedelta", "concat_characters", "decode_coords")
     plain: dict[str, Any] = {**dict.fromkeys(decoders, False), "cache": False, "create_default_indexes": False}
-    with path.open("rb") as file:
-        classic = file.read(3) == b"CDF"
     try:
         if classic:  # the classic format has no groups
             return [("/", xarray.open_dataset(path, **plain))]
@@ -444,7 +586,7 @@ def _renamed(member: Member, name: str) -> Member:
     return Member(**{**vars(member), "name": name})
 
 
-def _netcdf_array(source: Source, name: str, variable: Any) -> None:
+def _netcdf_array(source: Source, name: str, variable: Any, item: Any, options: SourceOptions) -> None:
     attrs = {**variable.attrs, DIMENSIONS: list(variable.dims)}
     dtype = variable.dtype
     read: Callable[[Box], np.ndarray[Any, Any]] = lambda box: np.asarray(variable[(*box, ...)].values)  # noqa: E731
@@ -452,11 +594,18 @@ def _netcdf_array(source: Source, name: str, variable: Any) -> None:
     if isinstance(chunks, dict):
         chunks = [chunks.get(dim, n) for dim, n in zip(variable.dims, variable.shape, strict=True)]
     fill = attrs.get("_FillValue")
+    stored: Callable[[], Iterator[Box] | None] = lambda: None  # noqa: E731
+    if item is not None and item.shape == variable.shape:
+        if why := convert_hdf5.too_large(item, options.limit):
+            source.refused.append((name, why))
+            return
+        stored, fill = lambda: convert_hdf5.stored_boxes(item, options.limit, trusted=options.trusted), item.fillvalue
     if dtype.kind in "OT":
-        dtype, read = _fixed_strings(source, name, variable.shape, chunks, read)
-        fill = None
-    if dtype is None:
-        return
+        text = fill if isinstance(fill, str | bytes) else ""
+        found = _fixed_strings(source, name, variable.shape, chunks, read, stored=stored, fill=text)
+        if found is None:
+            return
+        dtype, read, fill = found
     source.members.append(
         Member(
             name=name,
@@ -466,6 +615,7 @@ def _netcdf_array(source: Source, name: str, variable: Any) -> None:
             chunks=tuple(chunks) if chunks else None,
             attrs=source.attrs(name, attrs),
             fill=None if isinstance(fill, np.ndarray) else fill,
+            stored=stored,
         )
     )
 
@@ -479,16 +629,31 @@ def _fixed_strings(
     shape: tuple[int, ...],
     chunks: Any,
     read: Callable[[Box], Any],
-) -> tuple[Any, Any]:
-    """Give variable-length text a fixed width: one pass over it finds the longest. (None, None) where it is no text."""
-    longest = 1
-    for box in boxes(shape, slab_shape(shape, _SCAN, chunks=chunks)):
+    *,
+    stored: Callable[[], Iterator[Box] | None] = lambda: None,
+    fill: str | bytes = "",
+    grain: tuple[int, ...] | None = None,
+) -> tuple[Any, Any, str] | None:
+    """Give variable-length text a fixed width: one pass over it finds the longest. None where it is no text."""
+    first = fill.decode(errors="replace") if isinstance(fill, bytes) else fill
+    longest = max(1, len(first))
+    where = stored()
+    limit = max(_SCAN, min(prod(chunks or (1,)), _SCAN_CHUNK))
+    if where is None:
+        slabs = boxes(shape, slab_shape(shape, limit, chunks=chunks))
+    else:
+        slabs = stored_slabs(where, shape, limit, chunks=chunks, grain=grain)
+    for box in slabs:
         for text in np.asarray(read(box)).ravel():
             if not isinstance(text, str | bytes):
                 why = f"{name} holds {type(text).__name__} objects; only fixed-size dtypes can be stored"
                 source.refused.append((name, why))
-                return None, None
+                return None
             longest = max(longest, len(text))
+        if longest > _TEXT_MOST:
+            why = f"{name} holds text of {longest} characters; an element has at most {_TEXT_MOST}"
+            source.refused.append((name, why))
+            return None
     dtype = np.dtype(f"U{longest}")
 
     def fixed(box: Box) -> np.ndarray[Any, Any]:
@@ -496,7 +661,7 @@ def _fixed_strings(
         flat = [item.decode() if isinstance(item, bytes) else item for item in text.ravel()]
         return np.array(flat, dtype=dtype).reshape(text.shape)
 
-    return dtype, fixed
+    return dtype, fixed, first
 
 
 _OPENERS = {

@@ -65,7 +65,7 @@ class ExistsError(NandarrayError, ValueError):
 
 
 class StoreExistsError(NandarrayError, FileExistsError):
-    """Mode ``"x"`` found the file there."""
+    """Mode ``"x"``, or an export, found the file there."""
 
     kind = "file-exists"
 
@@ -74,7 +74,7 @@ class StoreExistsError(NandarrayError, FileExistsError):
 
 
 class StoreMissingError(NandarrayError, FileNotFoundError):
-    """The mode needs a store, and there is no such file."""
+    """The mode needs a store, or an import a source, and there is no such file."""
 
     kind = "file-missing"
 

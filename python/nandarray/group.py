@@ -6,7 +6,9 @@ attributes, or that was created empty, is kept by a hidden array of no elements,
 are the group's; listings leave it out.
 
 Name rules: parts are separated by single ``/``; a trailing one is ignored, and a leading one starts at the root, as in
-h5py. ``.``, ``..`` and ``.group`` are no parts of a name. A name is an array or a group, never both.
+h5py. ``.``, ``..`` and ``.group`` are no parts of a name. A name is an array or a group, never both. Arrays of an
+import that is under way, or was killed, lie in a group ``__importing__`` with twelve hexadecimal digits, which no
+listing shows; what a killed one left is removed when the store is next opened for writing.
 
 What is not here: the file (:mod:`nandarray.store`, the group at the root), moving data (:mod:`nandarray.array`), what a
 new array is made of (``_create``).
@@ -15,14 +17,15 @@ new array is made of (``_create``).
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray import _nandarray, dtypes
 from nandarray._attrs import Attributes, to_json
-from nandarray._create import check_key, fill_bytes, settle, write_all
+from nandarray._create import check_key, check_word, fill_bytes, refuse_options, settle, write_all
 from nandarray._grid import check_shape
 from nandarray._tree import Tree
 from nandarray.array import Array
@@ -31,10 +34,13 @@ from nandarray.errors import ExistsError, InvalidError, NotFoundError
 if TYPE_CHECKING:
     from nandarray.store import Store
 
-__all__ = ["MARKER", "Group", "make_marker"]
+__all__ = ["MARKER", "UNFINISHED", "Group", "is_hidden", "is_unfinished", "make_marker"]
 
 #: The last part of the name of the hidden array that keeps a group.
 MARKER = ".group"
+#: The first part of the names of arrays that an import has not finished.
+UNFINISHED = "__importing__"
+_UNFINISHED = re.compile(rf"{UNFINISHED}[0-9a-f]{{12}}(/|$)")
 # Above this many names a spelling suggestion would cost more than the look-up.
 _SUGGEST_MAX = 2000
 
@@ -218,6 +224,7 @@ class Group:
         encryption_key: bytes | bytearray | None = None,
         fill_value: Any = 0,
         attrs: Mapping[str, Any] | None = None,
+        **unknown: Never,
     ) -> Array:
         """Create an array.
 
@@ -242,6 +249,8 @@ class Group:
             empty string, 1970, False.
         attrs : mapping, optional
             First attributes.
+        **unknown
+            There are no other options; those of h5py and Zarr are answered with what they are called here.
 
         Returns
         -------
@@ -265,7 +274,9 @@ class Group:
         >>> store.create("b", data=[1, 2, 3]).shape
         (3,)
         """
+        refuse_options(unknown)
         path = self._join(name)
+        check_word("compression", compression)
         data, element, lengths = settle(path, data, shape, dtype)
         with self.store._lock:
             self.store._check_free(path)
@@ -381,6 +392,13 @@ class Group:
     def _repr_html_(self) -> str:
         return repr(self) if self.store.closed else self.tree()._repr_html_()
 
+    if not TYPE_CHECKING:  # a type checker knows which attributes there are
+
+        def __getattr__(self, name: str) -> Never:
+            here = "create" if name in {"create_array", "create_dataset", "require_array", "require_dataset"} else ""
+            hint = f": it is called {here} here" if here else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
     def _ipython_key_completions_(self) -> list[str]:
         return self.keys()
 
@@ -395,13 +413,18 @@ class Group:
         return self._path + "/" if self._path else ""
 
     def _below(self) -> list[str]:
-        """Names of all arrays below, hidden ones too, relative to this group."""
-        return [name[len(self._prefix) :] for name in self._native.names(self._prefix)]
+        """Names of all arrays below, relative to this group, with those that keep groups."""
+        names = self._native.names(self._prefix)
+        return [name[len(self._prefix) :] for name in names if not is_unfinished(name)]
 
     def _join(self, name: str) -> str:
         """Make a full name of one that is relative to this group, or refuse it."""
         if not isinstance(name, str):
             raise InvalidError(f"names are str, not {type(name).__name__}: {name!r}")
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidError(f"{name!r} is not a name: {error.reason}") from None
         relative = name.strip("/")
         if not relative:
             return "" if name.startswith("/") else self._path
@@ -426,7 +449,7 @@ class Group:
         message = f"no array or group named {path!r} in {self.store.path!r}"
         names = self._native.names()
         if len(names) <= _SUGGEST_MAX:
-            near = difflib.get_close_matches(path, [n for n in names if not n.endswith(MARKER)], n=1)
+            near = difflib.get_close_matches(path, [n for n in names if not is_hidden(n)], n=1)
             message += f"; did you mean {near[0]!r}?" if near else ""
         return NotFoundError(message)
 
@@ -440,6 +463,16 @@ class Group:
             self._native.open_space(marker).set_attrs(text)
         else:
             make_marker(self._native, marker, text)
+
+
+def is_unfinished(name: str) -> bool:
+    """Say whether a full name is that of an array which an import has not finished."""
+    return name.startswith(UNFINISHED) and _UNFINISHED.match(name) is not None
+
+
+def is_hidden(name: str) -> bool:
+    """Say whether a full name is left out of listings."""
+    return name.rpartition("/")[2] == MARKER or is_unfinished(name)
 
 
 def make_marker(engine: _nandarray.Store, name: str, attrs: str) -> None:

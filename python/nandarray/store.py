@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from nandarray import _nandarray
 from nandarray._fork import StoreLock, own_again
 from nandarray.errors import ExistsError, InvalidError
-from nandarray.group import Group
+from nandarray.group import Group, is_hidden
 
 if TYPE_CHECKING:
     from nandarray.clock import Clock
@@ -159,11 +159,13 @@ class Store(Group):
             the store was opened (``nan`` before the first write); and ``arrays``, the space of each array by name.
         """
         numbers: dict[str, Any] = dict(self._engine.stat())
-        numbers["array_count"] = numbers.pop("arrays")
+        arrays = {name: facts for name, facts in self._engine.stat_arrays().items() if not is_hidden(name)}
+        numbers.pop("arrays")  # with those that keep groups
+        numbers["array_count"] = len(arrays)
         written = numbers["bytes_written"]
         pages = numbers["pages_appended"] + numbers["pages_moved"]
         numbers["write_amplification"] = pages * numbers["page_bytes"] / written if written else float("nan")
-        numbers["arrays"] = self._engine.stat_arrays()
+        numbers["arrays"] = arrays
         return numbers
 
     def check(self, *, repair: bool = False, accept_older: bool = False) -> dict[str, Any]:
@@ -182,7 +184,9 @@ class Store(Group):
         dict
             ``ok``, the ``errors`` found, what was ``repaired``, and counts.
         """
-        return self._engine.check(repair=repair, accept_older=accept_older)
+        found = self._engine.check(repair=repair, accept_older=accept_older)
+        found["arrays"] -= sum(map(is_hidden, self._engine.names("")))
+        return found
 
     def compact(self) -> dict[str, Any]:
         """Reclaim every dead page, bring together blocks that were written in parts, and shorten the file.

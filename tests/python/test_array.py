@@ -294,3 +294,15 @@ def test_a_handle_is_cheap_and_shared(store: nandarray.Store, a: nandarray.Array
     other[0, 0, 0] = 99
     assert a[0, 0, 0] == 99
     assert copy.copy(a).name == "g/a"
+
+
+def test_values_that_no_integer_has_are_numpys_to_cast(store: nandarray.Store) -> None:
+    a = store.create("far", 2, "i4")
+    with pytest.warns(RuntimeWarning, match="invalid value encountered in cast"):
+        a[:] = np.array([1e20, 1])
+    assert a[1] == 1
+    with np.errstate(invalid="raise"), pytest.raises(FloatingPointError):
+        a[:] = np.array([1e20, 2])
+    assert a[1] == 1
+    with pytest.raises(nandarray.InvalidError):
+        a[0] = 10**20

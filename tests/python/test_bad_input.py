@@ -15,6 +15,14 @@ from nandarray import _nandarray, errors
 S = nandarray.Store
 Case = tuple[str, Callable[[S], Any], type[Exception], type[Exception], str]
 
+
+def nested(depth: int) -> list[Any]:
+    inside: list[Any] = []
+    for _ in range(depth):
+        inside = [inside]
+    return inside
+
+
 CASES: list[Case] = [
     ("unknown name", lambda s: s["nope"], nandarray.NotFoundError, KeyError, "'nope'"),
     ("near name", lambda s: s["arrey"], nandarray.NotFoundError, KeyError, "did you mean 'array'"),
@@ -31,6 +39,9 @@ CASES: list[Case] = [
     ("dots", lambda s: s.create("a/../b", 3), nandarray.InvalidError, ValueError, "'..'"),
     ("reserved", lambda s: s.create("g/.group", 3), nandarray.InvalidError, ValueError, "'.group'"),
     ("name no text", lambda s: s[3], nandarray.InvalidError, ValueError, "int: 3"),  # type: ignore[index]
+    ("name no Unicode", lambda s: s.create("a\ud800", 3), nandarray.InvalidError, ValueError, "surrogates"),
+    ("word no Unicode", lambda s: s.create("x", 3, compression="\ud800"), nandarray.InvalidError, ValueError, "word"),
+    ("deep attrs", lambda s: s.create("x", 3, attrs={"a": nested(99_999)}), nandarray.InvalidError, ValueError, "deep"),
     ("negative length", lambda s: s.create("x", (3, -1)), nandarray.InvalidError, ValueError, "-1 on axis 1"),
     ("length too large", lambda s: s.create("x", 2**64 + 1), nandarray.InvalidError, ValueError, str(2**64 + 1)),
     ("shape no integers", lambda s: s.create("x", (3, 1.5)), nandarray.InvalidError, ValueError, "1.5"),  # type: ignore[arg-type]
@@ -187,3 +198,23 @@ def test_more_blocks_than_one_command_takes(store: nandarray.Store) -> None:
         a.read(..., out=np.lib.stride_tricks.as_strided(np.zeros(1, "u1"), (2**50,), (0,)))
     a[...] = 0
     assert a[2**49] == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"threads": -1}, {"write_buffer": -1}, {"seed": -1}, {"capacity": 2**70}, {"capacity": "much"}, {"threads": 1.5},
+     {"geometry": {"page_bytes": 4096.5}}, {"geometry": {"channels": -4}}, {"placement": "\ud800"}, {"preset": 3}],
+    ids=str,
+)  # fmt: skip
+def test_numbers_and_words_of_open(tmp_path: pathlib.Path, options: dict[str, Any]) -> None:
+    (what,) = options.get("geometry", options)
+    with pytest.raises(nandarray.InvalidError, match=what) as caught:
+        nandarray.open(tmp_path / "x.nand", "w", **options)
+    assert isinstance(caught.value, ValueError)
+    assert not (tmp_path / "x.nand").exists()
+
+
+def test_paths_that_are_no_unicode(tmp_path: pathlib.Path) -> None:
+    for path in (str(tmp_path / "a\ud800"), bytes(tmp_path / "a") + b"\xff"):
+        with pytest.raises(nandarray.InvalidError, match="not UTF-8"):
+            nandarray.open(path, "w")

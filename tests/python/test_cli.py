@@ -432,3 +432,37 @@ def test_a_real_process(filled: np.ndarray[Any, Any]) -> None:
 def test_slices_from_the_shell_are_pythons(filled: np.ndarray[Any, Any]) -> None:
     for text in ("0:10, ::7", "..., 5", "-3:", "[0, 2], 1"):
         assert loads("read", "d.nand", "run/temp", text) == filled[parse_slices(text)].tolist()
+
+
+def test_outputs_replace_no_file_unasked(filled: np.ndarray[Any, Any]) -> None:
+    call("read", "d.nand", "other", "-o", "x.npy")
+    assert "exists already; --overwrite replaces it" in call("read", "d.nand", "run/temp", "-o", "x.npy", code=1)
+    assert np.load("x.npy").tolist() == [0, 1, 2, 3, 4]
+    call("read", "d.nand", "run/temp", "-o", "x.npy", "--overwrite")
+    np.testing.assert_array_equal(np.load("x.npy"), filled)
+    run = ("program", "run", "filter", "d.nand:/run/temp", "-s", "low=0", "-s", "high=9", "-q")
+    words = (*run, "--dtype", "float32", "--out", "y.npy")
+    call(*words)
+    Path("y.npy").write_bytes(b"mine")
+    assert "exists already" in call(*words, code=1)
+    assert Path("y.npy").read_bytes() == b"mine"
+    call(*words, "--overwrite")
+    assert np.load("y.npy").size
+
+
+def test_counts_agree_and_what_is_not_known_is_a_dash(filled: np.ndarray[Any, Any]) -> None:
+    assert "write amplification  -" in call("stat", "d.nand")
+    assert "ok (arrays: 2," in call("check", "d.nand")
+    assert (loads("stat", "d.nand")["array_count"], loads("info", "d.nand")["arrays"]) == (2, 2)
+    assert ".group" not in call("stat", "d.nand")
+
+
+def test_import_follows_links_only_where_trusted() -> None:
+    import h5py
+
+    Path("secret").write_bytes(bytes(range(4)))
+    with h5py.File("a.h5", "w") as file:
+        file.create_dataset("a", (4,), "u1", external=[("secret", 0, 4)])
+    assert "elements in another file, 'secret'" in call("import", "a.h5", "d.nand", code=1)
+    assert not Path("d.nand").exists()
+    call("import", "a.h5", "d.nand", "--trusted")

@@ -379,3 +379,24 @@ def test_memory_is_not_taken_for_the_whole(tmp_path: Path) -> None:
         # 64 GiB that were never written: nothing could hold it.
         array = store.create("x", (1 << 20, 1 << 13), "float64", fill_value=2.0)
         assert array.reduce("sum", key=np.s_[: 1 << 9]) == 2.0 * (1 << 22)
+
+
+@pytest.mark.parametrize("axis", [(0, 1), (2, 0), [1, -1], (0, 1, 2), (1,)])
+@pytest.mark.parametrize("name", ["sum", "mean", "min", "max"])
+def test_reductions_along_several_axes(tmp_path: Path, axis: Any, name: str) -> None:
+    data = np.random.default_rng(3).integers(-100, 100, (6, 5, 7)).astype("i2")
+    with nandarray.open(tmp_path / "axes.nand", "w") as store:
+        store["x"] = data
+        found = store["x"].reduce(name, axis=axis)
+        np.testing.assert_allclose(found, getattr(np, name)(data, axis=tuple(axis)), rtol=1e-14)
+        assert np.shape(found) == np.shape(np.sum(data, axis=tuple(axis)))
+
+
+@pytest.mark.parametrize("axis", [(), (0, 0), (0, 5), (0, "x"), "x", 1.5, (0, -3)])
+def test_axes_that_are_none(tmp_path: Path, axis: Any) -> None:
+    with nandarray.open(tmp_path / "axes.nand", "w") as store:
+        store["x"] = np.zeros((2, 3, 4))
+        with pytest.raises(nandarray.NandarrayError):
+            store["x"].reduce("sum", axis=axis)
+        with pytest.raises(nandarray.InvalidError, match="and no function"):
+            store["x"].reduce(lambda x, y: x + y, axis=(0, 1))

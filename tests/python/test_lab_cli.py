@@ -140,16 +140,18 @@ def test_a_wrong_command_line_is_code_2() -> None:
 
 def test_sweep_shows_the_best_and_what_failed() -> None:
     Path("s.toml").write_text(SWEEP)
-    said = call("lab", "sweep", "s.toml", "--jobs", 1, "-o", "points.csv")
+    result = CliRunner().invoke(app, ["lab", "sweep", "s.toml", "--jobs", "1", "-o", "points.csv"])
+    assert (result.exit_code, result.stderr) == (1, "nandarray: error: 2 of 4 points failed\n")
+    said = result.stdout
     assert "2 x DescriptionError: " in said
     assert "geometry.channels = 999 is out of range" in said
     assert "that no other beats" in said
     assert ": 4 points in " in said
     assert list(pandas.read_csv("points.csv")["workload.depth"]) == [1, 4]
     for name in ("points.parquet", "points.json"):
-        call("lab", "sweep", "s.toml", "--reuse", "-o", name)
+        call("lab", "sweep", "s.toml", "--reuse", "-o", name, code=1)
     assert len(pandas.read_parquet("points.parquet")) == len(json.loads(Path("points.json").read_text())) == 2
-    found = loads("lab", "sweep", "s.toml", "--reuse")
+    found = json.loads(CliRunner().invoke(app, ["lab", "sweep", "s.toml", "--reuse", "--json"]).stdout)
     assert (found["points"], found["failed"], len(found["rows"]), len(found["failures"])) == (4, 2, 2, 2)
     shown = call("lab", "show", "s@")
     assert "geometry.channels  1, 999" in shown
@@ -157,6 +159,16 @@ def test_sweep_shows_the_best_and_what_failed() -> None:
     assert "4 points" in call("lab", "list", "--ran")
     assert loads("lab", "list", "--ran")[0]["failed"] == 2
     assert call("lab", "show", "s", "--table", "failures").count("\n") == 3
+
+
+def test_what_goes_wrong_in_an_experiment_of_ones_own_names_its_line() -> None:
+    wrong = (("context.nothing", "AttributeError"), ("int('x')", "ValueError"), ("open('none')", "FileNotFoundError"))
+    for line, kind in wrong:
+        Path("wrong.py").write_text(CLAIMED.replace("rows = ", f"{line}; rows = "))
+        said = call("lab", "run", "wrong.py", code=1)
+        assert said.startswith(f"nandarray: error: {kind}: ")
+        assert "(wrong.py:4, in run; --debug shows all)" in said
+        assert "report it" not in said
 
 
 def test_a_sweep_in_which_everything_fails_is_an_error() -> None:
@@ -181,7 +193,7 @@ def test_report_covers_what_is_there() -> None:
     pytest.importorskip("nandarray.lab.report")
     Path("s.toml").write_text(SWEEP)
     first, second = (lab.run("model.queue-depth", profile="small", seed=seed) for seed in (0, 1))
-    call("lab", "sweep", "s.toml", "--jobs", 1)
+    call("lab", "sweep", "s.toml", "--jobs", 1, code=1)  # some points fail
     found = loads("lab", "report", "--compare", first.id, second.id)
     assert (len(found["runs"]), len(found["sweeps"]), found["page"]) == (2, 1, "report.html")
     page = Path("report.html").read_text()

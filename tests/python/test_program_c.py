@@ -525,3 +525,13 @@ def test_the_header_has_the_offsets_of_the_page() -> None:
     assert len(checks) == 14 + 5
     for target in ("rv64", "rv32"):
         Program.from_c(program("return 0;") + "\n".join(checks), target=target)
+
+
+def test_a_misspelt_entry_point_is_named() -> None:
+    source = """#include <nandarray.h>
+ND_PROGRAM("name": "m", "kind": "block", "inputs": [{"name": "x", "dtype": "uint8"}], "outputs": [])
+void helper(void) {}
+int64_t nd_blk(nd_args *args) { return 0; }
+"""
+    with pytest.raises(nandarray.ProgramError, match=r"defines no nd_block and no nd_stream; it defines nd_blk$"):
+        nandarray.Program.from_c(source)

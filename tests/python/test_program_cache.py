@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -101,6 +104,7 @@ def test_no_room_and_no_folder(own: Path, store: Any, monkeypatch: pytest.Monkey
     compiles_and_is_right(store)
     assert not list(own.rglob("*.*"))
     monkeypatch.undo()
+    shutil.rmtree(own, ignore_errors=True)
     own.write_text("a file where the folder should be")
     monkeypatch.setenv("NANDARRAY_CACHE", str(own))
     compiles_and_is_right(store)
@@ -148,3 +152,66 @@ def test_an_object_with_its_checksum_is_what_linkers_read(own: Path, store: Any)
     assert made.read_bytes()[:4] == b"\x7fELF"
     assert cache.kept(made) == made
     assert made.is_relative_to(own)
+
+
+def planted(store: Any) -> tuple[Path, bytes]:
+    """Compile a program; give its entry in the cache, and one that looks whole and is another program's."""
+    compiles_and_is_right(store)
+    (entry,) = cache.Cache().where.glob("*.program")
+    head, _, _ = entry.read_bytes().partition(b"\n")
+    body = b"something else"
+    facts = {**json.loads(head), "sha256": hashlib.sha256(body).hexdigest()}
+    return entry, json.dumps(facts).encode() + b"\n" + body
+
+
+@pytest.mark.parametrize("what", ["folder", "programs", "above"])
+def test_a_cache_that_others_can_write_to_is_not_used(own: Path, tmp_path: Path, store: Any, what: str) -> None:
+    store["log"] = X
+    entry, other = planted(store)
+    entry.write_bytes(other)
+    with pytest.raises(nandarray.NandarrayError):  # it is believed: the checksum is right
+        compiles_and_is_right(store)
+    place = {"folder": own, "programs": own / "programs", "above": tmp_path}[what]
+    mode = place.stat().st_mode
+    place.chmod(0o777)
+    cache._warn.cache_clear()
+    try:
+        with pytest.warns(RuntimeWarning, match=f"not kept in .*other users can write to {place} "):
+            compiles_and_is_right(store)
+        assert entry.read_bytes() == other
+    finally:
+        place.chmod(mode)
+
+
+def test_files_that_others_can_write_to_are_not_read(own: Path, store: Any) -> None:
+    store["log"] = X
+    entry, other = planted(store)
+    entry.write_bytes(other)
+    entry.chmod(0o666)
+    compiles_and_is_right(store)
+    assert entry.stat().st_mode & 0o777 == 0o600  # written anew
+    entry.unlink()
+    outside = own.parent / "elsewhere"
+    outside.write_bytes(other)
+    entry.symlink_to(outside)
+    compiles_and_is_right(store)
+    assert not entry.is_symlink()
+
+
+def test_a_folder_of_another_user_is_not_used(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own.mkdir()
+    assert cache.folder() == own
+    cache._warn.cache_clear()
+    monkeypatch.setattr(cache.os, "geteuid", lambda: own.stat().st_uid + 1)
+    with pytest.warns(RuntimeWarning, match=f"belongs to user {own.stat().st_uid}"):
+        assert cache.folder() != own
+
+
+def test_folders_are_made_for_one_user(own: Path) -> None:
+    before = os.umask(0)
+    try:
+        cache.Cache().put("key", b"elf")
+    finally:
+        os.umask(before)
+    assert cache.Cache().get("key") == (b"elf", {})
+    assert [path.stat().st_mode & 0o777 for path in (own, own / "programs")] == [0o700, 0o700]

@@ -157,7 +157,7 @@ def test_a_tree_from_a_file() -> None:
     words = ("-p", "work/tree.toml", "log=part.npy", "-s", "late.low=1")
     code, out, _ = run(*words, "--json")
     assert (code, json.loads(out)["account"]["traffic"]["from_host"]) == (0, part.nbytes)
-    code, _, said = run(*words, "-o", "late=late.npy")
+    code, _, said = run(*words, "-o", "late=late.npy", "--overwrite")
     assert (code, "no input is an array of a store" in said) == (1, True)
 
 

@@ -346,3 +346,71 @@ def test_capacity_is_a_limit(path: pathlib.Path) -> None:
             fill()
         assert isinstance(info.value, OSError)
         assert a[0, ::65536].tolist() == [1] * 16, "the store is still usable"
+
+
+def test_mode_w_replaces_stores_and_nothing_else(path: pathlib.Path) -> None:
+    path.write_bytes(b"a thesis, say" * 1000)
+    for _ in range(2):
+        with pytest.raises(nandarray.NotAStoreError, match="overwrite=True"):
+            nandarray.open(path, "w")
+    assert path.read_bytes() == b"a thesis, say" * 1000
+    with nandarray.open(path, "w", overwrite=True) as store:
+        store["a"] = [1]
+    with path.open("r+b") as file:  # a store with one superblock damaged is one
+        file.write(b"damaged!")
+    with nandarray.open(path, "w") as store:
+        assert store.array_names() == []
+    path.write_bytes(b"")
+    nandarray.open(path, "w").close()
+
+
+def test_counts_leave_out_what_is_hidden(path: pathlib.Path) -> None:
+    with nandarray.open(path, "w") as store:
+        store["g/a"] = [1]
+        store["g"].attrs["unit"] = "m"
+        store.create_group("empty")
+        assert store.stat()["array_count"] == store.check()["arrays"] == len(store.array_names()) == 1
+        assert list(store.stat()["arrays"]) == ["g/a"]
+
+
+def test_what_a_killed_import_left_is_not_shown_and_goes(path: pathlib.Path) -> None:
+    left = "__importing__0123456789ab"
+    with nandarray.open(path, "w") as store:
+        store["mine"] = [1]
+        store[f"{left}/0"] = [1]
+        store[f"{left}/1"] = [2]
+        store["__importing__mine"] = [3]  # no such name
+        store.flush()
+        for shown in (store.array_names(), list(store), str(store.tree()), store.stat()["arrays"], repr(store)):
+            assert left not in str(shown)
+        assert store.array_names() == ["__importing__mine", "mine"]
+        assert store.check()["arrays"] == 2
+        with pytest.raises(nandarray.NotFoundError) as caught:
+            store[f"{left}/2"]
+        assert "did you mean" not in str(caught.value)
+    with nandarray.open(path) as store:
+        assert f"{left}/0" in store  # a reader changes nothing
+    with nandarray.open(path, "r+") as store:
+        assert store._engine.names("") == ["__importing__mine", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("chunks", "chunks is called building_block here"),
+        ("fillvalue", "fillvalue is called fill_value here"),
+        ("maxshape", "every array can be resized"),
+        ("compresion", "did you mean 'compression'"),
+        ("zz", "it has shape, dtype"),
+    ],
+)
+def test_options_of_others_are_answered(path: pathlib.Path, option: str, said: str) -> None:
+    with nandarray.open(path, "w") as store, pytest.raises(nandarray.InvalidError, match=said):
+        store.create("a", (3,), **{option: (1,)})  # type: ignore[arg-type]
+
+
+def test_methods_of_others_are_answered(path: pathlib.Path) -> None:
+    with nandarray.open(path, "w") as store:
+        with pytest.raises(AttributeError, match="'create_dataset': it is called create here"):
+            store.create_dataset("a", (3,))  # type: ignore[attr-defined]
+        assert not hasattr(store, "nothing")

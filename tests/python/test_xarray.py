@@ -199,3 +199,14 @@ def test_bad_input(tmp_path: Path, store: nandarray.Store) -> None:
         from_xarray(climate(), store, group="x", encoding={"typo": {}})
     with pytest.raises((nandarray.NandarrayError, OSError)):
         xr.open_dataset(tmp_path / "none.nand", engine=ENGINE)
+
+
+def test_a_failing_from_xarray_leaves_no_new_store(tmp_path: Path) -> None:
+    dataset = xr.Dataset({"a": ("x", np.arange(3))})
+    with pytest.raises(nandarray.InvalidError):
+        nandarray.from_xarray(dataset, tmp_path / "new.nand", compression="gzip")
+    assert list(tmp_path.iterdir()) == []
+    nandarray.open(tmp_path / "there.nand", "w").close()
+    with pytest.raises(nandarray.InvalidError):
+        nandarray.from_xarray(dataset, tmp_path / "there.nand", compression="gzip")
+    assert (tmp_path / "there.nand").exists()

@@ -62,7 +62,7 @@ def _kind(what: Any, dtype: np.dtype[Any], asked: Any) -> np.dtype[Any]:
 def reduce_along(
     grid: Compute,
     what: Any,
-    axis: int,
+    axis: int | Sequence[int],
     *,
     key: Any,
     dtype: Any,
@@ -78,8 +78,8 @@ def reduce_along(
         What.
     what : str or callable
         ``"sum"``, ``"mean"``, ``"min"``, ``"max"``, or an associative function of two values.
-    axis : int
-        Of the box.
+    axis : int or sequence of int
+        Of the box. Of several the longest is folded beside the data, the others of what comes out.
     key : index expression
         The box.
     dtype : dtype_like or None
@@ -98,7 +98,11 @@ def reduce_along(
         raise InvalidError("along an axis there is a name, or a function of two values")
     box = ports.Boxed(run.Box(grid, key))  # type: ignore[arg-type]  # a grid is one of the two
     shape = tuple(box.shape)
-    axis = check_axis(axis, len(shape))
+    axis, *others = _longest_first(axis, shape)
+    if others and what not in _NAMED:
+        raise InvalidError(f"along {1 + len(others)} axes there is {', '.join(_NAMED)}, and no function")
+    if others and 0 in shape:
+        raise InvalidError(f"there is no element along axes {sorted((axis, *others))} of {shape}")
     length, inner = shape[axis], math.prod(shape[axis + 1 :])
     kind, left = _kind(what, box.dtype, dtype), shape[:axis] + shape[axis + 1 :]
     if not math.prod(shape):
@@ -121,7 +125,26 @@ def reduce_along(
     keys = [at_box(key, whole_shape, places) for places in before] if whole else [key]
     rows = [run.offload(made, [run.Box(grid, one)], values, **kept).result for one in keys]  # type: ignore[arg-type]
     found = np.concatenate([np.reshape(row, -1) for row in rows]).reshape(left)
-    return found / length if what == "mean" else found
+    rest = tuple(one - (one > axis) for one in others)
+    if rest and what in ("sum", "mean"):
+        found = np.asarray(np.sum(found, axis=rest, dtype=kind))
+    elif rest:
+        found = np.asarray(np.min(found, axis=rest) if what == "min" else np.max(found, axis=rest))
+    return found / math.prod(shape[one] for one in (axis, *others)) if what == "mean" else found
+
+
+def _longest_first(axis: int | Sequence[int], shape: tuple[int, ...]) -> list[int]:
+    """Bring axes to 0 .. ndim - 1, the longest first."""
+    several = axis if isinstance(axis, tuple | list) else (axis,)
+    if not several:
+        raise InvalidError("there is no axis to fold along")
+    for one in several:
+        if not isinstance(one, int | np.integer) or isinstance(one, bool):
+            raise InvalidError(f"an axis is an integer, not {one!r}")
+    found = [check_axis(int(one), len(shape)) for one in several]
+    if len(set(found)) < len(found):
+        raise InvalidError(f"axes {tuple(several)} name one axis twice")
+    return sorted(found, key=lambda one: (-shape[one], one))
 
 
 def at_box(key: Any, shape: tuple[int, ...], places: Sequence[int | slice]) -> tuple[Any, ...]:

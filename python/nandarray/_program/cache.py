@@ -7,6 +7,10 @@ its checksum behind it, where linkers do not look. The folder is ``$NANDARRAY_CA
 cache folder (``$XDG_CACHE_HOME``, ``~/.cache``). What was used longest ago goes when there are too many. Where nothing
 can be written, nothing is kept, and programs are compiled every time; objects are then there as long as the process.
 
+What is kept is executed, so the checksum in an entry is no reason to believe it: whoever can write the entry can write
+the checksum. A folder that another user owns or can write to, or that lies in one, is not used but for a folder of this
+process alone, with a warning; nor is a file of another user, or one that others can write to.
+
 This module knows bytes and keys, not compilers.
 """
 
@@ -17,14 +21,16 @@ import hashlib
 import importlib.util
 import json
 import os
+import stat
 import tempfile
 import time
+import warnings
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Cache", "digest", "folder", "installed", "keep", "kept", "write_whole"]
+__all__ = ["Cache", "digest", "folder", "installed", "keep", "kept", "make_folder", "write_whole"]
 
 _ENTRIES_MAX = 2000
 _SUFFIX = ".program"
@@ -34,12 +40,96 @@ _STALE = 3600.0
 
 
 def folder() -> Path:
-    """Give the folder where compiled programs are kept; it need not exist."""
+    """Give the folder where compiled programs are kept; it need not exist, and nobody else can write to it."""
+    wanted = _wanted()
+    why = _open_to_others(wanted)
+    if why is None:
+        return wanted
+    _warn(f"compiled programs are not kept in {wanted}: {why}")
+    return Path(_own().name)
+
+
+@cache
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def _wanted() -> Path:
     if own := os.environ.get("NANDARRAY_CACHE"):
         return Path(own)
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The standard says that a relative path there is to be ignored.
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "nandarray"
+
+
+def _open_to_others(wanted: Path) -> str | None:
+    """Say why another user could change what a folder holds; None if none could."""
+    own = os.path.abspath(wanted)
+    for top in dict.fromkeys((own, os.path.realpath(own))):
+        place = Path(top)
+        ours = {place, place / "programs", place / "support"}
+        for path in (*ours, *place.parents):
+            try:
+                facts = os.lstat(path)
+            except OSError:
+                continue  # it is not there, or nothing can be read from it
+            if facts.st_uid != os.geteuid() and (facts.st_uid != 0 or path in ours):
+                return f"{path} belongs to user {facts.st_uid}"
+            # In a folder with the sticky bit, as /tmp, nobody can rename or remove what is another's.
+            sticky = facts.st_mode & stat.S_ISVTX and path not in ours
+            if stat.S_ISDIR(facts.st_mode) and not sticky and _writable_by_others(facts):
+                return f"other users can write to {path} (mode {stat.S_IMODE(facts.st_mode):o})"
+    return None
+
+
+def _writable_by_others(facts: os.stat_result) -> bool:
+    if facts.st_mode & stat.S_IWOTH:
+        return True
+    return bool(facts.st_mode & stat.S_IWGRP) and not _group_of_one(facts.st_gid)
+
+
+@cache
+def _group_of_one(gid: int) -> bool:
+    """Say whether a group is its user's own, as many systems make one for each user."""
+    import grp
+    import pwd
+
+    try:
+        me = pwd.getpwuid(os.geteuid())
+        group = grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return gid == me.pw_gid and group.gr_name == me.pw_name and set(group.gr_mem) <= {me.pw_name}
+
+
+def _read_own(path: Path) -> bytes:
+    """Read a file that is this user's, and that nobody else can write to.
+
+    Raises
+    ------
+    OSError
+        It is not there, or is not such a file.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        facts = os.fstat(file.fileno())
+        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or _writable_by_others(facts):
+            raise PermissionError(f"{path} is another user's, or others can write to it")
+        return file.read()
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that only this user can enter, and those that it lies in; one that is there stays as it is.
+
+    Raises
+    ------
+    OSError
+        It cannot be made.
+    """
+    if path.is_dir():
+        return
+    if path.parent != path:
+        make_folder(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
 
 
 def digest(parts: Iterable[object]) -> str:
@@ -119,7 +209,7 @@ class Cache:
         """
         path = self._path(key)
         try:
-            head, _, body = path.read_bytes().partition(b"\n")
+            head, _, body = _read_own(path).partition(b"\n")
             facts = json.loads(head)
             good = facts["sha256"] == hashlib.sha256(body).hexdigest()
             if not good or any(_digest_file(name) != was for name, was in facts["files"].items()):
@@ -151,6 +241,7 @@ class Cache:
             "note": dict(note or {}),
         }
         with contextlib.suppress(OSError):
+            make_folder(self.where)
             write_whole(self._path(key), json.dumps(facts).encode() + b"\n" + elf)
             self._prune()
 
@@ -204,6 +295,7 @@ def keep(path: Path, data: bytes) -> Path:
     """
     whole = data + hashlib.sha256(data).digest()
     try:
+        make_folder(path.parent)
         write_whole(path, whole)
     except OSError:
         path = _beside(path)
@@ -221,7 +313,7 @@ def kept(path: Path) -> Path | None:
     """
     for place in (path, _beside(path) if _own.cache_info().currsize else path):
         with contextlib.suppress(OSError):
-            raw = place.read_bytes()
+            raw = _read_own(place)
             if hashlib.sha256(raw[:-32]).digest() == raw[-32:]:
                 return place
     return None

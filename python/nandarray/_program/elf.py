@@ -17,7 +17,7 @@ from typing import Any
 from nandarray._program import abi
 from nandarray.errors import ProgramError
 
-__all__ = ["Image", "Location", "Section", "Symbol", "lines_of", "read"]
+__all__ = ["Image", "Location", "Section", "Symbol", "defined_functions", "lines_of", "read"]
 
 # Extensions of the processors that run programs, and the parts that compilers spell out of them.
 _NAMES = "i m a f d c b zicsr zicntr zifencei zmmul zaamo zalrsc zca zcd zcf zba zbb zbs"
@@ -163,6 +163,18 @@ def read(elf: bytes) -> Image:
         raise
     except damage as error:
         raise ProgramError(f"the ELF file is damaged: {error or type(error).__name__}") from error
+
+
+def defined_functions(elf: bytes) -> list[str]:
+    """Name the functions that an object file, not linked yet, defines for others."""
+    from elftools.elf.elffile import ELFFile
+
+    table: Any = ELFFile(io.BytesIO(elf)).get_section_by_name(".symtab")
+    return [
+        one.name
+        for one in (table.iter_symbols() if table is not None else ())
+        if one["st_info"]["type"] == "STT_FUNC" and one["st_info"]["bind"] == "STB_GLOBAL"
+    ]
 
 
 def lines_of(elf: bytes, address: int) -> tuple[str, int] | None:

@@ -8,6 +8,7 @@ running is the business of arrays. Lists and dictionaries that properties give a
 from __future__ import annotations
 
 import copy
+import difflib
 import hashlib
 import os
 import re
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from nandarray._program import abi, scratch, zig
 from nandarray._program.cache import Cache, digest, write_whole
-from nandarray._program.elf import Image, Location, Section, Symbol, fits, read
+from nandarray._program.elf import Image, Location, Section, Symbol, defined_functions, fits, read
 from nandarray._program.native import Recipe
 from nandarray.errors import InvalidError, ProgramError
 
@@ -176,6 +177,7 @@ class Program:
             given = [f"-ffile-prefix-map={file.parent}/=", *flags]
             shown = (str(file), str(path)) if inline else None
             warnings, files = zig.compile_c(file, place / "program.o", target, flags=given, shown=shown)
+            _check_entries(place / "program.o", path.name)
             zig.link([place / "program.o"], place / "program.elf", target)
             raw = (place / "program.elf").read_bytes()
             mine = str(file.resolve())
@@ -483,6 +485,16 @@ def _unpickle(raw: bytes, given: Mapping[str, Any]) -> Program:
 
 def _port(one: Mapping[str, Any]) -> str:
     return f"{one['name']} {one['dtype'] if isinstance(one['dtype'], str) else 'record'}"
+
+
+def _check_entries(compiled: Path, file: str) -> None:
+    """Refuse an object without an entry point, of which the linker would keep nothing."""
+    defined = defined_functions(compiled.read_bytes())
+    if set(abi.ENTRIES).intersection(defined):
+        return
+    near = [name for name in defined if difflib.get_close_matches(name, abi.ENTRIES, n=1, cutoff=0.7)]
+    listed = ", ".join((near or defined)[:5]) or "no function"
+    raise ProgramError(f"{file} defines no nd_block and no nd_stream; it defines {listed}")
 
 
 def _target(name: str) -> zig.Target:

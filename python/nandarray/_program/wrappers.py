@@ -96,7 +96,7 @@ def filter_(
 def reduce(
     grid: Compute,
     what: Any,
-    axis: int | None,
+    axis: int | Sequence[int] | None,
     *,
     key: Any,
     initial: Any,

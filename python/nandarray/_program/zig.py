@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 
 from nandarray._program import mathematics
-from nandarray._program.cache import digest, folder, installed, keep, kept
+from nandarray._program.cache import digest, folder, installed, keep, kept, make_folder
 from nandarray._program.scratch import folder as scratch_folder
 from nandarray.errors import CompileError
 
@@ -248,7 +248,7 @@ def runtime(target: Target) -> Path:
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """Hold off other processes that would do the same."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -273,7 +273,6 @@ def support(target: Target) -> list[Path]:
         return wanted
     with _alone(where.with_suffix(".lock")):
         if not all(path.exists() for path in wanted):
-            where.parent.mkdir(parents=True, exist_ok=True)
             scratch = Path(tempfile.mkdtemp(dir=where.parent, prefix=".build-"))
             try:
                 _build_support(target, scratch)

@@ -1,7 +1,7 @@
 /* histogram.c: how many elements fall into each of -DBINS equal bins between low and high.
  *
  * Bin of x: trunc((x - low) * (BINS / (high - low))) in float64, at most BINS - 1, so high itself is in the last bin.
- * Elements outside, and NaN, are counted in no bin. Bad scalar: low >= high, or not finite.
+ * Elements outside, and NaN, are counted in no bin. Bad scalar: low >= high, or high - low or the scale not finite.
  */
 #include "common.h"
 
@@ -50,9 +50,8 @@ static inline uintptr_t place(double value, double low, double high, double scal
     return found < OUTSIDE ? found : OUTSIDE;
 }
 
-/* Count most elements. Gives how many: none if bins are too narrow or too wide for a scale. */
+/* Count most elements. Gives how many. */
 static size_t tabled(const T *restrict x, size_t n, double low, double high, double scale, uint64_t *restrict count) {
-    if (!(scale > 0 && scale < __builtin_inf())) return 0;
     uint64_t table[2][PLACES] = {{0}};
     size_t i = 0;
     for (; i + AT_ONCE <= n; i += AT_ONCE) {
@@ -83,8 +82,8 @@ int64_t nd_block(nd_args *args) {
 #endif
     uint64_t *restrict count = ND_STATE(args, state)->count;
     double low = nd_scalar_f64(args, 0), high = nd_scalar_f64(args, 1);
-    if (!(low < high) || low == -__builtin_inf() || high == __builtin_inf()) return BAD_SCALAR;
     double scale = (double)BINS / (high - low);
+    if (!(low < high) || high - low == __builtin_inf() || scale == __builtin_inf()) return BAD_SCALAR;
 #if defined(ND_NATIVE) && !STREAM
     /* Bins first, by vectors, then counts: the second loop has nothing but a load and a store for each. It leaves memory
      * idle, so it asks for what comes next. */

@@ -199,11 +199,14 @@ def histogram(x: Array, low: float, high: float, *, bins: int = 256) -> tuple[Ar
     Raises
     ------
     ValueError
-        low is not less than high, or one of them is not finite.
+        low is not less than high, or what is between them, or the number of bins for each 1 of it, is not finite.
     """
-    if not -np.inf < low < high < np.inf:
-        raise ValueError(f"low is {low} and high is {high}; both are finite, and low is less than high")
-    wide = x.astype(np.float64)
-    inside = wide[(wide >= low) & (wide <= high)]
+    with np.errstate(over="ignore"):
+        wide = np.float64(high) - np.float64(low) if low < high else np.float64(0)
+        finite = bool(0 < wide < np.inf and np.float64(bins) / wide < np.inf)
+    if not finite:
+        raise ValueError(f"low is {low} and high is {high}; low is less, and high - low and its scale are finite")
+    values = x.astype(np.float64)
+    inside = values[(values >= low) & (values <= high)]
     at = np.minimum(((inside - low) * (bins / (high - low))).astype(np.int64), bins - 1)
     return (np.bincount(at, minlength=bins).astype(np.uint64),)

@@ -128,6 +128,11 @@ impl Die {
         self.array == Array::Idle && self.paused.is_none() && self.loaded == NONE && self.cache_left == 0
     }
 
+    /// Operations of these classes that wait in the queues of its planes.
+    pub(super) fn waiting_in(&self, classes: u8) -> u32 {
+        (0..CLASSES).filter(|class| classes >> class & 1 != 0).map(|class| self.count[class]).sum()
+    }
+
     /// Whether it is at work, or can be at once, on operations of a kind, whose classes are given: whether it will soon take its
     /// share of the bus for them.
     pub(super) fn uses_bus_for(&self, op: Op, classes: u8) -> bool {

@@ -1,6 +1,7 @@
 //! What goes into one command: the operation whose turn it is, and what may join it on other planes and of its word line.
 
 use super::backend::{Backend, FlashEvent};
+use super::die::Die;
 use super::operation::Op;
 use super::slab::{CLASSES, Class, ERASES, List, NONE, PROGRAMS, READS, Slot};
 use crate::describe::Scheduling;
@@ -72,7 +73,7 @@ impl Backend {
                     pages += self.take(&mut group, d, plane, class, NONE, head);
                     planes += 1;
                 }
-            } else {
+            } else if self.dies[d as usize].waiting_in(mask) > 0 {
                 let most = self.planes_that_gain(d, &first);
                 for other in (0..self.geometry.planes).filter(|&p| p != plane) {
                     if planes >= most {
@@ -92,17 +93,25 @@ impl Backend {
     /// How many planes a command does best to take: as many as give the most on a channel where so many dies are at work.
     ///
     /// A plane that joins spares the die a sensing or a program of its own; but where its cycles take longer than those of a
-    /// command, it costs the bus. On a channel whose dies would keep the bus busy one plane at a time, nothing is gained.
+    /// command, it costs the bus. On a channel whose dies would keep the bus busy one plane at a time, nothing is gained. That
+    /// counts only dies with two rounds of their planes to do: of a burst that is soon over, the first to finish matters more.
     fn planes_that_gain(&self, d: u32, first: &Slot) -> u32 {
         let planes = self.geometry.planes;
         if self.scheduling == Scheduling::MqsimCompat || !self.times.joining_costs(first.op) {
             return planes;
         }
         let classes = mask_of(first.op);
+        let word_line = if first.op == Op::Program { u32::from(self.times.word_line_pages) } else { 1 };
+        let is_deep = |die: &Die| die.waiting_in(classes) + 1 >= 2 * planes * word_line;
+        if !is_deep(&self.dies[d as usize]) {
+            return planes;
+        }
         let on_channel = self.dies_on_channel(d);
-        let at_work =
-            on_channel.filter(|&other| other != d && self.dies[other as usize].uses_bus_for(first.op, classes));
-        let dies = 1 + at_work.count() as u64;
+        let at_work = |other: &u32| {
+            let die = &self.dies[*other as usize];
+            *other != d && is_deep(die) && die.uses_bus_for(first.op, classes)
+        };
+        let dies = 1 + on_channel.filter(at_work).count() as u64;
         self.times.best_planes(first.op, self.times.bus_bytes(first.bytes), planes, dies)
     }
 

@@ -461,8 +461,11 @@ impl PageMapped {
     }
 
     /// Pages until the word lines that a stream is at are full, in those of `planes` planes from `first` on that are furthest
-    /// behind.
+    /// behind; one a plane without one-shot programming.
     fn word_lines_left(&self, first: u32, planes: u32, stream: Stream) -> u32 {
+        if self.word_line_pages == 1 {
+            return planes;
+        }
         let word_line = u64::from(self.word_line_pages);
         let given = || (first..first + planes).map(|plane| self.blocks.given(plane, stream));
         let behind = given().map(|n| n / word_line).min().unwrap_or(0);

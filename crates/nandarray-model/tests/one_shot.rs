@@ -24,7 +24,6 @@ fn comes_near(d: &Description) {
     let s = d.summarise();
     let (got, pages) = sequential_writes(d);
     let want = s.program_bytes_per_s.min(s.link_bytes_per_s) as f64;
-    println!("{}: {got:.3e} B/s of {want:.3e}, {pages:.1} pages a command", d.name);
     assert!((0.9..1.1).contains(&(got / want)), "{}: {got} B/s instead of {want}", d.name);
     let whole = d.nand.cell.bits() as f64 * f64::from(d.geometry.planes);
     assert!(pages > 0.9 * whole, "{}: {pages} pages a command of {whole}", d.name);

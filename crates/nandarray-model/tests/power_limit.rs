@@ -51,7 +51,6 @@ fn no_preset_exceeds_its_form_factor() {
             loads.push((what, power_w(&d, 128 << 10, true, read_share, 32)));
             loads.push((what, power_w(&d, 4 << 10, false, read_share, spec.queue_depth)));
         }
-        println!("{name}, {limit_w} W: {loads:.2?}");
         held += loads.len();
         wrong.extend(
             loads

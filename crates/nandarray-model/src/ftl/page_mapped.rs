@@ -395,7 +395,9 @@ impl PageMapped {
             if let Some((_, position)) = best {
                 self.cursor = (position + 1) % planes;
                 let plane = self.order.plane_at[position as usize];
-                self.filling[stream as usize] = Filling { plane, left: self.word_lines_left(plane, 1, stream) - 1 };
+                if !self.order.die_at_once {
+                    self.filling[stream as usize] = Filling { plane, left: self.word_lines_left(plane, 1, stream) - 1 };
+                }
                 return Ok(plane);
             }
         } else {

@@ -175,6 +175,33 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// The same where word lines are programmed at once, and pages wait for each other at every turn.
+    #[test]
+    fn every_request_ends_once_with_word_lines(case in case(), qlc in any::<bool>(), whole_dies in any::<bool>()) {
+        let mut case = case;
+        let cell = if qlc {
+            [("nand.cell", "qlc"), ("nand.t_read", "[20 us, 25 us, 30 us, 40 us]"), ("geometry.pages", "8")]
+        } else {
+            [("nand.cell", "tlc"), ("nand.t_read", "[20 us, 30 us, 40 us]"), ("geometry.pages", "9")]
+        };
+        let more = [("nand.one_shot", "true"), ("nand.t_program", "300 us"), ("nand.t_cache_program_busy", "5 us")];
+        case.overrides.extend(cell.into_iter().chain(more).map(|(key, value)| (key, value.to_owned())));
+        if whole_dies {
+            case.overrides.push(("ftl.striping", "dynamic PCWD".to_owned()));
+        }
+        let (all, hash) = outcome(&case);
+        let faults = case.overrides.iter().any(|(k, v)| *k == "reliability.grown_bad_ppm" && v != "0");
+        for (r, &(status, arrived, done)) in case.requests.iter().zip(&all) {
+            prop_assert!(done >= arrived);
+            prop_assert!(faults || matches!(status, Status::Success | Status::OutOfRange), "{:?}: {:?}", r, status);
+        }
+        prop_assert_eq!(outcome(&case).1, hash);
+    }
+}
+
 #[test]
 fn a_write_is_told_when_the_cache_has_it_and_read_from_there() {
     let base = [("ftl.write_cache", "1 MiB"), ("ftl.early_completion", "true")];

@@ -134,7 +134,6 @@ fn joining_planes_never_loses() {
             _ => "300 us",
         };
         let page = saturated_reads(&fast(ways, text), 256).us();
-        println!("{dies} dies of {t_read} us: {page:.3} us a page; best {best:.3}, all planes {all:.3}");
         // Never behind joining all planes, and, as dies fall out of step, some per cent behind the best at most.
         assert!(page < all * 1.005, "{dies} dies of {t_read} us: {page} us a page, {all} with all planes");
         assert!(page < best * 1.06, "{dies} dies of {t_read} us: {page} us a page, {best} at best");

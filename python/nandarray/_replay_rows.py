@@ -107,6 +107,7 @@ def energy_rows(data: dict[str, Any]) -> list[tuple[str, float, float]]:
         "cores_j": "cores",
         "cores_idle_j": "cores at rest",
         "controller_idle_j": "controller",
+        "asleep_j": "idle states",
     }
     rows = [(name, energy[key], energy[key] / whole) for key, name in names.items()]
     return sorted((row for row in rows if row[2] >= _SMALLEST_SHARE), key=lambda row: -row[1])

@@ -231,6 +231,13 @@ pub fn replay(
             report.promises = promise::promises(spec, Profile::of(synthetic), &report);
         }
     }
+    let limit_w = description.spec.as_ref().and_then(|spec| spec.power_limit_uw).map(|uw| uw as f64 * 1e-6);
+    if let Some(limit_w) = limit_w.filter(|&limit_w| report.energy.device_w > limit_w) {
+        let device_w = report.energy.device_w;
+        report.notes.push(format!(
+            "the device took {device_w:.1} W, more than the {limit_w} W that its form factor allows: a real one would slow down"
+        ));
+    }
     report.notes.push(match settings.precondition {
         Precondition::Empty => "the device was empty".into(),
         Precondition::Full => "the device had been filled once, in order".into(),

@@ -96,6 +96,26 @@ fn counts_have_to_agree() {
 }
 
 #[test]
+fn idle_states_go_from_the_lightest_to_the_deepest() {
+    let states = |idle: &str, after: &str, exit: &str| {
+        let power = format!("[power]\nsource = \"x\"\nidle = {idle}\nidle_after = {after}\nexit = {exit}\n[bus]");
+        power.replace('\'', "\"")
+    };
+    let two = "['1 s', '2 s']";
+    wrong("[bus]", &states("['1 W', '10 mW']", two, "'1 us'"), &["power.exit", "has 1 entries for 2 idle states"]);
+    wrong("[bus]", &states("'1 W'", "'none'", "'1 us'"), &["power.idle_after", "has 0 entries for 1"]);
+    wrong("[bus]", &states("['1 W', '2 W']", two, "['1 us', '1 us']"), &["power.idle_after", "lightest"]);
+    wrong(
+        "[bus]",
+        &states("['1 W', '10']", two, "['1 us', '1 us']"),
+        &["power.idle", "lacks its unit", "a list of up to 32"],
+    );
+    let good =
+        describe::preset_with("tiny", &[("power.idle", "30 mW"), ("power.idle_after", "1 s"), ("power.exit", "1 ms")]);
+    assert_eq!(good.unwrap().idle_states[0].power_uw, 30_000.0);
+}
+
+#[test]
 fn keys_are_known_or_the_nearest_is_told() {
     wrong("channels = 4", "chanels = 4", &["line 6", "geometry.chanels", "did you mean geometry.channels?"]);
     wrong("[geometry]", "[geometri]", &["geometri", "did you mean [geometry]?"]);

@@ -139,11 +139,20 @@ impl Quantities {
         }
     }
 
-    /// An operation's energy in picojoules; a current lasts as long as the operation does.
-    fn energy_pj(&self, path: &str, lasts: Ps) -> f64 {
+    /// An operation's energy in picojoules: of each page and of each command. A current is a die's: it lasts as long as the
+    /// command does, and all planes that take part share it.
+    fn energy_pj(&self, path: &str, lasts: Ps) -> (f64, f64) {
         match self.get(path) {
-            Quantity::Real(pj) => *pj,
-            Quantity::WattsWhile(watts) => watts * lasts.0 as f64,
+            Quantity::Real(pj) => (*pj, 0.0),
+            Quantity::WattsWhile(watts) => (0.0, watts * lasts.0 as f64),
+            other => panic!("{path} is {other:?}"),
+        }
+    }
+
+    /// The entries of a list; none for `"none"`.
+    fn list(&self, path: &str) -> &[Quantity] {
+        match self.get(path) {
+            Quantity::List(all) => all,
             other => panic!("{path} is {other:?}"),
         }
     }
@@ -165,6 +174,7 @@ impl Quantities {
                 bytes_per_s: self.maybe("dram.rate").unwrap_or(0),
                 t_access: self.time("dram.t_access"),
                 bytes: self.whole("dram.size"),
+                read_crossings: self.small("dram.read_crossings"),
             },
             link: Link {
                 bytes_per_s: self.whole("link.rate"),
@@ -176,6 +186,7 @@ impl Quantities {
                 entries_ahead: self.word("link.entries") == "ahead",
             },
             host: self.host(),
+            idle_states: self.idle_states(),
             spec: self.spec(),
         }
     }
@@ -339,20 +350,28 @@ impl Quantities {
     fn energy(&self, nand: &Nand, reliability: &Reliability) -> Energy {
         // Kinds of pages come up equally often: the mean is what a page takes.
         let mean = |all: &[Ps]| Ps(all.iter().map(|t| t.0).sum::<u64>() / all.len() as u64);
-        let mut t_program = mean(&nand.t_program);
-        if nand.one_shot {
-            t_program = Ps(t_program.0 / nand.cell.bits() as u64);
-        }
+        let (read_pj, read_command_pj) = self.energy_pj("energy.read", mean(&nand.t_read));
+        let (program_pj, program_command_pj) = self.energy_pj("energy.program", mean(&nand.t_program));
+        let (erase_pj, erase_command_pj) = self.energy_pj("energy.erase", nand.t_erase);
+        let (ecc_pj, ecc_while_pj) = self.energy_pj("energy.ecc", reliability.t_ecc_decode);
+        let gib = self.whole("dram.size") as f64 / f64::from(1 << 30);
+        let dram_idle_uw = match self.get("energy.dram_idle") {
+            Quantity::Nothing => self.real("energy.dram_idle_gib") * gib,
+            _ => self.real("energy.dram_idle"),
+        };
         Energy {
-            read_pj: self.energy_pj("energy.read", mean(&nand.t_read)),
-            program_pj: self.energy_pj("energy.program", t_program),
-            erase_pj: self.energy_pj("energy.erase", nand.t_erase),
+            read_pj,
+            read_command_pj,
+            program_pj,
+            program_command_pj,
+            erase_pj,
+            erase_command_pj,
             bus_pj_per_byte: self.real("energy.bus_byte"),
             dram_pj_per_byte: self.real("energy.dram_byte"),
             link_pj_per_byte: self.real("energy.link_byte"),
-            ecc_pj: self.energy_pj("energy.ecc", reliability.t_ecc_decode),
+            ecc_pj: ecc_pj + ecc_while_pj,
             die_idle_uw: self.real("energy.die_idle"),
-            dram_idle_uw: self.real("energy.dram_idle"),
+            dram_idle_uw,
             link_idle_uw: self.real("energy.link_idle"),
             core_active_uw: self.real("energy.core_active"),
             core_idle_uw: self.real("energy.core_idle"),
@@ -361,8 +380,20 @@ impl Quantities {
         }
     }
 
+    fn idle_states(&self) -> Vec<IdleState> {
+        let lists = ["power.idle", "power.idle_after", "power.exit"].map(|path| self.list(path));
+        let state = |((power, after), exit): ((&Quantity, &Quantity), &Quantity)| match (power, after, exit) {
+            (Quantity::Real(power_uw), Quantity::Time(after), Quantity::Time(exit)) => {
+                IdleState { power_uw: *power_uw, t_after: *after, t_exit: *exit }
+            }
+            other => panic!("an idle state of {other:?}"),
+        };
+        // Lists of one length: `check` looks at that.
+        lists[0].iter().zip(lists[1]).zip(lists[2]).map(state).collect()
+    }
+
     fn spec(&self) -> Option<Spec> {
-        let power_uw = self.real("spec.power").round() as u64;
+        let [power_uw, limit_uw] = ["spec.power", "spec.power_limit"].map(|path| self.real(path).round() as u64);
         let spec = Spec {
             seq_read_bytes_per_s: self.maybe("spec.seq_read"),
             seq_write_bytes_per_s: self.maybe("spec.seq_write"),
@@ -371,6 +402,7 @@ impl Quantities {
             queue_depth: self.small("spec.queue_depth"),
             read_latency: self.maybe_time("spec.read_latency"),
             power_uw: (power_uw > 0).then_some(power_uw),
+            power_limit_uw: (limit_uw > 0).then_some(limit_uw),
             claims_match: self.flag("spec.claims_match"),
         };
         let promises = spec.seq_read_bytes_per_s.is_some()
@@ -378,7 +410,8 @@ impl Quantities {
             || spec.rand_read_iops.is_some()
             || spec.rand_write_iops.is_some()
             || spec.read_latency.is_some()
-            || spec.power_uw.is_some();
+            || spec.power_uw.is_some()
+            || spec.power_limit_uw.is_some();
         promises.then_some(spec)
     }
 }

@@ -206,11 +206,36 @@ fn rest(d: &Description, checks: &mut Checks<'_>) {
         || "names a core that is not there".to_owned(),
         || format!("controller.cores is {cores}: allowed are 0 to {}, or \"none\"", cores - 1),
     );
+    idle_states(d, checks);
     let depth = u64::from(d.host.queues) * u64::from(d.host.queue_entries);
     checks.hold(
         d.spec.as_ref().is_none_or(|s| u64::from(s.queue_depth) <= depth),
         "spec.queue_depth",
         || "is deeper than all queues together".to_owned(),
         || format!("allowed are {depth}: host.queues x host.queue_entries"),
+    );
+}
+
+fn idle_states(d: &Description, checks: &mut Checks<'_>) {
+    let length = |path: &str| match checks.sheet.get(path).map(|e| &e.value) {
+        Some(super::value::Value::List(all)) => all.len(),
+        Some(super::value::Value::Text(text)) if text.trim() == "none" => 0,
+        _ => 1,
+    };
+    let [idle, after, exit] = ["power.idle", "power.idle_after", "power.exit"].map(length);
+    for (path, n) in [("power.idle_after", after), ("power.exit", exit)] {
+        checks.hold(
+            n == idle,
+            path,
+            || format!("has {n} entries for {idle} idle states"),
+            || "allowed is one for each entry of power.idle".to_owned(),
+        );
+    }
+    let deeper = |a: &IdleState, b: &IdleState| a.t_after < b.t_after && a.power_uw >= b.power_uw;
+    checks.hold(
+        d.idle_states.windows(2).all(|pair| deeper(&pair[0], &pair[1])),
+        "power.idle_after",
+        || "does not go from the lightest state to the deepest".to_owned(),
+        || "each state is entered later than the one before it, and takes no more".to_owned(),
     );
 }

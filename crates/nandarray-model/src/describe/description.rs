@@ -30,6 +30,8 @@ pub struct Description {
     pub host: Host,
     /// Energy of every part.
     pub energy: Energy,
+    /// States of rest, the lightest first; none: it never sleeps.
+    pub idle_states: Vec<IdleState>,
     /// What a data sheet promises, to be printed beside what the model gives.
     pub spec: Option<Spec>,
 }
@@ -341,6 +343,8 @@ pub struct Dram {
     pub t_access: Ps,
     /// Bytes.
     pub bytes: u64,
+    /// How often a byte read from flash crosses it on its way to the host: 2 is into it and out of it, 0 streams past.
+    pub read_crossings: u32,
 }
 
 /// The link to the host: full duplex, one transfer at a time each way.
@@ -413,12 +417,19 @@ pub struct Host {
 /// Energy. Per operation and per byte what is dynamic, watts what is idle; all in picojoules and microwatts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Energy {
-    /// Sensing a page.
+    /// Sensing: of each page.
     pub read_pj: f64,
-    /// Programming a page (a word line's share of it, with one-shot).
+    /// Sensing: of each command of a die, however many of its planes take part. Where an energy is described by a current, as
+    /// data sheets state it, it is the die's, for as long as a command lasts.
+    pub read_command_pj: f64,
+    /// Programming: of each page (a word line's share of it, with one-shot).
     pub program_pj: f64,
-    /// Erasing a block.
+    /// ... of each command.
+    pub program_command_pj: f64,
+    /// Erasing: of each block.
     pub erase_pj: f64,
+    /// ... of each command.
+    pub erase_command_pj: f64,
     /// A byte over a channel.
     pub bus_pj_per_byte: f64,
     /// A byte into or out of DRAM.
@@ -443,6 +454,17 @@ pub struct Energy {
     pub host_core_active_uw: f64,
 }
 
+/// A state that a device enters when it has rested for a time.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct IdleState {
+    /// What the whole device takes in it, in microwatts.
+    pub power_uw: f64,
+    /// How long the device has rested when it enters.
+    pub t_after: Ps,
+    /// From the doorbell that wakes it to the first command fetched.
+    pub t_exit: Ps,
+}
+
 /// What a data sheet promises.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Spec {
@@ -460,6 +482,8 @@ pub struct Spec {
     pub read_latency: Option<Ps>,
     /// Average power while busy, in microwatts, where it is published.
     pub power_uw: Option<u64>,
+    /// The most that its form factor lets it take, in microwatts.
+    pub power_limit_uw: Option<u64>,
     /// Whether the preset claims to match, to 15 %.
     pub claims_match: bool,
 }

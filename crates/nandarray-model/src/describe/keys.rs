@@ -62,6 +62,10 @@ const PPM: Kind = Kind::Count(0, 500_000);
 const OPERATION: Kind = Kind::Energy(0.0, 1e12);
 const PER_BYTE: Kind = Kind::EnergyPerByte(0.0, 1e6);
 const POWER: Kind = Kind::Power(0.0, 1e9);
+/// How long a device rests, and takes to wake: up to an hour.
+const LONG: Kind = Kind::Time(Ps::ZERO, Ps::from_ms(3_600_000));
+const IDLE_STATES_MAX: usize = 32;
+const A_CURRENT: &str = "a current is the die's for as long as a command lasts, shared by its planes";
 const SPEC_RATE: Kind = Kind::RateOr("none", 1_000_000, 256_000_000_000);
 const SPEC_COUNT: Kind = Kind::CountOrNone(1, 1_000_000_000);
 
@@ -196,6 +200,11 @@ pub const KEYS: &[Key] = &[
     ),
     key("dram.t_access", SHORT, "latency of an access"),
     key("dram.size", Kind::Size(0, 4 * TIB), "its size"),
+    key(
+        "dram.read_crossings",
+        Kind::Count(0, 2),
+        "how often a byte read from flash crosses it on its way to the host: 2 is into it and out of it, 0 streams past",
+    ),
     bounded(
         "link.rate",
         Kind::Rate(1_000_000, 236_000_000_000),
@@ -239,20 +248,28 @@ pub const KEYS: &[Key] = &[
     ),
     key("host.transfer_max", Kind::Size(4 * KIB, 1 << 31), "the most bytes that one command moves (MDTS)"),
     key("host.cores", Kind::Count(1, 1_024), "host cores that submit, take completions and copy"),
-    key("energy.read", OPERATION, "sensing a page"),
-    key("energy.program", OPERATION, "programming a page; with one_shot a word line's share of it"),
-    key("energy.erase", OPERATION, "erasing a block"),
+    bounded("energy.read", OPERATION, "sensing a page", A_CURRENT),
+    bounded("energy.program", OPERATION, "programming a page; with one_shot a word line's share of it", A_CURRENT),
+    bounded("energy.erase", OPERATION, "erasing a block", A_CURRENT),
     key("energy.bus_byte", PER_BYTE, "a byte over a channel"),
     key("energy.dram_byte", PER_BYTE, "a byte into or out of DRAM"),
     key("energy.link_byte", PER_BYTE, "a byte over the link"),
     key("energy.ecc", OPERATION, "a code word decoded; a current lasts for t_ecc_decode"),
     key("energy.die_idle", POWER, "a die that rests"),
-    key("energy.dram_idle", POWER, "refresh and standby of DRAM"),
+    key("energy.dram_idle", Kind::PowerOr("by size", 0.0, 1e9), "refresh and standby of DRAM"),
+    key("energy.dram_idle_gib", POWER, "... of a GiB of it, where dram_idle goes by dram.size"),
     key("energy.link_idle", POWER, "the link, up"),
     key("energy.core_active", POWER, "an embedded core that works"),
     key("energy.core_idle", POWER, "an embedded core that rests"),
     key("energy.controller_idle", POWER, "everything else of the controller"),
     key("energy.host_core_active", POWER, "a host core that works on I/O"),
+    key(
+        "power.idle",
+        Kind::List(&POWER, IDLE_STATES_MAX),
+        "what the whole device takes in each of its idle states, the lightest first",
+    ),
+    key("power.idle_after", Kind::List(&LONG, IDLE_STATES_MAX), "how long it has rested when it enters each"),
+    key("power.exit", Kind::List(&LONG, IDLE_STATES_MAX), "what waking from each adds to the command that wakes it"),
     key("spec.seq_read", SPEC_RATE, "data sheet: sequential read"),
     key("spec.seq_write", SPEC_RATE, "data sheet: sequential write"),
     key("spec.rand_read_iops", SPEC_COUNT, "data sheet: random 4 KiB reads a second"),
@@ -260,6 +277,7 @@ pub const KEYS: &[Key] = &[
     key("spec.queue_depth", Kind::Count(1, 1 << 20), "queue depth, of all queues, of the random figures"),
     key("spec.read_latency", Kind::TimeOrNone(Ps::ZERO, Ps::from_ms(100)), "data sheet: latency of one 4 KiB read"),
     key("spec.power", Kind::Power(0.0, 1e9), "data sheet: average power while busy"),
+    key("spec.power_limit", Kind::Power(0.0, 1e9), "the most that its form factor lets it take; 0: not stated"),
     key("spec.claims_match", Kind::Flag, "whether the preset claims to match, to 15 %"),
 ];
 

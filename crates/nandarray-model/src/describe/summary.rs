@@ -87,8 +87,16 @@ impl Description {
         rate(bytes, bus).min(rate(bytes * dies, cycle)).saturating_mul(u64::from(self.geometry.channels))
     }
 
+    /// The most that a command of 1 to all planes gives.
     fn read_rate(&self) -> u64 {
-        let planes = self.together();
+        (1..=self.together()).map(|planes| self.read_rate_of(planes)).max().unwrap_or(0)
+    }
+
+    fn program_rate(&self) -> u64 {
+        (1..=self.together()).map(|planes| self.program_rate_of(planes)).max().unwrap_or(0)
+    }
+
+    fn read_rate_of(&self, planes: u64) -> u64 {
         let page = u64::from(self.geometry.page_bytes);
         let command = self.bus.t_read_command + self.bus.t_read_further_plane * (planes - 1);
         let out = (self.bus.t_data_out_command + self.on_bus(page)) * planes;
@@ -100,8 +108,7 @@ impl Description {
         self.channels_rate(planes * page, command + out, cycle)
     }
 
-    fn program_rate(&self) -> u64 {
-        let planes = self.together();
+    fn program_rate_of(&self, planes: u64) -> u64 {
         let pages = if self.nand.one_shot { self.nand.cell.bits() as u64 } else { 1 };
         let page = u64::from(self.geometry.page_bytes);
         let command = self.bus.t_program_command + self.bus.t_program_further_plane * (planes - 1);

@@ -147,6 +147,10 @@ pub enum Kind {
     EnergyPerByte(f64, f64),
     /// `"30 mW"`, `"5 mA at 3.3 V"`; the range is in microwatts.
     Power(f64, f64),
+    /// A power, or this word.
+    PowerOr(&'static str, f64, f64),
+    /// Up to so many of a kind, one alone without brackets, or `"none"`.
+    List(&'static Kind, usize),
     /// true or false.
     Flag,
     /// One of these.
@@ -182,6 +186,8 @@ pub(super) enum Quantity {
     Striping(bool, [u8; 4]),
     /// Counts; `None` is `"none"`.
     Counts(Vec<Option<u64>>),
+    /// Several of a kind.
+    List(Vec<Quantity>),
 }
 
 /// What is wrong with a value, and what would be right.
@@ -354,6 +360,8 @@ impl Kind {
                 show_decimal(max, UW),
                 list(POWERS)
             ),
+            Self::PowerOr(word, ..) => format!("{}, or \"{word}\"", self.or_less().allowed()),
+            Self::List(kind, n) => format!("a list of up to {n}, each {}, or \"none\"", kind.allowed()),
             Self::Flag => "true or false".to_owned(),
             Self::Word(words) => {
                 format!("one of {}", words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", "))
@@ -373,6 +381,7 @@ impl Kind {
             Self::TimeOrNone(min, max) => Self::Time(min, max),
             Self::SizeOr(_, min, max) => Self::Size(min, max),
             Self::RateOr(_, min, max) => Self::Rate(min, max),
+            Self::PowerOr(_, min, max) => Self::Power(min, max),
             other => other,
         }
     }
@@ -395,9 +404,21 @@ impl Kind {
                 _ => Err(wrong("is no whole number")),
             },
             Self::CountOrNone(..) | Self::TimeOrNone(..) if word("none") => Ok(Quantity::Nothing),
-            Self::SizeOr(expected, ..) | Self::RateOr(expected, ..) if word(expected) => Ok(Quantity::Nothing),
-            Self::CountOrNone(..) | Self::TimeOrNone(..) | Self::SizeOr(..) | Self::RateOr(..) => {
+            Self::SizeOr(expected, ..) | Self::RateOr(expected, ..) | Self::PowerOr(expected, ..) if word(expected) => {
+                Ok(Quantity::Nothing)
+            }
+            Self::CountOrNone(..) | Self::TimeOrNone(..) | Self::SizeOr(..) | Self::RateOr(..) | Self::PowerOr(..) => {
                 self.or_less().read(value).map_err(|w| Wrong { allowed: self.allowed(), ..w })
+            }
+            Self::List(..) if word("none") => Ok(Quantity::List(Vec::new())),
+            Self::List(kind, n) => {
+                let all = match value {
+                    Value::List(all) if all.len() > n => return Err(wrong("has too many entries")),
+                    Value::List(all) => all.as_slice(),
+                    one => std::slice::from_ref(one),
+                };
+                let all: Result<Vec<_>, _> = all.iter().map(|one| kind.read(one)).collect();
+                all.map(Quantity::List).map_err(|w| Wrong { allowed: self.allowed(), ..w })
             }
             Self::Real(min, max) => match value {
                 Value::Whole(n) => in_range(*n as f64, min, max).ok_or_else(|| wrong("is out of range")),

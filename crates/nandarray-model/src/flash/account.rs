@@ -20,6 +20,12 @@ pub struct Counts {
     pub programs: ByCause<u64>,
     /// Blocks erased.
     pub erases: ByCause<u64>,
+    /// Commands that sensed, whatever number of planes took part; for whom the first of their pages was.
+    pub sense_commands: ByCause<u64>,
+    /// ... that programmed.
+    pub program_commands: ByCause<u64>,
+    /// ... that erased.
+    pub erase_commands: ByCause<u64>,
     /// Bytes asked for and delivered, by reads; what retries deliver again is not in it.
     pub read_bytes: ByCause<u64>,
     /// Bytes brought by programs.
@@ -205,9 +211,12 @@ impl Counts {
         let mut energy = FlashEnergy::default();
         for cause in Cause::ALL {
             let i = cause as usize;
-            let sense_pj = self.senses[i] as f64 * of.read_pj;
-            let program_pj = self.programs[i] as f64 * of.program_pj;
-            let erase_pj = self.erases[i] as f64 * of.erase_pj;
+            let took = |n: ByCause<u64>, each_pj: f64, commands: ByCause<u64>, command_pj: f64| {
+                n[i] as f64 * each_pj + commands[i] as f64 * command_pj
+            };
+            let sense_pj = took(self.senses, of.read_pj, self.sense_commands, of.read_command_pj);
+            let program_pj = took(self.programs, of.program_pj, self.program_commands, of.program_command_pj);
+            let erase_pj = took(self.erases, of.erase_pj, self.erase_commands, of.erase_command_pj);
             let bus_pj = (self.out_bus_bytes[i] + self.in_bus_bytes[i]) as f64 * of.bus_pj_per_byte;
             let ecc_pj = self.codewords[i] as f64 * of.ecc_pj;
             energy.sense_pj += sense_pj;

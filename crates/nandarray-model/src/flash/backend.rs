@@ -248,6 +248,12 @@ impl Backend {
         self.account(elapsed).check()
     }
 
+    /// The dies of a die's channel.
+    pub(super) fn dies_on_channel(&self, d: u32) -> std::ops::Range<u32> {
+        let first = d / self.dies_per_channel * self.dies_per_channel;
+        first..first + self.dies_per_channel
+    }
+
     /// The queue of a die's plane and class.
     pub(super) fn queue(&self, die: u32, plane: u32, class: usize) -> usize {
         (die as usize * self.geometry.planes as usize + plane as usize) * CLASSES + class

@@ -285,6 +285,7 @@ impl Backend {
 
     /// Pages were sensed: how they turn out is decided the first time.
     fn sensed(&mut self, group: u32, now: Ps) {
+        self.counts.sense_commands[self.slab[group].cause as usize] += 1;
         let mut i = group;
         while i != NONE {
             let slot = &mut self.slab[i];
@@ -302,6 +303,10 @@ impl Backend {
 
     /// Pages were programmed, or blocks erased: their operations end.
     fn worked(&mut self, group: u32, now: Ps, ended: &mut Vec<Ended>) {
+        let first = &self.slab[group];
+        let commands =
+            if first.op == Op::Program { &mut self.counts.program_commands } else { &mut self.counts.erase_commands };
+        commands[first.cause as usize] += 1;
         let mut i = group;
         while i != NONE {
             let slot = self.slab[i];

@@ -128,6 +128,21 @@ impl Die {
         self.array == Array::Idle && self.paused.is_none() && self.loaded == NONE && self.cache_left == 0
     }
 
+    /// Operations of these classes that wait in the queues of its planes.
+    pub(super) fn waiting_in(&self, classes: u8) -> u32 {
+        (0..CLASSES).filter(|class| classes >> class & 1 != 0).map(|class| self.count[class]).sum()
+    }
+
+    /// Whether it is at work, or can be at once, on operations of a kind, whose classes are given: whether it will soon take its
+    /// share of the bus for them.
+    pub(super) fn uses_bus_for(&self, op: Op, classes: u8) -> bool {
+        match (op, self.array) {
+            (_, Array::Idle) => self.paused.is_none() && self.mask & classes != 0,
+            (Op::Read, Array::Sensing | Array::Holding) | (Op::Program, Array::Programming) => true,
+            _ => false,
+        }
+    }
+
     pub(super) fn came(&mut self, class: usize) {
         self.count[class] += 1;
         self.mask |= 1 << class;

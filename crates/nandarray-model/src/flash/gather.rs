@@ -1,14 +1,15 @@
 //! What goes into one command: the operation whose turn it is, and what may join it on other planes and of its word line.
 
 use super::backend::{Backend, FlashEvent};
+use super::die::Die;
 use super::operation::Op;
-use super::slab::{CLASSES, Class, ERASES, List, NONE, PROGRAMS, READS};
+use super::slab::{CLASSES, Class, ERASES, List, NONE, PROGRAMS, READS, Slot};
 use crate::describe::Scheduling;
 use crate::events::Events;
 use crate::time::Ps;
 
 /// How far a plane's queue is searched for a read that may join: a stream that fell out of step by a page or two finds its
-/// step again, and a queue of thousands costs no more than one of four.
+/// step again, and a queue of thousands costs no more than one of four. With one-shot programming, word lines.
 const JOIN_DEPTH: u32 = 4;
 /// How far a queue is searched for the pages of a word line: those of two streams, four pages each, with room to spare.
 const WORD_LINE_DEPTH: u32 = 16;
@@ -72,8 +73,12 @@ impl Backend {
                     pages += self.take(&mut group, d, plane, class, NONE, head);
                     planes += 1;
                 }
-            } else {
+            } else if self.dies[d as usize].waiting_in(mask) > 0 {
+                let most = self.planes_that_gain(d, &first);
                 for other in (0..self.geometry.planes).filter(|&p| p != plane) {
+                    if planes >= most {
+                        break;
+                    }
                     if let Some((class, before, i)) = self.partner(d, other, mask, first.op, first.place.page, now) {
                         pages += self.take(&mut group, d, other, class, before, i);
                         planes += 1;
@@ -85,10 +90,38 @@ impl Backend {
         Some(Gathered { group: group.head, planes, pages })
     }
 
+    /// How many planes a command does best to take: as many as give the most on a channel where so many dies are at work.
+    ///
+    /// A plane that joins spares the die a sensing or a program of its own; but where its cycles take longer than those of a
+    /// command, it costs the bus. On a channel whose dies would keep the bus busy one plane at a time, nothing is gained. That
+    /// counts only dies with two rounds of their planes to do: of a burst that is soon over, the first to finish matters more.
+    fn planes_that_gain(&self, d: u32, first: &Slot) -> u32 {
+        let planes = self.geometry.planes;
+        if self.scheduling == Scheduling::MqsimCompat || !self.times.joining_costs(first.op) {
+            return planes;
+        }
+        let classes = mask_of(first.op);
+        let word_line = if first.op == Op::Program { u32::from(self.times.word_line_pages) } else { 1 };
+        let is_deep = |die: &Die| die.waiting_in(classes) + 1 >= 2 * planes * word_line;
+        if !is_deep(&self.dies[d as usize]) {
+            return planes;
+        }
+        let on_channel = self.dies_on_channel(d);
+        let at_work = |other: &u32| {
+            let die = &self.dies[*other as usize];
+            *other != d && is_deep(die) && die.uses_bus_for(first.op, classes)
+        };
+        let dies = 1 + on_channel.filter(at_work).count() as u64;
+        self.times.best_planes(first.op, self.times.bus_bytes(first.bytes), planes, dies)
+    }
+
     /// What of a plane may join a command: its class, what is before it in the queue, itself.
     fn partner(&self, d: u32, plane: u32, mask: u8, op: Op, page: u16, now: Ps) -> Option<(Class, u32, u32)> {
         let mut waiting = mask & self.dies[d as usize].mask;
-        let depth = if self.scheduling == Scheduling::MqsimCompat { u32::MAX } else { JOIN_DEPTH };
+        let depth = match self.scheduling {
+            Scheduling::MqsimCompat => u32::MAX,
+            _ => JOIN_DEPTH * u32::from(self.times.word_line_pages),
+        };
         while waiting != 0 {
             let class = Class::ALL[waiting.trailing_zeros() as usize];
             waiting &= waiting - 1;
@@ -132,7 +165,8 @@ impl Backend {
             Op::Program => {
                 self.times.word_line_pages == 1
                     || slot.submitted + self.times.t_hold <= now
-                    || self.word_line(d, plane, slot.class, i) == self.word_line_missing(slot.place.page)
+                    || (self.word_line(d, plane, slot.class, i) == self.word_line_missing(slot.place.page)
+                        && !self.others_gather(d, plane, i))
             }
             Op::Erase => {
                 let earlier = |class: usize| {
@@ -149,6 +183,27 @@ impl Backend {
                 !(0..CLASSES - 1).any(earlier)
             }
         }
+    }
+
+    /// Whether another plane, which would join, still waits for pages of this word line: they come page by page over all planes,
+    /// so those of one plane are complete a moment before those of the next.
+    fn others_gather(&self, d: u32, plane: u32, i: u32) -> bool {
+        let slot = &self.slab[i];
+        let word_line = slot.place.page / self.times.word_line_pages;
+        let mut others = (0..self.geometry.planes).filter(|&p| p != plane && self.times.multi_plane);
+        others.any(|p| {
+            let mut j = self.queues[self.queue(d, p, slot.class as usize)].head;
+            let mut looked = 0;
+            while j != NONE && looked < WORD_LINE_DEPTH {
+                let page = self.slab[j].place.page;
+                if page / self.times.word_line_pages == word_line {
+                    return self.word_line(d, p, slot.class, j) < self.word_line_missing(page);
+                }
+                j = self.slab[j].next;
+                looked += 1;
+            }
+            false
+        })
     }
 
     /// Pages from `page` to the end of its word line.

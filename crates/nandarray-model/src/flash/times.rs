@@ -3,6 +3,7 @@
 use crate::describe::{Description, Scheduling};
 use crate::time::Ps;
 
+use super::operation::Op;
 use super::slab::{CLASSES, Class};
 
 /// Times and abilities of the back end.
@@ -23,6 +24,9 @@ pub(super) struct Times {
     pub(super) t_data_out_command: Ps,
     pub(super) t_suspend_command: Ps,
     pub(super) t_ready: Ps,
+    /// Sensing and programming on average over kinds of pages, to the end of their array's work.
+    t_sense_mean: Ps,
+    t_program_mean: Ps,
     pub(super) t_cache_read_busy: Option<Ps>,
     pub(super) t_cache_program_busy: Option<Ps>,
     pub(super) t_suspend_program: Option<Ps>,
@@ -41,8 +45,14 @@ pub(super) struct Times {
 
 /// Programs (and background work) that have waited this many program times go before younger reads.
 const PATIENCE_PROGRAMS: u64 = 8;
+/// By which part of its time a die may be late for its turn at the bus, when planes are told whether to join.
+const OUT_OF_STEP: u64 = 4;
 /// Erases that have waited this many erase times go before younger reads and programs.
 const PATIENCE_ERASES: u64 = 8;
+
+fn mean(all: &[Ps]) -> Ps {
+    Ps(all.iter().map(|t| t.0).sum::<u64>() / all.len().max(1) as u64)
+}
 
 impl Times {
     pub(super) fn new(description: &Description) -> Self {
@@ -70,6 +80,8 @@ impl Times {
             t_data_out_command: bus.t_data_out_command,
             t_suspend_command: bus.t_suspend_command,
             t_ready: nand.t_ready,
+            t_sense_mean: mean(&nand.t_read) + nand.t_ready,
+            t_program_mean: mean(&nand.t_program) + nand.t_ready,
             t_cache_read_busy: nand.t_cache_read_busy.filter(|_| !compat),
             t_cache_program_busy: nand.t_cache_program_busy.filter(|_| !compat),
             t_suspend_program: nand.t_suspend_program.filter(|_| !plain),
@@ -90,6 +102,50 @@ impl Times {
             return u64::from(bytes);
         }
         u64::from(bytes) + (u64::from(bytes) * u64::from(self.spare_bytes)).div_ceil(u64::from(self.page_bytes))
+    }
+
+    /// Whether a plane that joins a command takes the bus for longer than a command of its own would.
+    pub(super) fn joining_costs(&self, op: Op) -> bool {
+        match op {
+            Op::Read => self.t_read_further_plane > self.t_read_command,
+            Op::Program => self.t_program_further_plane > self.t_program_command,
+            // No data follows: the bus is not what erases wait for.
+            Op::Erase => false,
+        }
+    }
+
+    /// Of 1 to `planes` planes a command, how many give the most where `dies` share the bus: the least time a page, bound by
+    /// the bus or by the dies; of those that give the same, the most.
+    pub(super) fn best_planes(&self, op: Op, bus_bytes: u64, planes: u32, dies: u64) -> u32 {
+        let transfer = Ps::of_bytes(bus_bytes, self.bytes_per_s);
+        let (command, further, data, array, cache_busy) = match op {
+            Op::Read => {
+                let data = self.t_data_out_command + transfer;
+                (self.t_read_command, self.t_read_further_plane, data, self.t_sense_mean, self.t_cache_read_busy)
+            }
+            _ => {
+                let data = transfer * u64::from(self.word_line_pages);
+                let busy = self.t_cache_program_busy;
+                (self.t_program_command, self.t_program_further_plane, data, self.t_program_mean, busy)
+            }
+        };
+        let (mut best, mut best_ps) = (1, u128::MAX);
+        for n in 1..=u64::from(planes) {
+            let commands = command + further * (n - 1);
+            let bus = commands + data * n;
+            let cycle = match (cache_busy, op) {
+                (None, _) => bus + array,
+                (Some(busy), Op::Read) => commands + (array + busy).max(data * n),
+                (Some(busy), _) => bus.max(array + busy),
+            };
+            // Of `dies` commands. Dies fall out of step, so the bus is the bound only where it would be with slower dies, too.
+            let round = u128::from((bus * dies).max(cycle + Ps(cycle.0 / OUT_OF_STEP)).0);
+            // A page of this many planes against one of the best: round / n <= best_ps / best.
+            if best_ps == u128::MAX || round * u128::from(best) <= best_ps * u128::from(n) {
+                (best, best_ps) = (n, round);
+            }
+        }
+        best as u32
     }
 
     /// The time that so many bytes take on the bus.

@@ -20,6 +20,15 @@ use crate::flash::{Cause, Place};
 /// Map pages that one request writes at most to make room in the map's cache.
 const MAP_WRITES_MAX: usize = 4;
 
+/// The planes that dynamic striping stays at until their word lines are full: those of a die, or one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Filling {
+    /// The first of them.
+    plane: u32,
+    /// Pages to come.
+    left: u32,
+}
+
 /// Conventional flash management of one device.
 #[derive(Clone, Debug)]
 pub struct PageMapped {
@@ -45,9 +54,10 @@ pub struct PageMapped {
     streams: u32,
     /// Where dynamic striping, and the map's, looks first.
     cursor: u32,
-    /// The die whose planes are being filled together, and how many of them are to come.
-    die: u32,
-    die_left: u32,
+    /// What dynamic striping fills at the moment, by stream.
+    filling: [Filling; STREAMS],
+    /// Pages that are programmed together in a plane; 1 without one-shot programming.
+    word_line_pages: u32,
     map_cursor: u32,
     pub(super) factory_bad: u64,
     endurance_cycles: u32,
@@ -116,8 +126,8 @@ impl PageMapped {
             urgent_blocks: s.gc_urgent_blocks,
             streams: 2 + u32::from(s.hot_cold) + u32::from(s.map_cache_bytes.is_some()),
             cursor: 0,
-            die: 0,
-            die_left: 0,
+            filling: [Filling::default(); STREAMS],
+            word_line_pages: if description.nand.one_shot { description.nand.cell.bits() as u32 } else { 1 },
             map_cursor: 0,
             factory_bad: u64::from(shape.0) * u64::from(g.blocks) - good,
             endurance_cycles: description.nand.endurance_cycles,
@@ -360,10 +370,12 @@ impl PageMapped {
     fn plane_for(&mut self, owner: u32, old: u32, stream: Stream, load: impl Fn(u32) -> u64) -> Result<u32, FtlError> {
         let planes = self.order.planes();
         if self.order.dynamic {
-            if self.order.die_at_once {
-                if let Some(plane) = self.next_of_die(old, stream, &load) {
-                    return Ok(plane);
-                }
+            let begun = match self.order.die_at_once {
+                true => self.next_of_die(old, stream, &load),
+                false => self.rest_of_word_line(old, stream),
+            };
+            if let Some(plane) = begun {
+                return Ok(plane);
             }
             let mut best: Option<(u64, u32)> = None;
             for n in 0..planes {
@@ -382,7 +394,11 @@ impl PageMapped {
             }
             if let Some((_, position)) = best {
                 self.cursor = (position + 1) % planes;
-                return Ok(self.order.plane_at[position as usize]);
+                let plane = self.order.plane_at[position as usize];
+                if !self.order.die_at_once {
+                    self.filling[stream as usize] = Filling { plane, left: self.word_lines_left(plane, 1, stream) - 1 };
+                }
+                return Ok(plane);
             }
         } else {
             let plane = self.order.own(owner);
@@ -398,11 +414,15 @@ impl PageMapped {
         self.any_plane(owner, old, stream)
     }
 
-    /// The next plane of the die that is being filled, or of the least busy one when that has had a page for each of its
-    /// planes: the plane that is furthest behind, so that the planes of a die stay at one page and are programmed together.
+    /// The next plane of the die that is being filled, or of the least busy one when that has had its pages: the plane that is
+    /// furthest behind, so that the planes of a die stay at one page and are programmed together.
+    ///
+    /// A die has had its pages when each of its planes has had one; with one-shot programming, when each has had the rest of
+    /// its word line. There the streams have dies of their own: a page of another stream does not count for a word line.
     fn next_of_die(&mut self, old: u32, stream: Stream, load: &impl Fn(u32) -> u64) -> Option<u32> {
         let (planes, group) = (self.order.planes(), self.geometry.planes);
-        if self.die_left == 0 {
+        let at = if self.word_line_pages > 1 { stream as usize } else { 0 };
+        if self.filling[at].left == 0 {
             let first = self.cursor - self.cursor % group;
             let mut best: Option<(u64, u32)> = None;
             for n in (0..planes).step_by(group as usize) {
@@ -418,15 +438,52 @@ impl PageMapped {
             }
             let (_, position) = best?;
             self.cursor = (position + group) % planes;
-            self.die = self.order.plane_at[position as usize] / group;
-            self.die_left = group;
+            let plane = self.order.plane_at[position as usize] / group * group;
+            self.filling[at] = Filling { plane, left: self.word_lines_left(plane, group, stream) };
         }
         let (blocks, fits) = (&self.blocks, |plane| self.fits(plane, old));
-        let plane = (self.die * group..(self.die + 1) * group)
+        let first = self.filling[at].plane;
+        let plane = (first..first + group)
             .filter(|&plane| blocks.has_page(plane, stream) && fits(plane))
             .min_by_key(|&plane| (blocks.given(plane, stream), plane));
-        self.die_left = if plane.is_some() { self.die_left - 1 } else { 0 };
+        let left = &mut self.filling[at].left;
+        *left = if plane.is_some() { *left - 1 } else { 0 };
         plane
+    }
+
+    /// The plane whose word line a stream has begun, where planes are chosen one by one.
+    fn rest_of_word_line(&mut self, old: u32, stream: Stream) -> Option<u32> {
+        let Filling { plane, left } = self.filling[stream as usize];
+        if left == 0 {
+            return None;
+        }
+        let goes_on = self.blocks.has_page(plane, stream) && self.fits(plane, old);
+        self.filling[stream as usize].left = if goes_on { left - 1 } else { 0 };
+        goes_on.then_some(plane)
+    }
+
+    /// Pages until the word lines that a stream is at are full, in those of `planes` planes from `first` on that are furthest
+    /// behind; one a plane without one-shot programming.
+    fn word_lines_left(&self, first: u32, planes: u32, stream: Stream) -> u32 {
+        if self.word_line_pages == 1 {
+            return planes;
+        }
+        let word_line = u64::from(self.word_line_pages);
+        let given = || (first..first + planes).map(|plane| self.blocks.given(plane, stream));
+        let behind = given().map(|n| n / word_line).min().unwrap_or(0);
+        given().filter(|n| n / word_line == behind).map(|n| word_line - n % word_line).sum::<u64>() as u32
+    }
+
+    /// Pages that fill the word lines which the host's next page is part of: as many as a write buffer does well to hand over
+    /// together. 1 without one-shot programming.
+    pub fn word_lines_to_fill(&self) -> u32 {
+        if self.word_line_pages == 1 {
+            return 1;
+        }
+        match self.filling[Stream::Host as usize].left {
+            0 => self.word_line_pages * self.geometry.planes,
+            left => left,
+        }
     }
 
     /// A plane for a page whose own has no room for more live pages: the one with the most.

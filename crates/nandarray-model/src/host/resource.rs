@@ -208,7 +208,8 @@ mod tests {
     #[test]
     fn a_port_is_busy_for_its_bytes_and_late_by_its_latency() {
         let energy = describe::Energy { dram_pj_per_byte: 2.5, ..Default::default() };
-        let dram = describe::Dram { bytes_per_s: 1_000_000_000, t_access: Ps::from_ns(26), bytes: 1 << 20 };
+        let dram =
+            describe::Dram { bytes_per_s: 1_000_000_000, t_access: Ps::from_ns(26), bytes: 1 << 20, read_crossings: 2 };
         let mut port = Port::dram(&dram, &energy);
         let first = port.transfer(Ps::ZERO, 100);
         let second = port.transfer(Ps::ZERO, 100);

@@ -2,6 +2,7 @@
 
 use super::{JobDone, JobKind, Machine};
 use crate::flash::Account;
+use crate::host::resource::energy_pj;
 use crate::host::{Direction, HostCpu, HostLink, Port};
 use crate::report::{Latencies, Parts, Report};
 
@@ -36,12 +37,22 @@ impl Machine {
     /// Controller cores: how long each was busy until now, and the energy of all, working and resting, in picojoules.
     pub fn cores(&self) -> (Vec<crate::Ps>, (f64, f64)) {
         let now = self.now();
-        (self.stages.cores().busy_until(now).collect(), self.stages.energy_pj(now))
+        (self.stages.cores().busy_until(now).collect(), self.stages.energy_pj(now, self.asleep()))
     }
 
     /// What the flash did until now.
     pub fn flash(&self) -> Account {
-        self.flash.account(self.now())
+        let mut account = self.flash.account(self.now());
+        // Dies take nothing of their own while the device is asleep.
+        let asleep = self.asleep() * u64::from(self.description.geometry.dies_total());
+        let asleep_pj = energy_pj(self.description.energy.die_idle_uw, asleep);
+        account.energy.idle_pj = (account.energy.idle_pj - asleep_pj).max(0.0);
+        account
+    }
+
+    /// How long the device was in any idle state until now.
+    fn asleep(&self) -> crate::Ps {
+        self.slept().iter().map(|state| state.lasted).sum()
     }
 
     /// The link.
@@ -81,6 +92,7 @@ impl Machine {
             dram: &self.dram,
             cores,
             cores_pj,
+            slept: self.slept(),
         };
         Report::new(&parts, latencies)
     }

@@ -190,6 +190,11 @@ impl BlockState {
         format!("pages {pages:?}, stalled {stalled:?}, postponed {postponed:?}, moving {moving:?}, {flushes:?}")
     }
 
+    /// Whether nothing is on its way to the flash, in it or from it.
+    pub(super) fn is_still(&self) -> bool {
+        self.pages.is_empty() && self.moves.is_empty() && self.under_way.is_empty()
+    }
+
     /// That nothing is on its way.
     ///
     /// # Panics
@@ -533,7 +538,10 @@ impl Machine {
         }
         match at {
             At::Mapping => self.read_next(now, part),
-            At::Reading => self.page_up(now, part, 2),
+            At::Reading => {
+                let crossings = u64::from(self.description.dram.read_crossings);
+                self.page_up(now, part, crossings);
+            }
             At::Merging if unreadable && of != PageOf::Cache => self.page_done(now, part),
             At::Merging => {
                 let bytes = u64::from(self.description.geometry.page_bytes);
@@ -545,10 +553,13 @@ impl Machine {
         }
     }
 
-    /// A page's bytes go to the host, `copies` times through DRAM: in from the flash, out to the link.
-    fn page_up(&mut self, now: Ps, part: u32, copies: u64) {
+    /// A page's bytes go to the host, `crossings` times through DRAM: in from the flash, out to the link, or past it.
+    fn page_up(&mut self, now: Ps, part: u32, crossings: u64) {
+        if crossings == 0 {
+            return self.page_leaves(now, part);
+        }
         let bytes = u64::from(self.blocks().pages[part as usize].bytes);
-        let there = self.through_dram(now, bytes * copies, "page", Cause::Host);
+        let there = self.through_dram(now, bytes * crossings, "page", Cause::Host);
         if there == now { self.page_leaves(now, part) } else { self.events.push(there, Event::PageUp(part)) }
     }
 

@@ -5,6 +5,10 @@
 //! goes on for a write that finds no room, for a flush, and always without early completion. A page on its way to flash stays
 //! in the cache and is read from there; what is written to it meanwhile goes the same way again.
 //!
+//! Where cells are programmed a word line at once, pages leave the cache by whole word lines of a die's planes: as many as
+//! flash management puts there before it turns to another die. Fewer go only for a flush, without early completion, or when
+//! the cache is full and nothing else is on its way.
+//!
 //! When no plane has room for any dirty page the cache is stuck: writes that do not fit fail, flushes fail, what is in it stays
 //! and can be read, until reclaim or a trim makes room.
 
@@ -19,7 +23,8 @@ use crate::flash::Cause;
 use crate::ftl::cache::{CacheOrder, Hit, Put, WriteCache};
 use crate::time::Ps;
 
-/// Pages that are on their way to each plane at once, on average: enough that no plane rests while others have work.
+/// Pages (word lines, where they are programmed at once) that are on their way to each plane at once, on average: enough that
+/// no plane rests while others have work.
 const DRAINS_A_PLANE: usize = 4;
 
 /// Writes that wait for a page to reach the flash.
@@ -40,6 +45,9 @@ pub(super) struct Cached {
     high: usize,
     low: usize,
     at_once: usize,
+    /// Pages that leave together, and how many of them are to come.
+    unit: usize,
+    unit_left: usize,
     draining: bool,
     /// Pages of writes that found no room, in order.
     waiting: VecDeque<u32>,
@@ -56,12 +64,18 @@ impl Cached {
         let (geometry, ftl) = (&description.geometry, &description.ftl);
         let cache = WriteCache::new(ftl.write_cache_bytes, geometry.page_bytes, CacheOrder::Lru)?;
         let pages = cache.capacity_pages();
+        let nand = &description.nand;
+        let word_line = if nand.one_shot { nand.cell.bits() } else { 1 };
+        let unit = if nand.one_shot { word_line * geometry.planes as usize } else { 1 };
         Some(Self {
             cache,
             early: ftl.early_completion,
             high: pages * 3 / 4,
             low: pages / 2,
-            at_once: geometry.planes_total() as usize * DRAINS_A_PLANE,
+            at_once: geometry.planes_total() as usize * word_line * DRAINS_A_PLANE,
+            // A cache of a few units cannot wait for whole ones.
+            unit: if unit > pages / 4 { 1 } else { unit },
+            unit_left: 0,
             draining: false,
             waiting: VecDeque::new(),
             waiters: FxHashMap::default(),
@@ -89,9 +103,32 @@ impl Cached {
     /// Whether another page should be on its way to flash.
     fn drains(&mut self, flushing: bool) -> bool {
         let dirty = self.cache.dirty_pages();
-        self.draining = dirty > if self.draining { self.low } else { self.high };
-        let wanted = self.draining || flushing || !self.early || !self.waiting.is_empty();
+        // A word line takes so long to program that most of the cache is on its way to flash while all dies are at work:
+        // there, what is on its way counts as dirty.
+        let held = if self.unit > 1 { dirty + self.cache.draining_pages() } else { dirty };
+        self.draining = held > if self.draining { self.low } else { self.high };
+        if dirty == 0 {
+            self.unit_left = 0;
+        }
+        let now = flushing || !self.early;
+        let room = self.draining || !self.waiting.is_empty();
+        // A full cache from which nothing leaves would wait for ever.
+        let whole = dirty >= self.unit || self.cache.draining_pages() == 0;
+        let wanted = now || self.unit_left > 0 || (room && whole);
         wanted && dirty > 0 && self.refused < dirty && self.cache.draining_pages() < self.at_once
+    }
+
+    /// A page is about to leave the cache; the first of a unit says how many are to follow. `to_fill`: pages until the word lines that
+    /// flash management is at are full, which holds as long as nothing is on its way there.
+    fn leaves(&mut self, flushing: bool, to_fill: usize) {
+        if flushing || !self.early {
+            self.unit_left = 0;
+        } else if self.unit_left > 0 {
+            self.unit_left -= 1;
+        } else {
+            let unit = if self.cache.draining_pages() == 0 { self.unit.min(to_fill) } else { self.unit };
+            self.unit_left = unit.min(self.cache.dirty_pages()) - 1;
+        }
     }
 
     /// Writes that wait for pages to reach the flash, if the cache is stuck.
@@ -181,6 +218,9 @@ impl Machine {
                 }
                 continue;
             }
+            let to_fill = self.blocks().ftl.word_lines_to_fill() as usize;
+            let cached = self.cached();
+            cached.leaves(flushing, to_fill);
             // What was refused is put back behind the others: by order of use all get their turn.
             let in_order = flushing && cached.refused == 0;
             let drain = if in_order { cached.cache.drain_for_flush() } else { cached.cache.drain() };

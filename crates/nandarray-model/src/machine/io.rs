@@ -84,11 +84,11 @@ impl Machine {
 
     pub(super) fn doorbell(&mut self, now: Ps, queue: u32) {
         self.queues.show(queue, 1);
-        self.fetch(now);
+        self.wake_and_fetch(now);
     }
 
     /// The device takes commands while it has slots for them.
-    fn fetch(&mut self, now: Ps) {
+    pub(super) fn fetch(&mut self, now: Ps) {
         while self.in_device < self.description.controller.command_slots {
             let Some(fetched) = self.queues.fetch() else { return };
             self.in_device += 1;

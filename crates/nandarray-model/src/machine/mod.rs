@@ -18,6 +18,7 @@
 //! | `space` | commands of the store: building blocks, in the device or on the host |
 //! | `stages` | firmware stages and cores |
 //! | `drive` | where requests come from, and how deep |
+//! | `sleep` | idle states: falling asleep, waking |
 //! | `account` | what came out, and that it adds up |
 //!
 //! The machine pops an event, tells the part that it belongs to, and folds it into the hash of the run: the same description,
@@ -31,6 +32,7 @@ mod flush;
 mod io;
 mod program;
 mod reclaim;
+mod sleep;
 mod space;
 mod stages;
 #[cfg(test)]
@@ -112,6 +114,8 @@ pub(crate) enum Event {
     HostWork(u32),
     /// A host core has translated or copied a block.
     HostPiece(u32),
+    /// The device is awake for what woke it.
+    Awake,
 }
 
 impl From<FlashEvent> for Event {
@@ -149,6 +153,7 @@ impl Event {
             Self::CoordinatesAsked(i) => 22 << 40 | u64::from(i),
             Self::CoordinatesThere(i) => 23 << 40 | u64::from(i),
             Self::Translating(i) => 24 << 40 | u64::from(i),
+            Self::Awake => 25 << 40,
         }
     }
 }
@@ -280,6 +285,7 @@ pub struct Machine {
     in_device: u32,
     block: Option<Box<block::BlockState>>,
     space: space::SpaceState,
+    sleep: sleep::Sleep,
     spans: Option<Shared>,
     power: Option<Power>,
     seed: u64,
@@ -341,6 +347,7 @@ impl Machine {
             in_device: 0,
             block: None,
             space: space::SpaceState::default(),
+            sleep: sleep::Sleep::new(&d.idle_states),
             spans,
             power: None,
             seed,
@@ -429,7 +436,9 @@ impl Machine {
             Event::Given(job) => self.given(now, job),
             Event::HostWork(job) => self.host_work(now, job),
             Event::HostPiece(part) => self.host_piece(now, part),
+            Event::Awake => self.fetch(now),
         }
+        self.may_rest(now);
         true
     }
 

@@ -337,6 +337,9 @@ impl Machine {
             }
             At::Reading => return self.issue_part(now, part, Op::Read),
             At::Programming => return self.issue_part(now, part, Op::Program),
+            At::Leaving if !c.spaces_in_device && self.description.dram.read_crossings == 0 => {
+                return self.leave(now, part);
+            }
             At::Leaving => {
                 let ready = self.through_dram(now, p.bytes, "data out", Cause::Host);
                 if ready > now {
@@ -458,7 +461,10 @@ impl Machine {
     pub(super) fn part_operation_ended(&mut self, now: Ps, part: u32, bytes: u32, outcome: Outcome) {
         let reads = self.parts[part as usize].at == At::Reading;
         if reads {
-            let there = self.through_dram(now, u64::from(bytes), "page", Cause::Host);
+            // What the device assembles lies in its DRAM; pages for a host that assembles them itself may stream past.
+            let in_device = self.description.controller.spaces_in_device;
+            let crosses = in_device || self.description.dram.read_crossings == 2;
+            let there = if crosses { self.through_dram(now, u64::from(bytes), "page", Cause::Host) } else { now };
             let p = &mut self.parts[part as usize];
             p.ready = p.ready.max(there);
             p.failed |= outcome == Outcome::Uncorrectable;

@@ -106,10 +106,10 @@ impl Stages {
         NAMES.into_iter().zip(self.by_stage)
     }
 
-    /// Energy of the cores until `now`, in picojoules: working, and resting.
-    pub(crate) fn energy_pj(&self, now: Ps) -> (f64, f64) {
+    /// Energy of the cores until `now`, in picojoules: working, and resting while the device was not `asleep`.
+    pub(crate) fn energy_pj(&self, now: Ps, asleep: Ps) -> (f64, f64) {
         let busy: Ps = self.cores.busy_until(now).sum();
-        let all = now * u64::from(self.cores.servers());
+        let all = now.since(asleep) * u64::from(self.cores.servers());
         (energy_pj(self.active_uw, busy), energy_pj(self.idle_uw, all.since(busy)))
     }
 }

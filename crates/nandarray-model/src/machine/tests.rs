@@ -175,6 +175,33 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// The same where word lines are programmed at once, and pages wait for each other at every turn.
+    #[test]
+    fn every_request_ends_once_with_word_lines(case in case(), qlc in any::<bool>(), whole_dies in any::<bool>()) {
+        let mut case = case;
+        let cell = if qlc {
+            [("nand.cell", "qlc"), ("nand.t_read", "[20 us, 25 us, 30 us, 40 us]"), ("geometry.pages", "8")]
+        } else {
+            [("nand.cell", "tlc"), ("nand.t_read", "[20 us, 30 us, 40 us]"), ("geometry.pages", "9")]
+        };
+        let more = [("nand.one_shot", "true"), ("nand.t_program", "300 us"), ("nand.t_cache_program_busy", "5 us")];
+        case.overrides.extend(cell.into_iter().chain(more).map(|(key, value)| (key, value.to_owned())));
+        if whole_dies {
+            case.overrides.push(("ftl.striping", "dynamic PCWD".to_owned()));
+        }
+        let (all, hash) = outcome(&case);
+        let faults = case.overrides.iter().any(|(k, v)| *k == "reliability.grown_bad_ppm" && v != "0");
+        for (r, &(status, arrived, done)) in case.requests.iter().zip(&all) {
+            prop_assert!(done >= arrived);
+            prop_assert!(faults || matches!(status, Status::Success | Status::OutOfRange), "{:?}: {:?}", r, status);
+        }
+        prop_assert_eq!(outcome(&case).1, hash);
+    }
+}
+
 #[test]
 fn a_write_is_told_when_the_cache_has_it_and_read_from_there() {
     let base = [("ftl.write_cache", "1 MiB"), ("ftl.early_completion", "true")];
@@ -329,4 +356,31 @@ fn steady_reclaim_for_ten_million_requests() {
         let ended = run(&mut machine, asked, Some(64));
         assert!(ended.len() == 100_000 && ended.iter().all(|e| e.status == Status::Success));
     }
+}
+
+#[test]
+fn a_device_that_slept_is_later_and_took_less() {
+    let states =
+        [("power.idle", "[50 mW, 5 mW]"), ("power.idle_after", "[10 ms, 100 ms]"), ("power.exit", "[10 us, 1 ms]")];
+    let requests =
+        [0u64, 50, 1_000].map(|ms| Request { at: Some(Ps::from_ms(ms)), ..request(RequestOp::Read, 0, PAGE) });
+    let [asleep, awake] = [&states[..], &[]].map(|with| {
+        let mut machine = with_blocks(Machine::new(&tiny(with), 1, None));
+        machine.ftl().fill_sequential().unwrap();
+        let ended = run(&mut machine, requests, None);
+        machine.check();
+        let report = machine.report(&Default::default());
+        report.check().unwrap();
+        (ended.iter().map(|e| (e.done - e.arrived).us()).collect::<Vec<_>>(), report)
+    });
+    let later: Vec<f64> = asleep.0.iter().zip(&awake.0).map(|(a, b)| a - b).collect();
+    for (later, want) in later.iter().zip([0.0, 10.0, 1_000.0]) {
+        assert!((later - want).abs() < 1e-6, "{later} us instead of {want}");
+    }
+    let slept: Vec<_> = asleep.1.idle_states.iter().map(|s| (s.entered, (s.asleep_s * 1e3).round())).collect();
+    assert_eq!(slept, [(2, 130.0), (1, 850.0)]);
+    let joules: f64 = asleep.1.idle_states.iter().map(|s| s.power_w * s.asleep_s).sum();
+    assert!((asleep.1.energy.asleep_j - joules).abs() < 1e-12);
+    assert!(asleep.1.energy.device_j < awake.1.energy.device_j / 5.0, "{} J", asleep.1.energy.device_j);
+    assert!(awake.1.idle_states.is_empty() && awake.1.energy.asleep_j == 0.0);
 }

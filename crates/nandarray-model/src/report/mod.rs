@@ -56,6 +56,8 @@ pub struct Report {
     pub utilisation: Utilisation,
     /// Energy.
     pub energy: EnergyReport,
+    /// Idle states of the description, the lightest first.
+    pub idle_states: Vec<IdleReport>,
     /// What a data sheet promises for such a workload, beside what came out.
     pub promises: Vec<Promise>,
     /// What was assumed or changed, a sentence each.
@@ -199,6 +201,8 @@ pub struct EnergyReport {
     pub cores_idle_j: f64,
     /// Everything else of the controller.
     pub controller_idle_j: f64,
+    /// The whole device in its idle states; the parts at rest are counted while it is awake.
+    pub asleep_j: f64,
     /// All of the device: everything above.
     pub device_j: f64,
     /// Host cores that work on I/O, beside the device.
@@ -207,6 +211,28 @@ pub struct EnergyReport {
     pub device_w: f64,
     /// The device's energy for each byte that requests moved; `None` if they moved none.
     pub device_j_per_byte: Option<f64>,
+}
+
+/// How a device slept in one idle state.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slept {
+    /// What it takes there, in microwatts.
+    pub power_uw: f64,
+    /// How long it was there.
+    pub lasted: Ps,
+    /// How often.
+    pub entered: u64,
+}
+
+/// An idle state.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IdleReport {
+    /// What the whole device takes in it, in watts.
+    pub power_w: f64,
+    /// How long it was in it.
+    pub asleep_s: f64,
+    /// How often it was entered.
+    pub entered: u64,
 }
 
 /// What the parts of a machine counted.
@@ -235,6 +261,8 @@ pub struct Parts<'a> {
     pub cores: Vec<Ps>,
     /// Energy of controller cores, working and resting, in picojoules.
     pub cores_pj: (f64, f64),
+    /// How it slept, by idle state.
+    pub slept: Vec<Slept>,
 }
 
 impl Report {
@@ -256,6 +284,7 @@ impl Report {
             management: parts.ftl.map(ManagementReport::new),
             utilisation: Utilisation::new(parts),
             energy: EnergyReport::new(parts, all.bytes),
+            idle_states: parts.slept.iter().map(IdleReport::new).collect(),
             promises: Vec::new(),
             notes: Vec::new(),
             all,
@@ -265,6 +294,12 @@ impl Report {
     /// As JSON, on one line.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("plain numbers serialise")
+    }
+}
+
+impl IdleReport {
+    fn new(slept: &Slept) -> Self {
+        Self { power_w: slept.power_uw * 1e-6, asleep_s: slept.lasted.seconds(), entered: slept.entered }
     }
 }
 
@@ -340,6 +375,8 @@ impl EnergyReport {
     fn new(parts: &Parts<'_>, bytes: u64) -> Self {
         let j = |pj: f64| pj * 1e-12;
         let flash = &parts.flash.energy;
+        let asleep: Ps = parts.slept.iter().map(|state| state.lasted).sum();
+        let awake = parts.now.since(asleep);
         let mut of = Self {
             sense_j: j(flash.sense_pj),
             program_j: j(flash.program_pj),
@@ -348,12 +385,13 @@ impl EnergyReport {
             ecc_j: j(flash.ecc_pj),
             die_idle_j: j(flash.idle_pj),
             dram_j: j(parts.dram.energy_pj()),
-            dram_idle_j: j(energy_pj(parts.energy.dram_idle_uw, parts.now)),
+            dram_idle_j: j(energy_pj(parts.energy.dram_idle_uw, awake)),
             link_j: j(parts.link.energy_pj()),
-            link_idle_j: j(parts.link.idle_energy_pj(parts.now)),
+            link_idle_j: j(parts.link.idle_energy_pj(awake)),
             cores_j: j(parts.cores_pj.0),
             cores_idle_j: j(parts.cores_pj.1),
-            controller_idle_j: j(energy_pj(parts.energy.controller_idle_uw, parts.now)),
+            controller_idle_j: j(energy_pj(parts.energy.controller_idle_uw, awake)),
+            asleep_j: j(parts.slept.iter().map(|state| energy_pj(state.power_uw, state.lasted)).sum()),
             host_cores_j: j(parts.cpu.energy_pj(parts.now)),
             ..Self::default()
         };
@@ -364,7 +402,7 @@ impl EnergyReport {
     }
 
     /// The device's parts, which add up to `device_j`.
-    pub fn parts(&self) -> [(&'static str, f64); 13] {
+    pub fn parts(&self) -> [(&'static str, f64); 14] {
         [
             ("sensing", self.sense_j),
             ("programming", self.program_j),
@@ -379,6 +417,7 @@ impl EnergyReport {
             ("cores", self.cores_j),
             ("cores at rest", self.cores_idle_j),
             ("controller", self.controller_idle_j),
+            ("idle states", self.asleep_j),
         ]
     }
 }

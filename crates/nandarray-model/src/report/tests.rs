@@ -42,6 +42,7 @@ fn report() -> Report {
         dram: &dram,
         cores: vec![Ps::from_ms(4), Ps::ZERO],
         cores_pj: (3e9, 1e9),
+        slept: vec![Slept { power_uw: 5e3, lasted: Ps::from_ms(1), entered: 2 }],
     };
     Report::new(&parts, &latencies)
 }
@@ -54,7 +55,10 @@ fn parts_add_up() {
     assert_eq!(report.elapsed_s, 1.089e-3);
     assert_eq!((report.utilisation.channels.len(), report.utilisation.channels[0]), (8, 0.6));
     assert_eq!((report.utilisation.dies[63], report.utilisation.cores[0]), (0.5, 0.4));
-    assert_eq!((report.energy.dram_idle_j, report.energy.controller_idle_j), (0.01, 0.02));
+    // Of 10 ms, 9 were awake.
+    assert_eq!((report.energy.dram_idle_j, report.energy.controller_idle_j), (0.009, 0.018));
+    assert!((report.energy.asleep_j - 5e-6).abs() < 1e-15, "{}", report.energy.asleep_j);
+    assert_eq!(report.idle_states, [IdleReport { power_w: 5e-3, asleep_s: 1e-3, entered: 2 }]);
     assert!((report.energy.device_w - report.energy.device_j / 0.01).abs() < 1e-12);
     let lost = Report { all: OpReport::default(), ..report.clone() };
     assert_eq!(lost.check(), Err(ReportImbalance::Requests { by_op: 2000, all: 0 }));
@@ -105,7 +109,8 @@ fn the_json_is_the_documented_one() {
     }
     let missing: Vec<_> = seen.iter().filter(|k| !documented.contains(k.as_str())).collect();
     assert!(missing.is_empty(), "not in docs/reference/replay-report.md: {missing:#?}");
-    let gone: Vec<_> = documented.iter().filter(|k| !seen.contains(**k) && !k.starts_with("promises.")).collect();
+    let listed = |k: &str| k.starts_with("promises.") || k.starts_with("idle_states.");
+    let gone: Vec<_> = documented.iter().filter(|k| !seen.contains(**k) && !listed(k)).collect();
     assert!(gone.is_empty(), "documented, but not there: {gone:#?}");
 }
 

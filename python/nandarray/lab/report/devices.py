@@ -47,6 +47,7 @@ _PARTS = {
     "cores": ("controller", "cores that work"),
     "cores_idle": ("controller", "cores at rest"),
     "controller_idle": ("controller", "the rest of it"),
+    "asleep": ("controller", "idle states of the device"),
 }
 # So that a part has one colour in every diagram.
 _PART_SLOTS = {part: slot for slot, part in enumerate(dict.fromkeys(part for part, _ in _PARTS.values()))}

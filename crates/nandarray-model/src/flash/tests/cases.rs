@@ -332,9 +332,7 @@ fn dies_rest_when_nothing_is_asked_of_them() {
 
 #[test]
 fn energy_is_what_was_done_times_what_it_takes() {
-    let mut d = device(&[]);
-    d.energy.read_pj = 1e6;
-    d.energy.program_pj = 2e7;
+    let mut d = device(&[("energy.read", "1 uJ"), ("energy.program", "20 uJ")]);
     d.energy.bus_pj_per_byte = 10.0;
     d.energy.die_idle_uw = 100.0;
     let mut rig = Rig::new(&d);
@@ -347,6 +345,54 @@ fn energy_is_what_was_done_times_what_it_takes() {
     let idle_us = 64.0 * now.us() - 75.02 - 750.02;
     assert!((energy.idle_pj - 100.0 * idle_us).abs() < 1.0, "{} pJ", energy.idle_pj);
     assert_eq!(energy.by_cause_pj, [1e6 + 40_960.0, 0.0, 2e7 + 81_920.0, 0.0]);
+}
+
+#[test]
+fn a_current_is_the_dies_and_shared_by_its_planes() {
+    let d = device(&[
+        ("energy.read", "20 mA at 3 V"),
+        ("energy.program", "40 mA at 3 V"),
+        ("energy.erase", "10 mA at 3 V"),
+    ]);
+    let energy = |op: Op, planes: u16| {
+        let mut rig = Rig::new(&d);
+        for plane in 0..planes {
+            rig.submit(op, Cause::Host, at(0, plane, 0, 0), if op == Op::Erase { 0 } else { 8_192 });
+        }
+        rig.finish();
+        let energy = rig.flash.account(rig.events.now()).energy;
+        energy.sense_pj + energy.program_pj + energy.erase_pj
+    };
+    for planes in [1, 2] {
+        // 60 mW for 75 us, 120 mW for 750 us, 30 mW for 3.8 ms.
+        for (op, pj) in [(Op::Read, 4.5e6), (Op::Program, 9e7), (Op::Erase, 1.14e8)] {
+            let got = energy(op, planes);
+            assert!((got / pj - 1.0).abs() < 1e-9, "{op:?} of {planes} planes: {got} pJ instead of {pj}");
+        }
+    }
+    // An energy is of each page.
+    let d = device(&[("energy.read", "1 uJ")]);
+    let mut rig = Rig::new(&d);
+    rig.read(at(0, 0, 0, 0), 8_192);
+    rig.read(at(0, 1, 0, 0), 8_192);
+    rig.finish();
+    assert_eq!(rig.flash.account(rig.events.now()).energy.sense_pj, 2e6);
+    // A word line takes its current once, whole or not.
+    let one_shot = &[
+        ("nand.cell", "tlc"),
+        ("nand.one_shot", "true"),
+        ("geometry.pages", "258"),
+        ("energy.program", "40 mA at 3 V"),
+    ];
+    for pages in [2, 3] {
+        let mut rig = Rig::new(&device(one_shot));
+        for page in 0..pages {
+            rig.program(at(0, 0, 0, page));
+        }
+        rig.finish();
+        let got = rig.flash.account(rig.events.now()).energy.program_pj;
+        assert!((got / 9e7 - 1.0).abs() < 1e-9, "{got} pJ for {pages} pages");
+    }
 }
 
 impl Rig {

@@ -54,9 +54,12 @@ fn one_at_a_time() {
 
 #[test]
 fn a_saturated_channel_is_bound_by_its_bus() {
-    // Each pair of pages takes one two-plane command (940 ns) and two transfers.
+    // Eight dies keep the bus busy: a command a page (290 ns), for a further plane would take longer (650 ns).
     let page = saturated_reads(&[], 128);
-    within("normal", page, 24.576 + 0.940 / 2.0, 1.0);
+    within("normal", page, 24.576 + 0.290 + 0.030, 0.5);
+    // Where they would not, planes sense together: a command for two, two transfers.
+    let page = saturated_reads(&[("nand.t_read", "200 us")], 128);
+    within("200 us", page, 24.576 + 0.940 / 2.0 + 0.030, 0.5);
 }
 
 #[test]
@@ -99,4 +102,49 @@ fn sequential_writes_are_bound_by_programming() {
     let (t, bytes) = saturated_programs(&[], 64);
     let rate = bytes as f64 / t.us();
     assert!((rate / (2.0 * want) - 1.0).abs() < 0.03, "{rate} MB/s instead of {}", 2.0 * want);
+}
+
+/// A fast channel: 2,400 MT/s, on which a page of 8 KiB takes 3.4 us, and its cycles a good part of that.
+fn fast(ways: &'static str, t_read: &'static str) -> Vec<(&'static str, &'static str)> {
+    vec![
+        ("bus.rate", "2400 MT/s x8"),
+        ("geometry.ways", ways),
+        ("geometry.planes", "4"),
+        ("nand.t_read", t_read),
+        ("nand.independent_planes", "true"),
+    ]
+}
+
+#[test]
+fn joining_planes_never_loses() {
+    let (transfer, out) = (8_192.0 / 2_400.0, 0.030);
+    // So many planes of a die at once, on a channel of so many dies, in microseconds a page.
+    let page_us = |n: f64, dies: f64, t_read: f64| {
+        let bus = 0.290 + 0.650 * (n - 1.0) + n * (transfer + out);
+        (bus * dies).max(bus + t_read + 0.020) / (n * dies)
+    };
+    for (ways, t_read) in [("1", 25.0), ("1", 75.0), ("4", 25.0), ("4", 75.0), ("8", 25.0), ("8", 75.0), ("8", 300.0)] {
+        let dies = 2.0 * ways.parse::<f64>().expect("a number");
+        let of = |planes: f64| page_us(planes, dies, t_read);
+        let best = [1.0, 2.0, 3.0, 4.0].map(of).into_iter().fold(f64::MAX, f64::min);
+        let all = of(4.0);
+        let text: &'static str = match t_read as u32 {
+            25 => "25 us",
+            75 => "75 us",
+            _ => "300 us",
+        };
+        let page = saturated_reads(&fast(ways, text), 256).us();
+        // Never behind joining all planes, and, as dies fall out of step, some per cent behind the best at most.
+        assert!(page < all * 1.005, "{dies} dies of {t_read} us: {page} us a page, {all} with all planes");
+        assert!(page < best * 1.06, "{dies} dies of {t_read} us: {page} us a page, {best} at best");
+    }
+    // A saturated channel: N page / (290 + 30 ns + page / rate).
+    within("saturated", saturated_reads(&fast("8", "25 us"), 256), 0.290 + out + transfer, 0.5);
+    // Alone, all planes sense at once.
+    let mut rig = Rig::new(&device(&fast("8", "25 us")));
+    for plane in 0..4 {
+        rig.read(at(0, plane, 0, 0), 8_192);
+    }
+    let last = rig.finish().into_iter().max().expect("four reads");
+    within("alone", last, 0.290 + 3.0 * 0.650 + 25.020 + 4.0 * (transfer + out), 0.1);
 }

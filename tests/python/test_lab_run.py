@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 from nandarray import lab
+from nandarray.device import load
 from nandarray.errors import CorruptError, InvalidError, LockedError, NotFoundError, UnsupportedVersionError
 from nandarray.lab import _files, _run, registry
+from nandarray.lab._inputs import Inputs
 from nandarray.lab.claims import judge
 
 CLAIM = "nds.fig9d.write.sw_loss"
@@ -187,8 +189,80 @@ def test_the_queue_depth_has_a_timeline_the_same_each_time() -> None:
     assert lab.run("model.queue-depth", profile="small", trace=True).environment["before"] == []
 
 
+def described(file: str, t_read: str) -> None:
+    Path(file).parent.mkdir(parents=True, exist_ok=True)
+    Path(file).write_text(load("tiny").with_({"nand.t_read": t_read}).to_toml())
+
+
+def test_an_edited_description_is_another_run_even_with_reuse() -> None:
+    of_file = {"parameters": {"device": "mine.toml"}, "profile": "small", "reuse": True}
+    described("mine.toml", "40 us")
+    slow = lab.run("model.queue-depth", **of_file)
+    described("mine.toml", "90 us")
+    slower = lab.run("model.queue-depth", **of_file)
+    assert slower.path != slow.path
+    assert slower.rows("depths")[0]["latency_mean_us"] > slow.rows("depths")[0]["latency_mean_us"] + 40
+    for run, t_read in ((slow, "40 us"), (slower, "90 us")):  # both are there, and say what their device was
+        assert lab.load(run.path).devices["mine.toml"]["nand.t_read"] == t_read
+        assert run.data["devices"] == {"mine.toml": "devices/mine.toml"}
+    assert lab.compare(slow, slower).parameters == [{"name": "mine.toml: nand.t_read", "a": "40 us", "b": "90 us"}]
+    described("mine.toml", "40 us")
+    assert lab.run("model.queue-depth", **of_file).environment == slow.environment  # of the first run: it was reused
+
+
+def test_two_files_of_one_name_are_two_devices() -> None:
+    described("a/mine.toml", "40 us")
+    described("b/mine.toml", "90 us")
+    drives = lab.Parameter(["a/mine.toml", {"of": "b/mine.toml"}], "files")
+    both = replaced(parameters={**SMALL.parameters, "drives": drives})
+    run = lab.run(both)
+    assert {text: one["nand.t_read"] for text, one in run.devices.items()} == {
+        "a/mine.toml": "40 us",
+        "b/mine.toml": "90 us",
+    }
+    assert sorted(os.listdir(run.path / "devices")) == ["mine-2.toml", "mine.toml"]
+
+
+def test_the_changes_of_a_device_are_in_its_description() -> None:
+    changed = {"changes": {"nand.t_read": "10 us"}}
+    run = lab.run("model.queue-depth", profile="small", parameters=changed)
+    assert run.devices["tiny"]["nand.t_read"] == "10 us"
+
+
+def test_other_files_that_parameters_name_count_with_their_bytes() -> None:
+    Path("words.txt").write_text("one")
+    first = lab.run(SMALL, parameters={"words": "words.txt"})
+    Path("words.txt").write_text("two")
+    assert lab.run(SMALL, parameters={"words": "words.txt"}, reuse=True).path != first.path
+    assert set(first.data["files"]) == {"words.txt"}
+
+
+def test_presets_that_no_parameter_names_are_kept_with_the_run() -> None:
+    assert list(lab.run(replaced(devices=("tiny",))).devices) == ["tiny"]
+
+
+def test_a_device_that_changes_during_its_run_leaves_no_run() -> None:
+    described("mine.toml", "40 us")
+
+    def edits(context: lab.Context) -> lab.Result:
+        described("mine.toml", "90 us")
+        return small(context)
+
+    with pytest.raises(InvalidError, match="changed while it ran"):
+        lab.run(replaced(run=edits), parameters={"words": "mine.toml"})
+    assert os.listdir("lab-runs") == []
+
+
+def test_a_timeline_stays_when_the_same_is_run_without_one() -> None:
+    traced = lab.run("model.queue-depth", profile="small", trace=True)
+    before = traced.timeline.read_bytes()
+    again = lab.run("model.queue-depth", profile="small")
+    assert again.path == traced.path
+    assert again.timeline.read_bytes() == before
+
+
 def test_what_a_killed_run_left_is_removed() -> None:
-    final = Path("lab-runs") / _run.run_id(SMALL, registry.resolve(SMALL, "full"), "full", 0)
+    final = Path("lab-runs") / _run.run_id(SMALL, registry.resolve(SMALL, "full"), "full", 0, Inputs())
     left = Path(f"{final}.part")
     left.mkdir(parents=True)
     (left / "rubbish").write_text("")

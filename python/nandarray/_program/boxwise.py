@@ -16,7 +16,7 @@ import numpy as np
 
 from nandarray._grid import check_shape
 from nandarray._program import abi, ports, run
-from nandarray._program.forms import boxes_form
+from nandarray._program.forms import COMPILED, boxes_form
 from nandarray._program.program import Program, PythonProgram
 from nandarray.errors import InvalidError
 
@@ -82,10 +82,10 @@ def map_boxes(
         raise InvalidError(f"a block of {sizes} does not fit a task of {_TASK_BYTES} bytes")
     if not isinstance(function, Program):
         dtypes = [(ports.Boxed(one) if ports.is_stored(one) else np.asarray(one)).dtype for one in others]
-        trusted = {"trusted": True} if options.get("trusted") else {}
-        made = PythonProgram(boxes_form(function, [whole.dtype, *dtypes], kind, len(shape), scalars, **trusted))
+        settings = {name: options[name] for name in COMPILED if options.get(name) is not None}
+        made = PythonProgram(boxes_form(function, [whole.dtype, *dtypes], kind, len(shape), scalars, **settings))
     _ = made.elf  # an error of the compiler comes before anything is written
-    given = {name: value for name, value in options.items() if name != "trusted"}
+    given = {name: value for name, value in options.items() if name not in COMPILED}
     tiles = [*_cut(shape, sizes, first)]
     in_rows = all(size >= length for size, length in zip(first[1:], shape[1:], strict=True))  # so tiles come as rows do
 

@@ -19,6 +19,7 @@ from nandarray._program.annotations import parse_dtype, specs
 from nandarray.errors import InvalidError
 
 __all__ = [
+    "COMPILED",
     "OPTIONS",
     "SIZES",
     "Form",
@@ -26,6 +27,7 @@ __all__ = [
     "block_form",
     "boxes_form",
     "fold_form",
+    "folded_into",
     "map_form",
     "parameters",
     "reduce_form",
@@ -34,6 +36,8 @@ __all__ = [
 #: Options that go into the metadata, and those that Numba takes.
 SIZES = ("memory_bytes", "scratchpad_bytes")
 OPTIONS = ("fastmath", "boundscheck")
+#: What calls such as ``map_blocks`` may say of the function that they compile; their other options are of the run.
+COMPILED = ("trusted", "boundscheck")
 
 
 @dataclass(frozen=True)
@@ -174,6 +178,13 @@ def fold_form(
         "fold", function, [(taken, parse_dtype(dtype))], [("result", state["value"])], list(numbers.items()),
         parameters=names, state=state, **settings,
     )  # fmt: skip
+
+
+def folded_into(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Choose what a function folds values into: 64 bits for integers and truth values, as NumPy's sums."""
+    if dtype.kind == "u":
+        return np.dtype("u8")
+    return np.dtype("i8") if dtype.kind in "bi" else dtype
 
 
 def along_form(

@@ -21,8 +21,9 @@ __all__ = ["calling", "ending", "folded", "folding", "loop", "options"]
 
 
 def options(form: Form) -> dict[str, Any]:
-    """Give what Numba takes of a form's options."""
-    return {key: form.options[key] for key in OPTIONS if form.options.get(key)}
+    """Give what Numba takes of a form's options: indices are checked unless the form says otherwise."""
+    given = {"boundscheck": True, **form.options}
+    return {key: given[key] for key in OPTIONS if given.get(key)}
 
 
 def _written(form: Form, name: str, text: str) -> Any:

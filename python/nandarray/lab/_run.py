@@ -32,7 +32,8 @@ import nandarray
 from nandarray.errors import InvalidError, LockedError
 from nandarray.lab import registry
 from nandarray.lab._files import digest, environment, plain, write_json, write_table
-from nandarray.lab._runs import PART, SCHEMA, Run, folder_of_runs
+from nandarray.lab._inputs import Inputs, inputs_of
+from nandarray.lab._runs import PART, SCHEMA, TIMELINE, Run, folder_of_runs
 from nandarray.lab.claims import Claim, base_of, claims, judge, near
 from nandarray.lab.experiment import Context, Experiment, Progress, Result
 
@@ -100,7 +101,7 @@ def _from_file(file: str, name: str, *args: Any) -> Any:
     return found(*args)
 
 
-def run_id(experiment: Experiment, parameters: Mapping[str, Any], profile: str, seed: int) -> str:
+def run_id(experiment: Experiment, parameters: Mapping[str, Any], profile: str, seed: int, inputs: Inputs) -> str:
     """Give the name of a run's folder.
 
     Parameters
@@ -111,6 +112,8 @@ def run_id(experiment: Experiment, parameters: Mapping[str, Any], profile: str, 
         All of them, resolved.
     profile, seed
         As in :func:`run`.
+    inputs : Inputs
+        Devices and files that the parameters name.
 
     Returns
     -------
@@ -124,6 +127,8 @@ def run_id(experiment: Experiment, parameters: Mapping[str, Any], profile: str, 
         "seed": seed,
         "version": nandarray.__version__,
         "source": registry.source_hash(experiment),
+        "devices": inputs.devices,
+        "files": inputs.files,
         "claims": [dataclasses.asdict(claim) for claim in known_claims(experiment).values()],
     }
     return f"{experiment.id}@{digest(of)}"
@@ -197,7 +202,8 @@ def run(
     """
     experiment = registry.find(what)
     resolved = plain(registry.resolve(experiment, profile, dict(parameters or {})))
-    final = folder_of_runs(runs) / run_id(experiment, resolved, profile, seed)
+    inputs = inputs_of(experiment, resolved)
+    final = folder_of_runs(runs) / run_id(experiment, resolved, profile, seed, inputs)
     if reuse and (final / "run.json").is_file():
         return Run(final)
     jobs = jobs or (1 if profile == "small" else os.cpu_count() or 1)
@@ -209,12 +215,16 @@ def run(
             jobs=jobs,
             progress=progress or (lambda _what, _done, _of: None),
             executor=pool if executor is not None or jobs > 1 else None,
-            timeline=part / "timeline.pftrace" if trace else None,
+            timeline=part / TIMELINE if trace else None,
         )
         start = time.perf_counter()
         result = experiment.run(context)
         seconds = time.perf_counter() - start
-        _write(part, experiment, context, result)
+        if inputs_of(experiment, resolved) != inputs:
+            raise InvalidError(f"a device or a file that {experiment.id} was given changed while it ran: run it again")
+        _write(part, experiment, context, result, inputs)
+        if not trace and experiment.deterministic and (final / TIMELINE).is_file():
+            shutil.copyfile(final / TIMELINE, part / TIMELINE)  # of the same run: it would be the same again
         about = environment(seconds) | {"jobs": jobs, "before": differences(part, final)}
         write_json(part / "environment.json", about)
         put_in_place(part, final)
@@ -312,7 +322,7 @@ def _checked(names: Sequence[str] | Mapping[str, Any], what: str) -> None:
             raise InvalidError(f"{what} {name!r} cannot be a file's name: letters, digits, and . _ + @ - are taken")
 
 
-def _write(part: Path, experiment: Experiment, context: Context, result: Result) -> None:
+def _write(part: Path, experiment: Experiment, context: Context, result: Result, inputs: Inputs) -> None:
     """Write everything but the environment."""
     _checked(result.tables, "table")
     _checked(result.reports, "report")
@@ -343,6 +353,8 @@ def _write(part: Path, experiment: Experiment, context: Context, result: Result)
         "profile": context.profile,
         "seed": context.seed,
         "parameters": context.parameters,
+        "devices": inputs.write(part),
+        "files": inputs.files,
         "meanings": {name: parameter.meaning for name, parameter in experiment.parameters.items()},
         "version": nandarray.__version__,
         "source": registry.source_hash(experiment),

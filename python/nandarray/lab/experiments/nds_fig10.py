@@ -268,5 +268,6 @@ EXPERIMENT = Experiment(
         "divide": Parameter(1, "by what each dimension of the data is divided", small=16),
         "samples": Parameter(1, "fetches of each shape that are simulated; they stand for all", small=1),
     },
+    devices=("nds-prototype",),
     minutes=2.0,
 )

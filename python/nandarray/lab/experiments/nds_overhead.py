@@ -171,5 +171,6 @@ EXPERIMENT = Experiment(
         "pages": Parameter(1024, "pages read, one at a time", small=64),
         "n": Parameter(32768, "side of the matrix whose tables are counted", small=2048),
     },
+    devices=("nds-prototype",),
     minutes=0.1,
 )

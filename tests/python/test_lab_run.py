@@ -479,3 +479,46 @@ def test_json_is_the_same_whatever_the_order() -> None:
     assert _files.dumps(one) == '{"a":[1,null,[1,2]],"b":0.5,"c":[0,1]}' == _files.dumps(dict(reversed(one.items())))
     assert json.loads(_files.dumps([{"a": 1}], lines=True)) == [{"a": 1}]
     assert _files.digest(one) == _files.digest(dict(reversed(one.items())))
+
+
+# --- scripts ----------------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+from pathlib import Path
+with open("started", "a") as file:
+    file.write("x")
+from nandarray import lab
+{call}
+print("done")
+"""
+SWEEP = """lab.sweep({"name": "s", "device": "tiny", "axes": {"workload.depth": [1, 2, 4]}, "workload": {"requests": 50}})"""
+RUN = """lab.run("model.channels", parameters={"device": "tiny", "channels": [1, 2]}, jobs=2)"""
+
+
+def python(*words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    given = [sys.executable, *words]
+    return subprocess.run(given, input=text, capture_output=True, text=True, check=False, timeout=100)
+
+
+@pytest.mark.parametrize("call", [SWEEP, RUN])
+def test_a_script_without_a_guard_gets_one_error(call: str) -> None:
+    Path("script.py").write_text(SCRIPT.format(call=call))
+    done = python("script.py")
+    assert done.returncode == 1
+    assert 'belongs under if __name__ == "__main__":' in done.stderr.splitlines()[-1]
+    assert done.stderr.count("Traceback") == 1
+    assert Path("started").read_text() == "xx"  # the script, and the one process that tried
+    assert "done" not in done.stdout
+
+
+def test_a_script_from_standard_input_gets_one_error() -> None:
+    done = python("-", text=SCRIPT.format(call=SWEEP))
+    assert done.returncode == 1
+    assert "cannot import a script from <stdin>" in done.stderr.splitlines()[-1]
+    assert Path("started").read_text() == "x"
+
+
+def test_a_script_with_a_guard_has_processes() -> None:
+    Path("script.py").write_text(SCRIPT.format(call=f"if __name__ == '__main__':\n    {SWEEP[:-1]}, jobs=2)"))
+    done = python("script.py")
+    assert (done.returncode, done.stderr) == (0, "")

@@ -22,9 +22,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context, parent_process
+from multiprocessing import current_process, parent_process
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +38,55 @@ from nandarray.lab._runs import PART, SCHEMA, TIMELINE, Run, folder_of_runs
 from nandarray.lab.claims import Claim, base_of, claims, judge, near
 from nandarray.lab.experiment import Context, Experiment, Progress, Result
 
-__all__ = ["Pool", "command_of", "differences", "known_claims", "part_folder", "put_in_place", "run", "run_id"]
+__all__ = ["Pool", "command_of", "differences", "known_claims", "part_folder", "put_in_place", "refuse_import", "run", "run_id"]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. +@-]*")
 
 
+_WORKER = "nandarray-lab"
+_GUARD = (
+    "lab.run and lab.sweep start processes, and each of them imports the script first: what runs experiments belongs "
+    'under if __name__ == "__main__":, or takes jobs=1'
+)
+
+
+class _Process(SpawnProcess):
+    """A process of a pool, which knows by its name that it is one while it imports the script."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.name = f"{_WORKER}-{self.name}"
+
+
+class _Spawn(SpawnContext):
+    Process = _Process
+
+
+def refuse_import() -> None:
+    """End a process that got here by importing the script that started it.
+
+    Raises
+    ------
+    SystemExit
+        It is one of a pool's: the pool tells its caller, once.
+    InvalidError
+        Something else started it.
+    """
+    if getattr(current_process(), "_inheriting", False):  # as multiprocessing itself tells it
+        if current_process().name.startswith(_WORKER):
+            raise SystemExit(1)
+        raise InvalidError(_GUARD)
+
+
+def _nothing() -> None:
+    """Be called."""
+
+
 class Pool:
     """Processes that start when the first call comes; calls of experiments in files load the file there first.
+
+    A process that cannot import the script that it was started by would end at once, and so would the one after it.
+    So the first one is waited for before anything is handed out.
 
     Parameters
     ----------
@@ -61,13 +104,25 @@ class Pool:
     def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]:
         """Call a function of a module somewhere else."""
         if self._executor is None:
-            # Not a fork: this process has threads, of progress bars if of nothing else.
-            spawn = get_context("spawn")
-            self._executor = ProcessPoolExecutor(self.jobs, mp_context=spawn, initializer=_end_with_parent)
+            self._start()
+        assert self._executor is not None
         file = registry.file_of(function.__module__)
         if file is None:
             return self._executor.submit(function, *args)
         return self._executor.submit(_from_file, file, function.__qualname__, *args)
+
+    def _start(self) -> None:
+        script = getattr(sys.modules["__main__"], "__file__", None)
+        if script is not None and getattr(sys.modules["__main__"], "__spec__", None) is None:
+            if not Path(script).exists():
+                raise InvalidError(f"the processes of a run cannot import a script from {script}: save it, or take jobs=1")
+        # Not a fork: this process has threads, of progress bars if of nothing else.
+        self._executor = ProcessPoolExecutor(self.jobs, mp_context=_Spawn(), initializer=_end_with_parent)
+        try:
+            self._executor.submit(_nothing).result()
+        except BrokenExecutor:
+            self.close(broken=True)
+            raise InvalidError(_GUARD) from None
 
     def close(self, *, broken: bool = False) -> None:
         """End the processes, if they are ours."""
@@ -189,7 +244,8 @@ def run(
     NotFoundError
         If there is no such experiment.
     InvalidError
-        If a parameter is not there or of a wrong kind, or the experiment gives what cannot be written.
+        If a parameter is not there or of a wrong kind, or the experiment gives what cannot be written; or if the
+        processes cannot import the calling script, as it runs experiments outside ``if __name__ == "__main__":``.
     LockedError
         If another process is running the same.
 
@@ -200,6 +256,7 @@ def run(
     >>> done.experiment, done.tables["depths"][:2]
     ('model.queue-depth', ['depth', 'bytes_per_s'])
     """
+    refuse_import()
     experiment = registry.find(what)
     resolved = plain(registry.resolve(experiment, profile, dict(parameters or {})))
     inputs = inputs_of(experiment, resolved)

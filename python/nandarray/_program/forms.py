@@ -56,6 +56,8 @@ class Form:
         What a reduction keeps.
     ndim : int
         Dimensions of boxes.
+    fields : mapping
+        Of inputs of boxes that have records: the field that the function gets.
     """
 
     style: str
@@ -71,6 +73,7 @@ class Form:
     options: Mapping[str, Any] = field(default_factory=dict)
     trusted: bool = False
     ndim: int = 0
+    fields: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def source(self) -> str:
@@ -221,9 +224,13 @@ def boxes_form(
     kind: np.dtype[Any],
     ndim: int,
     scalars: Mapping[str, Any] | None,
+    fields: Sequence[str | None] = (),
     **settings: Any,
 ) -> Form:
-    """Read a function over boxes of some dimensions: of each input one, and of the output, which it fills."""
+    """Read a function over boxes of some dimensions: of each input one, and of the output, which it fills.
+
+    `fields` names for each input that is of records the field that the function gets of them.
+    """
     _plain(function)
     names = parameters(function)
     numbers = _scalars(scalars, names, function)
@@ -237,7 +244,8 @@ def boxes_form(
     listed = list(numbers.items())
     outputs = [(taken[-1], parse_dtype(kind))]
     made = _form("boxes", function, inputs, outputs, listed, parameters=tuple(names), **settings)
-    return replace(made, ndim=ndim)
+    found = {name: field for name, field in zip(taken, fields, strict=False) if field is not None}
+    return replace(made, ndim=ndim, fields=found)
 
 
 def _pair(

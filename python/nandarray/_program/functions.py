@@ -131,6 +131,7 @@ def _key(form: Form) -> str | None:
         list(form.scalars),
     ]
     described += [list(form.parameters), form.state, dict(form.bound), dict(form.options), form.ndim]
+    described.append(dict(form.fields))
     found = fingerprint(described, dict(form.functions))
     if found is None:
         return None

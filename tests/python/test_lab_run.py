@@ -17,6 +17,7 @@ from nandarray import lab
 from nandarray.device import load
 from nandarray.errors import CorruptError, InvalidError, LockedError, NotFoundError, UnsupportedVersionError
 from nandarray.lab import _files, _run, registry
+from nandarray.lab._html import answer_cells
 from nandarray.lab._inputs import Inputs
 from nandarray.lab.claims import judge
 
@@ -93,6 +94,16 @@ def test_answers_are_judged_by_the_range_that_is_expected() -> None:
     bad = lab.run(SMALL, parameters={"measured": 0.55}).answers[0]
     assert not bad["within"]
     assert bad["ratio"] == pytest.approx(0.55 / 0.7)
+
+
+def test_small_sizes_are_not_judged_against_claims_of_full_ones() -> None:
+    good, shape = lab.run(SMALL, profile="small").answers
+    assert (good["within"], good["ratio"], shape["within"]) == (None, pytest.approx(0.6 / 0.7), None)
+    assert "within" not in repr(lab.run(SMALL, profile="small"))
+    # The small profile with the full one's sizes is as good as that.
+    assert lab.run(SMALL, profile="small", parameters={"measured": 0.7}).answers[0]["within"]
+    assert answer_cells(good)[-1] == "not judged: small profile"
+    assert answer_cells(good | {"within": False, "calibrated": True})[-1] == "no, though calibrated"
 
 
 @pytest.mark.parametrize(
@@ -491,7 +502,8 @@ from nandarray import lab
 {call}
 print("done")
 """
-SWEEP = """lab.sweep({"name": "s", "device": "tiny", "axes": {"workload.depth": [1, 2, 4]}, "workload": {"requests": 50}})"""
+SPEC = {"name": "s", "device": "tiny", "axes": {"workload.depth": [1, 2, 4]}, "workload": {"requests": 50}}
+SWEEP = f"lab.sweep({SPEC})"
 RUN = """lab.run("model.channels", parameters={"device": "tiny", "channels": [1, 2]}, jobs=2)"""
 
 

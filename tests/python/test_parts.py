@@ -1,4 +1,4 @@
-"""Views and fields of records wherever arrays go: Dask, xarray, HTML, other formats, programs. NumPy says what is right."""
+"""Views and fields of records wherever arrays go, compared with NumPy: Dask, xarray, HTML, other formats, programs."""
 
 from __future__ import annotations
 
@@ -104,9 +104,10 @@ def test_notebooks_show_them(full: nandarray.Store, name: str, part: Any, data: 
     assert one._repr_html_() == "<em>closed array</em>"
 
 
-@each
+@pytest.mark.parametrize("one", PARTS, ids=[name for name, _, _ in PARTS])
 @pytest.mark.parametrize("format", ["npy", "raw", "zarr", "hdf5", "npz"])
-def test_they_are_exported(full: nandarray.Store, tmp_path: Path, name: str, part: Any, data: Any, format: str) -> None:  # noqa: A002
+def test_they_are_exported(full: nandarray.Store, tmp_path: Path, one: Any, format: str) -> None:  # noqa: A002
+    _, part, data = one
     wanted, path = data(), tmp_path / f"out.{format}"
     nandarray.export(part(full), path, format=format, budget=2000)
     if format == "npy":

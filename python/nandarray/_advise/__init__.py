@@ -250,7 +250,9 @@ def advise(
 
 def advise_all(**options: Any) -> tuple[list[Advice], dict[str, str]]:
     """Give advice on every ready-made program, on its sample; and on those without a sample why they have none."""
-    _bandwidths(options.get("device", "assasin"), options.get("core_hz", 1e9))  # an error of the device's is not a program's
+    _bandwidths(
+        options.get("device", "assasin"), options.get("core_hz", 1e9)
+    )  # an error of the device's is not a program's
     found, without = [], dict[str, str]()
     for name in programs.names():
         try:

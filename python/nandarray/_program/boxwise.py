@@ -87,7 +87,7 @@ def map_boxes(
         box, others = given[0], given[1:]
         dtypes = [(ports.Boxed(one) if ports.is_stored(one) else np.asarray(one)).dtype for one in given]
         settings = {name: options[name] for name in COMPILED if options.get(name) is not None}
-        made = PythonProgram(boxes_form(function, dtypes, kind, len(shape), scalars, fields, **settings))
+        made = PythonProgram(boxes_form(function, dtypes, kind, len(shape), scalars, fields=fields, **settings))
     _ = made.elf  # an error of the compiler comes before anything is written
     given = {name: value for name, value in options.items() if name not in COMPILED}
     tiles = [*_cut(shape, sizes, first)]

@@ -1,9 +1,9 @@
 """Fields of records as inputs of programs: a program of our own takes them out of the records, beside the data.
 
-A field is no array of the store: its values lie apart, each in its record. So wherever a program gets one, a step stands
-before it that reads the records and gives the field alone; both are stages of one run. The step is compiled for the
-record's layout, and knows the shape that it gives. Functions over boxes get the records themselves instead, since a box
-has to reach them as a whole (:func:`nandarray._program.boxwise.map_boxes`).
+A field is no array of the store: its values lie apart, each in its record. So wherever a program gets one, a step
+stands before it that reads the records and gives the field alone; both are stages of one run. The step is compiled for
+the record's layout, and knows the shape that it gives. Functions over boxes get the records themselves instead, since
+a box has to reach them as a whole (:func:`nandarray._program.boxwise.map_boxes`).
 """
 
 from __future__ import annotations

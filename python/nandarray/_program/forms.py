@@ -224,6 +224,7 @@ def boxes_form(
     kind: np.dtype[Any],
     ndim: int,
     scalars: Mapping[str, Any] | None,
+    *,
     fields: Sequence[str | None] = (),
     **settings: Any,
 ) -> Form:

@@ -61,7 +61,9 @@ def loop(form: Form) -> Any:
         ((last, _),) = form.outputs
         sizes = "".join(f"n{axis}_, " for axis in range(form.ndim))
         fields = {name: f"[{found!r}]" for name, found in form.fields.items()}
-        boxes = {name: f"{name}.reshape(({sizes})){fields.get(name, '')}" for name in ins} | {last: f"out_.reshape(({sizes}))"}
+        boxes = {name: f"{name}.reshape(({sizes})){fields.get(name, '')}" for name in ins} | {
+            last: f"out_.reshape(({sizes}))"
+        }
         given = ", ".join(boxes.get(name, name) for name in form.parameters)
         return _written(form, "loop_", f"def loop_({taken}, out_{numbers}, {sizes}):\n    _function({given})")
     if form.style == "fold":

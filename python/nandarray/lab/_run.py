@@ -38,7 +38,17 @@ from nandarray.lab._runs import PART, SCHEMA, TIMELINE, Run, folder_of_runs
 from nandarray.lab.claims import Claim, base_of, claims, judge, near
 from nandarray.lab.experiment import Context, Experiment, Progress, Result
 
-__all__ = ["Pool", "command_of", "differences", "known_claims", "part_folder", "put_in_place", "refuse_import", "run", "run_id"]
+__all__ = [
+    "Pool",
+    "command_of",
+    "differences",
+    "known_claims",
+    "part_folder",
+    "put_in_place",
+    "refuse_import",
+    "run",
+    "run_id",
+]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. +@-]*")
 
@@ -112,10 +122,10 @@ class Pool:
         return self._executor.submit(_from_file, file, function.__qualname__, *args)
 
     def _start(self) -> None:
-        script = getattr(sys.modules["__main__"], "__file__", None)
-        if script is not None and getattr(sys.modules["__main__"], "__spec__", None) is None:
-            if not Path(script).exists():
-                raise InvalidError(f"the processes of a run cannot import a script from {script}: save it, or take jobs=1")
+        main = sys.modules["__main__"]
+        script = None if getattr(main, "__spec__", None) is not None else getattr(main, "__file__", None)
+        if script is not None and not Path(script).exists():
+            raise InvalidError(f"the processes of a run cannot import a script from {script}: save it, or take jobs=1")
         # Not a fork: this process has threads, of progress bars if of nothing else.
         self._executor = ProcessPoolExecutor(self.jobs, mp_context=_Spawn(), initializer=_end_with_parent)
         try:
@@ -398,7 +408,11 @@ def _write(part: Path, experiment: Experiment, context: Context, result: Result,
             raise InvalidError(
                 f"{experiment.id} answers {base!r}, which is not among its claims{near(base, experiment.claims)}"
             )
-    answers = [judge(answer, experiment, known) for answer in result.answers]
+    # Claims are of full sizes: in another profile nothing is said of them, unless none of its sizes is smaller.
+    sizes = {name: parameter for name, parameter in experiment.parameters.items() if parameter.small is not None}
+    same = all(context.parameters[name] == plain(parameter.default) for name, parameter in sizes.items())
+    full_size = context.profile == "full" or same
+    answers = [judge(answer, experiment, known, full_size=full_size) for answer in result.answers]
     path = registry.file_of(experiment.run.__module__)
     head = {
         "schema": SCHEMA,

@@ -232,7 +232,8 @@ class Run(Folder):
 
     def __repr__(self) -> str:
         good = sum(1 for answer in self.answers if answer["within"])
-        claims = f", {good} of {len(self.answers)} answers within" if self.answers else ""
+        judged = sum(1 for answer in self.answers if answer["within"] is not None)
+        claims = f", {good} of {judged} answers within" if judged else ""
         return f"<nandarray.lab.Run {self.id}: {self.title}{claims}>"
 
     def _repr_html_(self) -> str:

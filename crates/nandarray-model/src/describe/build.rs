@@ -4,9 +4,7 @@
 
 use super::check;
 use super::description::*;
-use super::keys::{
-    self, ArbitrationWord, CellWord, ComposesWord, EntriesWord, GcWord, KEYS, SchedulingWord,
-};
+use super::keys::{self, ArbitrationWord, CellWord, ComposesWord, EntriesWord, GcWord, KEYS, SchedulingWord};
 use super::problem::{Invalid, Problem};
 use super::sheet::Sheet;
 use super::value::Quantity;

@@ -250,7 +250,11 @@ pub const KEYS: &[Key] = &[
     key("link.t_propagate", Kind::Time(Ps::ZERO, Ps::from_ms(1_000)), "one way, added to each message, pipelined"),
     key("link.command_size", Kind::Size(0, 64 * KIB), "a command on the link"),
     key("link.completion_size", Kind::Size(0, 64 * KIB), "a completion"),
-    key("link.entries", Kind::Word(EntriesWord::WORDS), "where entries of queues go beside data that waits for the link"),
+    key(
+        "link.entries",
+        Kind::Word(EntriesWord::WORDS),
+        "where entries of queues go beside data that waits for the link",
+    ),
     bounded("host.queues", Kind::Count(1, 65_535), "queue pairs", "NVMe has 65,535 I/O queues"),
     bounded(
         "host.queue_entries",

@@ -49,7 +49,8 @@ class Case(NamedTuple):
     """A workload (``name``, ``divide`` as for :func:`sized`) in one configuration.
 
     ``rule`` is the baseline's: "sieving" if it may read more than it wants, "runs" if not. ``samples`` fetches of each
-    shape are simulated. ``changes`` are of the device, ``unit_bytes`` as for :func:`~nandarray.lab.nds.fetching.fetched`.
+    shape are simulated. ``changes`` are of the device, ``unit_bytes`` as for
+    :func:`~nandarray.lab.nds.fetching.fetched`.
     """
 
     name: str
@@ -267,8 +268,8 @@ def _misfits(
         by = {row["rule"]: row for row in means if row["system"] == system}
         one, other = by["sieving"], by["runs"]
         said.append(
-            f"{system}: the paper says 'on average', which is the arithmetic mean unless it says otherwise, and not how "
-            f"its baseline partitions I/O. Ours are {one['arithmetic_mean']:.2f} (arithmetic), "
+            f"{system}: the paper says 'on average', which is the arithmetic mean unless it says otherwise, and not "
+            f"how its baseline partitions I/O. Ours are {one['arithmetic_mean']:.2f} (arithmetic), "
             f"{one['geometric_mean']:.2f} (geometric) and {one['median']:.2f} (median); over one that reads only the "
             f"runs it wants, {other['arithmetic_mean']:.2f}, {other['geometric_mean']:.2f} and {other['median']:.2f}."
         )

@@ -175,6 +175,7 @@ class Part:
         parts = list(key if isinstance(key, tuple) else (key,))
         at = next((place for place, part in enumerate(parts) if part is Ellipsis), len(parts))
         parts[at : at + 1] = [slice(None)] * (self.ndim - len(parts) + (at < len(parts)))
+        assert isinstance(self.of, Field)
         read = reader[tuple(parts[: self.array.ndim])][self.of.name]
         behind = 0
         for part in reversed(parts[self.array.ndim :]):

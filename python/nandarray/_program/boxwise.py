@@ -83,9 +83,9 @@ def map_boxes(
     if math.prod(sizes) * max(kind.itemsize, whole.dtype.itemsize) > _TASK_BYTES:
         raise InvalidError(f"a block of {sizes} does not fit a task of {_TASK_BYTES} bytes")
     if not isinstance(function, Program):
-        given, fields = zip(*map(_records, (box, *others)), strict=True)
-        box, others = given[0], given[1:]
-        dtypes = [(ports.Boxed(one) if ports.is_stored(one) else np.asarray(one)).dtype for one in given]
+        taken, fields = zip(*map(_records, (box, *others)), strict=True)
+        box, others = taken[0], taken[1:]
+        dtypes = [(ports.Boxed(one) if ports.is_stored(one) else np.asarray(one)).dtype for one in taken]
         settings = {name: options[name] for name in COMPILED if options.get(name) is not None}
         made = PythonProgram(boxes_form(function, dtypes, kind, len(shape), scalars, fields=fields, **settings))
     _ = made.elf  # an error of the compiler comes before anything is written

@@ -67,7 +67,7 @@ def field_step(box: Box) -> FieldStep:
 @lru_cache(maxsize=64)
 def _program(record: np.dtype[Any], names: tuple[str, ...]) -> Program:
     """Compile what takes fields out of records of a dtype."""
-    fields = record.fields or {}
+    fields: Any = record.fields or {}
     places = [(fields[name][1], fields[name][0].itemsize) for name in names]
     kinds = [fields[name][0] for name in names]
     base = kinds[0].base if len(names) == 1 else np.dtype(list(zip(names, kinds, strict=True)))

@@ -202,7 +202,7 @@ def _all(found: list[Advice], without: dict[str, str]) -> None:
         name = Text(one.name, style="green" if one.candidate else "")
         table.add_row(name, f"{one.ratio:.4f}", one.direction, one.vectorises, gain, f"{one.link_saved:.1%}",
                       f"{one.speedup:.2f}", one.bound, one.verdict)  # fmt: skip
-    for name in without:
+    for missing in without:
         table.add_row(missing, *[""] * 7, "no sample")
     console().print(table)
 

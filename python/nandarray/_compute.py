@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Compute"]
 
-_OPTIONS = ("form", "threads", "instructions", "seconds", "progress", "trusted")
+_OPTIONS = ("form", "threads", "instructions", "seconds", "progress", "trusted", "boundscheck")
 
 
 class Compute:
@@ -165,7 +165,7 @@ class Compute:
             Of the result; what the function returns, if left out; of a function of boxes, the first input's.
         **scalars
             Numbers that the function takes by name; and ``form``, ``threads``, ``instructions``, ``seconds``,
-            ``progress`` as for :meth:`offload`, ``trusted`` as for :func:`nandarray.program`.
+            ``progress`` as for :meth:`offload`, ``trusted`` and ``boundscheck`` as for :func:`nandarray.program`.
 
         Returns
         -------
@@ -275,7 +275,8 @@ class Compute:
         initial : number, optional
             What to begin with; without it an empty box has no least element, and nothing to call a function with.
         dtype : dtype_like, optional
-            Of what a function folds into; the array's if left out. Of a class, of its result.
+            Of what a function folds into; if left out 64 bits for integers and truth values, as NumPy's sums have, else
+            the array's. Of a class, of its result.
         state : dtype_like, optional
             Of a class: what is kept.
         **scalars

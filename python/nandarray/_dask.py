@@ -18,15 +18,18 @@ import threading
 import uuid
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from nandarray._parts import Part, part_of, stored
 from nandarray.errors import InvalidError, NandarrayError
 
 if TYPE_CHECKING:
+    from nandarray._lazy import Field
     from nandarray.array import Array
     from nandarray.store import Store
+    from nandarray.view import View
 
 __all__ = ["from_dask", "to_dask"]
 
@@ -34,16 +37,17 @@ __all__ = ["from_dask", "to_dask"]
 CHUNK_BYTES = 96 << 20
 
 
-def to_dask(array: Array, *, chunks: Any = None, inline_array: bool = True) -> Any:
+def to_dask(array: Array | View | Field, *, chunks: Any = None, inline_array: bool = True) -> Any:
     """Give a lazy Dask array that reads ``array`` chunk by chunk.
 
     Parameters
     ----------
-    array : Array
-        An array of an open store. The store must stay open while the Dask array is computed in this process.
+    array : Array, View or Field
+        An array of an open store, a view of one, or a field of its records (whose own dimensions come last, as NumPy
+        has them). The store must stay open while the Dask array is computed in this process.
     chunks : chunks, optional
         Anything that ``dask.array.from_array`` takes. Left out, chunks are whole building blocks, merged up to about
-        96 MiB.
+        96 MiB; of a view, runs of elements that lie side by side.
     inline_array : bool
         Put the reader into each task (the default), or into one task of its own.
 
@@ -54,16 +58,21 @@ def to_dask(array: Array, *, chunks: Any = None, inline_array: bool = True) -> A
         what is behind a writable one may change at any time.
     """
     da = _dask_array()
-    if chunks is None:
-        chunks = aligned_chunks(array.shape, array.chunks, array.dtype.itemsize)
+    part = stored(array, "to_dask")
+    if chunks is not None:
+        pass
+    elif isinstance(part, Part):
+        chunks = part.merged(CHUNK_BYTES)
+    else:
+        chunks = aligned_chunks(part.shape, part.chunks, part.dtype.itemsize)
     return da.from_array(
-        _Reader(array),
+        _Reader(part),
         chunks=chunks,
-        name=f"nandarray-{_token(array)}",
+        name=f"nandarray-{_token(part)}",
         lock=False,
         asarray=False,
-        fancy=True,
-        meta=np.empty((0,) * array.ndim, array.dtype),
+        fancy=not (isinstance(part, Part) and part.inner),
+        meta=np.empty((0,) * part.ndim, part.dtype),
         inline_array=inline_array,
     )
 
@@ -184,7 +193,7 @@ def _write_here(source: Any, target: Array) -> None:
 class _Reader:
     """What Dask holds of an array: enough to slice it here, and to open it again elsewhere."""
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: Array | Part) -> None:
         self._array = array
         self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
 
@@ -199,14 +208,20 @@ class _Reader:
             )
         if not array.store.read_only:
             array.store.flush()  # another process sees what has been flushed
-        return _reopen, (os.path.abspath(array.store.path), array.name)
+        how = array.how if isinstance(array, Part) else ()
+        return _reopen, (os.path.abspath(array.store.path), array.name, how)
 
 
 _STORES: dict[str, tuple[int, Any]] = {}  # path -> inode, open store
 _STORES_LOCK = threading.Lock()
 
 
-def _reopen(path: str, name: str) -> _Reader:
+def _reopen(path: str, name: str, how: tuple[Any, ...] = ()) -> _Reader:
+    """Give a worker what it reads from."""
+    return _Reader(part_of(reopened(path, name), how))
+
+
+def reopened(path: str, name: str) -> Array:
     """Open an array in a worker; all arrays of one file share one open store, brought up to date each time."""
     import nandarray
 
@@ -215,10 +230,10 @@ def _reopen(path: str, name: str) -> _Reader:
         if store is not None and inode == os.stat(path).st_ino:
             with contextlib.suppress(NandarrayError):  # replaced in place: open it anew
                 store.refresh()
-                return _Reader(store[name])
+                return cast("Array", store[name])
         store = nandarray.open(path, "r")
         _STORES[path] = (os.stat(path).st_ino, store)
-        return _Reader(store[name])
+        return cast("Array", store[name])
 
 
 def _file_version(path: str) -> tuple[int, int, int]:
@@ -226,13 +241,14 @@ def _file_version(path: str) -> tuple[int, int, int]:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _token(array: Array) -> str:
+def _token(array: Array | Part) -> str:
     if not array.store.read_only:
         return uuid.uuid4().hex
     from dask.base import tokenize
 
     path = os.path.abspath(array.store.path)
-    return str(tokenize(path, array.name, array.shape, str(array.dtype), _file_version(path)))
+    how = array.how if isinstance(array, Part) else ()
+    return str(tokenize(path, array.name, how, array.shape, str(array.dtype), _file_version(path)))
 
 
 def _dask_array() -> Any:

@@ -1,7 +1,8 @@
 """Reading through a transformation: ``a.astype(...)`` and ``a["field"]`` of a larger-than-memory array.
 
 Both are thin handles that read what is indexed and then convert it; neither holds data. A field can also be written:
-its elements are read, the field is set, and they are written back, since the engine moves whole elements.
+its elements are read, the field is set, and they are written back, since the engine moves whole elements. Programs run
+on it as on an array: the field is taken out of the records beside the data (:mod:`nandarray._program.fields`).
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from nandarray import _buffers, indexing
+from nandarray import _buffers, html, indexing
+from nandarray._compute import Compute
 from nandarray._transfer import fetch, put
-from nandarray.errors import InvalidError
+from nandarray.errors import ClosedError, InvalidError
 
 if TYPE_CHECKING:
     from nandarray.array import Array
+    from nandarray.store import Store
 
 __all__ = ["AsType", "Field"]
 
@@ -95,7 +98,7 @@ class AsType(_Lazy):
         return read.astype(self._dtype, copy=False)
 
 
-class Field(_Lazy):
+class Field(_Lazy, Compute):
     """One field, or some, of a structured array. What ``array["field"]`` gives.
 
     The index selects among the dimensions of the array; those of the field itself, if it has any, come along whole.
@@ -127,8 +130,29 @@ class Field(_Lazy):
         super().__init__(array, array.dtype[name])
         self._name = name
 
+    @property
+    def name(self) -> str | list[str]:
+        """The field, or the fields."""
+        return self._name
+
+    @property
+    def building_block(self) -> tuple[int, ...]:
+        """The array's."""
+        return self._array.building_block
+
+    def _store_of(self) -> Store:
+        return self._array.store
+
     def __repr__(self) -> str:
         return f"<field {self._name!r} of {self._array!r}>"
+
+    def _repr_html_(self) -> str:
+        from nandarray._parts import Part
+
+        try:
+            return html.part_html(Part(self), f"field {self._name!r} of {self._array.name!r}")
+        except ClosedError:
+            return "<em>closed array</em>"
 
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
         array = self._array

@@ -30,11 +30,14 @@ except ImportError as error:
     raise ImportError("this needs xarray, which is not installed: pip install 'nandarray[xarray]'") from error
 
 import nandarray
-from nandarray._dask import aligned_chunks
+from nandarray._dask import CHUNK_BYTES, aligned_chunks
+from nandarray._lazy import Field
+from nandarray._parts import Part
 from nandarray.convert import groups_below, open_array
 from nandarray.convert_attrs import DIMENSIONS, decode, dimension_names, encode
 from nandarray.convert_slabs import Box, boxes, pump, slab_shape
 from nandarray.errors import ExistsError, InvalidError, NotFoundError
+from nandarray.view import View
 
 if TYPE_CHECKING:
     from xarray import DataArray
@@ -224,13 +227,53 @@ class NandarrayBackendEntrypoint(BackendEntrypoint):
         return tree
 
 
-def to_xarray(source: Array | Group | Store, **options: Any) -> Dataset | DataArray:
+class _LazyPart(BackendArray):
+    """A view or a field as xarray's lazy indexing wants it."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self.shape, self.dtype = part.shape, part.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        support = indexing.IndexingSupport.OUTER if self._part.inner else indexing.IndexingSupport.VECTORIZED
+        method = self._part.points if isinstance(key, indexing.VectorizedIndexer) else self._part.outer
+        return indexing.explicit_indexing_adapter(key, self.shape, support, method)
+
+
+class _PartStore(_GroupStore):
+    """A view or a field as xarray's coders read it; a field with the rest of its group, for its coordinates."""
+
+    __slots__ = ("_base", "_part")
+
+    def __init__(self, part: Part) -> None:
+        group, _, self._base = part.name.rpartition("/")
+        super().__init__(_OpenStore(part.store), group, None)
+        self._part = part
+
+    def get_variables(self) -> dict[str, Variable]:
+        part, base = self._part, self._base
+        dims = dimension_names(part.attrs, part.ndim) or tuple(f"{base}_dim_{n}" for n in range(part.ndim))
+        found: dict[str, Variable] = {}
+        if isinstance(part.of, Field):
+            found = super().get_variables()
+            # The names of the array's own dimensions stay, whatever a field has behind them.
+            dims = (*map(str, found[base].dims), *(f"{part.of.name}_dim_{n}" for n in range(len(part.inner))))
+        attrs = decode(part.attrs, drop=(DIMENSIONS,))
+        if isinstance(fill := attrs.get("_FillValue"), int | float) and part.dtype.kind in "iuf":
+            attrs["_FillValue"] = part.dtype.type(fill)
+        encoding = {"preferred_chunks": dict(zip(dims, part.merged(CHUNK_BYTES), strict=True))}
+        data = indexing.LazilyIndexedArray(_LazyPart(part))
+        return found | {base: Variable(dims, data, attrs, encoding)}
+
+
+def to_xarray(source: Array | View | Field | Group | Store, **options: Any) -> Dataset | DataArray:
     """Give a lazy xarray view of something in an open store.
 
     Parameters
     ----------
-    source : Array, Group or Store
-        A store or a group (gives a Dataset), or an array (gives a DataArray with the coordinates of its group).
+    source : Array, View, Field, Group or Store
+        A store or a group (gives a Dataset); an array or a field of its records (gives a DataArray with the coordinates
+        of its group); or a view (gives a DataArray without).
     **options
         Passed on to ``xarray.open_dataset``: ``decode_times``, ``chunks``, ...
 
@@ -241,6 +284,10 @@ def to_xarray(source: Array | Group | Store, **options: Any) -> Dataset | DataAr
     """
     import xarray
 
+    if isinstance(source, View | Field):
+        part = Part(source)
+        found = xarray.open_dataset(_PartStore(part), **options)[part.name.rpartition("/")[2]]
+        return found.rename(source.name) if isinstance(source, Field) and isinstance(source.name, str) else found
     options = {"engine": "nandarray" if _registered() else NandarrayBackendEntrypoint, **options}
     if isinstance(source, nandarray.Array):
         group, _, base = source.name.rpartition("/")

@@ -112,9 +112,9 @@ def advise_command(
 
     Your own, on your data: nandarray advise kernel.c --data data.nand:/x -s by=0.5
     """
-    from nandarray._advise import advise, figure
-    from nandarray.programs import names
+    from nandarray._advise import advise, advise_all, figure
 
+    without: dict[str, str] = {}
     options: dict[str, Any] = {"direction": direction, "device": device}
     if html is not None and not html.absolute().parent.is_dir():
         raise InvalidError(f"{html}: there is no folder {html.parent}")
@@ -124,7 +124,7 @@ def advise_command(
         of_one = next((option for option, value in given.items() if value), None)
         if of_one:
             raise typer.BadParameter(f"{of_one} belongs to one program; name it")
-        found = [advise(name, **options) for name in names()]
+        found, without = advise_all(**options)
     else:
         numbers = scalars_of(scalars or [])
         if data == ["sample"]:
@@ -144,12 +144,13 @@ def advise_command(
         figure.write(found, html)
     if as_json:
         rows = [one.as_dict() for one in found]
-        print_json({"advice": rows, "compared": figure.compare(found)} if not program else rows[0])
+        every = {"advice": rows, "no_sample": without, "compared": figure.compare(found)}
+        print_json(every if not program else rows[0])
         return
     if program:
         _one(found[0])
     else:
-        _all(found)
+        _all(found, without)
         _compared(figure.compare(found))
     if html is not None:
         console(stderr=True).print(f"{html}: the figure")
@@ -193,7 +194,7 @@ def _one(advice: Advice) -> None:
     out.print(table)
 
 
-def _all(found: list[Advice]) -> None:
+def _all(found: list[Advice], without: dict[str, str]) -> None:
     table = Table("program", "out / in", "path", "vectorised", "gain", "link saved", "time", "bound", "verdict",
                   box=None, pad_edge=False)  # fmt: skip
     for one in found:
@@ -201,6 +202,8 @@ def _all(found: list[Advice]) -> None:
         name = Text(one.name, style="green" if one.candidate else "")
         table.add_row(name, f"{one.ratio:.4f}", one.direction, one.vectorises, gain, f"{one.link_saved:.1%}",
                       f"{one.speedup:.2f}", one.bound, one.verdict)  # fmt: skip
+    for missing in without:
+        table.add_row(missing, *[""] * 7, "no sample")
     console().print(table)
 
 

@@ -167,7 +167,7 @@ def _list_runs(folder: Path | None, *, as_json: bool) -> None:
     table = _table(("name", "profile", "seed", "within", "date", "title"), right=("seed", "within"))
     for run in found:
         tally = _tally(run)
-        within = f"{tally['within']} of {tally['answers']}" if tally["answers"] else "-"
+        within = f"{tally['within']} of {tally['judged']}" if tally["judged"] else "-"
         date = str(run.environment["date"])[:16].replace("T", " ")
         table.add_row(run.id, run.profile, str(run.seed), within, date, run.title)
     for one in swept:
@@ -180,7 +180,8 @@ def _list_runs(folder: Path | None, *, as_json: bool) -> None:
 
 
 def _tally(run: lab.Run) -> dict[str, int]:
-    return {"answers": len(run.answers), "within": sum(1 for answer in run.answers if answer["within"])}
+    judged = [answer["within"] for answer in run.answers if answer["within"] is not None]
+    return {"answers": len(run.answers), "judged": len(judged), "within": sum(judged)}
 
 
 def _failed(sweep: lab.Sweep) -> int:

@@ -31,6 +31,7 @@ from numpy.typing import DTypeLike
 from nandarray._attrs import to_json
 from nandarray._grid import check_shape
 from nandarray.convert_limits import chunk_limit
+from nandarray._parts import Part, stored
 from nandarray.convert_sinks import Sink, Spec, open_sink
 from nandarray.convert_slabs import Box, box_shape, boxes, pump, run_shape, slab_shape, stored_slabs
 from nandarray.convert_sources import Member, Source, SourceOptions, foreign_errors, open_source
@@ -38,8 +39,10 @@ from nandarray.errors import ExistsError, InvalidError, StoreExistsError
 from nandarray.group import MARKER, UNFINISHED, Group, is_unfinished, make_marker
 
 if TYPE_CHECKING:
+    from nandarray._lazy import Field
     from nandarray.array import Array
     from nandarray.store import Store
+    from nandarray.view import View
 
 __all__ = ["FORMATS", "Progress", "export", "groups_below", "import_", "open_array"]
 
@@ -156,7 +159,7 @@ def import_(
 
 
 def export(
-    source: Array | Group | Store,
+    source: Array | View | Field | Group | Store,
     destination: str | os.PathLike[str],
     *,
     format: str | None = None,  # noqa: A002
@@ -173,8 +176,8 @@ def export(
 
     Parameters
     ----------
-    source : Array, Group or Store
-        An array, a group, or a store.
+    source : Array, View, Field, Group or Store
+        An array, a view of one, a field of its records, a group, or a store.
     destination : path_like
         The new file, or directory for Zarr.
     format : str, optional
@@ -394,7 +397,7 @@ def _delete(store: Store, names: Sequence[str]) -> None:
 # --- export -----------------------------------------------------------------------------------------------------------
 
 
-def _export_array(name: str, array: Array, sink: Sink, budget: int, progress: Progress | None) -> None:
+def _export_array(name: str, array: Array | Part, sink: Sink, budget: int, progress: Progress | None) -> None:
     spec = Spec(
         name=name,
         shape=tuple(array.shape),
@@ -404,7 +407,8 @@ def _export_array(name: str, array: Array, sink: Sink, budget: int, progress: Pr
         attrs=dict(array.attrs),
         fill=array.fill_value,
     )
-    limit = max(1, budget // 2 // max(1, spec.dtype.itemsize))
+    read = array.array if isinstance(array, Part) else array  # of a field, whole records are read
+    limit = max(1, budget // 2 // max(1, read.dtype.itemsize))
     if sink.stream:
         slab = run_shape(spec.shape, limit, block=spec.chunks)
     else:
@@ -484,16 +488,14 @@ def groups_below(group: Group) -> list[str]:
 
 
 def _gather(
-    source: Array | Group | Store, key: bytes | None
-) -> tuple[list[tuple[str, dict[str, Any]]], list[tuple[str, Array]], bool]:
+    source: Array | View | Field | Group | Store, key: bytes | None
+) -> tuple[list[tuple[str, dict[str, Any]]], Sequence[tuple[str, Array | Part]], bool]:
     """Give the groups with their attributes, the arrays, and whether it is one array alone."""
-    from nandarray.array import Array
     from nandarray.group import Group
 
-    if isinstance(source, Array):
-        return [], [(source.name.rpartition("/")[2], source)], True
     if not isinstance(source, Group):
-        raise InvalidError(f"export takes an array, a group or a store, not {type(source).__name__}")
+        one = stored(source, "export")
+        return [], [(one.name.rpartition("/")[2], one)], True
     groups = [("", dict(source.attrs)), *((name, dict(source[name].attrs)) for name in groups_below(source))]
     arrays = [(name, open_array(source.store, source._prefix + name, key)) for name in source.array_names()]
     return groups, arrays, False

@@ -14,11 +14,12 @@ from nandarray import dtypes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nandarray._parts import Part
     from nandarray.array import Array
     from nandarray.device import Description
     from nandarray.group import Group
 
-__all__ = ["array_html", "description_html", "effective_rows", "format_bytes", "nest", "tree_html"]
+__all__ = ["array_html", "description_html", "effective_rows", "format_bytes", "nest", "part_html", "tree_html"]
 
 _SIDE = 120.0  # points of the longer edge of the drawing
 _SHORTEST = 12.0
@@ -79,15 +80,41 @@ def array_html(array: Array) -> str:
         facts.append(("compression", array.compression))
     if array.encrypted:
         facts.append(("encrypted", "yes"))
+    return _facts_html(facts, _svg(array.shape, array.building_block))
+
+
+def part_html(part: Part, what: str) -> str:
+    """Describe a view of an array, or a field of its records.
+
+    Parameters
+    ----------
+    part : Part
+        Which.
+    what : str
+        What it is, and of which array.
+
+    Returns
+    -------
+    str
+        An HTML fragment.
+    """
+    facts = [
+        ("what", what),
+        ("shape", str(part.shape)),
+        ("dtype", str(part.dtype)),
+        ("size", format_bytes(part.nbytes)),
+        ("building block of the array", str(part.array.building_block)),
+    ]
+    return _facts_html(facts, _svg(part.shape, part.chunks))
+
+
+def _facts_html(facts: Sequence[tuple[str, str]], drawing: str) -> str:
     rows = "".join(
         f'<tr><th style="text-align:left;padding-right:1em">{escape(what)}</th>'
         f'<td style="text-align:left">{escape(value)}</td></tr>'
         for what, value in facts
     )
-    return (
-        '<div style="display:flex;gap:2em;align-items:center">'
-        f"<table>{rows}</table>{_svg(array.shape, array.building_block)}</div>"
-    )
+    return f'<div style="display:flex;gap:2em;align-items:center"><table>{rows}</table>{drawing}</div>'
 
 
 def _svg(shape: Sequence[int], block: Sequence[int]) -> str:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nandarray import _buffers
+from nandarray import _buffers, html
 from nandarray._grid import Grid, check_shape
 from nandarray._nandarray import get, get_sub_block
-from nandarray.errors import BadIndexError, InvalidError, VolumeMismatchError
+from nandarray.errors import BadIndexError, ClosedError, InvalidError, VolumeMismatchError
 
 if TYPE_CHECKING:
     from nandarray.array import Array
@@ -86,6 +86,14 @@ class View(Grid):
 
     def __repr__(self) -> str:
         return f"<nandarray.View shape={self._shape} of {self._of!r}>"
+
+    def _repr_html_(self) -> str:
+        from nandarray._parts import Part
+
+        try:
+            return html.part_html(Part(self), f"view of {self._of.name!r} {self._of.shape}")
+        except ClosedError:
+            return "<em>closed array</em>"
 
     def read(self, coordinate: Sequence[int], sub_shape: Sequence[int], out: Any = None) -> Any:
         """Read one sub-block by one command.

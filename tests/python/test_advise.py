@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 
 import nandarray
 from nandarray import InvalidError, Program, programs
-from nandarray._advise import figure, paper, samples
+from nandarray._advise import advise_all, figure, paper, samples
 from nandarray._advise.flows import AROUND, READ, WITHIN, WRITE, Flows, path_of
 from nandarray._advise.vector import Loops, Times, loops
 from nandarray.cli import app
+from nandarray.programs._registry import PROGRAMS
 
 HALVES = """
 #include <nandarray.h>
@@ -54,6 +55,23 @@ def test_every_ready_made_program_has_a_sample_and_advice(every: list[nandarray.
     assert set(samples.ASSUMED) <= set(programs.names())
     assert set(paper.FUNCTIONS) | set(paper.BECAUSE) | set(samples._USES) <= set(programs.names())
     assert set(paper.FUNCTIONS.values()) < set(paper.PAPER)
+
+
+def test_a_program_without_a_sample_is_marked_and_the_others_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PROGRAMS, "clip", programs.describe("filter"))  # it takes the scalars low and high
+    monkeypatch.setattr(programs, "names", lambda: ["clip", "sum"])
+    found, without = advise_all(times=False)
+    assert [one.name for one in found] == ["sum"]
+    assert "clip has no sample: it takes the scalar" in without["clip"]
+    with pytest.raises(InvalidError, match="clip has no sample"):
+        nandarray.advise("clip", times=False)
+    done = CliRunner().invoke(app, ["advise"])
+    rows = [row.rstrip() for row in done.output.splitlines()]
+    assert done.exit_code == 0
+    assert any(row.startswith("clip") and row.endswith("no sample") for row in rows)
+    assert any(row.startswith("sum") for row in rows)
+    with pytest.raises(InvalidError, match="nosuch"):
+        advise_all(device="nosuch")
 
 
 def test_sizes_are_those_of_the_programs(every: list[nandarray.Advice]) -> None:

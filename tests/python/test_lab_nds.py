@@ -14,9 +14,18 @@ import nandarray
 from nandarray.device import keys as device_keys
 from nandarray.lab.claims import claims, judge
 from nandarray.lab.experiment import Context, Experiment, Result
-from nandarray.lab.experiments import nds_beyond, nds_fig2, nds_fig3, nds_fig9, nds_fig10, nds_overhead, nds_variants
+from nandarray.lab.experiments import (
+    nds_beyond,
+    nds_fig2,
+    nds_fig3,
+    nds_fig9,
+    nds_fig10,
+    nds_fig10_hosts,
+    nds_overhead,
+    nds_variants,
+)
 from nandarray.lab.nds import calibration, systems
-from nandarray.lab.nds.fetching import fetched, plans, ran, shapes
+from nandarray.lab.nds.fetching import fetched, plans, ran, shapes, units
 from nandarray.lab.nds.pipeline import pipelined
 from nandarray.lab.nds.systems import Baseline, Nds, Oracle, nowhere
 from nandarray.lab.workloads import TABLE_1
@@ -24,6 +33,7 @@ from nandarray.lab.workloads import TABLE_1
 EXPERIMENTS: list[Experiment] = [
     *(m.EXPERIMENT for m in (nds_fig2, nds_fig3, nds_fig9, nds_fig10, nds_overhead, nds_variants)),
     *nds_beyond.EXPERIMENTS,
+    *nds_fig10_hosts.EXPERIMENTS,
 ]
 
 
@@ -98,6 +108,48 @@ def test_plans_widen_inner_dimensions_only() -> None:
     ]
     rows = (slice(0, 8), whole)
     assert plans(rows, (16, 16)) == [("runs", rows)]
+
+
+def test_units_surround_a_box_by_whole_runs() -> None:
+    assert units((slice(0, 8), slice(1024, 2048)), (8, 65536), 2048) == (slice(0, 8), slice(0, 2048))
+    assert units((slice(0, 8), slice(0, 4096)), (8, 65536), 2048) == (slice(0, 8), slice(0, 4096))
+    assert units((slice(0, 8), slice(60, 65)), (8, 100), 64) == (slice(0, 8), slice(0, 100))
+    # Rows shorter than a unit are read with those around them.
+    assert units((slice(0, 2), slice(5, 6), slice(0, 8)), (4, 64, 512), 2048) == (
+        slice(0, 2),
+        slice(4, 8),
+        slice(0, 512),
+    )
+    assert units((slice(1, 2), slice(3, 4)), (8, 8), 1) == (slice(1, 2), slice(3, 4))
+
+
+def test_a_host_cache_makes_narrow_columns_faster_and_leaves_wide_ones() -> None:
+    def columns(width: int, unit_bytes: int) -> float:
+        return nds_fig10_hosts.band(width, 8192, 128, 2, 0.0, unit_bytes, 0)[0]
+
+    assert columns(512, 16 << 10) > 3 * columns(512, 0)
+    assert columns(4096, 16 << 10) == columns(4096, 0)
+    # A column of 8 KB of rows of 128 pages is on 2 channels x 2 ways, whatever is on its way.
+    assert nds_fig10_hosts.band(1024, 65536, 64, 16, 0.0, 0, 0)[1] == 4
+
+
+def test_other_hosts_change_what_they_say_and_nothing_else() -> None:
+    names = ["KMeans", "GEMM"]
+    present = small(nds_fig10.EXPERIMENT, workloads=names).tables["all"]
+    cached, by_bytes, both = (small(one, workloads=names) for one in nds_fig10_hosts.EXPERIMENTS[:3])
+
+    def seconds(rows: Any, system: str) -> list[float]:
+        return [row["seconds"] for row in rows if row["system"] == system and row["rule"] == "sieving"]
+
+    for system in ("software NDS", "hardware NDS", "oracle"):
+        assert seconds(cached.tables["all"], system) == seconds(present, system)
+    assert seconds(by_bytes.tables["all"], "hardware NDS") == seconds(present, "hardware NDS")
+    assert seconds(cached.tables["all"], "baseline")[0] < seconds(present, "baseline")[0]
+    # The cache's copies are by bytes, too, and never what a fetch waits for.
+    assert seconds(both.tables["all"], "baseline") == pytest.approx(seconds(cached.tables["all"], "baseline"), rel=1e-3)
+    fitted = {answer.claim: answer.calibrated for answer in cached.answers}
+    assert fitted["nds.fig10.hw_speedup#KMeans_minutes-host-cache"]
+    assert not fitted["nds.fig10.hw_speedup#host-cache"]
 
 
 def test_every_shape_of_fetch_is_measured() -> None:

@@ -89,6 +89,56 @@ def visit(browser):
     assert complaints == []
 
 
+def test_a_phone_scrolls_tables_and_not_the_page(visit, files):
+    page = visit(files["all"], viewport={"width": 390, "height": 844})
+    page.evaluate(DRAW_ALL)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    claims = page.locator("#answers")
+    assert claims.evaluate("(it) => it.scrollWidth > it.parentElement.clientWidth")
+    assert page.locator("header.bar").evaluate("(it) => it.getBoundingClientRect().height") <= 60
+
+
+@pytest.mark.parametrize("width", [390, 1300])
+def test_labels_of_energy_lie_beside_each_other(visit, files, width):
+    page = visit(files["one"], viewport={"width": width, "height": 844})
+    page.evaluate(DRAW_ALL)
+    boxes = page.evaluate(
+        """() => {
+          const of = [...document.querySelectorAll(".chart")]
+            .map((one) => echarts.getInstanceByDom(one)).find((one) => one?.getOption().series[0]?.type === "sankey");
+          return of.getZr().storage.getDisplayList().filter((one) => one.type === "tspan" && one.style.text)
+            .map((one) => {
+              const box = one.getBoundingRect().clone();
+              box.applyTransform(one.transform ?? [1, 0, 0, 1, 0, 0]);
+              return [one.style.text, box.x, box.y, box.x + box.width, box.y + box.height, of.getWidth()]; });
+        }"""
+    )
+    assert len(boxes) >= 3
+    for n, (text, left, top, right, bottom, wide) in enumerate(boxes):
+        assert left >= 0, text
+        assert right <= wide + 1, text
+        for other, left2, top2, right2, bottom2, _ in boxes[n + 1 :]:
+            apart = right <= left2 or right2 <= left or bottom <= top2 + 2 or bottom2 <= top + 2
+            assert apart, f"{text!r} lies on {other!r}"
+
+
+def test_heads_of_a_sweeps_points_can_be_read(visit, tmp_path):
+    rows = [
+        {"geometry.channels": n, "nand.t_read_us": 20.5 + n, "workload.depth": 1 << n, "latency_mean_us": 90.25 * n}
+        for n in range(1, 6)
+    ]
+    sweep = report.SweepData("Points", rows, {"latency_mean_us": "min"})
+    page = visit(report.write([fixture.make(tmp_path)], tmp_path / "points.html", [sweep]))
+    page.evaluate(DRAW_ALL)
+    heads = page.evaluate(
+        """() => [...document.querySelectorAll("table.sortable:not(#answers) th")]
+          .filter((one) => one.textContent.includes("geometry.channels") || one.textContent.includes("t_read"))
+          .map((one) => [one.scrollWidth, one.clientWidth])"""
+    )
+    assert heads
+    assert all(needs <= has for needs, has in heads), heads
+
+
 def until(holds, seconds: float = 60) -> None:
     """Wait for something; the page's policy forbids the waiting that Playwright would do in it."""
     end = time.monotonic() + seconds

@@ -14,8 +14,11 @@ import numpy as np
 import pytest
 
 from nandarray import lab
+from nandarray.device import load
 from nandarray.errors import CorruptError, InvalidError, LockedError, NotFoundError, UnsupportedVersionError
 from nandarray.lab import _files, _run, registry
+from nandarray.lab._html import answer_cells
+from nandarray.lab._inputs import Inputs
 from nandarray.lab.claims import judge
 
 CLAIM = "nds.fig9d.write.sw_loss"
@@ -91,6 +94,16 @@ def test_answers_are_judged_by_the_range_that_is_expected() -> None:
     bad = lab.run(SMALL, parameters={"measured": 0.55}).answers[0]
     assert not bad["within"]
     assert bad["ratio"] == pytest.approx(0.55 / 0.7)
+
+
+def test_small_sizes_are_not_judged_against_claims_of_full_ones() -> None:
+    good, shape = lab.run(SMALL, profile="small").answers
+    assert (good["within"], good["ratio"], shape["within"]) == (None, pytest.approx(0.6 / 0.7), None)
+    assert "within" not in repr(lab.run(SMALL, profile="small"))
+    # The small profile with the full one's sizes is as good as that.
+    assert lab.run(SMALL, profile="small", parameters={"measured": 0.7}).answers[0]["within"]
+    assert answer_cells(good)[-1] == "not judged: small profile"
+    assert answer_cells(good | {"within": False, "calibrated": True})[-1] == "no, though calibrated"
 
 
 @pytest.mark.parametrize(
@@ -187,8 +200,80 @@ def test_the_queue_depth_has_a_timeline_the_same_each_time() -> None:
     assert lab.run("model.queue-depth", profile="small", trace=True).environment["before"] == []
 
 
+def described(file: str, t_read: str) -> None:
+    Path(file).parent.mkdir(parents=True, exist_ok=True)
+    Path(file).write_text(load("tiny").with_({"nand.t_read": t_read}).to_toml())
+
+
+def test_an_edited_description_is_another_run_even_with_reuse() -> None:
+    of_file = {"parameters": {"device": "mine.toml"}, "profile": "small", "reuse": True}
+    described("mine.toml", "40 us")
+    slow = lab.run("model.queue-depth", **of_file)
+    described("mine.toml", "90 us")
+    slower = lab.run("model.queue-depth", **of_file)
+    assert slower.path != slow.path
+    assert slower.rows("depths")[0]["latency_mean_us"] > slow.rows("depths")[0]["latency_mean_us"] + 40
+    for run, t_read in ((slow, "40 us"), (slower, "90 us")):  # both are there, and say what their device was
+        assert lab.load(run.path).devices["mine.toml"]["nand.t_read"] == t_read
+        assert run.data["devices"] == {"mine.toml": "devices/mine.toml"}
+    assert lab.compare(slow, slower).parameters == [{"name": "mine.toml: nand.t_read", "a": "40 us", "b": "90 us"}]
+    described("mine.toml", "40 us")
+    assert lab.run("model.queue-depth", **of_file).environment == slow.environment  # of the first run: it was reused
+
+
+def test_two_files_of_one_name_are_two_devices() -> None:
+    described("a/mine.toml", "40 us")
+    described("b/mine.toml", "90 us")
+    drives = lab.Parameter(["a/mine.toml", {"of": "b/mine.toml"}], "files")
+    both = replaced(parameters={**SMALL.parameters, "drives": drives})
+    run = lab.run(both)
+    assert {text: one["nand.t_read"] for text, one in run.devices.items()} == {
+        "a/mine.toml": "40 us",
+        "b/mine.toml": "90 us",
+    }
+    assert sorted(os.listdir(run.path / "devices")) == ["mine-2.toml", "mine.toml"]
+
+
+def test_the_changes_of_a_device_are_in_its_description() -> None:
+    changed = {"changes": {"nand.t_read": "10 us"}}
+    run = lab.run("model.queue-depth", profile="small", parameters=changed)
+    assert run.devices["tiny"]["nand.t_read"] == "10 us"
+
+
+def test_other_files_that_parameters_name_count_with_their_bytes() -> None:
+    Path("words.txt").write_text("one")
+    first = lab.run(SMALL, parameters={"words": "words.txt"})
+    Path("words.txt").write_text("two")
+    assert lab.run(SMALL, parameters={"words": "words.txt"}, reuse=True).path != first.path
+    assert set(first.data["files"]) == {"words.txt"}
+
+
+def test_presets_that_no_parameter_names_are_kept_with_the_run() -> None:
+    assert list(lab.run(replaced(devices=("tiny",))).devices) == ["tiny"]
+
+
+def test_a_device_that_changes_during_its_run_leaves_no_run() -> None:
+    described("mine.toml", "40 us")
+
+    def edits(context: lab.Context) -> lab.Result:
+        described("mine.toml", "90 us")
+        return small(context)
+
+    with pytest.raises(InvalidError, match="changed while it ran"):
+        lab.run(replaced(run=edits), parameters={"words": "mine.toml"})
+    assert os.listdir("lab-runs") == []
+
+
+def test_a_timeline_stays_when_the_same_is_run_without_one() -> None:
+    traced = lab.run("model.queue-depth", profile="small", trace=True)
+    before = traced.timeline.read_bytes()
+    again = lab.run("model.queue-depth", profile="small")
+    assert again.path == traced.path
+    assert again.timeline.read_bytes() == before
+
+
 def test_what_a_killed_run_left_is_removed() -> None:
-    final = Path("lab-runs") / _run.run_id(SMALL, registry.resolve(SMALL, "full"), "full", 0)
+    final = Path("lab-runs") / _run.run_id(SMALL, registry.resolve(SMALL, "full"), "full", 0, Inputs())
     left = Path(f"{final}.part")
     left.mkdir(parents=True)
     (left / "rubbish").write_text("")
@@ -405,3 +490,47 @@ def test_json_is_the_same_whatever_the_order() -> None:
     assert _files.dumps(one) == '{"a":[1,null,[1,2]],"b":0.5,"c":[0,1]}' == _files.dumps(dict(reversed(one.items())))
     assert json.loads(_files.dumps([{"a": 1}], lines=True)) == [{"a": 1}]
     assert _files.digest(one) == _files.digest(dict(reversed(one.items())))
+
+
+# --- scripts ----------------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+from pathlib import Path
+with open("started", "a") as file:
+    file.write("x")
+from nandarray import lab
+{call}
+print("done")
+"""
+SPEC = {"name": "s", "device": "tiny", "axes": {"workload.depth": [1, 2, 4]}, "workload": {"requests": 50}}
+SWEEP = f"lab.sweep({SPEC})"
+RUN = """lab.run("model.channels", parameters={"device": "tiny", "channels": [1, 2]}, jobs=2)"""
+
+
+def python(*words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    given = [sys.executable, *words]
+    return subprocess.run(given, input=text, capture_output=True, text=True, check=False, timeout=100)
+
+
+@pytest.mark.parametrize("call", [SWEEP, RUN])
+def test_a_script_without_a_guard_gets_one_error(call: str) -> None:
+    Path("script.py").write_text(SCRIPT.format(call=call))
+    done = python("script.py")
+    assert done.returncode == 1
+    assert 'belongs under if __name__ == "__main__":' in done.stderr.splitlines()[-1]
+    assert done.stderr.count("Traceback") == 1
+    assert Path("started").read_text() == "xx"  # the script, and the one process that tried
+    assert "done" not in done.stdout
+
+
+def test_a_script_from_standard_input_gets_one_error() -> None:
+    done = python("-", text=SCRIPT.format(call=SWEEP))
+    assert done.returncode == 1
+    assert "cannot import a script from <stdin>" in done.stderr.splitlines()[-1]
+    assert Path("started").read_text() == "x"
+
+
+def test_a_script_with_a_guard_has_processes() -> None:
+    Path("script.py").write_text(SCRIPT.format(call=f"if __name__ == '__main__':\n    {SWEEP[:-1]}, jobs=2)"))
+    done = python("script.py")
+    assert (done.returncode, done.stderr) == (0, "")

@@ -19,8 +19,8 @@ import numpy as np
 from nandarray import programs
 from nandarray._advise import paper, vector
 from nandarray._advise.flows import READ, WRITE, Flows, Use, measure, part, path_of
-from nandarray._advise.samples import ASSUMED, sample, use_of
-from nandarray.errors import InvalidError
+from nandarray._advise.samples import ASSUMED, has_sample, sample, use_of
+from nandarray.errors import InvalidError, NandarrayError
 
 if TYPE_CHECKING:
     from nandarray._program.program import Program
@@ -248,9 +248,20 @@ def advise(
     )
 
 
-def advise_all(**options: Any) -> list[Advice]:
-    """Give advice on every ready-made program, on its sample."""
-    return [advise(name, **options) for name in programs.names()]
+def advise_all(**options: Any) -> tuple[list[Advice], dict[str, str]]:
+    """Give advice on every ready-made program, on its sample; and on those without a sample why they have none."""
+    _bandwidths(
+        options.get("device", "assasin"), options.get("core_hz", 1e9)
+    )  # an error of the device's is not a program's
+    found, without = [], dict[str, str]()
+    for name in programs.names():
+        try:
+            found.append(advise(name, **options))
+        except NandarrayError as error:
+            if has_sample(name):
+                raise
+            without[name] = str(error)
+    return found, without
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------

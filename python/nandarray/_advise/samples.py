@@ -14,8 +14,9 @@ import numpy as np
 
 from nandarray import programs
 from nandarray._advise.flows import Use
+from nandarray.errors import InvalidError
 
-__all__ = ["ASSUMED", "Sample", "sample", "use_of"]
+__all__ = ["ASSUMED", "NoSampleError", "Sample", "has_sample", "sample", "use_of"]
 
 BYTES = 1 << 20
 _BLOCK = 4096
@@ -59,17 +60,47 @@ def sample(name: str, seed: int = 1) -> Sample:
     -------
     (list of numpy.ndarray, dict, dict)
         Inputs, scalars by name, and parameters to make the program with, ``dtype`` among them.
+
+    Raises
+    ------
+    NoSampleError
+        There are none that it could run on.
     """
     rng = np.random.default_rng(seed)
     made = _MAKERS.get(name)
     if made is not None:
         return made(rng)
     entry = programs.describe(name)
+    if (missing := _missing(name)) is not None:
+        raise NoSampleError(name, missing)
     if not entry.dtypes:
         return [_bytes(rng)], {}, {}
     count = sum(port in entry.summary.split() for port in ("a", "b")) if name in _PAIRS else 1
     inputs = [rng.uniform(0.5, 4.0, BYTES // 8).astype(entry.default) for _ in range(2 if name in _PAIRS else count)]
     return inputs, {"factor": 1.5} if name == "multi" else {}, {"dtype": entry.default}
+
+
+class NoSampleError(InvalidError):
+    """A ready-made program takes what general data do not have, and has no data of its own here."""
+
+    def __init__(self, name: str, missing: str) -> None:
+        super().__init__(f"{name} has no sample: it takes {missing}; _advise/samples.py makes samples")
+
+
+def has_sample(name: str) -> bool:
+    """Say whether there are data made for a program; others get general ones, on which it may fail."""
+    return name in _MAKERS
+
+
+def _missing(name: str) -> str | None:
+    """Say what a program takes that general data do not have; None if they do."""
+    made = programs.get(name)
+    given = {"factor"} if name == "multi" else set()
+    scalars = [one["name"] for one in made.metadata["scalars"] if "default" not in one and one["name"] not in given]
+    count = 2 if name in _PAIRS else 1
+    if scalars:
+        return f"the scalar {scalars[0]}"
+    return None if len(made.inputs) == count else f"{len(made.inputs)} inputs"
 
 
 _PAIRS = frozenset({"add", "sub", "mult", "scan", "div", "atan2", "pow"})

@@ -16,7 +16,7 @@ import numpy as np
 
 from nandarray._grid import check_axis
 from nandarray._program import ports, run
-from nandarray._program.forms import along_form
+from nandarray._program.forms import COMPILED, along_form, folded_into
 from nandarray._program.program import PythonProgram
 from nandarray.errors import InvalidError, NotFoundError
 
@@ -46,7 +46,7 @@ _NAMED: Mapping[str, Callable[[Any, Any], Any]] = {"sum": add, "mean": add, "min
 
 
 def _kind(what: Any, dtype: np.dtype[Any], asked: Any) -> np.dtype[Any]:
-    """Choose what is folded into: 64 bits for sums."""
+    """Choose what is folded into: 64 bits for sums, and for functions, which may be sums."""
     if asked is not None:
         found: np.dtype[Any] = np.dtype(asked)
         return found
@@ -56,7 +56,7 @@ def _kind(what: Any, dtype: np.dtype[Any], asked: Any) -> np.dtype[Any]:
         return np.dtype("f8")
     if what == "sum":
         return np.dtype("u8" if dtype.kind == "u" else "i8")
-    return dtype
+    return dtype if isinstance(what, str) else folded_into(dtype)
 
 
 def reduce_along(
@@ -110,8 +110,8 @@ def reduce_along(
             raise InvalidError(f"there is no element along axis {axis} of {shape}")
         return np.full(left, np.nan if what == "mean" else 0, kind)
     function = _NAMED[what] if isinstance(what, str) else what
-    trusted = {"trusted": True} if options.get("trusted") else {}
-    kept = {name: value for name, value in options.items() if name != "trusted"}
+    settings = {name: options[name] for name in COMPILED if options.get(name) is not None}
+    kept = {name: value for name, value in options.items() if name not in COMPILED}
     slab = length * inner * box.dtype.itemsize
     whole = math.prod(shape[:axis]) == 1 or slab > _SLAB_BYTES
     if whole and inner * max(kind.itemsize, box.dtype.itemsize) > _ROW_BYTES:
@@ -119,7 +119,7 @@ def reduce_along(
             f"what is behind axis {axis} has {inner} elements, {inner * kind.itemsize} bytes; at most {_ROW_BYTES} are "
             "possible: fold a part at a time, with key="
         )
-    made = PythonProgram(along_form(function, box.dtype, kind, (length, inner), scalars, whole=whole, **trusted))
+    made = PythonProgram(along_form(function, box.dtype, kind, (length, inner), scalars, whole=whole, **settings))
     whole_shape = tuple(grid.shape)  # type: ignore[attr-defined]
     before = itertools.product(*map(range, shape[:axis] if whole else ()))
     keys = [at_box(key, whole_shape, places) for places in before] if whole else [key]

@@ -16,7 +16,7 @@ import numpy as np
 
 from nandarray._grid import check_shape
 from nandarray._program import abi, ports, run
-from nandarray._program.forms import boxes_form
+from nandarray._program.forms import COMPILED, boxes_form
 from nandarray._program.program import Program, PythonProgram
 from nandarray.errors import InvalidError
 
@@ -75,17 +75,21 @@ def map_boxes(
         raise InvalidError(f"a function of boxes takes 1 to {_DIMENSIONS} dimensions; the box {shape} has {len(shape)}")
     sizes, first = _blocks(grid, block, key, shape)
     if isinstance(function, Program):
+        if any(map(ports.is_field, (box, *others))):
+            raise InvalidError("a program over boxes takes no fields of records; a function does")
         made, kind = function, _output(function, whole.dtype, dtype)
     else:
         kind = whole.dtype if dtype is None else np.dtype(dtype)
     if math.prod(sizes) * max(kind.itemsize, whole.dtype.itemsize) > _TASK_BYTES:
         raise InvalidError(f"a block of {sizes} does not fit a task of {_TASK_BYTES} bytes")
     if not isinstance(function, Program):
-        dtypes = [(ports.Boxed(one) if ports.is_stored(one) else np.asarray(one)).dtype for one in others]
-        trusted = {"trusted": True} if options.get("trusted") else {}
-        made = PythonProgram(boxes_form(function, [whole.dtype, *dtypes], kind, len(shape), scalars, **trusted))
+        taken, fields = zip(*map(_records, (box, *others)), strict=True)
+        box, others = taken[0], taken[1:]
+        dtypes = [(ports.Boxed(one) if ports.is_stored(one) else np.asarray(one)).dtype for one in taken]
+        settings = {name: options[name] for name in COMPILED if options.get(name) is not None}
+        made = PythonProgram(boxes_form(function, dtypes, kind, len(shape), scalars, fields=fields, **settings))
     _ = made.elf  # an error of the compiler comes before anything is written
-    given = {name: value for name, value in options.items() if name != "trusted"}
+    given = {name: value for name, value in options.items() if name not in COMPILED}
     tiles = [*_cut(shape, sizes, first)]
     in_rows = all(size >= length for size, length in zip(first[1:], shape[1:], strict=True))  # so tiles come as rows do
 
@@ -120,6 +124,17 @@ def map_boxes(
         part[...] = flat[at : at + part.size].reshape(part.shape)
         at += part.size
     return memory
+
+
+def _records(one: Any) -> tuple[Any, str | None]:
+    """Give the box of records that a field is of, and the field; anything else as it is."""
+    if not ports.is_field(one):
+        return one, None
+    box = one if isinstance(one, run.Box) else run.Box(one)
+    found: Any = box.array
+    if not isinstance(found.name, str) or found.dtype.shape:
+        raise InvalidError("a function over boxes takes fields that are one number each")
+    return run.Box(found.array, box.key), found.name
 
 
 def _output(program: Program, taken: np.dtype[Any], dtype: Any) -> np.dtype[Any]:

@@ -46,8 +46,9 @@ class _ProgramDecorator:
         Names of parameters that are numbers, given when the program runs, with their dtypes.
     **settings
         ``name``; ``bound``: for outputs the room they get, ``{"out": {"per_record": 8, "fixed": 64}}`` in bytes;
-        ``memory_bytes``; ``scratchpad_bytes``; ``fastmath`` (False: sums keep their order) and ``boundscheck`` (False:
-        a wrong index is noticed only outside the array's window), as Numba has them; ``trusted`` (False): whether it
+        ``memory_bytes``; ``scratchpad_bytes``; ``fastmath`` (False: sums keep their order), as Numba has
+        it; ``boundscheck`` (True: an index out of range is an error; False: it is noticed only where it leaves the
+        program's memory, and a trusted program reads and writes the process's); ``trusted`` (False): whether it
         may be executed as a part of this process, see :attr:`Program.trusted`.
 
     Returns

@@ -19,6 +19,7 @@ from nandarray._program.annotations import parse_dtype, specs
 from nandarray.errors import InvalidError
 
 __all__ = [
+    "COMPILED",
     "OPTIONS",
     "SIZES",
     "Form",
@@ -26,6 +27,7 @@ __all__ = [
     "block_form",
     "boxes_form",
     "fold_form",
+    "folded_into",
     "map_form",
     "parameters",
     "reduce_form",
@@ -34,6 +36,8 @@ __all__ = [
 #: Options that go into the metadata, and those that Numba takes.
 SIZES = ("memory_bytes", "scratchpad_bytes")
 OPTIONS = ("fastmath", "boundscheck")
+#: What calls such as ``map_blocks`` may say of the function that they compile; their other options are of the run.
+COMPILED = ("trusted", "boundscheck")
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class Form:
         What a reduction keeps.
     ndim : int
         Dimensions of boxes.
+    fields : mapping
+        Of inputs of boxes that have records: the field that the function gets.
     """
 
     style: str
@@ -67,6 +73,7 @@ class Form:
     options: Mapping[str, Any] = field(default_factory=dict)
     trusted: bool = False
     ndim: int = 0
+    fields: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def source(self) -> str:
@@ -176,6 +183,13 @@ def fold_form(
     )  # fmt: skip
 
 
+def folded_into(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Choose what a function folds values into: 64 bits for integers and truth values, as NumPy's sums."""
+    if dtype.kind == "u":
+        return np.dtype("u8")
+    return np.dtype("i8") if dtype.kind in "bi" else dtype
+
+
 def along_form(
     function: Callable[..., Any],
     dtype: np.dtype[Any],
@@ -210,9 +224,14 @@ def boxes_form(
     kind: np.dtype[Any],
     ndim: int,
     scalars: Mapping[str, Any] | None,
+    *,
+    fields: Sequence[str | None] = (),
     **settings: Any,
 ) -> Form:
-    """Read a function over boxes of some dimensions: of each input one, and of the output, which it fills."""
+    """Read a function over boxes of some dimensions: of each input one, and of the output, which it fills.
+
+    `fields` names for each input that is of records the field that the function gets of them.
+    """
     _plain(function)
     names = parameters(function)
     numbers = _scalars(scalars, names, function)
@@ -226,7 +245,8 @@ def boxes_form(
     listed = list(numbers.items())
     outputs = [(taken[-1], parse_dtype(kind))]
     made = _form("boxes", function, inputs, outputs, listed, parameters=tuple(names), **settings)
-    return replace(made, ndim=ndim)
+    found = {name: field for name, field in zip(taken, fields, strict=False) if field is not None}
+    return replace(made, ndim=ndim, fields=found)
 
 
 def _pair(

@@ -131,6 +131,7 @@ def _key(form: Form) -> str | None:
         list(form.scalars),
     ]
     described += [list(form.parameters), form.state, dict(form.bound), dict(form.options), form.ndim]
+    described.append(dict(form.fields))
     found = fingerprint(described, dict(form.functions))
     if found is None:
         return None
@@ -236,18 +237,19 @@ def _entries(form: Form, outputs: Sequence[tuple[str, np.dtype[Any]]]) -> list[E
     if form.style in {"map", "filter", "slab", "boxes"}:
         out = [Parameter("out", 0, dtype)]
         numbers += [Parameter("extent", axis, np.dtype("i8")) for axis in range(form.ndim)]
-        return [Entry("nd_block", loops.loop(form), [*ins, *out, *numbers])]
+        return [Entry("nd_block", loops.loop(form), [*ins, *out, *numbers], ours=True)]
     assert form.state is not None
     state, other = Parameter("state", 0, form.state), Parameter("other", 0, form.state)
-    found = [Entry("nd_block", loops.loop(form), [state, *ins, *numbers])]
+    found = [Entry("nd_block", loops.loop(form), [state, *ins, *numbers], ours=True)]
     if form.style in _FOLDS:
-        found.append(Entry("nd_merge", loops.folding(form), [state, other, *numbers]))
-        found.append(Entry("nd_end", loops.folded(form), [state, Parameter("out", 0, dtype)]))
+        found.append(Entry("nd_merge", loops.folding(form), [state, other, *numbers], ours=True))
+        found.append(Entry("nd_end", loops.folded(form), [state, Parameter("out", 0, dtype)], ours=True))
         return found
     if "init" in form.functions:
-        found.append(Entry("nd_begin", loops.calling(form, "init", "state"), [state, *numbers]))
-    found.append(Entry("nd_merge", loops.calling(form, "merge", "state, other"), [state, other, *numbers]))
-    found.append(Entry("nd_end", loops.ending(form, dtype), [state, Parameter("out", 0, dtype), *numbers]))
+        found.append(Entry("nd_begin", loops.calling(form, "init", "state"), [state, *numbers], ours=True))
+    merging, ending = loops.calling(form, "merge", "state, other"), loops.ending(form, dtype)
+    found.append(Entry("nd_merge", merging, [state, other, *numbers], ours=True))
+    found.append(Entry("nd_end", ending, [state, Parameter("out", 0, dtype), *numbers], ours=True))
     return found
 
 

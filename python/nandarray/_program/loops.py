@@ -21,8 +21,9 @@ __all__ = ["calling", "ending", "folded", "folding", "loop", "options"]
 
 
 def options(form: Form) -> dict[str, Any]:
-    """Give what Numba takes of a form's options."""
-    return {key: form.options[key] for key in OPTIONS if form.options.get(key)}
+    """Give what Numba takes of a form's options: indices are checked unless the form says otherwise."""
+    given = {"boundscheck": True, **form.options}
+    return {key: given[key] for key in OPTIONS if given.get(key)}
 
 
 def _written(form: Form, name: str, text: str) -> Any:
@@ -59,7 +60,10 @@ def loop(form: Form) -> Any:
     if form.style == "boxes":
         ((last, _),) = form.outputs
         sizes = "".join(f"n{axis}_, " for axis in range(form.ndim))
-        boxes = {name: f"{name}.reshape(({sizes}))" for name in ins} | {last: f"out_.reshape(({sizes}))"}
+        fields = {name: f"[{found!r}]" for name, found in form.fields.items()}
+        boxes = {name: f"{name}.reshape(({sizes})){fields.get(name, '')}" for name in ins} | {
+            last: f"out_.reshape(({sizes}))"
+        }
         given = ", ".join(boxes.get(name, name) for name in form.parameters)
         return _written(form, "loop_", f"def loop_({taken}, out_{numbers}, {sizes}):\n    _function({given})")
     if form.style == "fold":

@@ -18,6 +18,7 @@ from nandarray._slices import format_slices
 from nandarray.errors import InvalidError
 
 if TYPE_CHECKING:
+    from nandarray._lazy import Field
     from nandarray.array import Array
     from nandarray.view import View
 
@@ -30,6 +31,7 @@ __all__ = [
     "counted",
     "dtype_of",
     "expanded",
+    "is_field",
     "is_stored",
     "matched",
     "scalar_bits",
@@ -43,13 +45,13 @@ class Box:
 
     Parameters
     ----------
-    array : Array or View
+    array : Array, View or Field
         Which array.
     key : index expression
         Integers and forward slices: ``np.s_[10:20, ::2]``.
     """
 
-    array: Array | View
+    array: Array | View | Field
     key: Any = ...
 
 
@@ -68,15 +70,19 @@ class Tiled(Box):
 
 
 class Boxed:
-    """A box of an array of a store, checked."""
+    """A box of an array of a store, checked.
+
+    Of a field the box is one of its records; shape and dtype are those of the field's values, its own dimensions last.
+    """
 
     def __init__(self, given: Any) -> None:
+        from nandarray._lazy import Field
         from nandarray.view import View
 
         box = given if isinstance(given, Box) else Box(given)
         whole = box.array
-        self.array = whole.array if isinstance(whole, View) else whole
-        self.dtype = whole.dtype
+        self.array = whole.array if isinstance(whole, View | Field) else whole
+        self.dtype = whole.dtype.base
         self.view = list(whole.shape) if isinstance(whole, View) else None
         key = expanded(box.key, len(whole.shape))
         found = plain(key, whole.shape)
@@ -87,6 +93,8 @@ class Boxed:
             shown = format_slices(box.key if isinstance(box.key, tuple) else (box.key,)).removesuffix(",")
             raise InvalidError(f"[{shown}] of shape {whole.shape}: a program takes integers and forward slices")
         self.start, self.step, self.lengths, self.shape = found
+        self.is_field = isinstance(whole, Field)
+        self.shape = (*self.shape, *whole.dtype.shape)
         if not whole.shape:  # the engine has a scalar as one element along one dimension
             self.start, self.step, self.lengths = [0], [1], [1]
         self.tiles: tuple[list[int], list[int], list[int]] | None = None
@@ -137,10 +145,18 @@ def dtype_of(given: Any) -> np.dtype[Any]:
 
 
 def is_stored(given: Any) -> bool:
-    """Say whether this is an array of a store, a view, or a box of one."""
+    """Say whether this is an array of a store, a view, a field, or a box of one."""
     from nandarray._grid import Grid
+    from nandarray._lazy import Field
 
-    return isinstance(given, Box | Grid)
+    return isinstance(given, Box | Grid | Field)
+
+
+def is_field(given: Any) -> bool:
+    """Say whether this is a field of records, or a box of one."""
+    from nandarray._lazy import Field
+
+    return isinstance(given.array if isinstance(given, Box) else given, Field)
 
 
 def counted(inputs: Sequence[Any], metadata: Mapping[str, Any]) -> Sequence[Any]:
@@ -256,6 +272,8 @@ def target(given: Any, port: Mapping[str, Any]) -> Boxed:
             f"output {port['name']} cannot go into {type(given).__name__}: out takes arrays of the store"
         )
     box = Boxed(given)
+    if box.is_field:
+        raise InvalidError(f"output {port['name']} cannot go into a field: out takes whole elements of an array")
     wanted = abi.record(port["dtype"], port["name"])
     if box.dtype != wanted:
         raise InvalidError(f"output {port['name']} has dtype {wanted}; the array has {box.dtype}")

@@ -237,14 +237,20 @@ class _Dispatcher(dispatcher.Dispatcher):
 
 
 targets.dispatcher_registry[_Riscv] = _Dispatcher
-_TAKEN_OVER: dict[int, tuple[Any, Any]] = {}
+_TAKEN_OVER: dict[tuple[int, bool], tuple[Any, Any]] = {}
+#: Whether the program that is being compiled checks indices: set under the compiler's lock.
+_CHECKS = [False]
 
 
 def _taken_over(host: Any) -> Any:
-    """Give our own dispatcher of a function under ``@numba.njit``."""
-    if id(host) not in _TAKEN_OVER:
-        _TAKEN_OVER[id(host)] = host, _jit(**_plain(host.targetoptions))(host.py_func)
-    return _TAKEN_OVER[id(host)][1]
+    """Give our own dispatcher of a function under ``@numba.njit``; it checks indices as the program does."""
+    key = id(host), _CHECKS[0]
+    if key not in _TAKEN_OVER:
+        options = _plain(host.targetoptions)
+        if options.get("boundscheck") is None:
+            options["boundscheck"] = _CHECKS[0]
+        _TAKEN_OVER[key] = host, _jit(**options)(host.py_func)
+    return _TAKEN_OVER[key][1]
 
 
 def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -290,11 +296,16 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry point: the function behind it and its parameters."""
+    """An entry point: the function behind it and its parameters.
+
+    Indices of our own loops stay within what they go through, so that these need no checks, which would keep them from
+    becoming vector instructions; functions that they call are checked by themselves.
+    """
 
     symbol: str
     function: Any
     parameters: Sequence[Parameter]
+    ours: bool = False
 
 
 def element_type(dtype: np.dtype[Any]) -> Any:
@@ -336,8 +347,11 @@ def jitted(function: Any, options: Mapping[str, Any]) -> Any:
 
 
 @global_compiler_lock
-def _compile(function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _compile(function: Any, arguments: Sequence[Any], options: Mapping[str, Any], *, ours: bool = False) -> Any:
     function = getattr(function, "py_func", function)
+    _CHECKS[0] = bool(options.get("boundscheck"))
+    if ours:
+        options = {**options, "boundscheck": False}
     with targets.target_override(_NAME):
         flags = compiler.Flags()
         _Options.parse_as_flags(flags, {"nopython": True, **options})
@@ -375,7 +389,7 @@ def compile_program(
     wrappers = context.codegen()._create_empty_module("entries")
     with targets.target_override(_NAME):
         for entry in entries:
-            made = _compile(entry.function, [one.type for one in entry.parameters], options)
+            made = _compile(entry.function, [one.type for one in entry.parameters], options, ours=entry.ours)
             library.add_linking_library(made.library)
             _wrap(context, wrappers, entry, made)
     _count_nothing(wrappers)

@@ -24,7 +24,7 @@ from nandarray import _nandarray
 from nandarray._program import abi, ports
 from nandarray._program import native as forms
 from nandarray._program.ports import Box, Boxed
-from nandarray._program.step import Output, Step, in_order, source
+from nandarray._program.step import FieldStep, Output, Step, in_order, source
 from nandarray.errors import InvalidError, ProgramFailedError
 
 if TYPE_CHECKING:
@@ -300,6 +300,8 @@ def shape_of(output: Output) -> tuple[int, ...] | None:
     """
     one: Any = output
     while isinstance(one, Output):
+        if isinstance(one.step, FieldStep):
+            return one.step.shape
         first, program = one.step.inputs[0], one.step.program
         taken = first.dtype if isinstance(first, Output) else ports.dtype_of(first)
         sizes = program.inputs[0]["record_bytes"], one.port["record_bytes"]
@@ -325,6 +327,8 @@ class _Run:
             shape = tuple(box.shape) if box else None
             if isinstance(first, Output):
                 shape = self.shapes.get((id(first.step), first.number))
+            elif isinstance(step, FieldStep):
+                shape = step.shape
             for number, port in enumerate(step.program._metadata["outputs"]):
                 if shape is not None and abi.one_for_one(port):
                     self.shapes[id(step), number] = shape

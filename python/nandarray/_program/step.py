@@ -19,7 +19,7 @@ from nandarray.errors import InvalidError
 if TYPE_CHECKING:
     from nandarray._program.program import Program
 
-__all__ = ["Output", "Step", "in_order", "source"]
+__all__ = ["FieldStep", "Output", "Step", "in_order", "source"]
 
 
 class Step:
@@ -123,6 +123,14 @@ class Step:
 
     def __repr__(self) -> str:
         return f"<nandarray.Step {_called(self)}>"
+
+
+class FieldStep(Step):
+    """A step that takes a field out of records: the shape of what it gives is known."""
+
+    __slots__ = ("shape",)
+
+    shape: tuple[int, ...]
 
 
 class Output:
@@ -232,7 +240,11 @@ def in_order(roots: Sequence[Step]) -> list[Step]:
 
 
 def _checked(given: Any, port: Mapping[str, Any]) -> Any:
-    """Give an input as it is kept, if it fits the port."""
+    """Give an input as it is kept, if it fits the port; a field is the output of a step that takes it out."""
+    if ports.is_field(given):
+        from nandarray._program.fields import field_step
+
+        given = field_step(given if isinstance(given, ports.Box) else ports.Box(given))
     if isinstance(given, Step | Output):
         output = source(given)
         ports.matched(output.dtype, port, f" (output {output.name} of {output.step.program.name})")

@@ -16,7 +16,7 @@ import numpy as np
 
 from nandarray import programs
 from nandarray._program import ports, run
-from nandarray._program.forms import fold_form, map_form, reduce_form
+from nandarray._program.forms import COMPILED, fold_form, folded_into, map_form, reduce_form
 from nandarray._program.program import Program, PythonProgram
 from nandarray.errors import InvalidError, NotFoundError
 
@@ -68,7 +68,7 @@ def map_blocks(
     elif isinstance(what, Program):
         made = what
     else:
-        form = map_form("map", what, [box.dtype for box in boxes], dtype, _kinds(scalars), **_trusting(options))
+        form = map_form("map", what, [box.dtype for box in boxes], dtype, _kinds(scalars), **_settings(options))
         made = PythonProgram(form)
     if not isinstance(what, Program | str):
         _same_shape(boxes)
@@ -89,7 +89,7 @@ def filter_(
     else:
         _same_shape(boxes)
         kinds = [box.dtype for box in boxes]
-        made = PythonProgram(map_form("filter", what, kinds, None, _kinds(scalars), **_trusting(options)))
+        made = PythonProgram(map_form("filter", what, kinds, None, _kinds(scalars), **_settings(options)))
     return _flat(_run(_Call(grid, key, options, scalars, others), made, out))
 
 
@@ -124,11 +124,11 @@ def reduce(
     if isinstance(what, str):
         found = _named(call, what, box)
     elif state is not None:
-        made = PythonProgram(reduce_form(what, box.dtype, state, dtype, _kinds(scalars), **_trusting(options)))
+        made = PythonProgram(reduce_form(what, box.dtype, state, dtype, _kinds(scalars), **_settings(options)))
         return _run(call, made)
     else:
-        kind = box.dtype if dtype is None else np.dtype(dtype)
-        made = PythonProgram(fold_form(what, box.dtype, kind, _kinds(scalars), **_trusting(options)))
+        kind = folded_into(box.dtype) if dtype is None else np.dtype(dtype)
+        made = PythonProgram(fold_form(what, box.dtype, kind, _kinds(scalars), **_settings(options)))
         given = np.atleast_1d(_run(call, made))
         found = given[0] if given.size else None
     if found is None and initial is None:
@@ -198,7 +198,7 @@ def _run(call: _Call, made: Program, out: Any = None) -> Any:
     grid, key = call.grid, call.key
     target = _created(grid, out, made, key) if isinstance(out, str) else out
     boxes = [run.Box(grid, key), *call.others]  # type: ignore[arg-type]  # a grid is one of the two
-    kept = {name: value for name, value in call.options.items() if name != "trusted"}
+    kept = {name: value for name, value in call.options.items() if name not in COMPILED}
     try:
         found = run.offload(made, boxes, call.scalars, out=target, **kept)
         if isinstance(out, str) and found.result != target.size:
@@ -254,8 +254,9 @@ def _kinds(scalars: _Options) -> dict[str, np.dtype[Any]]:
     return found
 
 
-def _trusting(options: _Options) -> dict[str, Any]:
-    return {"trusted": True} if options.get("trusted") else {}
+def _settings(options: _Options) -> dict[str, Any]:
+    """Take what compiling a function is told."""
+    return {name: options[name] for name in COMPILED if options.get(name) is not None}
 
 
 def _divided(total: Any, count: int) -> Any:
@@ -285,7 +286,7 @@ def _named(call: _Call, name: str, box: Any) -> Any:
     if box.dtype.kind == "c" and name in ("sum", "mean"):
         from nandarray._program.axes import add
 
-        form = fold_form(add, box.dtype, np.dtype("c16"), {}, **_trusting(call.options), name=name)
+        form = fold_form(add, box.dtype, np.dtype("c16"), {}, **_settings(call.options), name=name)
         given = np.atleast_1d(_run(call, PythonProgram(form)))
         total: Any = given[0] if given.size else np.complex128(0)
         return total if name == "sum" else _divided(total, math.prod(box.shape))

@@ -49,11 +49,25 @@ class Comparison:
 
     @cached_property
     def parameters(self) -> Rows:
-        """What was set differently: ``name``, ``a``, ``b``; None where a run has no such parameter."""
+        """What was set differently: ``name``, ``a``, ``b``; None where a run has no such parameter.
+
+        A device that both name, and that was described differently, comes with a row a value.
+        """
         pairs = [(name, self.a.data.get(name), self.b.data.get(name)) for name in _FACTS]
         names = dict.fromkeys([*self.a.parameters, *self.b.parameters])
         pairs += [(name, self.a.parameters.get(name), self.b.parameters.get(name)) for name in names]
+        pairs += self._descriptions()
         return [{"name": name, "a": one, "b": other} for name, one, other in pairs if one != other]
+
+    def _descriptions(self) -> list[tuple[str, Any, Any]]:
+        """Give the values of descriptions with one name, but for those that the parameters change: they are told."""
+        said = {*self.a.parameters.get("changes", {}), *self.b.parameters.get("changes", {})}
+        found = []
+        for text in self.a.devices.keys() & self.b.devices.keys():
+            one, other = self.a.devices[text].values, self.b.devices[text].values
+            keys = [key for key in dict.fromkeys([*one, *other]) if key not in said]
+            found += [(f"{text}: {key}", one.get(key), other.get(key)) for key in keys]
+        return sorted(found, key=lambda pair: pair[0])
 
     @cached_property
     def answers(self) -> Rows:

@@ -19,6 +19,8 @@ __all__ = ["answer_cells", "comparison_html", "number", "run_html", "sweep_html"
 
 _LEFT = 'style="text-align:left"'
 _ROWS = 50
+#: Of an answer at other sizes than the claim's.
+NOT_JUDGED = "not judged: small profile"
 _GOOD, _BAD = "#2e7d32", "#b3541e"
 
 
@@ -42,9 +44,9 @@ def number(value: Any) -> str:
 
 def answer_cells(answer: dict[str, Any]) -> list[str]:
     """Give an answer as cells: claim, paper, ours, ratio, whether it is within."""
-    within = "yes" if answer["within"] else "no"
+    within = {True: "yes", False: "no", None: NOT_JUDGED}[answer["within"]]
     if answer["calibrated"]:
-        within += ", calibrated"
+        within += ", though calibrated" if answer["within"] is False else ", calibrated"
     measured = ("holds" if answer["measured"] else "does not hold") if answer["kind"] == "shape" else None
     paper = "holds" if answer["kind"] == "shape" else number(answer["paper"])
     return [answer["claim"], paper, measured or number(answer["measured"]), number(answer["ratio"]), within]
@@ -62,8 +64,10 @@ def folded(title: str, inside: str, *, opened: bool = False) -> str:
     return f"<details{' open' if opened else ''}><summary>{escape(title)}</summary>{inside}</details>"
 
 
-def mark(*, good: bool) -> str:
-    """Draw whether something is as expected, in words and in colour."""
+def mark(*, good: bool | None) -> str:
+    """Draw whether something is as expected, in words and in colour; None is not judged."""
+    if good is None:
+        return NOT_JUDGED
     return f'<span style="color:{_GOOD if good else _BAD}">{"within" if good else "not within"}</span>'
 
 
@@ -73,7 +77,8 @@ def answers_html(answers: Sequence[dict[str, Any]]) -> str:
     rows = []
     for answer in answers:
         cells = "".join(f"<td {_LEFT}>{escape(cell)}</td>" for cell in answer_cells(answer)[:4])
-        fitted = " (calibrated)" if answer["calibrated"] else ""
+        fitted = " (though calibrated)" if answer["within"] is False else " (calibrated)"
+        fitted = fitted if answer["calibrated"] else ""
         title = escape(answer["what"], quote=True)
         rows.append(f'<tr title="{title}">{cells}<td {_LEFT}>{mark(good=answer["within"])}{fitted}</td></tr>')
     return f"<table><tr>{head}</tr>{''.join(rows)}</table>"

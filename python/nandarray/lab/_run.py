@@ -22,9 +22,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context, parent_process
+from multiprocessing import current_process, parent_process
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +33,70 @@ import nandarray
 from nandarray.errors import InvalidError, LockedError
 from nandarray.lab import registry
 from nandarray.lab._files import digest, environment, plain, write_json, write_table
-from nandarray.lab._runs import PART, SCHEMA, Run, folder_of_runs
+from nandarray.lab._inputs import Inputs, inputs_of
+from nandarray.lab._runs import PART, SCHEMA, TIMELINE, Run, folder_of_runs
 from nandarray.lab.claims import Claim, base_of, claims, judge, near
 from nandarray.lab.experiment import Context, Experiment, Progress, Result
 
-__all__ = ["Pool", "command_of", "differences", "known_claims", "part_folder", "put_in_place", "run", "run_id"]
+__all__ = [
+    "Pool",
+    "command_of",
+    "differences",
+    "known_claims",
+    "part_folder",
+    "put_in_place",
+    "refuse_import",
+    "run",
+    "run_id",
+]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. +@-]*")
 
 
+_WORKER = "nandarray-lab"
+_GUARD = (
+    "lab.run and lab.sweep start processes, and each of them imports the script first: what runs experiments belongs "
+    'under if __name__ == "__main__":, or takes jobs=1'
+)
+
+
+class _Process(SpawnProcess):
+    """A process of a pool, which knows by its name that it is one while it imports the script."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.name = f"{_WORKER}-{self.name}"
+
+
+class _Spawn(SpawnContext):
+    Process = _Process
+
+
+def refuse_import() -> None:
+    """End a process that got here by importing the script that started it.
+
+    Raises
+    ------
+    SystemExit
+        It is one of a pool's: the pool tells its caller, once.
+    InvalidError
+        Something else started it.
+    """
+    if getattr(current_process(), "_inheriting", False):  # as multiprocessing itself tells it
+        if current_process().name.startswith(_WORKER):
+            raise SystemExit(1)
+        raise InvalidError(_GUARD)
+
+
+def _nothing() -> None:
+    """Be called."""
+
+
 class Pool:
     """Processes that start when the first call comes; calls of experiments in files load the file there first.
+
+    A process that cannot import the script that it was started by would end at once, and so would the one after it.
+    So the first one is waited for before anything is handed out.
 
     Parameters
     ----------
@@ -60,13 +114,25 @@ class Pool:
     def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]:
         """Call a function of a module somewhere else."""
         if self._executor is None:
-            # Not a fork: this process has threads, of progress bars if of nothing else.
-            spawn = get_context("spawn")
-            self._executor = ProcessPoolExecutor(self.jobs, mp_context=spawn, initializer=_end_with_parent)
+            self._start()
+        assert self._executor is not None
         file = registry.file_of(function.__module__)
         if file is None:
             return self._executor.submit(function, *args)
         return self._executor.submit(_from_file, file, function.__qualname__, *args)
+
+    def _start(self) -> None:
+        main = sys.modules["__main__"]
+        script = None if getattr(main, "__spec__", None) is not None else getattr(main, "__file__", None)
+        if script is not None and not Path(script).exists():
+            raise InvalidError(f"the processes of a run cannot import a script from {script}: save it, or take jobs=1")
+        # Not a fork: this process has threads, of progress bars if of nothing else.
+        self._executor = ProcessPoolExecutor(self.jobs, mp_context=_Spawn(), initializer=_end_with_parent)
+        try:
+            self._executor.submit(_nothing).result()
+        except BrokenExecutor:
+            self.close(broken=True)
+            raise InvalidError(_GUARD) from None
 
     def close(self, *, broken: bool = False) -> None:
         """End the processes, if they are ours."""
@@ -100,7 +166,7 @@ def _from_file(file: str, name: str, *args: Any) -> Any:
     return found(*args)
 
 
-def run_id(experiment: Experiment, parameters: Mapping[str, Any], profile: str, seed: int) -> str:
+def run_id(experiment: Experiment, parameters: Mapping[str, Any], profile: str, seed: int, inputs: Inputs) -> str:
     """Give the name of a run's folder.
 
     Parameters
@@ -111,6 +177,8 @@ def run_id(experiment: Experiment, parameters: Mapping[str, Any], profile: str, 
         All of them, resolved.
     profile, seed
         As in :func:`run`.
+    inputs : Inputs
+        Devices and files that the parameters name.
 
     Returns
     -------
@@ -124,6 +192,8 @@ def run_id(experiment: Experiment, parameters: Mapping[str, Any], profile: str, 
         "seed": seed,
         "version": nandarray.__version__,
         "source": registry.source_hash(experiment),
+        "devices": inputs.devices,
+        "files": inputs.files,
         "claims": [dataclasses.asdict(claim) for claim in known_claims(experiment).values()],
     }
     return f"{experiment.id}@{digest(of)}"
@@ -184,7 +254,8 @@ def run(
     NotFoundError
         If there is no such experiment.
     InvalidError
-        If a parameter is not there or of a wrong kind, or the experiment gives what cannot be written.
+        If a parameter is not there or of a wrong kind, or the experiment gives what cannot be written; or if the
+        processes cannot import the calling script, as it runs experiments outside ``if __name__ == "__main__":``.
     LockedError
         If another process is running the same.
 
@@ -195,9 +266,11 @@ def run(
     >>> done.experiment, done.tables["depths"][:2]
     ('model.queue-depth', ['depth', 'bytes_per_s'])
     """
+    refuse_import()
     experiment = registry.find(what)
     resolved = plain(registry.resolve(experiment, profile, dict(parameters or {})))
-    final = folder_of_runs(runs) / run_id(experiment, resolved, profile, seed)
+    inputs = inputs_of(experiment, resolved)
+    final = folder_of_runs(runs) / run_id(experiment, resolved, profile, seed, inputs)
     if reuse and (final / "run.json").is_file():
         return Run(final)
     jobs = jobs or (1 if profile == "small" else os.cpu_count() or 1)
@@ -209,12 +282,16 @@ def run(
             jobs=jobs,
             progress=progress or (lambda _what, _done, _of: None),
             executor=pool if executor is not None or jobs > 1 else None,
-            timeline=part / "timeline.pftrace" if trace else None,
+            timeline=part / TIMELINE if trace else None,
         )
         start = time.perf_counter()
         result = experiment.run(context)
         seconds = time.perf_counter() - start
-        _write(part, experiment, context, result)
+        if inputs_of(experiment, resolved) != inputs:
+            raise InvalidError(f"a device or a file that {experiment.id} was given changed while it ran: run it again")
+        _write(part, experiment, context, result, inputs)
+        if not trace and experiment.deterministic and (final / TIMELINE).is_file():
+            shutil.copyfile(final / TIMELINE, part / TIMELINE)  # of the same run: it would be the same again
         about = environment(seconds) | {"jobs": jobs, "before": differences(part, final)}
         write_json(part / "environment.json", about)
         put_in_place(part, final)
@@ -312,7 +389,7 @@ def _checked(names: Sequence[str] | Mapping[str, Any], what: str) -> None:
             raise InvalidError(f"{what} {name!r} cannot be a file's name: letters, digits, and . _ + @ - are taken")
 
 
-def _write(part: Path, experiment: Experiment, context: Context, result: Result) -> None:
+def _write(part: Path, experiment: Experiment, context: Context, result: Result, inputs: Inputs) -> None:
     """Write everything but the environment."""
     _checked(result.tables, "table")
     _checked(result.reports, "report")
@@ -331,7 +408,11 @@ def _write(part: Path, experiment: Experiment, context: Context, result: Result)
             raise InvalidError(
                 f"{experiment.id} answers {base!r}, which is not among its claims{near(base, experiment.claims)}"
             )
-    answers = [judge(answer, experiment, known) for answer in result.answers]
+    # Claims are of full sizes: in another profile nothing is said of them, unless none of its sizes is smaller.
+    sizes = {name: parameter for name, parameter in experiment.parameters.items() if parameter.small is not None}
+    same = all(context.parameters[name] == plain(parameter.default) for name, parameter in sizes.items())
+    full_size = context.profile == "full" or same
+    answers = [judge(answer, experiment, known, full_size=full_size) for answer in result.answers]
     path = registry.file_of(experiment.run.__module__)
     head = {
         "schema": SCHEMA,
@@ -343,6 +424,8 @@ def _write(part: Path, experiment: Experiment, context: Context, result: Result)
         "profile": context.profile,
         "seed": context.seed,
         "parameters": context.parameters,
+        "devices": inputs.write(part),
+        "files": inputs.files,
         "meanings": {name: parameter.meaning for name, parameter in experiment.parameters.items()},
         "version": nandarray.__version__,
         "source": registry.source_hash(experiment),

@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nandarray.device import Description
+from nandarray.device import load as load_device
 from nandarray.errors import CorruptError, InvalidError, NotFoundError, UnsupportedVersionError
 from nandarray.lab._files import needs_lab, read_json, read_parquet
 from nandarray.lab.claims import near
@@ -26,6 +28,7 @@ __all__ = ["SCHEMA", "VARIABLE", "Run", "find_run", "folder_of_runs", "load", "r
 SCHEMA = 1
 VARIABLE = "NANDARRAY_RUNS"
 PART = ".part"
+TIMELINE = "timeline.pftrace"
 
 
 def folder_of_runs(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -193,10 +196,16 @@ class Run(Folder):
         labels = self.data["reports"]
         return {label: read_json(self.path / "reports" / f"{label}.json") for label in labels}
 
+    @cached_property
+    def devices(self) -> dict[str, Description]:
+        """The devices that the parameters name, as they were described when it ran, by the parameter's text."""
+        files = self.data.get("devices", {})
+        return {text: load_device(self.path / file) for text, file in files.items()}
+
     @property
     def timeline(self) -> Path | None:
         """The timeline, if one was written."""
-        file = self.path / "timeline.pftrace"
+        file = self.path / TIMELINE
         return file if file.exists() else None
 
     def to_xarray(self, name: str, index: Sequence[str]) -> xarray.Dataset:
@@ -223,7 +232,8 @@ class Run(Folder):
 
     def __repr__(self) -> str:
         good = sum(1 for answer in self.answers if answer["within"])
-        claims = f", {good} of {len(self.answers)} answers within" if self.answers else ""
+        judged = sum(1 for answer in self.answers if answer["within"] is not None)
+        claims = f", {good} of {judged} answers within" if judged else ""
         return f"<nandarray.lab.Run {self.id}: {self.title}{claims}>"
 
     def _repr_html_(self) -> str:

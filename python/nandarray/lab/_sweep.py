@@ -24,7 +24,7 @@ from typing import Any
 
 import nandarray
 from nandarray.lab._files import digest, environment, write_json, write_table
-from nandarray.lab._run import Pool, differences, part_folder, put_in_place
+from nandarray.lab._run import Pool, differences, part_folder, put_in_place, refuse_import
 from nandarray.lab._runs import SCHEMA, folder_of_runs
 from nandarray.lab._sweeps import Sweep
 from nandarray.lab.experiment import Progress
@@ -122,7 +122,7 @@ def sweep(
     Raises
     ------
     InvalidError
-        If the file is wrong.
+        If the file is wrong, or the processes cannot import the calling script (see :func:`nandarray.lab.run`).
     LockedError
         If another process is running the same.
 
@@ -139,6 +139,7 @@ def sweep(
     >>> len(done), len(done.failures), done.columns[:3]
     (4, 0, ['point', 'workload.depth', 'nand.t_read_us'])
     """
+    refuse_import()
     spec = read_spec(what)
     of = {"sweep": spec.resolved, "version": nandarray.__version__}
     final = folder_of_runs(runs) / f"{spec.name}@{digest(of)}"

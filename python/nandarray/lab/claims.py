@@ -131,7 +131,9 @@ def near(wrong: str, known: Iterable[str]) -> str:
     return f"; there {'is' if len(names) == 1 else 'are'} {shown}{', ...' if len(names) > 12 else ''}"
 
 
-def judge(answer: Answer, experiment: Experiment, known: Mapping[str, Claim]) -> dict[str, Any]:
+def judge(
+    answer: Answer, experiment: Experiment, known: Mapping[str, Claim], *, full_size: bool = True
+) -> dict[str, Any]:
     """Set an answer beside what the paper says.
 
     Parameters
@@ -142,6 +144,8 @@ def judge(answer: Answer, experiment: Experiment, known: Mapping[str, Claim]) ->
         Whose expected ranges count: that of the part if it has one, else that of the claim, else :data:`EXPECTED`.
     known : mapping
         All claims.
+    full_size : bool
+        Whether it was measured at the size that the claim is of; if not, ``within`` is None.
 
     Returns
     -------
@@ -181,7 +185,7 @@ def judge(answer: Answer, experiment: Experiment, known: Mapping[str, Claim]) ->
         "ratio": ratio,
         "low": None if truth else low,
         "high": None if truth else high,
-        "within": within,
+        "within": within if full_size else None,
         "calibrated": answer.calibrated,
         "where": claim.where,
         "what": claim.what,

@@ -260,6 +260,8 @@ class Experiment:
         Ids of the claims that it answers.
     parameters : mapping
         What may be set.
+    devices : sequence of str
+        Presets that it uses without a parameter that names them; those that parameters name need no mention.
     expected : mapping
         For a claim id, the range (low, high) of measured / paper that counts as within; 0.85 to 1.15 if left out.
     run : callable
@@ -276,6 +278,7 @@ class Experiment:
     run: Callable[[Context], Result]
     claims: Sequence[str] = ()
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    devices: Sequence[str] = ()
     expected: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     deterministic: bool = True
     minutes: float = 1.0

@@ -24,6 +24,7 @@ from nandarray.device import Description
 from nandarray.errors import InvalidError
 from nandarray.lab import registry
 from nandarray.lab._files import plain
+from nandarray.lab._inputs import inputs_of
 from nandarray.lab.claims import near
 from nandarray.lab.cost import weights_of
 from nandarray.lab.quantities import bytes_of, parse, span
@@ -424,6 +425,11 @@ class _Reader:
             found["trace"] = Path(shared["trace"]).name
         if self.experiment is not None:
             found["experiment"] = self.experiment.id
+            # What its own parameters name; the sweep's devices are said as a whole already.
+            axes = _flat(self._table("axes"))
+            named = {key: value for key, value in axes.items() if key.startswith("parameters.")}
+            inputs = inputs_of(self.experiment, {"workload": shared["workload"], "axes": named})
+            found |= {"devices": inputs.devices, "files": inputs.files}
         return found
 
     def _measure(self) -> dict[str, dict[str, str]]:

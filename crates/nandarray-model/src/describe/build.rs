@@ -4,7 +4,7 @@
 
 use super::check;
 use super::description::*;
-use super::keys::{self, KEYS};
+use super::keys::{self, ArbitrationWord, CellWord, ComposesWord, EntriesWord, GcWord, KEYS, SchedulingWord};
 use super::problem::{Invalid, Problem};
 use super::sheet::Sheet;
 use super::value::Quantity;
@@ -125,9 +125,9 @@ impl Quantities {
         }
     }
 
-    fn word(&self, path: &str) -> &'static str {
+    fn word<W: From<&'static str>>(&self, path: &str) -> W {
         match self.get(path) {
-            Quantity::Word(word) => word,
+            Quantity::Word(word) => W::from(word),
             other => panic!("{path} is {other:?}"),
         }
     }
@@ -183,7 +183,10 @@ impl Quantities {
                 t_propagate: self.time("link.t_propagate"),
                 command_bytes: self.small("link.command_size"),
                 completion_bytes: self.small("link.completion_size"),
-                entries_ahead: self.word("link.entries") == "ahead",
+                entries_ahead: match self.word("link.entries") {
+                    EntriesWord::InOrder => false,
+                    EntriesWord::Ahead => true,
+                },
             },
             host: self.host(),
             idle_states: self.idle_states(),
@@ -221,10 +224,10 @@ impl Quantities {
 
     fn nand(&self) -> Nand {
         let cell = match self.word("nand.cell") {
-            "slc" => Cell::Slc,
-            "mlc" => Cell::Mlc,
-            "tlc" => Cell::Tlc,
-            _ => Cell::Qlc,
+            CellWord::Slc => Cell::Slc,
+            CellWord::Mlc => Cell::Mlc,
+            CellWord::Tlc => Cell::Tlc,
+            CellWord::Qlc => Cell::Qlc,
         };
         let one_shot = self.flag("nand.one_shot");
         Nand {
@@ -285,9 +288,9 @@ impl Quantities {
             stage_cores: self.counts("controller.stage_cores").try_into().expect("five stages"),
             command_slots: self.small("controller.command_slots"),
             scheduling: match self.word("controller.scheduling") {
-                "normal" => Scheduling::Normal,
-                "fifo" => Scheduling::Fifo,
-                _ => Scheduling::MqsimCompat,
+                SchedulingWord::Normal => Scheduling::Normal,
+                SchedulingWord::Fifo => Scheduling::Fifo,
+                SchedulingWord::MqsimCompat => Scheduling::MqsimCompat,
             },
             spaces_in_device: self.flag("controller.spaces_in_device"),
         }
@@ -301,7 +304,8 @@ impl Quantities {
             b'C' => StripeLevel::Channel,
             b'W' => StripeLevel::Way,
             b'D' => StripeLevel::Die,
-            _ => StripeLevel::Plane,
+            b'P' => StripeLevel::Plane,
+            other => panic!("{:?} is no letter of a striping", char::from(other)),
         });
         FtlSettings {
             over_provisioning: self.real("ftl.over_provisioning"),
@@ -309,10 +313,10 @@ impl Quantities {
             map_cache_bytes: self.maybe("ftl.map_cache"),
             map_entry_bytes: self.small("ftl.map_entry_size"),
             gc: match self.word("ftl.gc") {
-                "greedy" => GcPolicy::Greedy,
-                "d-choices" => GcPolicy::DChoices(self.small("ftl.gc_choices")),
-                "cost-benefit" => GcPolicy::CostBenefit,
-                _ => GcPolicy::RoundRobin,
+                GcWord::Greedy => GcPolicy::Greedy,
+                GcWord::DChoices => GcPolicy::DChoices(self.small("ftl.gc_choices")),
+                GcWord::CostBenefit => GcPolicy::CostBenefit,
+                GcWord::RoundRobin => GcPolicy::RoundRobin,
             },
             gc_threshold: self.real("ftl.gc_threshold"),
             gc_urgent_blocks: self.small("ftl.gc_urgent_blocks"),
@@ -332,8 +336,10 @@ impl Quantities {
             queues: self.small("host.queues"),
             queue_entries: self.small("host.queue_entries"),
             arbitration: match self.word("host.arbitration") {
-                "round-robin" => Arbitration::RoundRobin { burst },
-                _ => Arbitration::Weighted { burst, weights: [0, 1, 2].map(|i| weights[i].unwrap_or(1)) },
+                ArbitrationWord::RoundRobin => Arbitration::RoundRobin { burst },
+                ArbitrationWord::Weighted => {
+                    Arbitration::Weighted { burst, weights: [0, 1, 2].map(|i| weights[i].unwrap_or(1)) }
+                }
             },
             t_submit: self.time("host.t_submit"),
             t_complete: self.time("host.t_complete"),
@@ -341,7 +347,10 @@ impl Quantities {
             t_copy_run: self.time("host.t_copy_run"),
             copy_bytes_per_s: self.whole("host.copy_rate"),
             t_translate: self.time("host.t_translate"),
-            composes_commands: self.word("host.composes") == "command",
+            composes_commands: match self.word("host.composes") {
+                ComposesWord::Block => false,
+                ComposesWord::Command => true,
+            },
             transfer_max_bytes: self.small("host.transfer_max"),
             cores: self.small("host.cores"),
         }

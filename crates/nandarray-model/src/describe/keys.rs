@@ -31,18 +31,61 @@ impl Key {
     }
 }
 
-/// The names of scheduling policies.
-pub(super) const SCHEDULING: &[&str] = &["normal", "fifo", "mqsim-compat"];
-/// The names of cells.
-pub(super) const CELLS: &[&str] = &["slc", "mlc", "tlc", "qlc"];
-/// The names of victim policies.
-pub(super) const GC: &[&str] = &["greedy", "d-choices", "cost-benefit", "round-robin"];
-/// The names of queue arbitrations.
-pub(super) const ARBITRATION: &[&str] = &["round-robin", "weighted"];
-/// Where entries go on the link.
-pub(super) const ENTRIES: &[&str] = &["in order", "ahead"];
-/// What software composes before it programs.
-pub(super) const COMPOSES: &[&str] = &["block", "command"];
+/// The words that a key takes, as an enum: a reader matches all of them, or does not compile.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum $name {
+            $(#[doc = $word] $variant),+
+        }
+
+        impl $name {
+            /// As descriptions write them.
+            pub(super) const WORDS: &'static [&'static str] = &[$($word),+];
+        }
+
+        impl From<&'static str> for $name {
+            /// From one of `WORDS`, which is all that reading a key of these words gives.
+            fn from(word: &'static str) -> Self {
+                match word {
+                    $($word => Self::$variant,)+
+                    other => panic!("{other:?} is none of {:?}", Self::WORDS),
+                }
+            }
+        }
+    };
+}
+
+words!(
+    /// The names of scheduling policies.
+    SchedulingWord { Normal = "normal", Fifo = "fifo", MqsimCompat = "mqsim-compat" }
+);
+words!(
+    /// The names of cells.
+    CellWord { Slc = "slc", Mlc = "mlc", Tlc = "tlc", Qlc = "qlc" }
+);
+words!(
+    /// The names of victim policies.
+    GcWord {
+        Greedy = "greedy",
+        DChoices = "d-choices",
+        CostBenefit = "cost-benefit",
+        RoundRobin = "round-robin",
+    }
+);
+words!(
+    /// The names of queue arbitrations.
+    ArbitrationWord { RoundRobin = "round-robin", Weighted = "weighted" }
+);
+words!(
+    /// Where entries go on the link.
+    EntriesWord { InOrder = "in order", Ahead = "ahead" }
+);
+words!(
+    /// What software composes before it programs.
+    ComposesWord { Block = "block", Command = "command" }
+);
 
 const fn key(path: &'static str, kind: Kind, meaning: &'static str) -> Key {
     Key { path, kind, meaning, bound: "" }
@@ -94,7 +137,7 @@ pub const KEYS: &[Key] = &[
     key("bus.t_data_out_command", SHORT, "cycles before the data of a finished read may leave"),
     key("bus.t_suspend_command", SHORT, "a suspend or a resume command"),
     key("bus.transfers_spare", Kind::Flag, "whether the spare bytes cross the bus with their page"),
-    key("nand.cell", Kind::Word(CELLS), "bits of a cell"),
+    key("nand.cell", Kind::Word(CellWord::WORDS), "bits of a cell"),
     key("nand.t_read", Kind::Times(Ps::from_ns(100), Ps::from_ms(10)), "sensing a page, by kind of page, LSB first"),
     key(
         "nand.t_program",
@@ -168,7 +211,7 @@ pub const KEYS: &[Key] = &[
         Kind::Count(1, 1 << 20),
         "commands that the device works on at once; further ones wait in the host's queues",
     ),
-    key("controller.scheduling", Kind::Word(SCHEDULING), "who issues what to the flash, when"),
+    key("controller.scheduling", Kind::Word(SchedulingWord::WORDS), "who issues what to the flash, when"),
     key(
         "controller.spaces_in_device",
         Kind::Flag,
@@ -178,7 +221,7 @@ pub const KEYS: &[Key] = &[
     key("ftl.striping", Kind::Striping, "order of channel, way, die, plane in which pages are placed, first fastest"),
     key("ftl.map_cache", Kind::SizeOr("ideal", 4 * KIB, TIB), "map kept in DRAM; ideal: all of it, at no time"),
     key("ftl.map_entry_size", Kind::Size(1, 64), "a map entry"),
-    key("ftl.gc", Kind::Word(GC), "which block reclaim takes"),
+    key("ftl.gc", Kind::Word(GcWord::WORDS), "which block reclaim takes"),
     key("ftl.gc_choices", Kind::Count(1, 65_536), "d of d-choices"),
     key("ftl.gc_threshold", Kind::Share(0.0, 0.5), "reclaim begins when a plane has fewer free blocks than this share"),
     key("ftl.gc_urgent_blocks", Kind::Count(1, 10_000), "writes wait for reclaim when it has fewer than this many"),
@@ -216,7 +259,11 @@ pub const KEYS: &[Key] = &[
     key("link.t_propagate", Kind::Time(Ps::ZERO, Ps::from_ms(1_000)), "one way, added to each message, pipelined"),
     key("link.command_size", Kind::Size(0, 64 * KIB), "a command on the link"),
     key("link.completion_size", Kind::Size(0, 64 * KIB), "a completion"),
-    key("link.entries", Kind::Word(ENTRIES), "where entries of queues go beside data that waits for the link"),
+    key(
+        "link.entries",
+        Kind::Word(EntriesWord::WORDS),
+        "where entries of queues go beside data that waits for the link",
+    ),
     bounded("host.queues", Kind::Count(1, 65_535), "queue pairs", "NVMe has 65,535 I/O queues"),
     bounded(
         "host.queue_entries",
@@ -224,7 +271,7 @@ pub const KEYS: &[Key] = &[
         "commands that each may hold",
         "an NVMe queue has 65,536 entries",
     ),
-    key("host.arbitration", Kind::Word(ARBITRATION), "whose command the device takes next"),
+    key("host.arbitration", Kind::Word(ArbitrationWord::WORDS), "whose command the device takes next"),
     bounded("host.arbitration_burst", Kind::Count(1, 128), "commands a turn", "NVMe writes it as a power of 2 up to 7"),
     key("host.arbitration_weights", Kind::Counts(3, 1, 256), "weights of high, medium and low queues"),
     key("host.t_submit", SHORT, "CPU time to build and submit a command"),
@@ -243,7 +290,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "host.composes",
-        Kind::Word(COMPOSES),
+        Kind::Word(ComposesWord::WORDS),
         "where the host translates spaces: what it composes before it programs any of it",
     ),
     key("host.transfer_max", Kind::Size(4 * KIB, 1 << 31), "the most bytes that one command moves (MDTS)"),

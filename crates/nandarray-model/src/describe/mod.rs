@@ -74,6 +74,21 @@ mod tests {
     }
 
     #[test]
+    fn every_word_of_a_key_means_something_else() {
+        for key in keys::KEYS {
+            let value::Kind::Word(words) = key.kind else { continue };
+            let mut seen: Vec<Description> = Vec::new();
+            for word in words {
+                // One time holds for all kinds of pages, so that every cell fits.
+                let times = [("nand.t_read", "25 us"), ("nand.t_program", "200 us"), (key.path, *word)];
+                let d = preset_with("tiny", &times).unwrap_or_else(|e| panic!("{} = {word}: {e}", key.path));
+                assert!(!seen.contains(&d), "{} = {word} is the same as a word before it", key.path);
+                seen.push(d);
+            }
+        }
+    }
+
+    #[test]
     fn overrides_reach_everything() {
         let d = preset_with(
             "mqsim-ideal",

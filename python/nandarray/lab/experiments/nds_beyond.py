@@ -325,6 +325,7 @@ EXPERIMENTS = (
             "workloads": Parameter(list(TABLE_1), "which of Table 1", small=["BFS", "Hotspot", "TTV"]),
             "divide": Parameter(2, "by what each dimension of the data is divided", small=32),
         },
+        devices=("nds-prototype",),
         minutes=4.0,
     ),
     Experiment(
@@ -337,6 +338,7 @@ EXPERIMENTS = (
             "size": Parameter(2048, "rows, or side of the squares read", small=512),
             "rates_MTps": Parameter([250, 400, 800, 1600], "MT/s of each of 32 channels", small=[250, 1600]),
         },
+        devices=("nds-prototype",),
         minutes=1.0,
     ),
     Experiment(
@@ -351,6 +353,7 @@ EXPERIMENTS = (
                 small=[[512, 512], [64, 64, 64], [32, 32, 32, 32]],
             )
         },
+        devices=("nds-prototype",),
         minutes=0.5,
     ),
 )

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from nandarray.lab.claims import claims
 from nandarray.lab.experiment import Answer, Context, Experiment, Figure, PaperPoint, Parameter, Result
 from nandarray.lab.nds import calibration
 from nandarray.lab.nds.fetching import SYSTEMS, fetched, ran
 from nandarray.lab.nds.pipeline import Ran
 from nandarray.lab.workloads import ASSUMPTIONS, TABLE_1, Workload
 
-__all__ = ["EXPERIMENT", "geometric", "measure", "sized"]
+__all__ = ["EXPERIMENT", "Variant", "geometric", "measure", "run", "sized"]
 
 
 def sized(name: str, divide: int) -> Workload:
@@ -47,7 +49,8 @@ class Case(NamedTuple):
     """A workload (``name``, ``divide`` as for :func:`sized`) in one configuration.
 
     ``rule`` is the baseline's: "sieving" if it may read more than it wants, "runs" if not. ``samples`` fetches of each
-    shape are simulated.
+    shape are simulated. ``changes`` are of the device, ``unit_bytes`` as for
+    :func:`~nandarray.lab.nds.fetching.fetched`.
     """
 
     name: str
@@ -56,6 +59,16 @@ class Case(NamedTuple):
     rule: str
     samples: int
     seed: int
+    changes: tuple[tuple[str, str], ...] = ()
+    unit_bytes: int = 0
+
+
+class Variant(NamedTuple):
+    """The same experiment on another host: a name, and what is different."""
+
+    name: str = ""
+    changes: tuple[tuple[str, str], ...] = ()
+    unit_bytes: int = 0
 
 
 def measure(case: Case) -> tuple[Ran, list[dict[str, Any]]]:
@@ -71,9 +84,9 @@ def measure(case: Case) -> tuple[Ran, list[dict[str, Any]]]:
     Ran, list of dict
         The whole, and a row for each shape of fetch.
     """
-    name, divide, system, rule, samples, seed = case
-    workload = sized(name, divide)
-    times = fetched(workload, system, calibration.device(), samples, seed, sieving=rule == "sieving")
+    name, divide, system, rule, samples, seed, changes, unit_bytes = case
+    workload, device = sized(name, divide), calibration.device(changes=dict(changes))
+    times = fetched(workload, system, device, samples, seed, sieving=rule == "sieving", unit_bytes=unit_bytes)
     rows = [
         {
             "workload": name,
@@ -92,11 +105,12 @@ def measure(case: Case) -> tuple[Ran, list[dict[str, Any]]]:
     return ran(workload, times), rows
 
 
-def run(context: Context) -> Result:
+def run(context: Context, variant: Variant = Variant()) -> Result:  # noqa: B008 (a named tuple does not change)
     """Run all workloads in all configurations."""
     names, divide, samples = context["workloads"], context["divide"], context["samples"]
-    cases = [Case(name, divide, system, "sieving", samples, context.seed) for name in names for system in SYSTEMS]
-    cases += [Case(name, divide, "baseline", "runs", samples, context.seed) for name in names]
+    own = samples, context.seed, variant.changes, variant.unit_bytes
+    cases = [Case(name, divide, system, "sieving", *own) for name in names for system in SYSTEMS]
+    cases += [Case(name, divide, "baseline", "runs", *own) for name in names]
     found = context.map(measure, [(case,) for case in cases], "workloads")
     by = {(case.name, case.system, case.rule): ran for case, (ran, _) in zip(cases, found, strict=True)}
     fetches = [row for _, some in found for row in some]
@@ -146,14 +160,14 @@ def run(context: Context) -> Result:
     seconds = {key: one.seconds for key, one in by.items()}
     over = [seconds[n, "software NDS", "sieving"] / seconds[n, "hardware NDS", "sieving"] for n in names]
     answers = [
-        Answer("nds.fig10.sw_speedup", soft["geometric_mean"], note="geometric mean of ten"),
         Answer(
-            "nds.fig10.sw_speedup#arithmetic",
+            "nds.fig10.sw_speedup",
             soft["arithmetic_mean"],
-            note="arithmetic mean: the text says which of neither",
+            note="arithmetic mean of ten: 'on average', as the published code's column of averages",
         ),
-        Answer("nds.fig10.hw_speedup", hard["geometric_mean"], note="geometric mean of ten"),
-        Answer("nds.fig10.hw_speedup#arithmetic", hard["arithmetic_mean"], note="arithmetic mean"),
+        Answer("nds.fig10.sw_speedup#geometric", soft["geometric_mean"], note="geometric mean of ten"),
+        Answer("nds.fig10.hw_speedup", hard["arithmetic_mean"], note="arithmetic mean of ten"),
+        Answer("nds.fig10.hw_speedup#geometric", hard["geometric_mean"], note="geometric mean of ten"),
         Answer("nds.fig10.hw_vs_sw", geometric(over)),
         Answer("nds.fig10.sw_speedup#oracle_vs_sw", oracle["geometric_mean"] / soft["geometric_mean"], paper=1.0),
         Answer("nds.fig10.idle_sw", soft["idle_removed"]),
@@ -186,7 +200,7 @@ def run(context: Context) -> Result:
     bars = [row for row in rows if row["rule"] == "sieving" and row["system"] != "baseline"]
     return Result(
         tables={"fig10": bars, "all": rows, "means": means, "fetches": fetches},
-        answers=answers,
+        answers=[_of_variant(answer, variant) for answer in answers],
         figures=[
             Figure(
                 id="fig10a",
@@ -216,9 +230,9 @@ def run(context: Context) -> Result:
                 kind="bar",
                 table="means",
                 x="rule",
-                y="geometric_mean",
+                y="arithmetic_mean",
                 series="system",
-                y_label="geometric mean of the speed-ups",
+                y_label="arithmetic mean of the speed-ups",
             ),
         ],
         assumptions=[
@@ -235,6 +249,17 @@ def run(context: Context) -> Result:
     )
 
 
+def _of_variant(answer: Answer, variant: Variant) -> Answer:
+    """Call an answer after its variant; the unit of a cache was chosen to fit KMeans, so that proves nothing."""
+    if not variant.name:
+        return answer
+    claim, _, part = answer.claim.partition("#")
+    fitted = bool(variant.unit_bytes) and part == "KMeans_minutes"
+    named = f"{claim}#{part}-{variant.name}" if part else f"{claim}#{variant.name}"
+    paper = claims()[claim].value if answer.paper is None else answer.paper
+    return replace(answer, claim=named, calibrated=answer.calibrated or fitted, paper=paper)
+
+
 def _misfits(
     means: list[dict[str, Any]], seconds: dict[tuple[str, str, str], float], names: Sequence[str]
 ) -> list[str]:
@@ -243,18 +268,34 @@ def _misfits(
         by = {row["rule"]: row for row in means if row["system"] == system}
         one, other = by["sieving"], by["runs"]
         said.append(
-            f"{system}: the paper says neither which mean its speed-up is nor how its baseline partitions I/O. Ours "
-            f"are {one['geometric_mean']:.2f} (geometric), {one['arithmetic_mean']:.2f} (arithmetic) and "
-            f"{one['median']:.2f} (median); over one that reads only the runs it wants, {other['geometric_mean']:.2f}, "
-            f"{other['arithmetic_mean']:.2f} and {other['median']:.2f}."
+            f"{system}: the paper says 'on average', which is the arithmetic mean unless it says otherwise, and not "
+            f"how its baseline partitions I/O. Ours are {one['arithmetic_mean']:.2f} (arithmetic), "
+            f"{one['geometric_mean']:.2f} (geometric) and {one['median']:.2f} (median); over one that reads only the "
+            f"runs it wants, {other['arithmetic_mean']:.2f}, {other['geometric_mean']:.2f} and {other['median']:.2f}."
         )
     if "KMeans" in names:
         said.append(
             f"The baseline's KMeans takes {seconds['KMeans', 'baseline', 'sieving'] / 60:.0f} minutes here, up to 40 "
-            "in the paper: its columns are 8 KB a row, where a program that keeps 2 requests on their way is slow. The "
-            "paper's system cache, which is not modelled, would serve some of them."
+            "in the paper: its columns are 8 KB a row, where a program that keeps 2 requests on their way is slow, and "
+            "which lie on few dies, so that more requests help little (nds.kmeans-dies). A host that reads larger "
+            "units and serves neighbours from memory would be faster (nds.fig10.host-cache)."
         )
+        said.append(_common_cause(seconds, names))
     return said
+
+
+def _common_cause(seconds: dict[tuple[str, str, str], float], names: Sequence[str]) -> str:
+    """Say what the means would be if the baseline's KMeans took the paper's time."""
+    found = []
+    for system in ("software NDS", "hardware NDS"):
+        times = [seconds[name, "baseline", "sieving"] for name in names]
+        times = [40 * 60.0 if name == "KMeans" else time for name, time in zip(names, times, strict=True)]
+        ratios = [time / seconds[name, system, "sieving"] for name, time in zip(names, times, strict=True)]
+        found.append(f"{sum(ratios) / len(ratios):.2f} ({system})")
+    return (
+        "Both arithmetic means and the baseline's KMeans are one miss: with its KMeans at the paper's 40 minutes they "
+        f"would be {' and '.join(found)}, 5.07 and 5.73 in the paper."
+    )
 
 
 EXPERIMENT = Experiment(
@@ -268,5 +309,6 @@ EXPERIMENT = Experiment(
         "divide": Parameter(1, "by what each dimension of the data is divided", small=16),
         "samples": Parameter(1, "fetches of each shape that are simulated; they stand for all", small=1),
     },
+    devices=("nds-prototype",),
     minutes=2.0,
 )

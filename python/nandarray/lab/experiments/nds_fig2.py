@@ -173,5 +173,6 @@ EXPERIMENT = Experiment(
         "side": Parameter(8192, "side of the sub-blocks", small=2048),
         "depths": Parameter([1, 2, 4, 8, 16, 32, 64], "requests on their way", small=[2, 32]),
     },
+    devices=("nds-prototype",),
     minutes=0.2,
 )

@@ -126,5 +126,6 @@ EXPERIMENT = Experiment(
         "depths": Parameter([1, 2], "requests on their way"),
         "bytes": Parameter(4 << 30, "read in order", small=16 << 20),
     },
+    devices=("nds-prototype",),
     minutes=1.0,
 )

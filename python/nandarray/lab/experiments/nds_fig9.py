@@ -280,5 +280,6 @@ EXPERIMENT = Experiment(
         "squares_read": Parameter(8, "squares of each size that are read", small=2),
         "building_block": Parameter(list(calibration.BUILDING_BLOCK), "of NDS, elements along each dimension"),
     },
+    devices=("nds-prototype",),
     minutes=0.5,
 )

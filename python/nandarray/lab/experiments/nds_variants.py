@@ -152,5 +152,6 @@ EXPERIMENT = Experiment(
         "n": Parameter(4096, "side of the field of doubles", small=1024),
         "size": Parameter(512, "rows, columns, or side of what is read", small=256),
     },
+    devices=("nds-prototype",),
     minutes=0.3,
 )

@@ -19,12 +19,15 @@ from nandarray.lab.nds.pipeline import Ran, pipelined
 from nandarray.lab.nds.systems import Baseline, Box, Nds, Oracle
 from nandarray.lab.workloads import RTX_2080, Fetch, Gpu, Workload
 
-__all__ = ["SYSTEMS", "Fetched", "copy_seconds", "fetched", "plans", "ran", "shapes"]
+__all__ = ["SYSTEMS", "Fetched", "copy_seconds", "fetched", "plans", "ran", "shapes", "units"]
 
 SYSTEMS = ("baseline", "oracle", "software NDS", "hardware NDS")
 
 #: A plan that reads more than this is simulated in part, along its first dimension.
 SIMULATED_BYTES = 1 << 30
+
+#: The baseline's plan where its host reads whole units and keeps the rest for the fetches that want it.
+_CACHED = "whole units, the rest from memory"
 
 #: Whether a fetch's sides are those, of which operand: (sub_shape, count).
 Kind = tuple[tuple[int, ...], tuple[int, ...]]
@@ -128,6 +131,33 @@ def plans(box: Box, shape: Sequence[int]) -> list[tuple[str, Box]]:
     return found
 
 
+def units(box: Box, shape: Sequence[int], elements: int) -> Box:
+    """Widen a box until its contiguous runs are whole units of a number of elements.
+
+    Parameters
+    ----------
+    box : sequence of slice
+        What is wanted.
+    shape : sequence of int
+        Of the array, row by row.
+    elements : int
+        Of a unit; where a whole inner dimension is less, the dimension before it is widened, too.
+
+    Returns
+    -------
+    sequence of slice
+        The box, or one around it.
+    """
+    wide, unit = list(box), elements
+    for axis in range(len(shape) - 1, -1, -1):
+        part, length = wide[axis], shape[axis]
+        wide[axis] = slice(part.start // unit * unit, min(-(-part.stop // unit) * unit, length))
+        if wide[axis] != slice(0, length) or unit <= length:
+            break
+        unit = -(-unit // length)
+    return tuple(wide)
+
+
 def _runs(box: Box, shape: Sequence[int]) -> int:
     count = [s.stop - s.start for s in box]
     k = len(shape) - 1
@@ -136,18 +166,29 @@ def _runs(box: Box, shape: Sequence[int]) -> int:
     return math.prod(count[:k])
 
 
-def _baseline(base: Baseline, boxes: Sequence[Box], *, sieving: bool) -> Fetched:
-    """Take the plan whose longest stage is shortest."""
+def _baseline(base: Baseline, boxes: Sequence[Box], *, sieving: bool, unit_bytes: int) -> Fetched:
+    """Take the plan whose longest stage is shortest.
+
+    With a unit, the host's cache reads whole units, and what lies beside the wanted part serves the fetches that want
+    it: a fetch pays for its own bytes of the units alone.
+    """
     best: Fetched | None = None
     wanted = math.prod(s.stop - s.start for s in boxes[0]) * base.itemsize
-    for how, first in plans(boxes[0], base.shape)[: None if sieving else 1]:
+    tried = plans(boxes[0], base.shape)[: None if sieving else 1]
+    wide = units(boxes[0], base.shape, max(1, unit_bytes // base.itemsize))
+    if wide != tuple(boxes[0]):
+        tried = [(_CACHED, wide), *tried[1:]]
+    for how, first in tried:
         nbytes = math.prod(s.stop - s.start for s in first) * base.itemsize
         rows = first[0].stop - first[0].start
         part = max(1, min(rows, rows * SIMULATED_BYTES // nbytes))
         read = [first] if part == rows else [(slice(first[0].start, first[0].start + part), *first[1:])]
         moved = base.read(read)
         copies = 0.0 if how == "runs" else copy_seconds(base.device, _runs(boxes[0], base.shape), wanted)
-        one = Fetched(moved.seconds * rows / part, copies, nbytes, how)
+        seconds = moved.seconds * rows / part
+        if how == _CACHED:
+            seconds, nbytes = seconds * wanted / nbytes, wanted
+        one = Fetched(seconds, copies, nbytes, how)
         if best is None or max(one.seconds, one.restructure_seconds) < max(best.seconds, best.restructure_seconds):
             best = one
     assert best is not None
@@ -163,6 +204,7 @@ def fetched(
     *,
     sieving: bool = True,
     building_block: Sequence[int] | None = BUILDING_BLOCK,
+    unit_bytes: int = 0,
 ) -> dict[Kind, Fetched]:
     """Simulate fetches of each shape.
 
@@ -182,6 +224,8 @@ def fetched(
         Whether the baseline may read more than it wants.
     building_block : sequence of int, optional
         Of spaces of two dimensions; by the equations if None, as others always are.
+    unit_bytes : int
+        What the baseline's host reads at least, to serve neighbours from memory; 0: it has no cache.
 
     Returns
     -------
@@ -194,7 +238,8 @@ def fetched(
         boxes = [fetch.box(shape) for fetch in some]
         nbytes = math.prod(kind[1]) * itemsize
         if system == "baseline":
-            found[kind] = _baseline(Baseline(device, shape, itemsize, seed=seed), boxes, sieving=sieving)
+            base = Baseline(device, shape, itemsize, seed=seed)
+            found[kind] = _baseline(base, boxes, sieving=sieving, unit_bytes=unit_bytes)
         elif system == "oracle":
             moved = Oracle(device, seed=seed).read([nbytes] * len(boxes))
             found[kind] = Fetched(moved.seconds / len(boxes), 0.0, nbytes)

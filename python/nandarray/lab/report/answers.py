@@ -23,6 +23,8 @@ STATUS = {
     "holds": ("✓", "holds"),
     "fails": ("✗", "does not hold"),
     "calibrated": ("○", "calibrated, proves nothing"),
+    "misfit": ("✗", "calibrated, and does not fit"),
+    "unjudged": ("–", "not judged: small profile"),
     "open": ("–", "no ratio"),
 }
 _STRIP = (0.5, 2.0)  # ratios at the ends of the small drawing
@@ -92,14 +94,16 @@ def counts(found: Sequence[Line]) -> dict[str, int]:
     Returns
     -------
     mapping
-        ``answered``, ``within`` (what holds, too), ``not``, ``calibrated``, ``open``.
+        ``answered``, ``within`` (what holds, too), ``not`` (what is calibrated and does not fit, too), ``calibrated``,
+        ``unjudged``, ``open``.
     """
     by = Counter(line.status for line in found)
     return {
         "answered": len(found),
         "within": by["within"] + by["holds"],
-        "not": by["not"] + by["fails"],
+        "not": by["not"] + by["fails"] + by["misfit"],
         "calibrated": by["calibrated"],
+        "unjudged": by["unjudged"],
         "open": by["open"],
     }
 
@@ -146,12 +150,12 @@ def _line(run: int, answer: Any) -> Line:
 
 
 def _status(answer: Any) -> str:
+    if answer.get("within") is None:
+        return "unjudged" if answer.get("ratio") is not None or isinstance(answer["measured"], bool) else "open"
     if answer.get("calibrated"):
-        return "calibrated"
+        return "calibrated" if answer["within"] else "misfit"
     if isinstance(answer["measured"], bool):
         return "holds" if answer["measured"] else "fails"
-    if answer.get("within") is None:
-        return "open"
     return "within" if answer["within"] else "not"
 
 

@@ -316,7 +316,7 @@ const Charts = (() => {
 
   // Energy ------------------------------------------------------------------------------------------------------------
 
-  function sankey(spec, state, theme, patterns) {
+  function sankey(spec, state, theme, patterns, width) {
     const option = base(spec, theme, patterns);
     const value = (joules) => `${number(joules)} ${spec.unit}, ${percent(joules / spec.total)}`;
     option.tooltip.trigger = "item";
@@ -327,6 +327,11 @@ const Charts = (() => {
       const above = spec.links.find((link) => link.target === name);
       return above ? 1 + depth(above.source) : 0;
     };
+    // On a narrow page there is room for one column of labels: all that is no sum of others ends at the right.
+    const narrow = width < 560;
+    const isSum = (name) => spec.links.some((link) => link.source === name);
+    const deepest = Math.max(...spec.nodes.map(depth));
+    const place = (name) => (narrow && !isSum(name) ? deepest : depth(name));
     const colour = (name) => {
       const above = spec.links.find((link) => link.target === name);
       if (!above) return theme.muted;
@@ -334,13 +339,13 @@ const Charts = (() => {
     };
     option.series = [{
       type: "sankey",
-      left: 12, right: 190, top: 8, bottom: 8,
+      left: narrow ? 4 : 12, right: narrow ? 168 : 190, top: 8, bottom: 8,
       nodeGap: 15, nodeWidth: 14, nodeAlign: "left", draggable: false,
       emphasis: { focus: "adjacency" },
-      data: spec.nodes.map((name) => ({ name, depth: depth(name), itemStyle: { color: colour(name), borderWidth: 0 } })),
+      data: spec.nodes.map((name) => ({ name, depth: place(name), itemStyle: { color: colour(name), borderWidth: 0 }, label: { show: !narrow || !isSum(name) } })),
       links: spec.links,
       lineStyle: { color: "target", opacity: 0.3, curveness: 0.5 },
-      label: { color: theme.text, formatter: (one) => `${one.name}  ${percent(one.value / spec.total)}` },
+      label: { color: theme.text, fontSize: narrow ? 11 : 12, width: narrow ? 160 : undefined, overflow: narrow ? "truncate" : "none", formatter: (one) => `${one.name}  ${percent(one.value / spec.total)}` },
     }];
     return option;
   }

@@ -144,10 +144,11 @@ fn greedy(pages: u32, mean: f64) -> Solution {
         let low = f64::from(m);
         let k = (mean - low) / (b - low - low * harmonic);
         let lowest = 1.0 - k * harmonic;
-        // A level takes as much as flows into it before the one below does.
-        if k >= 0.0 && lowest >= 0.0 && (m == 0 || lowest * low <= k) {
+        // Victims are taken from this level and, as it loses pages, from the one below: no more may leave it than come.
+        if m == 0 || lowest * low <= k {
             let above = (m + 1..=pages).map(|i| (level(i), k / f64::from(i)));
-            return Solution { points: std::iter::once((level(m), lowest)).chain(above).collect(), turnover: k };
+            let points = std::iter::once((level(m), lowest.max(0.0))).chain(above).collect();
+            return Solution { points, turnover: k };
         }
     }
     unreachable!("a mean of {mean} live pages of {pages} has a lowest level")

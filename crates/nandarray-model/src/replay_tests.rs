@@ -200,7 +200,11 @@ fn a_laid_out_device_runs_as_one_that_was_overwritten_twice() {
             [Precondition::LaidOut, Precondition::Steady { overwrites: 2.0 }].map(|state| random_writes(gc, state));
         let amplification = |r: &Report| r.management.as_ref().unwrap().write_amplification.unwrap();
         let (more, faster) = (amplification(&laid) / amplification(&written), laid.write.iops / written.write.iops);
-        println!("{gc}: write amplification {:.3}, {more:.3}; IOPS {:.0}, {faster:.3}", amplification(&laid), laid.write.iops);
+        println!(
+            "{gc}: write amplification {:.3}, {more:.3}; IOPS {:.0}, {faster:.3}",
+            amplification(&laid),
+            laid.write.iops
+        );
         assert!((more - 1.0).abs() < 0.05, "{gc}: write amplification {more:.3} of the overwritten device's");
         assert!((faster - 1.0).abs() < 0.05, "{gc}: IOPS {faster:.3} of the overwritten device's");
         assert_eq!((laid.all.requests, laid.all.failed), (60_000, 0));
@@ -213,7 +217,11 @@ fn a_drive_of_full_size_is_laid_out() {
     let report = run("samsung-970-pro", writes, Precondition::LaidOut).unwrap();
     let management = report.management.unwrap();
     assert_eq!((management.live_pages * 4096, management.wear.max), (management.capacity_bytes, 0));
-    assert!(report.flash.senses.host > 900 && report.notes.iter().any(|n| n.contains("laid out")), "{:?}", report.notes);
+    assert!(
+        report.flash.senses.host > 900 && report.notes.iter().any(|n| n.contains("laid out")),
+        "{:?}",
+        report.notes
+    );
     let cached = run("mqsim-default", synthetic(1, |_| {}), Precondition::LaidOut).unwrap_err().to_string();
     assert!(cached.contains("map is cached") && cached.contains("a number of overwrites"), "{cached}");
 }

@@ -168,7 +168,8 @@ fn geometries_drawn_by_chance_are_as_their_closed_forms() {
     for seed in 1..=5 {
         let drawn = drawn(seed);
         let with = |more: &[(&'static str, &str)]| {
-            let all: Vec<_> = drawn.iter().map(|(key, value)| (*key, value.as_str())).chain(more.iter().copied()).collect();
+            let all: Vec<_> =
+                drawn.iter().map(|(key, value)| (*key, value.as_str())).chain(more.iter().copied()).collect();
             device(&all)
         };
         let d = with(&[]);
@@ -186,7 +187,8 @@ fn geometries_drawn_by_chance_are_as_their_closed_forms() {
         let want = entries + link(page) + dram(page) + 0.361 + bus(page) + 750.020;
         within(&told("a write alone"), run(&d, RequestOp::Write, page, 1, 50).1, want);
         // Every channel full of pages that are sensed in no time: as wide commands as there are planes, or one each.
-        let fast = with(&[("nand.t_read", "5 us"), ("link.rate", "200 GB/s"), ("ftl.striping", "static CPWD")]);
+        let free = [("link.rate", "200 GB/s"), ("dram.rate", "ideal")];
+        let fast = with(&[("nand.t_read", "5 us"), ("ftl.striping", "static CPWD"), free[0], free[1]]);
         let n = 4_000 * u64::from(fast.geometry.channels);
         let rate = n as f64 * page as f64 / run(&fast, RequestOp::Read, page, 256 * fast.geometry.channels, n).0;
         let planes = f64::from(fast.geometry.planes);

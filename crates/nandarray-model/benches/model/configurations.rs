@@ -95,13 +95,15 @@ pub const ROWS: [Row; 29] = [
     row((Specific, "ideal_1die_tR300", "rand read 16K QD512"), (16 * KIB, false, 1.0, 512), (64_919.0, 0.66)),
     row((Specific, "ideal_1die_tR300", "seq read 128K QD32"), (128 * KIB, true, 1.0, 32), (11_523.0, 1.00)),
     row((Specific, "mini256_op28", "rand read 8K QD16"), (8 * KIB, false, 1.0, 16), (30_855.0, 1.00)),
-    row((Specific, "ideal + cache", "rand write 16K QD32"), (16 * KIB, false, 0.0, 32), (18_493.0, 0.89)).misses(150_000),
+    row((Specific, "ideal + cache", "rand write 16K QD32"), (16 * KIB, false, 0.0, 32), (18_493.0, 0.89))
+        .misses(150_000),
     row((Specific, "ideal + cache", "rand write 4K QD32"), (4 * KIB, false, 0.0, 32), (40_526.0, 0.77)).misses(150_000),
     row((Artefact, "ideal_mt400", "rand read 16K QD32"), (16 * KIB, false, 1.0, 32), (100_469.0, 1.03)),
     row((Artefact, "ideal_mt400", "rand read 16K QD512"), (16 * KIB, false, 1.0, 512), (116_095.0, 0.72)),
     row((Artefact, "ideal_mt400", "seq read 128K QD32"), (128 * KIB, true, 1.0, 32), (19_319.0, 1.00)),
     row((Artefact, "ideal_mt1200", "rand read 16K QD32"), (16 * KIB, false, 1.0, 32), (162_766.0, 1.32)).misses(30_000),
-    row((Artefact, "ideal_mt1200", "rand read 16K QD512"), (16 * KIB, false, 1.0, 512), (199_541.0, 2.07)).misses(200_000),
+    row((Artefact, "ideal_mt1200", "rand read 16K QD512"), (16 * KIB, false, 1.0, 512), (199_541.0, 2.07))
+        .misses(200_000),
     row((Artefact, "ideal_mt1200", "seq read 128K QD32"), (128 * KIB, true, 1.0, 32), (25_027.0, 1.17)),
     row((Artefact, "ideal_mt1200, 9.6 GB/s", "rand read 16K QD512"), (16 * KIB, false, 1.0, 512), (199_541.0, 0.0)),
 ];

@@ -106,7 +106,9 @@ pub fn run(options: Options) {
             table.row(row);
         }
         table.note("ratios: ours by MQSim's; of the open loop, the first one is of mean latencies");
-        table.note("at a fixed depth the mean latency is the depth by the requests a second (Little's law): no second check");
+        table.note(
+            "at a fixed depth the mean latency is the depth by the requests a second (Little's law): no second check",
+        );
         table.note("at depths from 256 on, MQSim's latencies have another distribution: docs/model/validation.md says what is known");
         table.print(options.json);
     }
@@ -114,13 +116,28 @@ pub fn run(options: Options) {
 
 /// Configurations that no preset was made from, in classes of what MQSim can be believed.
 pub fn run_configurations(options: Options) {
-    let header =
-        ["trust", "configuration", "workload", "MQSim", "mqsim-compat", "ratio", "p99 us", "p99 then", "normal", "ratio", "held"];
+    let header = [
+        "trust",
+        "configuration",
+        "workload",
+        "MQSim",
+        "mqsim-compat",
+        "ratio",
+        "p99 us",
+        "p99 then",
+        "normal",
+        "ratio",
+        "held",
+    ];
     let mut table = Table::new("configurations", "MQSim beside configurations that no preset was made from", &header);
     for row in &ROWS {
         let case = case(row, options.many(300_000));
-        let mut cells =
-            vec![row.trust.name().to_owned(), row.configuration.to_owned(), row.workload.to_owned(), figure(row, row.mqsim)];
+        let mut cells = vec![
+            row.trust.name().to_owned(),
+            row.configuration.to_owned(),
+            row.workload.to_owned(),
+            figure(row, row.mqsim),
+        ];
         for scheduling in [Scheduling::MqsimCompat, Scheduling::Normal] {
             let (report, counted) = case.run(&mut case.machine(&description(row, scheduling)));
             assert_eq!(counted.failed, 0, "{row:?}");

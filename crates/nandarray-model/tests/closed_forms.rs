@@ -149,7 +149,8 @@ fn requests_in_flight_are_rate_times_latency() {
     }
 }
 
-/// A device of no preset: 2 to 12 channels, 1 to 4 dies and planes, pages of 4 to 16 KiB, 400 to 2,400 MT/s, links of 2 to 14 GB/s.
+/// A device of no preset: 2 to 12 channels, 1 to 4 dies and planes, pages of 4 to 16 KiB, 400 to 2,400 MT/s, links of 2 to
+/// 14 GB/s.
 fn drawn(seed: u64) -> Vec<(&'static str, String)> {
     let mut chance = fastrand::Rng::with_seed(seed);
     vec![

@@ -135,7 +135,8 @@ pub enum LayOutError {
     CachedMap,
     /// Reclaim could not keep as many blocks free as it is told to.
     #[error(
-        "plane {plane} has {live} live pages for {closed} blocks of {pages} beside {free} free ones: too few dead pages          for reclaim to come to rest"
+        "plane {plane} has {live} live pages for {closed} blocks of {pages} beside {free} free ones: too few dead pages \
+         for reclaim to come to rest"
     )]
     NoSpare {
         /// Which.

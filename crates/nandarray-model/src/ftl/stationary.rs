@@ -10,12 +10,14 @@
 //! i x_i = k (1 - P(victim has at least i))       sum x_i = 1,   sum i x_i = L / M       write amplification b k M / L
 //! ```
 //!
-//! | policy | victims | source |
-//! | --- | --- | --- |
-//! | greedy | the lowest level that has blocks; `x_i = k / i` above it | Bux and Iliadis, Performance Evaluation 67 (2010); Desnoyers, SYSTOR 2012 |
-//! | d-choices | `P = t_i^d`, `t_i` the share of candidates with at least `i` | Van Houdt, SIGMETRICS 2013; Li, Lee, Lui, SIGMETRICS 2013 |
-//! | round-robin | age `T`, the same for all: `L / (M b) = (1 - e^-T) / T` | Menon, 1995; Desnoyers, SYSTOR 2012 (first in, first out) |
-//! | cost-benefit | whichever block reaches the score `age (b - i) / i = s`: deaths and departures of one generation, integrated | Rosenblum and Ousterhout, SOSP 1991, for the score |
+//! - greedy: victims are of the lowest level that has blocks; `x_i = k / i` above it (Bux and Iliadis, Performance Evaluation 67,
+//!   2010; Desnoyers, SYSTOR 2012)
+//! - d-choices: `P = t_i^d`, `t_i` the share of candidates with at least `i` (Van Houdt, SIGMETRICS 2013; Li, Lee, Lui, SIGMETRICS
+//!   2013)
+//! - round-robin: victims are of one age `T`, `L / (M b) = (1 - e^-T) / T` (Menon, 1995; Desnoyers, SYSTOR 2012: first in, first
+//!   out)
+//! - cost-benefit: whichever block reaches the score `age (b - i) / i = s` leaves (Rosenblum and Ousterhout, SOSP 1991, for the
+//!   score); deaths and departures of one generation are integrated
 //!
 //! Exact as blocks become many; planes of some hundred blocks agree within a few percent (`tests/layout.rs`). What it does not
 //! do: skewed or sequential writes, pages of a cached map, wear. The time unit of ages is `L` host writes.

@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-SECTIONS = ("rows", "sheets", "speed", "steady")
+SECTIONS = ("rows", "configurations", "sheets", "speed", "steady")
 _ROOT = Path(__file__).resolve().parents[1]
 _CARGO = ("cargo", "bench", "--quiet", "--locked", "--package", "nandarray-model", "--bench", "model", "--")
 

@@ -303,8 +303,12 @@ def _workload(workload: str | os.PathLike[str] | Trace | Synthetic | Boxes) -> d
 def _precondition(state: str | float) -> dict[str, Any]:
     if isinstance(state, str) and state in {"empty", "full"}:
         return {"kind": state}
+    if state == "steady":
+        return {"kind": "laid-out"}
     if isinstance(state, str):
-        raise InvalidError(f"a device is 'empty', 'full' or overwritten a number of times before, not {state!r}")
+        raise InvalidError(
+            f"a device is 'empty', 'full', 'steady' or overwritten a number of times before, not {state!r}"
+        )
     return {"kind": "steady", "overwrites": float(state)}
 
 
@@ -327,9 +331,10 @@ def replay(
         A trace file, what to make up, or boxes of an array.
     device : str, path or Description
         The name of a preset, a description's file, or a description.
-    precondition : {"empty", "full"} or float
-        The device before the first request: as it leaves the factory, filled once in order, or filled and then
-        overwritten at random so many times its capacity. Takes no modelled time.
+    precondition : {"empty", "full", "steady"} or float
+        The device before the first request: as it leaves the factory, filled once in order, laid out as long random
+        overwrites leave it, or filled and then overwritten at random so many times its capacity. Takes no modelled
+        time; "steady" takes little of ours, too.
     seed : int
         Of all chance in the device. The same seed, description and workload give the same report.
     timeline : str or path, optional

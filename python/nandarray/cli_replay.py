@@ -65,12 +65,12 @@ def _pair(text: str | None, what: str) -> tuple[float, float] | None:
 
 
 def _state(text: str) -> str | float:
-    if text in {"empty", "full"}:
+    if text in {"empty", "full", "steady"}:
         return text
     try:
         return float(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not empty, full or a number of overwrites") from None
+        raise typer.BadParameter(f"{text!r} is not empty, full, steady or a number of overwrites") from None
 
 
 def replay_command(
@@ -94,7 +94,8 @@ def replay_command(
         bool, typer.Option("--synthetic", help="Make requests up instead of reading a trace.")
     ] = False,
     precondition: Annotated[
-        str, typer.Option(metavar="STATE", help="The device before: empty, full, or overwritten so many times.")
+        str,
+        typer.Option(metavar="STATE", help="The device before: empty, full, steady, or overwritten so many times."),
     ] = "full",
     requests: Annotated[int | None, typer.Option(min=1, help="At most so many requests.", show_default=False)] = None,
     depth: Annotated[

@@ -145,7 +145,7 @@ def test_columns_have_units_where_values_do() -> None:
         "nand.multi_plane": [True, False],
         "dram.size": ["1 MiB", "1 GB"],
         "nand.t_program": [["1 ms", "2 ms"], "3 ms"],
-        "precondition": ["empty", 1],
+        "precondition": ["empty", "steady", 1],
     }
     found = {axis.column: axis.cells for axis in read_spec(BASE | {"axes": axes}).axes}
     assert found == {
@@ -155,7 +155,7 @@ def test_columns_have_units_where_values_do() -> None:
         "nand.multi_plane": (True, False),
         "dram.size_bytes": (1 << 20, 10**9),
         "nand.t_program": ("1 ms, 2 ms", "3 ms"),
-        "precondition": ("empty", "1"),
+        "precondition": ("empty", "steady", "1"),
     }
 
 

@@ -57,6 +57,17 @@ def test_one_seed_one_run() -> None:
     assert runs[0]["management"]["write_amplification"] > 1
 
 
+def test_one_run_in_every_process() -> None:
+    words = [sys.executable, "-m", "nandarray", "replay", "--synthetic", "-d", "tiny", "--requests", "2000", "--json"]
+    words += ["--read-share", "0.5", "--precondition", "steady"]
+    reports = []
+    for seed in ("1", "2"):
+        env = os.environ | {"PYTHONHASHSEED": seed}
+        reports.append(subprocess.run(words, capture_output=True, text=True, check=True, env=env).stdout)
+    assert reports[0] == reports[1]
+    assert json.loads(reports[0])["hash"] == json.loads(call(*words[4:]))["hash"]
+
+
 def test_what_a_result_shows() -> None:
     run = replay(Synthetic(requests=2000, read_share=0.7), device="tiny")
     assert isinstance(run, Replay)
@@ -118,6 +129,18 @@ def test_wrong_settings_are_named(workload: Synthetic, options: dict[str, Any], 
     with pytest.raises(InvalidError) as caught:
         replay(workload, device="tiny", **options)
     assert says in str(caught.value)
+
+
+def test_a_drive_of_full_size_in_its_steady_state() -> None:
+    writes = Synthetic(requests=2000, read_share=0, depth=64)
+    steady = replay(writes, device="samsung-970-pro", precondition="steady")
+    assert steady["management"]["live_pages"] * 4096 == steady["management"]["capacity_bytes"]
+    assert any("laid out as after long random overwrites" in note for note in steady["notes"])
+    assert steady.hash == replay(writes, device="samsung-970-pro", precondition="steady").hash
+    with pytest.raises(InvalidError, match=r"ftl\.map_cache.* a number of overwrites writes it instead"):
+        replay(writes, device="mqsim-default", precondition="steady")
+    found = json.loads(call("--synthetic", "-d", "tiny", "--requests", 100, "--precondition", "steady", "--json"))
+    assert found["all"]["requests"] == 100
 
 
 def test_what_is_not_there_or_malformed(tmp_path: Path) -> None:
@@ -254,7 +277,7 @@ def test_options_of_made_up_workloads() -> None:
         (["-d", "tiny", "x.csv", "--synthetic"], 2, "give either a TRACE or --synthetic"),
         (["-d", "tiny", "--synthetic", "--rate", "fast"], 2, "'fast' is not a rate"),
         (["-d", "tiny", "--synthetic", "--hot", "1"], 2, "SPACE:SHARE"),
-        (["-d", "tiny", "--synthetic", "--precondition", "new"], 2, "'new' is not empty, full"),
+        (["-d", "tiny", "--synthetic", "--precondition", "new"], 2, "'new' is not empty, full, steady"),
         (["-d", "tiny", "--synthetic", "--size", "4KiB:x"], 2, "is not SIZE"),
         (["-d", "tiny", "nowhere.csv"], 1, "nowhere.csv: No such file"),
         (["-d", "tinny", "--synthetic"], 1, "tiny"),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::describe::Description;
-use crate::ftl::{FtlError, FtlSetupError};
+use crate::ftl::{FtlError, FtlSetupError, LayOutError};
 use crate::machine::{Machine, Progress, RequestEnded, Status};
 use crate::report::{Latencies, Profile, Report, promise};
 use crate::time::Ps;
@@ -51,6 +51,8 @@ pub enum Precondition {
         /// Times its capacity, above 0 and at most 100.
         overwrites: f64,
     },
+    /// As random overwrites for long leave it, worked out instead of written: [`crate::ftl::PageMapped::lay_out_used`].
+    LaidOut,
 }
 
 /// A timeline to be written.
@@ -125,6 +127,9 @@ pub enum ReplayError {
     /// The device ran out of blocks before the first request.
     #[error("preconditioning: {0}")]
     Precondition(FtlError),
+    /// The state after long use is not known for the device.
+    #[error("preconditioning: {0}; a number of overwrites writes it instead")]
+    LayOut(#[from] LayOutError),
     /// A setting out of range, in a sentence with its value and its range.
     #[error("{0}")]
     Setting(String),
@@ -161,6 +166,12 @@ fn precondition(
     match settings.precondition {
         Precondition::Empty => Ok(()),
         Precondition::Full => machine.ftl().fill_sequential().map_err(failed),
+        Precondition::LaidOut => {
+            if !tell(Phase::Preconditioning(0.0)) {
+                return Err(ReplayError::Interrupted);
+            }
+            Ok(machine.ftl().lay_out_used(settings.seed)?)
+        }
         Precondition::Steady { overwrites } => {
             if !(overwrites > 0.0 && overwrites <= 100.0) {
                 let said = format!("{overwrites} overwrites of the device; it must be above 0 and at most 100");
@@ -241,6 +252,7 @@ pub fn replay(
     report.notes.push(match settings.precondition {
         Precondition::Empty => "the device was empty".into(),
         Precondition::Full => "the device had been filled once, in order".into(),
+        Precondition::LaidOut => "the device was laid out as after long random overwrites; no block was worn".into(),
         Precondition::Steady { overwrites } => {
             format!("the device had been filled, and overwritten at random {overwrites} times")
         }

@@ -1,7 +1,7 @@
 //! Whole replays on small devices: what comes out is what the parts promise together, again and again.
 
 use super::*;
-use crate::describe::preset;
+use crate::describe::{preset, preset_with};
 use crate::workload::boxes::Part;
 use crate::workload::{Arrival, Pattern, Size};
 use std::io::Write;
@@ -171,4 +171,79 @@ fn a_column_of_rows_is_bound_by_the_channels_it_lies_in() {
     assert_eq!((all.requests, one.requests), (64, 2048));
     assert!((one.bytes_per_s / 333e6 - 1.0).abs() < 0.1, "{} B/s of one channel", one.bytes_per_s);
     assert!(all.bytes_per_s > 7.0 * one.bytes_per_s, "{} and {} B/s", all.bytes_per_s, one.bytes_per_s);
+}
+
+/// Random writes of whole pages on a small device, in a state.
+fn random_writes(gc: &str, precondition: Precondition) -> Report {
+    let overrides = [
+        ("geometry.channels", "2"),
+        ("geometry.ways", "1"),
+        ("geometry.blocks", "128"),
+        ("geometry.pages", "64"),
+        ("ftl.over_provisioning", "20 %"),
+        ("ftl.gc_threshold", "4 %"),
+        ("ftl.gc_urgent_blocks", "3"),
+        ("ftl.gc", gc),
+    ];
+    let workload = synthetic(60_000, |s| {
+        s.read_share = 0.0;
+        s.sizes = vec![Size { bytes: 8_192, weight: 1.0 }];
+    });
+    let settings = ReplaySettings { workload, precondition, seed: 1, timeline: None };
+    replay(&preset_with("mqsim-ideal", &overrides).unwrap(), &settings, &mut |_| true).unwrap()
+}
+
+#[test]
+fn a_laid_out_device_runs_as_one_that_was_overwritten_twice() {
+    for gc in ["greedy", "d-choices", "cost-benefit", "round-robin"] {
+        let [laid, written] =
+            [Precondition::LaidOut, Precondition::Steady { overwrites: 2.0 }].map(|state| random_writes(gc, state));
+        let amplification = |r: &Report| r.management.as_ref().unwrap().write_amplification.unwrap();
+        let (more, faster) = (amplification(&laid) / amplification(&written), laid.write.iops / written.write.iops);
+        println!(
+            "{gc}: write amplification {:.3}, {more:.3}; IOPS {:.0}, {faster:.3}",
+            amplification(&laid),
+            laid.write.iops
+        );
+        assert!((more - 1.0).abs() < 0.05, "{gc}: write amplification {more:.3} of the overwritten device's");
+        assert!((faster - 1.0).abs() < 0.05, "{gc}: IOPS {faster:.3} of the overwritten device's");
+        assert_eq!((laid.all.requests, laid.all.failed), (60_000, 0));
+    }
+}
+
+#[test]
+fn a_drive_of_full_size_is_laid_out() {
+    let writes = synthetic(2_000, |s| s.read_share = 0.5);
+    let report = run("samsung-970-pro", writes, Precondition::LaidOut).unwrap();
+    let management = report.management.unwrap();
+    assert_eq!((management.live_pages * 4096, management.wear.max), (management.capacity_bytes, 0));
+    assert!(
+        report.flash.senses.host > 900 && report.notes.iter().any(|n| n.contains("laid out")),
+        "{:?}",
+        report.notes
+    );
+    let cached = run("mqsim-default", synthetic(1, |_| {}), Precondition::LaidOut).unwrap_err().to_string();
+    assert!(cached.contains("map is cached") && cached.contains("a number of overwrites"), "{cached}");
+}
+
+#[test]
+fn a_host_core_that_is_the_bound_is_told() {
+    let reads = |streams| {
+        synthetic(20_000, |s| {
+            s.arrival = Arrival::Closed { depth: 512 };
+            s.streams = streams;
+        })
+    };
+    // One core submits and completes a request in 1.5 us.
+    let one = run("tlc-enterprise", reads(1), Precondition::Full).unwrap();
+    assert!((one.read.iops / 666_667.0 - 1.0).abs() < 0.02, "{} IOPS", one.read.iops);
+    let told = one.notes.iter().find(|n| n.contains("the bound")).unwrap_or_else(|| panic!("{:?}", one.notes));
+    assert!(told.contains("host core 0") && told.contains("1.50 us a request"), "{told}");
+    let many = run("tlc-enterprise", reads(8), Precondition::Full).unwrap();
+    assert!(many.read.iops > 1.5 * one.read.iops);
+    assert!(!many.notes.iter().any(|n| n.contains("the bound")), "{:?}", many.notes);
+    // Polling is no work, and one request at a time waits for the flash.
+    let alone = synthetic(200, |s| s.arrival = Arrival::Closed { depth: 1 });
+    let alone = run("tlc-enterprise", alone, Precondition::Full).unwrap();
+    assert!(!alone.notes.iter().any(|n| n.contains("the bound")), "{:?}", alone.notes);
 }

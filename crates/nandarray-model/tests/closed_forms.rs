@@ -167,3 +167,61 @@ fn reads_cross_dram_as_often_as_described() {
     assert_eq!(us("100 MB/s"), us("ideal"));
     // Software that translates spaces reads whole pages past it, too: `tests/store.rs`. What the device assembles lies in it.
 }
+
+/// A device of no preset: 2 to 12 channels, 1 to 4 dies and planes, pages of 4 to 16 KiB, 400 to 2,400 MT/s, links of 2 to
+/// 14 GB/s.
+fn drawn(seed: u64) -> Vec<(&'static str, String)> {
+    let mut chance = fastrand::Rng::with_seed(seed);
+    vec![
+        ("geometry.channels", chance.u32(2..=12).to_string()),
+        ("geometry.dies", chance.u32(1..=4).to_string()),
+        ("geometry.planes", chance.u32(1..=4).to_string()),
+        ("geometry.blocks", "256".to_owned()),
+        ("geometry.page_size", format!("{} KiB", 4 << chance.u32(0..=2))),
+        ("bus.rate", format!("{} MT/s x8", chance.u32(400..=2_400))),
+        ("link.rate", format!("{} GB/s", chance.u32(2..=14))),
+    ]
+}
+
+#[test]
+fn geometries_drawn_by_chance_are_as_their_closed_forms() {
+    for seed in 1..=5 {
+        let drawn = drawn(seed);
+        let with = |more: &[(&'static str, &str)]| {
+            let all: Vec<_> =
+                drawn.iter().map(|(key, value)| (*key, value.as_str())).chain(more.iter().copied()).collect();
+            device(&all)
+        };
+        let d = with(&[]);
+        let page = u64::from(d.geometry.page_bytes);
+        let bus = |bytes: u64| bytes as f64 / d.bus.bytes_per_s as f64 * 1e6;
+        let link = |bytes: u64| (bytes + bytes.div_ceil(128) * 28) as f64 / d.link.bytes_per_s as f64 * 1e6;
+        // Into the DRAM and out of it.
+        let dram = |bytes: u64| 2.0 * (bytes as f64 / d.dram.bytes_per_s as f64 * 1e6 + d.dram.t_access.us());
+        let entries = link(64) + link(16);
+        let told = |what: &str| format!("seed {seed}, {drawn:?}: {what}");
+        for bytes in [4_096, page] {
+            let want = entries + 0.290 + 75.020 + 0.030 + bus(bytes) + dram(bytes) + link(bytes);
+            within(&told("a read alone"), run(&d, RequestOp::Read, bytes, 1, 100).1, want);
+        }
+        let want = entries + link(page) + dram(page) + 0.361 + bus(page) + 750.020;
+        within(&told("a write alone"), run(&d, RequestOp::Write, page, 1, 50).1, want);
+        // Every channel full of pages that are sensed in no time: as wide commands as there are planes, or one each.
+        let free = [("link.rate", "200 GB/s"), ("dram.rate", "ideal")];
+        let fast = with(&[("nand.t_read", "5 us"), ("ftl.striping", "static CPWD"), free[0], free[1]]);
+        let n = 4_000 * u64::from(fast.geometry.channels);
+        let rate = n as f64 * page as f64 / run(&fast, RequestOp::Read, page, 256 * fast.geometry.channels, n).0;
+        let planes = f64::from(fast.geometry.planes);
+        let further = fast.bus.t_read_further_plane.us();
+        let [joined, single] = [(0.290 + further * (planes - 1.0)) / planes, 0.290]
+            .map(|command| f64::from(fast.geometry.channels) * page as f64 / (command + 0.030 + bus(page)));
+        let (least, most) = (joined.min(single), joined.max(single));
+        println!("{}", told(&format!("{rate:.1} B/us of {joined:.1} joined, {single:.1} not")));
+        assert!(rate > 0.99 * least && rate < 1.01 * most, "{}", told(&format!("{rate} of {least} to {most}")));
+        // A link slower than the flash.
+        let slow = with(&[("nand.t_read", "5 us"), ("link.rate", "500 MB/s")]);
+        let (bytes, n) = (128 << 10, 1_000);
+        let each = (bytes / page) as f64 * (page + page.div_ceil(128) * 28) as f64 / 500.0 + (16 + 28) as f64 / 500.0;
+        within(&told("reads over a slow link"), run(&slow, RequestOp::Read, bytes, 32, n).0 / n as f64, each);
+    }
+}

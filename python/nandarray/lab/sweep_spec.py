@@ -255,9 +255,11 @@ class _Reader:
         return found
 
     def _precondition(self, state: Any, where: str) -> Any:
-        if state in ("empty", "full") or (isinstance(state, int | float) and not isinstance(state, bool)):
+        if state in ("empty", "full", "steady") or (isinstance(state, int | float) and not isinstance(state, bool)):
             return state
-        raise InvalidError(f"{where}: a device is 'empty', 'full' or overwritten a number of times, not {state!r}")
+        raise InvalidError(
+            f"{where}: a device is 'empty', 'full', 'steady' or overwritten a number of times, not {state!r}"
+        )
 
     def _seed(self, seed: Any, where: str) -> int:
         if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0:

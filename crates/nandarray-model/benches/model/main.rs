@@ -4,6 +4,7 @@
 //! | section | what |
 //! | --- | --- |
 //! | `rows` | MQSim's measured rows beside ours, with its scheduling and with ours |
+//! | `configurations` | its rows in configurations that no preset was made from |
 //! | `sheets` | presets beside their data sheets |
 //! | `speed` | simulated requests a CPU second, by depth, channels and capacity; time and memory of a large device |
 //! | `steady` | ten million writes on a device that reclaims all the time |
@@ -12,6 +13,7 @@
 #![allow(missing_docs, unreachable_pub, clippy::print_stdout, clippy::print_stderr, reason = "a program of its own")]
 
 mod cases;
+mod configurations;
 mod rows;
 mod sheets;
 mod speed;
@@ -34,8 +36,13 @@ impl Options {
     }
 }
 
-const SECTIONS: [(&str, fn(Options)); 4] =
-    [("rows", rows::run), ("sheets", sheets::run), ("speed", speed::run), ("steady", steady::run)];
+const SECTIONS: [(&str, fn(Options)); 5] = [
+    ("rows", rows::run),
+    ("configurations", rows::run_configurations),
+    ("sheets", sheets::run),
+    ("speed", speed::run),
+    ("steady", steady::run),
+];
 
 fn main() {
     let mut options = Options { json: false, short: false, only: "" };

@@ -7,6 +7,7 @@
 use super::divide::Divisor;
 use super::fill::Fill;
 use super::map::NOWHERE;
+use super::scatter::Scatter;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
@@ -419,6 +420,65 @@ impl Blocks {
             (b.live, b.next) = (rest as u16, rest as u16);
             for page in 0..rest {
                 self.rows[b.row as usize][page as usize] = fill.lpa_at(plane, block - first, page);
+            }
+        }
+    }
+}
+
+/// A block as it is laid out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LaidOut {
+    /// Its number in the device.
+    pub(super) block: u32,
+    /// The stream that it is open for; `None` for a closed one.
+    pub(super) open: Option<Stream>,
+    /// Pages that were given out.
+    pub(super) next: u32,
+    /// Of them, live ones.
+    pub(super) live: u32,
+}
+
+impl Blocks {
+    /// Puts blocks of an untouched plane into the state that they have after long use; its other good blocks are free, in the
+    /// order of `free`. Which pages are live is told by [`Blocks::lay_out_pages`].
+    pub(super) fn lay_out(&mut self, plane: u32, blocks: &[LaidOut], free: &[u32]) {
+        for laid in blocks {
+            let b = &mut self.blocks[laid.block as usize];
+            debug_assert!(b.state == State::Free && laid.live <= laid.next && laid.next <= self.pages);
+            (b.live, b.next) = (laid.live as u16, laid.next as u16);
+            b.state = if laid.open.is_some() { State::Open } else { State::Closed };
+            self.planes[plane as usize].live += laid.live;
+            if let Some(stream) = laid.open {
+                let p = &mut self.planes[plane as usize];
+                p.open[stream as usize] = laid.block;
+                p.given[stream as usize] = u64::from(laid.next);
+            }
+        }
+        let p = &mut self.planes[plane as usize];
+        p.unused = self.per_plane;
+        p.free = free.len() as u32;
+        for &block in free {
+            self.freed += 1;
+            p.used.push(Reverse((if self.least_worn_next { 0 } else { self.freed }, block)));
+        }
+    }
+
+    /// Marks the pages of laid out blocks that are dead, and gives open blocks rows of owners.
+    pub(super) fn lay_out_pages(&mut self, scatter: &Scatter, fill: &Fill) {
+        for block in 0..self.blocks.len() as u32 {
+            let Block { live, next, state, .. } = self.blocks[block as usize];
+            if !matches!(state, State::Open | State::Closed) {
+                continue;
+            }
+            for page in scatter.pages_of(block).skip(usize::from(live)).filter(|&page| page < u32::from(next)) {
+                self.dead[(block * self.words + page / 64) as usize] |= 1 << (page % 64);
+            }
+            if state == State::Open {
+                let row = self.row();
+                for page in 0..u32::from(next) {
+                    self.rows[row as usize][page as usize] = scatter.lpa_at(block, page, fill);
+                }
+                self.blocks[block as usize].row = row;
             }
         }
     }

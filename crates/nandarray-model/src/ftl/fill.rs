@@ -5,6 +5,7 @@
 //! page a place holds) for a block until it is erased.
 
 use super::divide::Divisor;
+use super::scatter::Scatter;
 use super::striping::Order;
 
 /// The formula.
@@ -18,28 +19,51 @@ pub(super) struct Fill {
     by_pages: Divisor,
     /// Blocks that are left out, by plane, in order.
     bad: Vec<Vec<u32>>,
+    /// Another formula instead: the device was overwritten at random for long.
+    scatter: Option<Box<Scatter>>,
 }
 
 impl Fill {
     /// With the blocks of each plane that are left out, in order.
     pub(super) fn new(order: Order, blocks: u32, pages: u32, bad: Vec<Vec<u32>>) -> Self {
         let (by_planes, by_pages) = (Divisor::new(order.planes()), Divisor::new(pages));
-        Self { planes: order.planes(), order, blocks, pages, by_planes, by_pages, bad }
+        Self { planes: order.planes(), order, blocks, pages, by_planes, by_pages, bad, scatter: None }
+    }
+
+    /// The same device, its pages where another formula says.
+    pub(super) fn scattered(self, scatter: Scatter) -> Self {
+        Self { scatter: Some(Box::new(scatter)), ..self }
+    }
+
+    /// Which of its plane's logical pages one is, and the plane that it has by its number.
+    pub(super) fn row_and_plane(&self, lpa: u32) -> (u32, u32) {
+        let (row, position) = self.by_planes.divide(lpa);
+        (row, self.order.plane_at[position as usize])
+    }
+
+    /// The logical page that is a plane's by its number, the other way round.
+    pub(super) fn lpa_of(&self, row: u32, plane: u32) -> u32 {
+        row * self.planes + self.order.position_of[plane as usize]
     }
 
     /// Where a logical page lies.
     pub(super) fn page_of(&self, lpa: u32) -> u32 {
-        let (row, position) = self.by_planes.divide(lpa);
-        let plane = self.order.plane_at[position as usize];
+        if let Some(scatter) = &self.scatter {
+            return scatter.page_of(lpa, self);
+        }
+        let (row, plane) = self.row_and_plane(lpa);
         let (nth, page) = self.by_pages.divide(row);
         (plane * self.blocks + self.nth_good(plane, nth)) * self.pages + page
     }
 
     /// Which logical page lies at page `page` of block `block` (of the plane).
     pub(super) fn lpa_at(&self, plane: u32, block: u32, page: u32) -> u32 {
+        if let Some(scatter) = &self.scatter {
+            return scatter.lpa_at(plane * self.blocks + block, page, self);
+        }
         let before = self.bad[plane as usize].iter().take_while(|&&b| b < block).count() as u32;
         let row = (block - before) * self.pages + page;
-        row * self.planes + self.order.position_of[plane as usize]
+        self.lpa_of(row, plane)
     }
 
     /// How many of the first `lpas` logical pages lie in a plane.

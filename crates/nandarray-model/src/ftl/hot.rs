@@ -23,6 +23,11 @@ impl HotData {
         Self { counts: vec![0; counters], cooled: 0, writes: 0 }
     }
 
+    /// Writes in which every counter is halved once.
+    pub(super) fn remembers(&self) -> usize {
+        self.counts.len() * 5 / 4
+    }
+
     fn slots(&self, lpa: u32) -> [usize; 2] {
         let hash = (u64::from(lpa) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let mask = self.counts.len() - 1;

@@ -4,6 +4,7 @@
 //! entry is 0 while it is as the fill left it, so that a chunk begins as zeroed memory.
 
 use super::fill::Fill;
+use super::scatter::Scatter;
 
 /// Not mapped; no block; no place.
 pub(super) const NOWHERE: u32 = u32::MAX;
@@ -31,6 +32,12 @@ impl Map {
     pub(super) fn fill_to(&mut self, filled: u32) {
         debug_assert!(self.chunks.iter().all(Option::is_none), "a device that was written");
         self.filled = filled;
+    }
+
+    /// Lets owners below `filled` lie where another formula says.
+    pub(super) fn scatter(&mut self, filled: u32, scatter: Scatter) {
+        self.fill = self.fill.clone().scattered(scatter);
+        self.fill_to(filled);
     }
 
     /// Where an owner lies, or [`NOWHERE`].

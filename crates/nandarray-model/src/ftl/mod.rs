@@ -15,7 +15,9 @@
 //! | `victim/` | which block reclaim takes, a policy a file |
 //! | `hot` | which pages are written often |
 //! | `cache` | the write cache, a part of its own in front of it all |
-//! | `precondition` | a used device without the time that using it takes |
+//! | `precondition` | a used device without the modelled time that using it takes |
+//! | `layout` | a used device without writing it: the state of the long run |
+//! | `stationary`, `scatter` | how full blocks are then; which pages lie in them, by formula |
 //! | `report`, `audit` | what was counted; whether all of it fits together |
 //!
 //! What it does not do: order operations. A page is mapped to its new place from the moment of `write`; a caller that reads it
@@ -29,6 +31,7 @@ pub mod cache;
 mod divide;
 mod fill;
 mod hot;
+mod layout;
 mod lru;
 mod map;
 mod map_cache;
@@ -36,6 +39,8 @@ mod page_mapped;
 mod precondition;
 mod reclaim;
 mod report;
+mod scatter;
+mod stationary;
 mod striping;
 #[cfg(test)]
 mod tests;
@@ -119,6 +124,41 @@ pub enum FtlError {
         usable_pages: u64,
         /// Blocks that are bad or about to be.
         bad_blocks: u64,
+    },
+}
+
+/// Why a device cannot be laid out as after long use; it can be filled and overwritten instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayOutError {
+    /// Pages of the map are written more often than others, in a way that is not worked out.
+    #[error("the steady state of a device whose map is cached in part (ftl.map_cache) is not known in advance")]
+    CachedMap,
+    /// Reclaim could not keep as many blocks free as it is told to.
+    #[error(
+        "plane {plane} has {live} live pages for {closed} blocks of {pages} beside {free} free ones: too few dead pages \
+         for reclaim to come to rest"
+    )]
+    NoSpare {
+        /// Which.
+        plane: u32,
+        /// Its live pages.
+        live: u64,
+        /// Blocks that are neither free nor open.
+        closed: u32,
+        /// Blocks that reclaim keeps free.
+        free: u32,
+        /// Pages of a block.
+        pages: u32,
+    },
+    /// Pages of one plane lie in others.
+    #[error("plane {plane} has {live} logical pages and, with its bad blocks, room for {room}")]
+    BadBlocks {
+        /// Which.
+        plane: u32,
+        /// Logical pages that are its own.
+        live: u64,
+        /// Live pages that it may have.
+        room: u64,
     },
 }
 

@@ -44,12 +44,12 @@ pub struct PageMapped {
     pub(super) blocks: Blocks,
     pub(super) victims: Victims,
     pub(super) map_cache: Option<MapCache>,
-    hot: Option<HotData>,
+    pub(super) hot: Option<HotData>,
     pub(super) jobs: Vec<Job>,
     pub(super) counts: Counts,
     pub(super) wear_threshold: Option<u32>,
     /// Free blocks of a plane below which reclaim begins.
-    threshold_blocks: u32,
+    pub(super) threshold_blocks: u32,
     urgent_blocks: u32,
     streams: u32,
     /// Where dynamic striping, and the map's, looks first.

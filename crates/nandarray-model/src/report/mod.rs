@@ -4,6 +4,7 @@
 //! docs/reference/replay-report.md, and `schema` grows when a field changes its meaning or goes. `latency` collects requests
 //! while they end, `promise` compares with data sheets, `table` prints. What the parts counted is given in [`Parts`].
 
+mod bound;
 pub mod latency;
 pub mod promise;
 mod table;
@@ -269,6 +270,8 @@ impl Report {
     /// Puts together what the parts counted and how long requests took.
     pub fn new(parts: &Parts<'_>, latencies: &Latencies) -> Self {
         let all = latencies.all();
+        let utilisation = Utilisation::new(parts);
+        let bound = bound::note(parts, &utilisation, latencies.elapsed(), all.requests);
         Self {
             schema: SCHEMA,
             device: parts.device.to_owned(),
@@ -282,11 +285,11 @@ impl Report {
             flush: latencies.of(RequestOp::Flush),
             flash: FlashReport::new(parts.flash),
             management: parts.ftl.map(ManagementReport::new),
-            utilisation: Utilisation::new(parts),
+            utilisation,
             energy: EnergyReport::new(parts, all.bytes),
             idle_states: parts.slept.iter().map(IdleReport::new).collect(),
             promises: Vec::new(),
-            notes: Vec::new(),
+            notes: bound.into_iter().collect(),
             all,
         }
     }
@@ -361,13 +364,17 @@ impl Utilisation {
         }
     }
 
-    /// All shares, with names.
-    fn all(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+    /// Shares of the device and its link, with names.
+    fn device(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         let single = [("link_down", self.link_down), ("link_up", self.link_up), ("dram", self.dram)];
-        let many =
-            [("channel", &self.channels), ("die", &self.dies), ("core", &self.cores), ("host core", &self.host_cores)];
+        let many = [("channel", &self.channels), ("die", &self.dies), ("core", &self.cores)];
         let many = many.into_iter().flat_map(|(name, shares)| shares.iter().map(move |&s| (name, s)));
         single.into_iter().chain(many)
+    }
+
+    /// All shares, with names.
+    fn all(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        self.device().chain(self.host_cores.iter().map(|&s| ("host core", s)))
     }
 }
 

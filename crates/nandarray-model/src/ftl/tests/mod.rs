@@ -1,5 +1,6 @@
 //! What holds for all of flash management together.
 
+mod layout;
 mod model;
 mod steady;
 

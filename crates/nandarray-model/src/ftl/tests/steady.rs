@@ -40,7 +40,7 @@ fn greedy_amplifies_writes_as_the_closed_form_says() {
 }
 
 /// A write; reclaim only when it has to be.
-fn write(ftl: &mut PageMapped, lpa: u64, ops: &mut Vec<crate::ftl::MapOp>) {
+pub(super) fn write(ftl: &mut PageMapped, lpa: u64, ops: &mut Vec<crate::ftl::MapOp>) {
     loop {
         match ftl.write(lpa, true, 0, |_| 0, ops) {
             Ok(_) => return,

@@ -18,6 +18,10 @@ impl DChoices {
     pub(super) fn new(d: u32, seed: u64) -> Self {
         Self { d, chance: fastrand::Rng::with_seed(seed) }
     }
+
+    pub(super) fn choices(&self) -> u32 {
+        self.d
+    }
 }
 
 impl Policy for DChoices {

@@ -63,6 +63,16 @@ impl Victims {
         })
     }
 
+    /// The policy that was asked for.
+    pub(super) fn kind(&self) -> GcPolicy {
+        match self {
+            Self::Greedy(_) => GcPolicy::Greedy,
+            Self::DChoices(p) => GcPolicy::DChoices(p.choices()),
+            Self::CostBenefit(_) => GcPolicy::CostBenefit,
+            Self::RoundRobin(_) => GcPolicy::RoundRobin,
+        }
+    }
+
     fn policy(&mut self) -> &mut dyn Policy {
         match self {
             Self::Greedy(p) => p,
@@ -74,6 +84,13 @@ impl Victims {
 
     pub(super) fn closed(&mut self, block: u32, live: u16, now: u64) {
         self.policy().closed(block, live, now);
+    }
+
+    /// Which block of a plane (by its number in it) would be looked at first, where that is not up to what blocks hold.
+    pub(super) fn go_on_at(&mut self, plane: u32, block: u32) {
+        if let Self::RoundRobin(p) = self {
+            p.go_on_at(plane, block);
+        }
     }
 
     /// Called for every page overwritten: only greedy counts, and is called without a detour.

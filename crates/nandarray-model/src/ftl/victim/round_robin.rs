@@ -12,6 +12,11 @@ impl RoundRobin {
     pub(super) fn new(planes: u32) -> Self {
         Self { next: vec![0; planes as usize] }
     }
+
+    /// Goes on at a block of a plane.
+    pub(super) fn go_on_at(&mut self, plane: u32, block: u32) {
+        self.next[plane as usize] = block;
+    }
 }
 
 impl Policy for RoundRobin {

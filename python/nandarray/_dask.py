@@ -146,13 +146,35 @@ def aligned_chunks(
             return tuple(chunk)
 
 
-def _aligned(source: Any, block: Sequence[int]) -> Any:
+def store_all(parts: Sequence[tuple[Any, Any, Sequence[int]]]) -> None:
+    """Write Dask arrays by one computation, so that what several of them need is computed once.
+
+    Parameters
+    ----------
+    parts : sequence of tuple
+        A Dask array, what takes boxes of it (with ``chunks``, its building block), and the coordinates that the first
+        element has there.
+    """
+    sources = [_aligned(source, target.chunks, start) for source, target, start in parts]
+    targets = [target for _, target, _ in parts]
+    if not _threads_only():
+        for source, target in zip(sources, targets, strict=True):
+            _write_here(source, target)
+    elif sources:
+        _dask_array().store(sources, targets, lock=False, compute=True)
+
+
+def _aligned(source: Any, block: Sequence[int], start: Sequence[int] = ()) -> Any:
     """Rechunk, only where a boundary inside the array is not a boundary between blocks."""
-    wanted = {}
+    wanted: dict[int, tuple[int, ...]] = {}
     for axis, (cuts, step) in enumerate(zip(source.chunks, block, strict=True)):
+        offset = start[axis] if start else 0
         edges = itertools.accumulate(cuts[:-1])
-        if any(edge % step for edge in edges):
-            wanted[axis] = -(-max(cuts) // step) * step
+        if any((offset + edge) % step for edge in edges):
+            chunk, length = -(-max(cuts) // step) * step, sum(cuts)
+            first = min(length, chunk - offset % step)
+            whole, rest = divmod(length - first, chunk)
+            wanted[axis] = (first, *[chunk] * whole, *[rest] * (rest > 0))
     return source.rechunk(wanted) if wanted else source
 
 

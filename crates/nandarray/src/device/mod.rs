@@ -13,6 +13,7 @@
 //! | `offload` | programs beside the data: execute |
 //! | `offload_io` | where programs' inputs come from, and where their outputs go |
 //! | `programs` | those that are loaded: load, unload, and what executes them |
+//! | `transaction` | writes to several spaces, over several commands, applied as one |
 //! | `together` | several changes of names and attributes as one command |
 //! | `log` | commit: the journal; checkpoints; flush |
 //! | `recover` | format, open, replay |
@@ -40,6 +41,7 @@ mod recover;
 mod repair;
 mod reshape;
 mod together;
+mod transaction;
 mod wire;
 
 use std::collections::{BTreeMap, HashMap};
@@ -53,6 +55,7 @@ pub use check::{CheckReport, Finding};
 pub use command::{Change, Command, NewSpace, Reply, Target};
 pub use offload::{Executed, ExecutedStage, Execution, Given, Input, Output, ProgramId, Stage};
 pub use order::Tiles;
+pub use transaction::TransactionId;
 
 use crate::error::{Error, Holder, Result};
 use crate::flash::Geometry;
@@ -181,6 +184,7 @@ pub struct Device {
     uuid: [u8; 16],
     capacity_bytes: u64,
     programs: RwLock<programs::Programs>,
+    transactions: Mutex<transaction::Transactions>,
     /// Where threads are while they execute commands.
     place: Place,
 }
@@ -249,7 +253,7 @@ impl Device {
         }
         let _watched = self.watched(match command {
             Command::Read { .. } | Command::Execute(_) => Moves::Out,
-            Command::Write { .. } | Command::Append { .. } => Moves::In,
+            Command::Write { .. } | Command::Append { .. } | Command::Stage { .. } => Moves::In,
             _ => Moves::Nothing,
         });
         command.run(self)

@@ -133,6 +133,7 @@ fn device(
         failed: Mutex::new(None),
         passed_over: None,
         programs: RwLock::default(),
+        transactions: Mutex::default(),
         place: Place::here(),
     })
 }

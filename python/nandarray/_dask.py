@@ -11,10 +11,8 @@ This module computes no indices and keeps no cache beyond one open store a path 
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-import threading
 import uuid
 from collections.abc import Sequence
 from math import prod
@@ -22,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nandarray.errors import InvalidError, NandarrayError
+from nandarray._reopen import reopen_array
+from nandarray.errors import InvalidError
 
 if TYPE_CHECKING:
     from nandarray.array import Array
@@ -224,23 +223,9 @@ class _Reader:
         return _reopen, (os.path.abspath(array.store.path), array.name)
 
 
-_STORES: dict[str, tuple[int, Any]] = {}  # path -> inode, open store
-_STORES_LOCK = threading.Lock()
-
-
 def _reopen(path: str, name: str) -> _Reader:
-    """Open an array in a worker; all arrays of one file share one open store, brought up to date each time."""
-    import nandarray
-
-    with _STORES_LOCK:
-        inode, store = _STORES.get(path, (None, None))
-        if store is not None and inode == os.stat(path).st_ino:
-            with contextlib.suppress(NandarrayError):  # replaced in place: open it anew
-                store.refresh()
-                return _Reader(store[name])
-        store = nandarray.open(path, "r")
-        _STORES[path] = (os.stat(path).st_ino, store)
-        return _Reader(store[name])
+    """Open an array in a worker."""
+    return _Reader(reopen_array((path, ()), name))
 
 
 def _file_version(path: str) -> tuple[int, int, int]:

@@ -144,7 +144,16 @@ def open(
         seed=seed,
         salvage=salvage,
     )
-    return Store(native, mode)
+    told = {
+        "verify": verify,
+        "io": io,
+        "threads": threads,
+        "write_buffer": write_buffer,
+        "seed": seed,
+        "salvage": salvage,
+    }
+    again = tuple((key, value) for key, value in told.items() if value not in (None, False))
+    return Store(native, mode, (os.path.abspath(name), again))
 
 
 def _path(path: str | os.PathLike[str]) -> str:

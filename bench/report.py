@@ -22,8 +22,8 @@ _LEGEND = (
     "Each cell: GB/s (or time an operation where it is small), and the time as a multiple of nandarray's in the same "
     "run: above 1 nandarray is faster, below 1 (marked <) it is slower. memcpy is the machine's copy bandwidth, "
     "lines the speed at which the cache lines that a row-major file has the box in can be touched, ref a mapped tiled "
-    "file without checksums or index; these are yardsticks, not peers. The last column has the fastest peer of all that "
-    "were measured, in any configuration."
+    "file without checksums or index; these are yardsticks, not peers. The last column has the fastest of all peers "
+    "that were measured, in any configuration."
 )
 
 

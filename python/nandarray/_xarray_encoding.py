@@ -13,6 +13,7 @@ It writes nothing, and knows nothing of groups.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -241,6 +242,7 @@ def _within(
             raise InvalidError(f"variable {name!r} has the value {broken.flat[0]}; it is stored as integers ({target})")
     packed = found[finite]
     if packed.size:
+        ends: list[float]
         if packed.dtype.kind in "iu" and scale == 1 and offset == 0:
             ends = [int(packed.min()), int(packed.max())]  # float64 would round what is near 2**63
             if target.kind in "iu":
@@ -294,20 +296,23 @@ def encode_as_stored(variables: Mapping[str, Variable], stored: Mapping[str, Var
         if not encoding.get("dtype"):
             encoding["dtype"] = stored[name].dtype
         coded = Variable(variable.dims, variable._data, attrs, encoding, fastpath=True)
-        ready[name] = check_values(fixed_size(coded, name), name, exact=True)
+        sized = coded if _is_time(coded) else fixed_size(coded, name)
+        ready[name] = check_values(sized, name, exact=True)
         if variable.dtype.kind in "OTUS":
             ready[name].encoding.pop("dtype", None)
-    encoded, _ = conventions.cf_encoder(ready, {})
-    coded = {str(name): _as_stored(str(name), one, stored[str(name)]) for name, one in encoded.items()}
-    return {name: done[name] if name in done else coded[name] for name in variables}
+    with warnings.catch_warnings():  # that other units would be taken: those are refused below
+        warnings.filterwarnings("ignore", "Times can't be serialized|Timedeltas can't be serialized")
+        encoded, _ = conventions.cf_encoder(ready, {})
+    done |= {str(name): _as_stored(str(name), one, stored[str(name)]) for name, one in encoded.items()}
+    return {name: done[name] for name in variables}
 
 
 def _is_time(variable: Variable) -> bool:
     if variable.dtype.kind == "O":
-        import xarray
+        from xarray.core.common import contains_cftime_datetimes
 
-        return bool(xarray.core.common.contains_cftime_datetimes(variable))
-    return variable.dtype.kind == "M"
+        return bool(contains_cftime_datetimes(variable))
+    return bool(variable.dtype.kind == "M")
 
 
 def _check_kind(name: str, variable: Variable, decoded: Variable) -> None:
@@ -375,8 +380,9 @@ def _as_stored(name: str, encoded: Variable, stored: Variable) -> Variable:
     attrs = decode(dict(stored.attrs), drop=(DIMENSIONS,))
     units, calendar = (encoded.attrs.get(key) for key in ("units", "calendar"))
     if units != attrs.get("units") and units is not None and "units" in attrs and "since" in str(units):
-        ours, theirs = ((u, c or "standard") for u, c in ((units, calendar), (attrs["units"], attrs.get("calendar"))))
-        if not np.array_equal(*(decode_cf_datetime(np.array([0, 1]), u, c) for u, c in (ours, theirs))):
+        two = np.array([0, 1])
+        ours = decode_cf_datetime(two, units, calendar or "standard")
+        if not np.array_equal(ours, decode_cf_datetime(two, attrs["units"], attrs.get("calendar") or "standard")):
             raise InvalidError(
                 f"variable {name!r} is stored as {stored.dtype} {attrs['units']!r}, which cannot say these times"
                 f" exactly: they would need {units!r}"

@@ -33,7 +33,7 @@ from nandarray._xarray_plan import SLAB_BYTES, How, New, Plan, There
 from nandarray.convert import _TEMPORARY, _active, _active_lock, _delete, _sweep
 from nandarray.convert_attrs import DIMENSIONS, encode
 from nandarray.convert_slabs import Box, boxes, pump, slab_shape
-from nandarray.errors import ExistsError, InvalidError, StoreExistsError
+from nandarray.errors import ExistsError, InvalidError, NotFoundError, StoreExistsError
 from nandarray.group import MARKER, make_marker
 
 if TYPE_CHECKING:
@@ -167,13 +167,33 @@ def _planned(parts: list[tuple[str, Dataset]], store: Store, how: How) -> tuple[
         turn = _planning.setdefault(store, StoreLock())
     with turn:
         while True:
-            plan = Plan()
-            for where, part in parts:
-                plan.add(part, store, where, how)
-            held = Transaction(store._engine, [(one.array._space, one.after) for one in plan.there])
-            if all(one.array.shape == one.before for one in plan.there):
-                return plan, held
-            held.abort()  # an append of another kind came first
+            before = _shapes(store, parts)
+            held = None
+            try:
+                plan = Plan()
+                for where, part in parts:
+                    plan.add(part, store, where, how)
+                held = Transaction(store._engine, [(one.array._space, one.after) for one in plan.there])
+                if all(one.array.shape == one.before for one in plan.there):
+                    return plan, held
+                held.abort()  # what is planned is no longer so: somebody else's append came first
+            except BaseException:
+                if held is not None:
+                    held.abort()
+                if _shapes(store, parts) == before:
+                    raise
+
+
+def _shapes(store: Store, parts: list[tuple[str, Dataset]]) -> dict[str, Any]:
+    """Give the shapes of what is there of the datasets."""
+    engine, shapes = store._engine, {}
+    for group, part in parts:
+        for base in part.variables:
+            name = f"{group}/{base}" if group else str(base)
+            if name in engine:
+                with contextlib.suppress(NotFoundError):  # deleted meanwhile
+                    shapes[name] = engine.describe(name)["shape"]
+    return shapes
 
 
 def _write_new(new: list[New], store: Store, temporary: str) -> dict[str, str]:

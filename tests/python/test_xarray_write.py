@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_refused_by_name_and_changes_nothing(store: nandarr
         (weather(5, 2).assign(t2m=weather(5, 2)["t2m"].assign_attrs(units="degC")), "units='degC'"),
         (weather(5, 2).assign(word=("time", ["longer", "text"])), "variable 'word' has text of 6 characters"),
         (weather(5, 2).assign(rain=("time", ["a", "b"])), "variable 'rain' is of dtype .* bool"),
-        (weather(5, 2).assign_coords(time=[5, 6]), "variable 'time' is of dtype int64"),
+        (weather(5, 2).assign_coords(time=[5, 6]), "variable 'time' has numbers without units"),
     ]
     for dataset, why in wrong:
         for one in (dataset, dataset.chunk()):
@@ -150,7 +150,7 @@ def test_modes(tmp_path: Path, store: nandarray.Store) -> None:
 
 def test_regions(store: nandarray.Store) -> None:
     whole = weather(0, 9)
-    from_xarray(whole * 0 if False else whole, store, encoding=PACKED)
+    from_xarray(whole, store, encoding=PACKED)
     part = weather(0, 9).isel(time=slice(3, 7), lat=slice(1, 3))[["t2m", "packed"]] + 1
     expected = whole.copy(deep=True)
     for name in ("t2m", "packed"):
@@ -184,7 +184,7 @@ def test_regions(store: nandarray.Store) -> None:
 
 
 KILLED = """
-import os, signal, sys, threading
+import os, signal, sys
 import dask.array as da, numpy as np, xarray as xr, nandarray
 sys.path.insert(0, {tests!r})
 from test_xarray_write import weather
@@ -197,9 +197,8 @@ def dying(block):
         os.kill(os.getpid(), signal.SIGKILL)
     return block
 
-more["t2m"] = more["t2m"].chunk(time=3, lat=3).map_blocks(lambda x: x) if False else xr.DataArray(
-    more["t2m"].chunk(time=3, lat=3).data.map_blocks(dying, dtype="f4", meta=np.empty((0, 0, 0), "f4")),
-    dims=more["t2m"].dims, attrs=more["t2m"].attrs)
+data = more["t2m"].chunk(time=3, lat=3).data.map_blocks(dying, dtype="f4", meta=np.empty((0, 0, 0), "f4"))
+more["t2m"] = (more["t2m"].dims, data, more["t2m"].attrs)
 with nandarray.open("data.nand", "r+") as store:
     nandarray.from_xarray(more, store, {how})
 """

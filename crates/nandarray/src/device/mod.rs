@@ -21,7 +21,7 @@
 //! | `check`, `repair` | comparing everything with everything; mending what the records allow |
 //! | `wire` | what journal and directory say |
 //!
-//! Order of locks: reclaim, commit, epoch, space, log, catalog; any may be skipped, none taken out of order. With one
+//! Order of locks: transaction, reclaim, commit, epoch, space, log, catalog; any may be skipped, none taken out of order. With one
 //! exception: a checkpoint, which holds epoch exclusively, looks into spaces under the log's lock. Whoever holds a space and
 //! waits for the log also holds epoch shared, so there is nobody to wait for in a circle.
 

@@ -346,3 +346,27 @@ def test_encoding_is_obeyed_or_refused(store: nandarray.Store) -> None:
     from_xarray(dataset, store, group="all", zlib=True, chunks=(2, 4))
     assert store["all/b"].compression == "zstd:4+shuffle"
     assert store["all/a"].building_block == (2, 4)
+
+
+LARGE = """
+import resource
+import dask, dask.array as da, numpy as np, xarray as xr, nandarray
+
+def dataset(rows):
+    data = da.ones((rows, 1024, 1024), "f4", chunks=(2, 1000, 1024)) * 3
+    return xr.Dataset({"x": (("t", "v", "w"), data), "y": ("t", np.arange(rows))})
+
+with nandarray.open("data.nand", "w") as store, dask.config.set(scheduler="threads", num_workers=2):
+    nandarray.from_xarray(dataset(3), store)
+    nandarray.from_xarray(dataset(4), store, append_dim="t")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    nandarray.from_xarray(dataset(80), store, append_dim="t")
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    assert (store["x"][85, ::300, ::300] == 3).all()
+"""
+
+
+def test_a_lazy_append_takes_bounded_memory(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", LARGE], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 150 << 10, f"{done.stdout} KiB more for 320 MiB"

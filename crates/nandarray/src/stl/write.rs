@@ -6,7 +6,6 @@
 //! The caller's bytes are copied before their checksum is taken, so that a buffer changed meanwhile by another thread tears
 //! nothing but itself.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -27,14 +26,6 @@ use crate::ftl::{Ftl, UnitWrite};
 /// A command of at least this many bytes appends its partly covered units at once, unless it is one of a row: gathering them
 /// would save little, and keep the command from being committed.
 pub const DIRECT_BYTES: u64 = 256 << 10;
-
-/// What a thread keeps for its next encoded block.
-const PAYLOAD_KEPT_BYTES: usize = 4 << 20;
-
-thread_local! {
-    /// An encoded block on its way to the medium. Memory that is new for each block costs page faults for each.
-    static PAYLOAD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// Where written elements come from.
 #[derive(Clone, Copy, Debug)]
@@ -339,19 +330,14 @@ impl Writer<'_> {
     pub fn append_coded(&self, at: &BlockAt, block: &[u8]) -> Result<Vec<Run>> {
         let page = self.space.shape.page;
         let key = Space::context_key(at);
-        let codec = self.space.codec()?;
-        PAYLOAD.with_borrow_mut(|payload| {
-            codec
-                .encode(block, self.space.context(&key), self.seq, payload)
-                .unwrap_or_else(|e| panic!("a block of its own space cannot be encoded: {e}"));
-            payload.resize(payload.len().next_multiple_of(page), 0);
-            let units: Vec<UnitWrite> = (0..(payload.len() / page) as u32).map(|u| (u, None)).collect();
-            let done = self.ftl.append(self.space.owner(at), self.seq, payload, &units, &mut std::iter::empty());
-            if payload.capacity() > PAYLOAD_KEPT_BYTES {
-                *payload = Vec::new();
-            }
-            done
-        })
+        let mut payload = Vec::new();
+        self.space
+            .codec()?
+            .encode(block, self.space.context(&key), self.seq, &mut payload)
+            .unwrap_or_else(|e| panic!("a block of its own space cannot be encoded: {e}"));
+        payload.resize(payload.len().next_multiple_of(page), 0);
+        let units: Vec<UnitWrite> = (0..(payload.len() / page) as u32).map(|u| (u, None)).collect();
+        self.ftl.append(self.space.owner(at), self.seq, &payload, &units, &mut std::iter::empty())
     }
 
     fn stage_units(&self, tasks: &[Task<'_>], covered: &Covered, touched: &UnitSet, block: &[u8]) -> Result<Staged> {

@@ -24,12 +24,16 @@ import numpy as np
 from xarray import Dataset, DataTree, Variable
 
 import nandarray
+from nandarray import dtypes
 from nandarray._attrs import to_json
+from nandarray._create import check_key, fill_bytes
 from nandarray._dask import store_all
 from nandarray._fork import StoreLock
+from nandarray._grid import check_shape
 from nandarray._nandarray import Transaction
 from nandarray._xarray import _at
 from nandarray._xarray_plan import SLAB_BYTES, How, New, Plan, There
+from nandarray.array import Array
 from nandarray.convert import _TEMPORARY, _active, _active_lock, _delete, _sweep
 from nandarray.convert_attrs import DIMENSIONS, encode
 from nandarray.convert_slabs import Box, boxes, pump, slab_shape
@@ -132,6 +136,11 @@ def _open(store: Any, how: How, stack: ExitStack) -> Store:
 
 
 def _write(parts: list[tuple[str, Dataset]], store: Store, top: str, how: How) -> None:
+    """Plan, write and apply.
+
+    Nothing here takes the store's lock once arrays are held: an ``append`` in another thread has that lock while it
+    waits for them. That names are still free is for the engine to say.
+    """
     _sweep(store)
     temporary = f"{_TEMPORARY}{uuid.uuid4().hex[:12]}"
     transaction = None
@@ -141,14 +150,13 @@ def _write(parts: list[tuple[str, Dataset]], store: Store, top: str, how: How) -
         plan, transaction = _planned(parts, store, how)
         hidden = _write_new(plan.new, store, temporary)
         _write_there(plan.there, transaction)
-        with store._lock:  # names that are free stay free until they are taken
-            gone = _replaced(store, top) if how.mode == "w" else []
-            rename = [(hidden[one.name], one.name) for one in plan.new]
-            for _, name in rename:
-                _check_free(store, name, gone)
-            attrs = _group_attrs(plan.attrs, store, temporary, gone, rename)
-            store.flush()
-            transaction.apply(delete=gone, rename=rename, attrs=attrs)
+        store.flush()
+        gone = _replaced(store, top) if how.mode == "w" else []
+        rename = [(hidden[one.name], one.name) for one in plan.new]
+        for _, name in rename:
+            _check_free(store, name, gone)
+        attrs = _group_attrs(plan.attrs, store, temporary, gone, rename)
+        transaction.apply(delete=gone, rename=rename, attrs=attrs)
         store.flush()
     except BaseException:
         if transaction is not None:
@@ -207,13 +215,31 @@ def _write_new(new: list[New], store: Store, temporary: str) -> dict[str, str]:
         if block is not None and np.size(block) != one.variable.ndim:
             del options["building_block"]  # meant for the arrays of the dataset that have as many dimensions
         attrs = encode({**one.variable.attrs, DIMENSIONS: list(one.variable.dims)})
-        array = store.create(hidden[one.name], one.variable.shape, one.variable.dtype, attrs=attrs, **options)
+        array = _create(store, hidden[one.name], one.variable, attrs, options)
         if one.variable.chunks is not None:
             lazy.append((one.variable.data, array, (0,) * array.ndim))
         else:
             _write_slabs(one.variable, array, array.chunks)
     store_all(lazy)
     return hidden
+
+
+def _create(store: Store, name: str, variable: Variable, attrs: dict[str, Any], options: dict[str, Any]) -> Array:
+    """Create an array as ``store.create`` does, under a name that nobody else takes."""
+    element = dtypes.check(variable.dtype)
+    block = options.get("building_block")
+    space = store._engine.create(
+        name,
+        check_shape(variable.shape),
+        element.itemsize,
+        dtypes.encode(element),
+        building_block=None if block is None else check_shape(block, what="building_block"),
+        compression=options.get("compression"),
+        encryption_key=check_key(options.get("encryption_key")),
+        fill=fill_bytes(options.get("fill_value", 0), element),
+        attrs=to_json(attrs),
+    )
+    return Array(store, space)
 
 
 def _write_there(there: list[There], transaction: Transaction) -> None:

@@ -245,6 +245,29 @@ def test_appends_and_regions_from_many_threads(store: nandarray.Store) -> None:
     np.testing.assert_array_equal(back["t2m"].values[:, 0, 0], days)
 
 
+def test_an_append_of_another_kind_waits_for_its_turn(store: nandarray.Store) -> None:
+    from_xarray(xr.Dataset({"x": ("n", np.arange(4))}), store)
+    other = threading.Thread(target=lambda: store["x"].append([100]), daemon=True)
+
+    def meanwhile(block: Any) -> Any:
+        if block.size and not other.ident:
+            other.start()
+            while store._lock._lock.acquire(blocking=False):  # until the other thread has it, and waits for the array
+                store._lock._lock.release()
+        return block
+
+    slow = da.arange(4, 8, chunks=4).map_blocks(meanwhile, dtype="i8", meta=np.empty(0, "i8"))
+    more = xr.Dataset({"x": ("n", slow), "new": ("m", np.arange(3))}, attrs={"new": 1})
+    writer = threading.Thread(target=from_xarray, args=(more, store), kwargs={"append_dim": "n"}, daemon=True)
+    writer.start()
+    writer.join(60)
+    other.join(60)
+    assert not writer.is_alive()
+    assert not other.is_alive()
+    assert store["x"][...].tolist() == [*range(8), 100]
+    assert store["new"][...].tolist() == [0, 1, 2]
+
+
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_chunks_that_cut_blocks_anywhere(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:

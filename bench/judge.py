@@ -23,6 +23,10 @@ _WRITES = {name for name, pattern in BY_NAME.items() if pattern.kind != "read"}
 
 _LINES = "lines/row-major"
 
+#: The peers that a promise about compressed rows is measured by, and how their configurations end: without all of them
+#: a run cannot say that it is kept.
+_PACKED_PEERS = {"tensorstore": "", "blosc2": "-mmap", "zarrs": ""}
+
 Row = tuple[str, str, str]
 
 
@@ -95,6 +99,49 @@ def _geometric_mean(table: Table, rows: list[Row], what: str) -> Verdict:
         return Verdict(name, ">= 3", "no peer was measured", None)
     label, mean = next(iter(best.values()))
     return Verdict(name, ">= 3", f"{mean:.2f} ({label})", mean >= 3)
+
+
+def nearest(table: Table, row: Row) -> tuple[float, str] | None:
+    """Return the ratio and the label of the fastest peer of a row, in any configuration."""
+    peers = [label for label in table.rows[row] if label.split("/")[0] not in _YARDSTICKS]
+    return min(((r, label) for label in peers if (r := table.ratio(row, label)) is not None), default=None)
+
+
+def _unmeasured(table: Table, rows: list[Row]) -> list[str]:
+    """Return the peers for compressed rows that the run has nowhere."""
+    labels = {label for row in rows for label in table.rows[row]}
+    measured = {peer for peer, end in _PACKED_PEERS.items() for label in labels if _is_of(label, peer, end)}
+    return [f"{peer} ({end[1:]})" if end else peer for peer, end in _PACKED_PEERS.items() if peer not in measured]
+
+
+def _is_of(label: str, peer: str, end: str) -> bool:
+    return label.startswith(f"{peer}/") and label.endswith(end)
+
+
+def _packed_reads(table: Table, rows: list[Row]) -> Verdict:
+    name = f"reading, compressed: geometric mean over {len(rows)} rows against the best peer in its best configuration"
+    best = best_configurations(table, rows)
+    if not best:
+        return Verdict(name, ">= 3", "no peer was measured", None)
+    shown = ", ".join(f"{mean:.2f} ({label})" for label, mean in best.values())
+    without = _unmeasured(table, rows)
+    kept = next(iter(best.values()))[1] >= 3
+    if without:
+        shown += f"; without {', '.join(without)}"
+    return Verdict(name, ">= 3", shown, None if kept and without else kept)
+
+
+def _packed_writes(table: Table, rows: list[Row]) -> Verdict:
+    name = "writing, compressed: against the fastest peer, whether it survives a kill or not"
+    found = [(*near, row) for row in rows if (near := nearest(table, row)) is not None]
+    if not found:
+        return Verdict(name, ">= 1", "no peer was measured", None)
+    losses = tuple(f"{_name(row)}: {ratio:.2f} of {label}" for ratio, label, row in found if ratio < 1)
+    without = _unmeasured(table, rows)
+    shown = f"worst {min(found)[0]:.2f} of {min(found)[1]} over {len(found)} rows"
+    if without:
+        shown += f"; without {', '.join(without)}"
+    return Verdict(name, ">= 1", shown, False if losses else None if without else True, losses)
 
 
 def _floor(table: Table, rows: list[Row]) -> Verdict:
@@ -177,7 +224,10 @@ def judge(results: Results) -> list[Verdict]:
     verdicts = [_geometric_mean(table, reads, "all patterns")]
     if plain and packed:
         verdicts.append(_geometric_mean(table, plain, "uncompressed"))
-        verdicts.append(_geometric_mean(table, packed, "compressed"))
+    if packed:
+        verdicts.append(_packed_reads(table, packed))
+    if packed_writes := [row for row in table.writes() if "-" in row[0]]:
+        verdicts.append(_packed_writes(table, packed_writes))
     lines = _lines(table)
     verdicts += [_floor(table, reads), _copy(table), *([] if lines is None else [lines])]
     return [*verdicts, _columns(table), _writing(table)]

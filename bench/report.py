@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .judge import OURS, Row, Table, Verdict, best_configurations, judge
+from .judge import OURS, Row, Table, Verdict, best_configurations, judge, nearest
 from .patterns import BY_NAME
 from .runner import Cell, Results
 
@@ -22,7 +22,8 @@ _LEGEND = (
     "Each cell: GB/s (or time an operation where it is small), and the time as a multiple of nandarray's in the same "
     "run: above 1 nandarray is faster, below 1 (marked <) it is slower. memcpy is the machine's copy bandwidth, "
     "lines the speed at which the cache lines that a row-major file has the box in can be touched, ref a mapped tiled "
-    "file without checksums or index; these are yardsticks, not peers."
+    "file without checksums or index; these are yardsticks, not peers. The last column has the fastest of all peers "
+    "that were measured, in any configuration."
 )
 
 
@@ -39,6 +40,12 @@ def _ratio(table: Table, row: Row, system: str) -> str:
         return ""
     mark = "< " if ratio < 1 else ""
     return f"{mark}{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+
+
+def _nearest(table: Table, row: Row) -> str:
+    """Say how a row stands against the fastest of all peers."""
+    found = nearest(table, row)
+    return "" if found is None else f"{'< ' if found[0] < 1 else ''}{found[0]:.2f} {found[1]}"
 
 
 def _row_title(row: Row) -> str:
@@ -110,6 +117,7 @@ def print_text(results: Results, width: int | None = None, *, verdicts: bool = T
         shown.add_column("pattern", min_width=14)
         for label in names:
             shown.add_column(label.replace("/", "\n"), justify="right", min_width=6)
+        shown.add_column("fastest\npeer", justify="right", min_width=7)
         for row in _section_rows(table, section):
             texts = []
             for label in names:
@@ -117,7 +125,9 @@ def print_text(results: Results, width: int | None = None, *, verdicts: bool = T
                 ratio = _ratio(table, row, label)
                 style = "[red]" if ratio.startswith("<") else ""
                 texts.append("" if cell is None else f"{style}{ratio or '-'}\n{_absolute(cell)}")
-            shown.add_row(_row_title(row), *texts)
+            near = _nearest(table, row)
+            style = "[red]" if near.startswith("<") else ""
+            shown.add_row(_row_title(row), *texts, style + near.replace(" ", "\n").replace("<\n", "< "))
         console.print(shown)
         for line in _facts(results, section):
             console.print(f"  {line}")
@@ -152,14 +162,14 @@ def markdown(results: Results, command: str) -> str:
     out += [f"- {line}" for line in _intro(results)]
     for section, title in results.titles.items():
         names = _section_systems(table, section)
-        out += ["", f"### {section}: {title}", "", "| pattern | " + " | ".join(names) + " |"]
-        out.append("| --- |" + " ---: |" * len(names))
+        out += ["", f"### {section}: {title}", "", "| pattern | " + " | ".join([*names, "fastest peer"]) + " |"]
+        out.append("| --- |" + " ---: |" * (len(names) + 1))
         for row in _section_rows(table, section):
             texts = []
             for label in names:
                 cell, ratio = table.rows[row].get(label), _ratio(table, row, label)
                 texts.append("" if cell is None else _absolute(cell) + (f" ({ratio})" if ratio else ""))
-            out.append(f"| {_row_title(row)} | " + " | ".join(texts) + " |")
+            out.append(f"| {_row_title(row)} | " + " | ".join([*texts, _nearest(table, row)]) + " |")
         out += ["", *(f"- {line}" for line in _facts(results, section))]
     out += ["", _LEGEND, "", "### Geometric means of the time ratios (nandarray = 1)", ""]
     out += [f"- {name}: " + ", ".join(f"{label} {mean:.2f}" for label, mean in means) for name, means in _means(table)]

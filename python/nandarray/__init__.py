@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from nandarray._program.run import Box, offload
     from nandarray._program.step import Step
     from nandarray._replay import Boxes, Replay, Synthetic, Trace, replay
-    from nandarray._xarray import from_xarray, to_xarray
+    from nandarray._xarray import to_xarray
+    from nandarray._xarray_write import from_xarray
     from nandarray.convert import export, import_
     from nandarray.device import Description, devices
 
@@ -146,7 +147,7 @@ _LAZY = {
     "Trace": "nandarray._replay",
     "replay": "nandarray._replay",
     "to_xarray": "nandarray._xarray",
-    "from_xarray": "nandarray._xarray",
+    "from_xarray": "nandarray._xarray_write",
 }
 
 

@@ -11,19 +11,18 @@ This module computes no indices and keeps no cache beyond one open store a path 
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-import threading
 import uuid
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nandarray._parts import Part, part_of, stored
-from nandarray.errors import InvalidError, NandarrayError
+from nandarray._reopen import reopen_array
+from nandarray.errors import InvalidError
 
 if TYPE_CHECKING:
     from nandarray._lazy import Field
@@ -155,13 +154,35 @@ def aligned_chunks(
             return tuple(chunk)
 
 
-def _aligned(source: Any, block: Sequence[int]) -> Any:
+def store_all(parts: Sequence[tuple[Any, Any, Sequence[int]]]) -> None:
+    """Write Dask arrays by one computation, so that what several of them need is computed once.
+
+    Parameters
+    ----------
+    parts : sequence of tuple
+        A Dask array, what takes boxes of it (with ``chunks``, its building block), and the coordinates that the first
+        element has there.
+    """
+    sources = [_aligned(source, target.chunks, start) for source, target, start in parts]
+    targets = [target for _, target, _ in parts]
+    if not _threads_only():
+        for source, target in zip(sources, targets, strict=True):
+            _write_here(source, target)
+    elif sources:
+        _dask_array().store(sources, targets, lock=False, compute=True)
+
+
+def _aligned(source: Any, block: Sequence[int], start: Sequence[int] = ()) -> Any:
     """Rechunk, only where a boundary inside the array is not a boundary between blocks."""
-    wanted = {}
+    wanted: dict[int, tuple[int, ...]] = {}
     for axis, (cuts, step) in enumerate(zip(source.chunks, block, strict=True)):
+        offset = start[axis] if start else 0
         edges = itertools.accumulate(cuts[:-1])
-        if any(edge % step for edge in edges):
-            wanted[axis] = -(-max(cuts) // step) * step
+        if any((offset + edge) % step for edge in edges):
+            chunk, length = -(-max(cuts) // step) * step, sum(cuts)
+            first = min(length, chunk - offset % step)
+            whole, rest = divmod(length - first, chunk)
+            wanted[axis] = (first, *[chunk] * whole, *[rest] * (rest > 0))
     return source.rechunk(wanted) if wanted else source
 
 
@@ -212,28 +233,9 @@ class _Reader:
         return _reopen, (os.path.abspath(array.store.path), array.name, how)
 
 
-_STORES: dict[str, tuple[int, Any]] = {}  # path -> inode, open store
-_STORES_LOCK = threading.Lock()
-
-
 def _reopen(path: str, name: str, how: tuple[Any, ...] = ()) -> _Reader:
     """Give a worker what it reads from."""
-    return _Reader(part_of(reopened(path, name), how))
-
-
-def reopened(path: str, name: str) -> Array:
-    """Open an array in a worker; all arrays of one file share one open store, brought up to date each time."""
-    import nandarray
-
-    with _STORES_LOCK:
-        inode, store = _STORES.get(path, (None, None))
-        if store is not None and inode == os.stat(path).st_ino:
-            with contextlib.suppress(NandarrayError):  # replaced in place: open it anew
-                store.refresh()
-                return cast("Array", store[name])
-        store = nandarray.open(path, "r")
-        _STORES[path] = (os.stat(path).st_ino, store)
-        return cast("Array", store[name])
+    return _Reader(part_of(reopen_array((path, ()), name), how))
 
 
 def _file_version(path: str) -> tuple[int, int, int]:

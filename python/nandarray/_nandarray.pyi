@@ -14,6 +14,7 @@ __all__ = [
     "Nvme",
     "Space",
     "Store",
+    "Transaction",
     "Watch",
     "__version__",
     "device_import_mqsim",
@@ -139,6 +140,24 @@ class Store:
     ) -> dict[str, Any]: ...  # {"ok", "errors": [...], "repaired": [...], counts}
     def compact(self) -> dict[str, Any]: ...
     def geometry(self) -> dict[str, Any]: ...
+
+# Writes to several spaces, made as one by `apply`. It holds the spaces against all other writes from the beginning on, also
+# against those of its own thread, which would wait for ever. Dropped, it is given up.
+@final
+class Transaction:
+    # Each space once, with the shape that it will have, nowhere smaller.
+    def __new__(cls, store: Store, spaces: Sequence[tuple[Space, Sequence[int]]]) -> Transaction: ...
+    # Seen by nobody before `apply`. From many threads, if need be.
+    def write(self, space: Space, src: np.ndarray[Any, Any], start: Sequence[int]) -> None: ...
+    # All of it, then deletes, renames, and sets attributes by name. It is over then, also if this fails.
+    def apply(
+        self,
+        *,
+        delete: Sequence[str] = ...,
+        rename: Sequence[tuple[str, str]] = ...,
+        attrs: Sequence[tuple[str, str]] = ...,
+    ) -> None: ...
+    def abort(self) -> None: ...  # leaves everything as it was
 
 @final
 class Space:

@@ -170,7 +170,16 @@ def open(
     )
     if mode in ("r+", "a") and not salvage:
         _sweep(native)
-    return Store(native, mode)
+    told = {
+        "verify": verify,
+        "io": io,
+        "threads": threads,
+        "write_buffer": write_buffer,
+        "seed": seed,
+        "salvage": salvage,
+    }
+    again = tuple((key, value) for key, value in told.items() if value not in (None, False))
+    return Store(native, mode, (os.path.abspath(name), again))
 
 
 def _sweep(native: _nandarray.Store) -> None:

@@ -200,6 +200,6 @@ class Part:
 
 
 def _again(path: str, name: str, how: How) -> Array | Part:
-    from nandarray._dask import reopened
+    from nandarray._reopen import reopen_array
 
-    return part_of(reopened(path, name), how)
+    return part_of(reopen_array((path, ()), name), how)

@@ -1,4 +1,4 @@
-"""xarray reads stores (``engine="nandarray"``) and writes into them.
+"""xarray reads stores (``engine="nandarray"``); ``_xarray_write`` is for the other direction.
 
 A group of a store is a Dataset: its arrays are the variables, an array's ``_ARRAY_DIMENSIONS`` attribute names its
 dimensions, the group's attributes are the Dataset's. Data is stored the way CF writes it (times as numbers with
@@ -8,20 +8,17 @@ option of ``open_dataset`` works. An array without dimension names gets ``<name>
 Reading is lazy. A dataset opened by path can be pickled and copied into other processes, which open the file again;
 xarray's file manager keeps and closes the files. A store that the caller opened stays the caller's to close.
 
-It does not write into variables that were opened lazily; :func:`from_xarray` writes whole datasets.
+It does not write into variables that were opened lazily.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 try:
-    from xarray import Dataset, DataTree, Variable, conventions
+    from xarray import Dataset, DataTree, Variable
     from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, CachingFileManager
     from xarray.backends.file_manager import FileManager
     from xarray.backends.store import StoreBackendEntrypoint
@@ -34,9 +31,8 @@ from nandarray._dask import CHUNK_BYTES, aligned_chunks
 from nandarray._lazy import Field
 from nandarray._parts import Part
 from nandarray.convert import groups_below, open_array
-from nandarray.convert_attrs import DIMENSIONS, decode, dimension_names, encode
-from nandarray.convert_slabs import Box, boxes, pump, slab_shape
-from nandarray.errors import ExistsError, InvalidError, NotFoundError
+from nandarray.convert_attrs import DIMENSIONS, decode, dimension_names
+from nandarray.errors import InvalidError, NotFoundError
 from nandarray.view import View
 
 if TYPE_CHECKING:
@@ -46,10 +42,7 @@ if TYPE_CHECKING:
     from nandarray.group import Group
     from nandarray.store import Store
 
-__all__ = ["NandarrayBackendEntrypoint", "from_xarray", "to_xarray"]
-
-#: A slab of a variable that is not a Dask array, when it is written.
-_SLAB_BYTES = 128 << 20
+__all__ = ["NandarrayBackendEntrypoint", "to_xarray"]
 
 
 class _OpenStore(FileManager["Store"]):
@@ -81,6 +74,12 @@ class _LazyArray(BackendArray):
         self._manager, self._name, self._key = manager, name, key
         self.shape, self.dtype = array.shape, array.dtype
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        array = self._array()
+        if array.encrypted:
+            raise TypeError(f"{array.name!r} is encrypted, and its key stays in this process: open the dataset there")
+        return _open_lazy, (self._manager, self._name)
+
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         support = indexing.IndexingSupport.VECTORIZED
         method = self._vectorized if isinstance(key, indexing.VectorizedIndexer) else self._outer
@@ -94,6 +93,10 @@ class _LazyArray(BackendArray):
 
     def _vectorized(self, key: tuple[Any, ...]) -> Any:
         return self._array().vindex[key]
+
+
+def _open_lazy(manager: Any, name: str) -> _LazyArray:
+    return _LazyArray(manager, name, None, open_array(manager.acquire(), name, None))
 
 
 class _GroupStore(AbstractDataStore):
@@ -295,137 +298,6 @@ def to_xarray(source: Array | View | Field | Group | Store, **options: Any) -> D
     if isinstance(source, nandarray.Store):
         return xarray.open_dataset(source, **options)  # type: ignore[arg-type]
     return xarray.open_dataset(source.store, group=source.name, **options)  # type: ignore[arg-type]
-
-
-def from_xarray(
-    dataset: Dataset | DataArray | DataTree,
-    store: Store | str | os.PathLike[str],
-    *,
-    group: str | None = None,
-    encoding: Mapping[str, Mapping[str, Any]] | None = None,
-    **create: Any,
-) -> None:
-    """Write a Dataset, DataArray or DataTree into a store.
-
-    ``xarray.open_dataset(path, engine="nandarray", group=group)`` gives it back with its dimension names, coordinates
-    and attributes. Variables that are Dask arrays are written chunk by chunk. If anything fails, what was written is
-    taken away again.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset, xarray.DataArray or xarray.DataTree
-        What to write. A DataArray is written as a Dataset of one variable.
-    store : Store or path_like
-        A store open for writing, or a path (opened with mode "a").
-    group : str, optional
-        The group to write into; the root if left out.
-    encoding : mapping, optional
-        Per variable, xarray's encoding (``dtype``, ``scale_factor``, ``units``, ...) and ``store.create`` options
-        (``building_block``, ``compression``, ...).
-    **create
-        ``store.create`` options for every variable.
-    """
-    if isinstance(store, str | os.PathLike):
-        new = not os.path.exists(store)
-        try:
-            with nandarray.open(os.fspath(store), "a") as opened:
-                from_xarray(dataset, opened, group=group, encoding=encoding, **create)
-        except BaseException:
-            if new:  # what was written includes the store itself
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(store)
-            raise
-        return
-    top = (group or "").strip("/")
-    if isinstance(dataset, DataTree):
-        parts = [(f"{top}{node.path}".strip("/"), node.to_dataset(inherit=False)) for node in dataset.subtree]
-    elif isinstance(dataset, Dataset):
-        parts = [(top, dataset)]
-    else:
-        parts = [(top, dataset.to_dataset(name=dataset.name or "data"))]
-    made: list[str] = []  # arrays and groups, in the order they were made
-    try:
-        for where, part in parts:
-            _write_dataset(part, store, where, encoding=encoding or {}, create=create, made=made)
-    except BaseException:
-        for name in reversed(made):
-            if name in store:
-                del store[name]
-        raise
-    store.flush()
-
-
-_CREATE_OPTIONS = {"building_block", "compression", "encryption_key", "fill_value"}
-
-
-def _write_dataset(
-    dataset: Dataset,
-    store: Store,
-    group: str,
-    *,
-    encoding: Mapping[str, Mapping[str, Any]],
-    create: Mapping[str, Any],
-    made: list[str],
-) -> None:
-    if unknown := set(encoding) - set(dataset.variables):
-        raise InvalidError(f"encoding names {sorted(unknown)}, which are no variables of the dataset")
-    dataset = dataset.copy()
-    for key, wishes in encoding.items():
-        coding = {name: value for name, value in wishes.items() if name not in _CREATE_OPTIONS}
-        dataset[key].encoding = {**dataset[key].encoding, **coding}
-    variables, attrs = conventions.encode_dataset_coordinates(dataset)
-    variables, attrs = conventions.cf_encoder(dict(variables), attrs)
-    prefix = f"{group}/" if group else ""
-    taken = [prefix + str(key) for key in variables if prefix + str(key) in store]
-    if taken:
-        raise ExistsError(f"{store.path} already has {', '.join(map(repr, taken))}")
-    if group and group not in store:
-        made.append(group)
-        store.create_group(group)
-    for key, variable in variables.items():
-        wishes = {name: value for name, value in encoding.get(str(key), {}).items() if name in _CREATE_OPTIONS}
-        _write_variable(variable, store, prefix + str(key), {**create, **wishes}, made)
-    if attrs:
-        _at(store, group).attrs.update(encode(attrs))
-
-
-def _write_variable(variable: Variable, store: Store, name: str, create: Mapping[str, Any], made: list[str]) -> None:
-    variable = _fixed_size(variable, name)
-    options = dict(create)
-    block = options.get("building_block")
-    if block is not None and len(block) != variable.ndim:
-        del options["building_block"]  # meant for the arrays of the dataset that have as many dimensions
-    options["attrs"] = encode({**variable.attrs, DIMENSIONS: list(variable.dims)})
-    if variable.chunks is not None:
-        from nandarray._dask import from_dask
-
-        from_dask(variable.data, store, name, **options)
-        made.append(name)
-        return
-    array = store.create(name, variable.shape, variable.dtype, **options)
-    made.append(name)
-    if not isinstance(variable._data, np.ndarray):  # lazy: from another file, perhaps larger than memory
-        limit = _SLAB_BYTES // 2 // variable.dtype.itemsize
-        plan: Iterator[Box] = boxes(variable.shape, slab_shape(variable.shape, limit, block=array.chunks))
-
-        def write(box: Box, data: Any) -> None:
-            array[(*box, ...)] = data
-
-        pump(plan, lambda box: variable[(*box, ...)].values, write, done=lambda box: None)
-    else:
-        array[...] = variable.values
-
-
-def _fixed_size(variable: Variable, name: str) -> Variable:
-    """Give text of variable length a fixed width; refuse other objects."""
-    if variable.dtype.kind not in "OT":
-        return variable
-    values = np.asarray(variable.values, dtype=object)
-    if not all(isinstance(item, str) for item in values.ravel()):
-        kinds = ", ".join(sorted({type(item).__name__ for item in values.ravel()}))
-        raise InvalidError(f"variable {name!r} holds Python objects ({kinds}); only fixed-size dtypes can be stored")
-    attrs = {key: value for key, value in variable.attrs.items() if key != "_FillValue"}
-    return Variable(variable.dims, values.astype(np.str_), attrs)
 
 
 def _manager_of(filename_or_obj: Any) -> Any:

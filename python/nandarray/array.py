@@ -22,6 +22,7 @@ from nandarray._grid import Grid, check_axis, check_shape
 from nandarray._lazy import AsType, Field
 from nandarray._nandarray import get
 from nandarray._plain import plain
+from nandarray._reopen import reduce_array
 from nandarray.errors import ClosedError, InvalidError
 from nandarray.view import View, resolve_shape
 
@@ -71,6 +72,12 @@ class Array(Grid):
         self._space = space
         self._native = _ArrayCommands(space)
         self._dtype = dtypes.decode(space.dtype)
+
+    def __copy__(self) -> Array:
+        return Array(self._store, self._space)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduce_array(self)
 
     @property
     def store(self) -> Store:

@@ -30,8 +30,8 @@ from numpy.typing import DTypeLike
 
 from nandarray._attrs import to_json
 from nandarray._grid import check_shape
-from nandarray.convert_limits import chunk_limit
 from nandarray._parts import Part, stored
+from nandarray.convert_limits import chunk_limit
 from nandarray.convert_sinks import Sink, Spec, open_sink
 from nandarray.convert_slabs import Box, box_shape, boxes, pump, run_shape, slab_shape, stored_slabs
 from nandarray.convert_sources import Member, Source, SourceOptions, foreign_errors, open_source

@@ -27,6 +27,7 @@ from nandarray import _nandarray, dtypes
 from nandarray._attrs import Attributes, to_json
 from nandarray._create import check_key, check_word, fill_bytes, refuse_options, settle, write_all
 from nandarray._grid import check_shape
+from nandarray._reopen import reduce_group
 from nandarray._tree import Tree
 from nandarray.array import Array
 from nandarray.errors import ExistsError, InvalidError, NotFoundError
@@ -75,6 +76,12 @@ class Group:
     def __init__(self, store: Store | None, path: str) -> None:
         self._root = store  # None in the store itself: a cycle would keep its file locked until the next collection
         self._path = path
+
+    def __copy__(self) -> Group:
+        return Group(self.store, self._path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduce_group(self)
 
     @property
     def store(self) -> Store:

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from nandarray import _nandarray
 from nandarray._fork import StoreLock, own_again
+from nandarray._reopen import reduce_store
 from nandarray.errors import ExistsError, InvalidError
 from nandarray.group import Group, is_hidden
 
 if TYPE_CHECKING:
+    from nandarray._reopen import Opening
     from nandarray.clock import Clock
     from nandarray.nvme import Controller
     from nandarray.report import Report
@@ -44,15 +46,21 @@ class Store(Group):
         The native store.
     mode : str
         The mode that it was opened with.
+    opening : tuple, optional
+        What opens it again in another process: path and options.
     """
 
-    def __init__(self, engine: _nandarray.Store, mode: Mode) -> None:
+    def __init__(self, engine: _nandarray.Store, mode: Mode, opening: Opening | None = None) -> None:
         self._engine = engine
         self._mode = mode
+        self._opening = opening
         self._lock = StoreLock()
         self._threads: ThreadPoolExecutor | None = None
         own_again(self, Store._forget_threads)
         super().__init__(None, "")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduce_store(self)
 
     def _forget_threads(self) -> None:
         self._threads = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -288,6 +289,29 @@ def test_promises_kept() -> None:
             ("2d", "overwrite", "warm"): {OURS: 1.0, "tiledb/256": 1.3, "zarr/256": 0.1},
         }
     ) == {"mean": True, "floor": True, "copy": False, "columns": True, "write": True}
+
+
+def test_compressed_rows_are_judged_by_all_that_are_fast_there() -> None:
+    labels = {"tensorstore": "tensorstore/256", "blosc2": "blosc2/1024-mmap", "mapless": "blosc2/1024"}
+    labels["zarrs"] = "zarrs/256"
+
+    def verdicts(**seconds: float) -> dict[str, Any]:
+        figures = {OURS: 1.0, **{labels[key]: value for key, value in seconds.items()}}
+        rows = {("2d-lz4", "row-bands", "warm"): figures, ("2d-lz4", "full-write", "warm"): figures}
+        return {v.name.split(":")[0]: v for v in judge(_results(rows))}
+
+    alone = verdicts(tensorstore=4.0, mapless=5.0)
+    assert alone["reading, compressed"].kept is None, "TensorStore alone does not say it"
+    assert "without blosc2 (mmap), zarrs" in alone["reading, compressed"].measured
+    assert alone["writing, compressed"].kept is None
+    all_three = verdicts(tensorstore=4.0, blosc2=3.5, zarrs=0.8)
+    assert all_three["reading, compressed"].kept is False
+    assert all_three["reading, compressed"].measured.startswith("0.80 (zarrs/256), 3.50 (blosc2/1024-mmap)")
+    assert all_three["writing, compressed"].losses == ("2d-lz4 full-write warm: 0.80 of zarrs/256",)
+    assert verdicts(tensorstore=4.0, blosc2=3.5, zarrs=3.1)["reading, compressed"].kept is True
+    results = _results({("2d-lz4", "row-bands", "warm"): {OURS: 1.0, "tensorstore/256": 2.0, "zarrs/256": 0.5}})
+    results.titles["2d-lz4"] = "waves"
+    assert "| < 0.50 zarrs/256 |" in report.markdown(results, "command")
 
 
 def test_promises_missed() -> None:

@@ -16,6 +16,7 @@
 //! | `offload` | programs beside the data |
 //! | `replay` | workloads on described devices |
 //! | `store` | the two classes |
+//! | `transaction` | writes to several spaces, made as one |
 
 mod bare;
 mod buffers;
@@ -28,6 +29,7 @@ mod nvme;
 mod offload;
 mod replay;
 mod store;
+mod transaction;
 
 use pyo3::prelude::*;
 
@@ -37,6 +39,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", nandarray::VERSION)?;
     m.add_class::<store::Store>()?;
     m.add_class::<store::Space>()?;
+    m.add_class::<transaction::Transaction>()?;
     m.add_class::<nvme::Nvme>()?;
     m.add_class::<clock::Clock>()?;
     m.add_class::<offload::Watch>()?;

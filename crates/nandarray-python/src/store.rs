@@ -56,7 +56,7 @@ pub(crate) fn device_of(shared: &Shared) -> Result<Arc<Device>> {
 
 #[pyclass(module = "nandarray._nandarray", frozen)]
 pub(crate) struct Store {
-    device: Shared,
+    pub(crate) device: Shared,
     opening: Opening,
     read_only: bool,
     clock: Mutex<Option<Py<Clock>>>,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::Device;
 use super::check::CheckReport;
 use super::offload::{Executed, Execution, ProgramId};
+use super::transaction::TransactionId;
 use crate::error::Result;
 use crate::stl::plan::Axis;
 use crate::stl::read::BufferMut;
@@ -153,6 +154,36 @@ pub enum Command<'a> {
         /// Where from.
         source: Source,
     },
+    /// Holds spaces against all other writes, for what a transaction will make of them. Gives [`Reply::Transaction`].
+    ///
+    /// A thread that holds a space by a transaction must not write to it otherwise: it would wait for itself.
+    Begin {
+        /// The spaces, each once, and the shape that each will have: as many dimensions, none smaller.
+        spaces: &'a [(SpaceId, &'a [u64])],
+    },
+    /// Writes elements of a space of a transaction, within the shape that it will have. Nobody sees them before the end.
+    Stage {
+        /// Which transaction.
+        transaction: TransactionId,
+        /// The space.
+        space: SpaceId,
+        /// Which elements.
+        target: Target<'a>,
+        /// Where from.
+        source: Source,
+    },
+    /// Ends a transaction: shapes, elements and changes are made as one, all or none. It is over also when this fails.
+    Apply {
+        /// Which transaction.
+        transaction: TransactionId,
+        /// Changes of names and attributes that belong to it, made after all else.
+        changes: &'a [Change<'a>],
+    },
+    /// Ends a transaction, and leaves everything as it was. One that is over, or never was, is no error.
+    Abort {
+        /// Which transaction.
+        transaction: TransactionId,
+    },
     /// Grows or cuts a space. What is cut off and grown again reads as fill.
     Resize {
         /// The space.
@@ -254,6 +285,8 @@ pub enum Reply {
     Program(ProgramId),
     /// What a program gave.
     Executed(Executed),
+    /// A transaction.
+    Transaction(TransactionId),
 }
 
 impl Reply {
@@ -282,6 +315,10 @@ impl Command<'_> {
             | Self::Rename { .. }
             | Self::Together { .. }
             | Self::Append { .. }
+            | Self::Begin { .. }
+            | Self::Stage { .. }
+            | Self::Apply { .. }
+            | Self::Abort { .. }
             | Self::Resize { .. }
             | Self::SetAttrs { .. }
             | Self::Write { .. }
@@ -300,6 +337,17 @@ impl Command<'_> {
             Self::Together { changes } => device.together(changes).map(|()| Reply::Done),
             Self::Append { space, axis, count, strides, source } => {
                 device.append(space, axis, count, strides, source).map(Reply::Shape)
+            }
+            Self::Begin { spaces } => device.begin(spaces).map(Reply::Transaction),
+            Self::Stage { transaction, space, target, source } => {
+                device.stage(transaction, space, &target, source).map(|()| Reply::Done)
+            }
+            Self::Apply { transaction, changes } => {
+                device.apply_transaction(transaction, changes).map(|()| Reply::Done)
+            }
+            Self::Abort { transaction } => {
+                device.abort(transaction);
+                Ok(Reply::Done)
             }
             Self::Resize { space, shape } => device.resize(space, shape).map(|()| Reply::Done),
             Self::SetAttrs { space, attrs } => device.set_attrs(space, attrs).map(|()| Reply::Done),

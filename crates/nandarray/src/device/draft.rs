@@ -16,20 +16,20 @@ use crate::stl::write::{DIRECT_BYTES, Source, Staged, Writer, overlay};
 
 use super::Target;
 
-/// Writes to one space that are made as one.
-pub(super) struct Draft<'d> {
-    device: &'d Device,
-    space: &'d Space,
+/// What is staged of one space, without the device and the space that it belongs to.
+#[derive(Debug)]
+pub(super) struct Staging {
+    /// The space's shape once this is applied.
     shape: Vec<u64>,
     seq: u64,
     staged: BTreeMap<BlockAt, Staged>,
     bytes: u64,
-    _range: RangeGuard<'d>,
+    _range: RangeGuard,
 }
 
-impl<'d> Draft<'d> {
+impl Staging {
     /// Hold these blocks of a space, none for all.
-    pub(super) fn begin(device: &'d Device, space: &'d Space, blocks: BlockBox) -> Result<Self> {
+    pub(super) fn begin(device: &Device, space: &Space, blocks: BlockBox) -> Result<Self> {
         device.sound()?;
         if space.coded() {
             space.codec()?;
@@ -41,7 +41,62 @@ impl<'d> Draft<'d> {
         }
         let shape = space.read()?.record.shape.clone();
         let seq = device.next_seq();
-        Ok(Self { device, space, shape, seq, staged: BTreeMap::new(), bytes: 0, _range: range })
+        Ok(Self { shape, seq, staged: BTreeMap::new(), bytes: 0, _range: range })
+    }
+
+    /// The space's shape once this is applied.
+    pub(super) fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// The space will have this shape, which is nowhere smaller. The caller holds all blocks, and has put nothing yet.
+    pub(super) fn grow(&mut self, shape: &[u64]) {
+        debug_assert!(self.staged.is_empty(), "the edge blocks of the new shape are composed by it");
+        self.shape = shape.to_vec();
+    }
+
+    /// Write a part; gives its bytes.
+    pub(super) fn put(&mut self, device: &Device, space: &Space, target: &Target<'_>, source: Source) -> Result<u64> {
+        let Some((work, bytes)) = plan_box(space, &self.shape, target)? else { return Ok(0) };
+        let ftl = &device.ftl;
+        // Nothing gathers: the command is one, and ends with a commit.
+        let large = bytes.max(DIRECT_BYTES);
+        let over = Some(&self.staged);
+        let writer = Writer { ftl, space, seq: self.seq, extent: &self.shape, bytes: large, over, successive: None };
+        let _pages = device.reserve(writer.pages_needed(&work))?;
+        // SAFETY: a `Source` buffer is made by the promise that it covers its command's target.
+        let parts = unsafe { writer.stage(&device.workers, &work, source)? };
+        for part in parts {
+            let before = self.staged.remove(&part.at);
+            let (whole, dropped) = overlay(before, part);
+            ftl.abandon(&dropped);
+            self.staged.insert(whole.at.clone(), whole);
+        }
+        self.bytes += bytes;
+        Ok(bytes)
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Staged> {
+        std::mem::take(&mut self.staged).into_values().collect()
+    }
+
+    /// Leave nothing.
+    pub(super) fn abandon(&mut self, device: &Device) {
+        self.take().iter().for_each(|staged| device.ftl.abandon(&staged.runs));
+    }
+}
+
+/// Writes to one space that are made as one.
+pub(super) struct Draft<'d> {
+    device: &'d Device,
+    space: &'d Space,
+    staging: Staging,
+}
+
+impl<'d> Draft<'d> {
+    /// Hold these blocks of a space, none for all.
+    pub(super) fn begin(device: &'d Device, space: &'d Space, blocks: BlockBox) -> Result<Self> {
+        Ok(Self { device, space, staging: Staging::begin(device, space, blocks)? })
     }
 
     /// The space.
@@ -51,46 +106,25 @@ impl<'d> Draft<'d> {
 
     /// The space's shape, which stays while the draft is there.
     pub(super) fn shape(&self) -> &[u64] {
-        &self.shape
+        self.staging.shape()
     }
 
     /// Write a part.
     pub(super) fn put(&mut self, target: &Target<'_>, source: Source) -> Result<()> {
-        let Some((work, bytes)) = plan_box(self.space, &self.shape, target)? else { return Ok(()) };
-        let ftl = &self.device.ftl;
-        // Nothing gathers: the command is one, and ends with a commit.
-        let large = bytes.max(DIRECT_BYTES);
-        let over = Some(&self.staged);
-        let writer =
-            Writer { ftl, space: self.space, seq: self.seq, extent: &self.shape, bytes: large, over, successive: None };
-        let _pages = self.device.reserve(writer.pages_needed(&work))?;
-        // SAFETY: a `Source` buffer is made by the promise that it covers its command's target.
-        let parts = unsafe { writer.stage(&self.device.workers, &work, source)? };
-        for part in parts {
-            let before = self.staged.remove(&part.at);
-            let (whole, dropped) = overlay(before, part);
-            ftl.abandon(&dropped);
-            self.staged.insert(whole.at.clone(), whole);
-        }
-        self.bytes += bytes;
-        Ok(())
-    }
-
-    fn take(&mut self) -> Vec<Staged> {
-        std::mem::take(&mut self.staged).into_values().collect()
+        self.staging.put(self.device, self.space, target, source).map(drop)
     }
 }
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        self.staged.values().for_each(|staged| self.device.ftl.abandon(&staged.runs));
+        self.staging.abandon(self.device);
     }
 }
 
 impl Device {
     /// Applies drafts together, all or none; gives the bytes written.
     pub(super) fn apply_drafts(&self, mut drafts: Vec<Draft<'_>>) -> Result<u64> {
-        let bytes = drafts.iter().map(|draft| draft.bytes).sum();
+        let bytes = drafts.iter().map(|draft| draft.staging.bytes).sum();
         {
             // Against commits and deletions: what is there now stays until all is applied.
             let _epoch = self.epoch.write();
@@ -101,7 +135,7 @@ impl Device {
                 drop(draft.space.read()?);
             }
             for draft in &mut drafts {
-                let staged = draft.take();
+                let staged = draft.staging.take();
                 let mut inner = draft.space.write().expect("the space was there just now");
                 self.apply_to(draft.space, &mut inner, staged, &mut |_| vec![]);
             }

@@ -14,6 +14,7 @@
 //! | `offload` | programs beside the data: execute |
 //! | `offload_io` | where programs' inputs come from, and where their outputs go |
 //! | `programs` | those that are loaded: load, unload, and what executes them |
+//! | `transaction` | writes to several spaces, over several commands, applied as one |
 //! | `together` | several changes of names and attributes as one command |
 //! | `log` | commit: the journal; checkpoints; flush |
 //! | `recover` | format, open, replay |
@@ -21,7 +22,7 @@
 //! | `check`, `repair` | comparing everything with everything; mending what the records allow |
 //! | `wire` | what journal and directory say |
 //!
-//! Order of locks: reclaim, commit, epoch, space, log, catalog; any may be skipped, none taken out of order. With one
+//! Order of locks: transaction, reclaim, commit, epoch, space, log, catalog; any may be skipped, none taken out of order. With one
 //! exception: a checkpoint, which holds epoch exclusively, looks into spaces under the log's lock. Whoever holds a space and
 //! waits for the log also holds epoch shared, so there is nobody to wait for in a circle.
 
@@ -42,6 +43,7 @@ mod recover;
 mod repair;
 mod reshape;
 mod together;
+mod transaction;
 mod wire;
 
 use std::collections::{BTreeMap, HashMap};
@@ -55,6 +57,7 @@ pub use check::{CheckReport, Finding};
 pub use command::{Change, Command, NewSpace, Reply, Target};
 pub use offload::{Executed, ExecutedStage, Execution, Given, Input, Output, ProgramId, Stage};
 pub use order::Tiles;
+pub use transaction::TransactionId;
 
 use crate::error::{Error, Holder, Result};
 use crate::flash::Geometry;
@@ -187,6 +190,7 @@ pub struct Device {
     uuid: [u8; 16],
     capacity_bytes: u64,
     programs: RwLock<programs::Programs>,
+    transactions: Mutex<transaction::Transactions>,
     /// Where threads are while they execute commands.
     place: Place,
 }
@@ -257,7 +261,7 @@ impl Device {
         self.guarded(|| {
             let _watched = self.watched(match command {
                 Command::Read { .. } | Command::Execute(_) => Moves::Out,
-                Command::Write { .. } | Command::Append { .. } => Moves::In,
+                Command::Write { .. } | Command::Append { .. } | Command::Stage { .. } => Moves::In,
                 _ => Moves::Nothing,
             });
             command.run(self)

@@ -135,6 +135,7 @@ fn device(
         panicked: OnceLock::new(),
         passed_over: None,
         programs: RwLock::default(),
+        transactions: Mutex::default(),
         place: Place::here(),
     })
 }

@@ -11,6 +11,7 @@ use super::catalog::check_name;
 use super::command::Change;
 use super::wire::Op;
 use crate::error::{Error, Result};
+use crate::ftl::Reservation;
 use crate::stl::space::{Space, SpaceId};
 
 impl<'a> Change<'a> {
@@ -26,15 +27,7 @@ impl<'a> Change<'a> {
 impl Device {
     pub(super) fn together(&self, changes: &[Change<'_>]) -> Result<()> {
         self.sound()?;
-        let mut attrs_bytes = 0;
-        for change in changes {
-            match change {
-                Change::Rename { to, .. } => check_name(to)?,
-                Change::SetAttrs { attrs, .. } => attrs_bytes += attrs.len(),
-                Change::Delete { .. } => {}
-            }
-        }
-        let _pages = if attrs_bytes > 0 { Some(self.reserve_metadata(attrs_bytes)?) } else { None };
+        let _pages = self.reserve_changes(changes)?;
         {
             // Exclusively: names that were looked at stay what they are, and the locks of spaces are taken one at a time.
             let _epoch = self.epoch.write();
@@ -44,8 +37,22 @@ impl Device {
         self.after_write()
     }
 
-    /// The space of every change, if all changes can be made. Indexes of spaces to delete are loaded: that may fail.
-    fn spaces_changed(&self, changes: &[Change<'_>]) -> Result<Vec<Arc<Space>>> {
+    /// Looks at what the changes say by themselves, and promises room for it.
+    pub(super) fn reserve_changes(&self, changes: &[Change<'_>]) -> Result<Option<Reservation<'_>>> {
+        let mut attrs_bytes = 0;
+        for change in changes {
+            match change {
+                Change::Rename { to, .. } => check_name(to)?,
+                Change::SetAttrs { attrs, .. } => attrs_bytes += attrs.len(),
+                Change::Delete { .. } => {}
+            }
+        }
+        if attrs_bytes > 0 { self.reserve_metadata(attrs_bytes).map(Some) } else { Ok(None) }
+    }
+
+    /// The space of every change, if all changes can be made. Indexes of spaces to delete are loaded: that may fail. The caller
+    /// holds the epoch exclusively from here on until the changes are made.
+    pub(super) fn spaces_changed(&self, changes: &[Change<'_>]) -> Result<Vec<Arc<Space>>> {
         let mut spaces = Vec::with_capacity(changes.len());
         {
             let catalog = self.catalog.read();
@@ -80,7 +87,7 @@ impl Device {
         Ok(spaces)
     }
 
-    fn change_all(&self, changes: &[Change<'_>], spaces: &[Arc<Space>]) {
+    pub(super) fn change_all(&self, changes: &[Change<'_>], spaces: &[Arc<Space>]) {
         let mut dead = Vec::new();
         let mut ops = Vec::with_capacity(changes.len());
         for (change, space) in changes.iter().zip(spaces) {

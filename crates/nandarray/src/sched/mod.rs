@@ -3,6 +3,8 @@
 //! A write locks the box of building blocks that it touches, so that two writes that share a block run one after the other
 //! and all others side by side. Reads take no range: they see a space before or after a write is applied, never between.
 
+use std::sync::Arc;
+
 use parking_lot::{Condvar, Mutex};
 
 /// A box of building blocks: first and last coordinate (inclusive) a dimension. Empty means the whole space.
@@ -10,15 +12,18 @@ pub type BlockBox = Vec<(u64, u64)>;
 
 /// The boxes of one space that are being written.
 #[derive(Debug, Default)]
-pub struct RangeLock {
-    held: Mutex<Vec<(u64, BlockBox)>>,
+pub struct RangeLock(Arc<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    boxes: Mutex<Vec<(u64, BlockBox)>>,
     released: Condvar,
 }
 
-/// A box held until this is dropped.
+/// A box held until this is dropped. It borrows nothing, since a transaction keeps it from one command to the next.
 #[derive(Debug)]
-pub struct RangeGuard<'a> {
-    lock: &'a RangeLock,
+pub struct RangeGuard {
+    held: Arc<Held>,
     ticket: u64,
 }
 
@@ -28,21 +33,21 @@ fn meet(a: &BlockBox, b: &BlockBox) -> bool {
 
 impl RangeLock {
     /// Waits until no other holder's box meets this one, and holds it.
-    pub fn lock(&self, wanted: BlockBox) -> RangeGuard<'_> {
-        let mut held = self.held.lock();
-        while held.iter().any(|(_, b)| meet(b, &wanted)) {
-            self.released.wait(&mut held);
+    pub fn lock(&self, wanted: BlockBox) -> RangeGuard {
+        let mut boxes = self.0.boxes.lock();
+        while boxes.iter().any(|(_, b)| meet(b, &wanted)) {
+            self.0.released.wait(&mut boxes);
         }
-        let ticket = held.last().map_or(0, |(t, _)| t + 1);
-        held.push((ticket, wanted));
-        RangeGuard { lock: self, ticket }
+        let ticket = boxes.last().map_or(0, |(t, _)| t + 1);
+        boxes.push((ticket, wanted));
+        RangeGuard { held: self.0.clone(), ticket }
     }
 }
 
-impl Drop for RangeGuard<'_> {
+impl Drop for RangeGuard {
     fn drop(&mut self) {
-        self.lock.held.lock().retain(|(t, _)| *t != self.ticket);
-        self.lock.released.notify_all();
+        self.held.boxes.lock().retain(|(t, _)| *t != self.ticket);
+        self.held.released.notify_all();
     }
 }
 

@@ -1,0 +1,95 @@
+//! Transactions: writes to several spaces that are made as one.
+//!
+//! Python says when it is over; one that is dropped is given up. Slabs may come from many threads.
+
+use nandarray::device::{Change, Command, Reply, Target, TransactionId};
+use nandarray::stl::write::Source;
+use nandarray::{Error, Result};
+use numpy::PyUntypedArray;
+use pyo3::prelude::*;
+
+use crate::buffers::{Lent, lend};
+use crate::errors::to_py;
+use crate::store::{Shared, Space, Store, device_of};
+
+#[pyclass(module = "nandarray._nandarray", frozen)]
+pub(crate) struct Transaction {
+    /// Not the device itself, which would keep the file of a closed store.
+    device: Shared,
+    id: TransactionId,
+}
+
+fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T>) -> PyResult<T> {
+    py.detach(call).map_err(|e| to_py(py, &e, None))
+}
+
+#[pymethods]
+impl Transaction {
+    /// Holds spaces, and says which shape each will have.
+    #[new]
+    fn new(py: Python<'_>, store: &Store, spaces: Vec<(PyRef<'_, Space>, Vec<u64>)>) -> PyResult<Self> {
+        let device = device_of(&store.device).map_err(|e| to_py(py, &e, None))?;
+        if spaces.iter().any(|(space, _)| !space.of(&device)) {
+            let e = Error::Invalid("a transaction takes arrays of its own store".to_owned());
+            return Err(to_py(py, &e, None));
+        }
+        let spaces: Vec<_> = spaces.into_iter().map(|(space, shape)| (space.number(), shape)).collect();
+        let id = run(py, move || {
+            let spaces: Vec<_> = spaces.iter().map(|(id, shape)| (*id, shape.as_slice())).collect();
+            match device.execute(Command::Begin { spaces: &spaces })? {
+                Reply::Transaction(id) => Ok(id),
+                other => unreachable!("a beginning gives a transaction, not {other:?}"),
+            }
+        })?;
+        Ok(Self { device: store.device.clone(), id })
+    }
+
+    /// Writes the box that begins at `start` and has the shape of `src`.
+    fn write(&self, py: Python<'_>, space: &Space, src: &Bound<'_, PyUntypedArray>, start: Vec<u64>) -> PyResult<()> {
+        let item_bytes = space.look(py, |s, _| s.shape.item_bytes)?;
+        let lent = lend(src, item_bytes, false).map_err(|e| to_py(py, &e, None))?;
+        let (device, transaction, space) = (&self.device, self.id, space.number());
+        run(py, move || {
+            let lent: Lent = lent;
+            let step = vec![1; start.len()];
+            let target =
+                Target::Box { start: &start, step: &step, count: &lent.shape, strides: &lent.strides, view: None };
+            // SAFETY: address, shape and strides are those of a NumPy array that the Python caller holds; the target's counts are
+            // that shape, so every element that it reaches is the array's.
+            let source = unsafe { Source::from_raw(lent.first) };
+            device_of(device)?.execute(Command::Stage { transaction, space, target, source }).map(drop)
+        })
+    }
+
+    /// Makes all of it, then deletes, renames, and sets attributes by name, in this order, all as one.
+    #[pyo3(signature = (*, delete=vec![], rename=vec![], attrs=vec![]))]
+    fn apply(
+        &self,
+        py: Python<'_>,
+        delete: Vec<String>,
+        rename: Vec<(String, String)>,
+        attrs: Vec<(String, String)>,
+    ) -> PyResult<()> {
+        let (device, transaction) = (&self.device, self.id);
+        run(py, move || {
+            let changes: Vec<Change<'_>> = (delete.iter().map(|name| Change::Delete { name }))
+                .chain(rename.iter().map(|(from, to)| Change::Rename { from, to }))
+                .chain(attrs.iter().map(|(name, attrs)| Change::SetAttrs { name, attrs }))
+                .collect();
+            device_of(device)?.execute(Command::Apply { transaction, changes: &changes }).map(drop)
+        })
+    }
+
+    /// Leaves everything as it was; nothing, once it is over.
+    fn abort(&self, py: Python<'_>) {
+        let (device, transaction) = (&self.device, self.id);
+        // A store that was closed has no transactions.
+        let _ = py.detach(|| device_of(device)?.execute(Command::Abort { transaction }));
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        let _ = device_of(&self.device).and_then(|device| device.execute(Command::Abort { transaction: self.id }));
+    }
+}

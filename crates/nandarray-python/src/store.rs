@@ -143,6 +143,20 @@ fn options_of(
     })
 }
 
+/// Journal records that opening left out.
+fn dropped<'py>(py: Python<'py>, told: &nandarray::device::Dropped) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("message", told.to_string())?;
+    dict.set_item("records", told.records())?;
+    dict.set_item("first", told.first)?;
+    dict.set_item("last", told.last)?;
+    dict.set_item("flushed", told.durable)?;
+    dict.set_item("arrays", &told.arrays)?;
+    dict.set_item("pages_taken", told.pages_taken)?;
+    dict.set_item("pages_lost", told.pages_lost)?;
+    Ok(dict)
+}
+
 #[pymethods]
 impl Store {
     #[staticmethod]
@@ -411,6 +425,11 @@ impl Store {
         Ok(dict)
     }
 
+    #[getter]
+    fn dropped<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        fail(py, device_of(&self.device))?.dropped().map(|d| dropped(py, d)).transpose()
+    }
+
     #[pyo3(signature = (*, repair=false, accept_older=false))]
     fn check<'py>(&self, py: Python<'py>, repair: bool, accept_older: bool) -> PyResult<Bound<'py, PyDict>> {
         let Reply::Checked(report) = self.command(py, Command::Check { repair, accept_older })? else {
@@ -424,8 +443,9 @@ impl Store {
         dict.set_item("ok", report.ok())?;
         let open = report.findings.iter().filter(|f| f.repaired.is_none()).map(|f| line(f, ""));
         dict.set_item("errors", open.collect::<Vec<_>>())?;
-        let mended = report.findings.iter().filter_map(|f| Some(line(f, &format!(": {}", f.repaired.as_ref()?))));
-        dict.set_item("repaired", mended.collect::<Vec<_>>())?;
+        let repaired = report.findings.iter().filter_map(|f| Some(line(f, &format!(": {}", f.repaired.as_ref()?))));
+        dict.set_item("repaired", report.mended.iter().cloned().chain(repaired).collect::<Vec<_>>())?;
+        dict.set_item("dropped", report.dropped.as_ref().map(|d| dropped(py, d)).transpose()?)?;
         dict.set_item("arrays", report.arrays)?;
         dict.set_item("blocks", report.blocks)?;
         dict.set_item("pages", report.pages)?;

@@ -15,7 +15,7 @@
 //! | `programs` | those that are loaded: load, unload, and what executes them |
 //! | `together` | several changes of names and attributes as one command |
 //! | `log` | commit: the journal; checkpoints; flush |
-//! | `recover` | format, open, replay |
+//! | `recover`, `opening` | format, open, replay; what opening left out |
 //! | `reclaim`, `defragment` | garbage collection, compaction; bringing together what lies apart |
 //! | `check`, `repair` | comparing everything with everything; mending what the records allow |
 //! | `wire` | what journal and directory say |
@@ -33,6 +33,7 @@ mod io;
 mod log;
 mod offload;
 mod offload_io;
+mod opening;
 mod order;
 mod programs;
 mod reclaim;
@@ -52,6 +53,7 @@ use parking_lot::{Mutex, RwLock};
 pub use check::{CheckReport, Finding};
 pub use command::{Change, Command, NewSpace, Reply, Target};
 pub use offload::{Executed, ExecutedStage, Execution, Given, Input, Output, ProgramId, Stage};
+pub use opening::Dropped;
 pub use order::Tiles;
 
 use crate::error::{Error, Holder, Result};
@@ -176,8 +178,7 @@ pub struct Device {
     closed: AtomicBool,
     /// Set once a barrier failed: what is on the medium is unknown from then on (the kernel forgets failed pages).
     failed: Mutex<Option<String>>,
-    /// Why the newest checkpoint could not be used, where the one before was read instead.
-    passed_over: Option<String>,
+    opening: opening::Opening,
     uuid: [u8; 16],
     capacity_bytes: u64,
     programs: RwLock<programs::Programs>,
@@ -312,6 +313,11 @@ impl Device {
     /// The bytes that the store may take at most; 0 if it grows without limit.
     pub fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes
+    }
+
+    /// Journal records that opening the store left out, if there were any.
+    pub fn dropped(&self) -> Option<&Dropped> {
+        self.opening.dropped.as_ref()
     }
 
     /// Names the store for good.

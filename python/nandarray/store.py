@@ -172,9 +172,9 @@ class Store(Group):
 
         A loss of power leaves records that are not whole; they and those behind them are dropped, none of which a flush
         had promised. Records that were ``flushed`` are dropped by ``salvage`` only, and are lost. The numbers of the
-        ``first`` and the ``last`` are told, how many ``records`` that are, the ``arrays`` that they changed as far as they
-        can be read, the pages that a salvage gave back to their arrays (``pages_taken``) and those whose array is not known
-        (``pages_lost``), and a ``message`` that says all of it.
+        ``first`` and the ``last`` are told, how many ``records`` that are, the ``arrays`` that they changed as far as
+        they can be read, the pages that a salvage gave back to their arrays (``pages_taken``) and those whose array is
+        not known (``pages_lost``), and a ``message`` that says all of it.
 
         Examples
         --------
@@ -200,9 +200,9 @@ class Store(Group):
         Returns
         -------
         dict
-            ``ok``, the ``errors`` found, what was ``repaired``, what opening ``dropped``, as :attr:`dropped` has it, and
-            counts. ``ok`` is false if there are errors, and in a store that was salvaged when it was opened and lost
-            what had been flushed.
+            ``ok``, the ``errors`` found, what was ``repaired``, what opening ``dropped``, as :attr:`dropped` has it,
+            and counts. ``ok`` is false if there are errors, and in a store that was salvaged when it was opened and
+            lost what had been flushed.
         """
         return self._engine.check(repair=repair, accept_older=accept_older)
 

@@ -1,6 +1,7 @@
 """What a store says after a kill, damage and a salvage: by `check`, by `dropped` and by exit codes.
 
-The engine's own tests look at every byte and every moment (`crates/nandarray/tests/salvage.rs`); these look at what users see.
+The engine's own tests look at every byte and every moment (`crates/nandarray/tests/salvage.rs`); these look at what
+users see.
 """
 
 from __future__ import annotations

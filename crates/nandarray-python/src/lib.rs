@@ -15,6 +15,7 @@
 //! | `nvme` | NVMe entries, in and out |
 //! | `offload` | programs beside the data |
 //! | `replay` | workloads on described devices |
+//! | `report` | what checks and openings found, as dictionaries |
 //! | `store` | the two classes |
 
 mod bare;
@@ -27,6 +28,7 @@ mod get;
 mod nvme;
 mod offload;
 mod replay;
+mod report;
 mod store;
 
 use pyo3::prelude::*;

@@ -34,11 +34,11 @@ from nandarray._nandarray import Transaction
 from nandarray._xarray import _at
 from nandarray._xarray_plan import SLAB_BYTES, How, New, Plan, There
 from nandarray.array import Array
-from nandarray.convert import _TEMPORARY, _active, _active_lock, _delete, _sweep
+from nandarray.convert import _active, _active_lock, _delete, _sweep
 from nandarray.convert_attrs import DIMENSIONS, encode
 from nandarray.convert_slabs import Box, boxes, pump, slab_shape
 from nandarray.errors import ExistsError, InvalidError, NotFoundError, StoreExistsError
-from nandarray.group import MARKER, make_marker
+from nandarray.group import MARKER, UNFINISHED, is_unfinished, make_marker
 
 if TYPE_CHECKING:
     from xarray import DataArray
@@ -142,7 +142,7 @@ def _write(parts: list[tuple[str, Dataset]], store: Store, top: str, how: How) -
     waits for them. That names are still free is for the engine to say.
     """
     _sweep(store)
-    temporary = f"{_TEMPORARY}{uuid.uuid4().hex[:12]}"
+    temporary = f"{UNFINISHED}{uuid.uuid4().hex[:12]}"
     transaction = None
     with _active_lock:
         _active.add(temporary)
@@ -295,7 +295,7 @@ class _Staged:
 
 def _replaced(store: Store, top: str) -> list[str]:
     names = store._engine.names(f"{top}/" if top else "")
-    return [name for name in names if not name.startswith(_TEMPORARY)]
+    return [name for name in names if not is_unfinished(name)]
 
 
 def _check_free(store: Store, name: str, gone: Sequence[str]) -> None:

@@ -477,7 +477,7 @@ def check(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Verify every checksum, index entry and reverse record; exit code 1 if anything is wrong."""
+    """Verify every checksum, index entry and reverse record; exit code 1 if anything is wrong, or lost by a repair."""
     if accept_older and not repair:
         raise InvalidError("--accept-older goes with --repair")
     try:

@@ -231,12 +231,21 @@ def check(result: Mapping[str, Any], *, as_json: bool) -> None:
         print(f"error: {_sentence(error)}")
     for repaired in result.get("repaired", []):
         print(f"repaired: {_sentence(repaired)}")
+    dropped = result.get("dropped")
+    if dropped:
+        print(f"{'lost' if dropped['flushed'] else 'note'}: {_sentence(dropped['message'])}")
     counts = ", ".join(
         f"{key.replace('_', ' ')}: {value:,}"
         for key, value in result.items()
         if isinstance(value, int) and not isinstance(value, bool)
     )
-    verdict = "ok" if result["ok"] else f"damaged: {count(len(result.get('errors', [])), 'error')}"
+    errors = len(result.get("errors", []))
+    if result["ok"]:
+        verdict = "ok"
+    elif errors:
+        verdict = f"damaged: {count(errors, 'error')}"
+    else:
+        verdict = "salvaged, with losses"
     print(f"{verdict}{f' ({counts})' if counts else ''}")
 
 

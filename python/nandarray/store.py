@@ -176,6 +176,26 @@ class Store(Group):
         numbers["arrays"] = arrays
         return numbers
 
+    @property
+    def dropped(self) -> dict[str, Any] | None:
+        """Journal records that opening this store left out, or ``None``.
+
+        A loss of power leaves records that are not whole; they and those behind them are dropped, none of which a flush
+        had promised. Records that were ``flushed`` are dropped by ``salvage`` only, and are lost. The numbers of the
+        ``first`` and the ``last`` are told, how many ``records`` that are, the ``arrays`` that they changed as far as
+        they can be read, the pages that a salvage gave back to their arrays (``pages_taken``) and those whose array is
+        not known (``pages_lost``), and a ``message`` that says all of it.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> with nandarray.open("data.nand", "w") as store:
+        ...     print(store.dropped)
+        None
+        """
+        dropped: dict[str, Any] | None = self._engine.dropped
+        return dropped
+
     def check(self, *, repair: bool = False, accept_older: bool = False) -> dict[str, Any]:
         """Verify every checksum, index entry and reverse record.
 
@@ -190,7 +210,9 @@ class Store(Group):
         Returns
         -------
         dict
-            ``ok``, the ``errors`` found, what was ``repaired``, and counts.
+            ``ok``, the ``errors`` found, what was ``repaired``, what opening ``dropped``, as :attr:`dropped` has it,
+            and counts. ``ok`` is false if there are errors, and in a store that was salvaged when it was opened and
+            lost what had been flushed.
         """
         found = self._engine.check(repair=repair, accept_older=accept_older)
         found["arrays"] -= sum(map(is_hidden, self._engine.names("")))

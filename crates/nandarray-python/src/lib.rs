@@ -15,6 +15,7 @@
 //! | `nvme` | NVMe entries, in and out |
 //! | `offload` | programs beside the data |
 //! | `replay` | workloads on described devices |
+//! | `report` | what checks and openings found, as dictionaries |
 //! | `store` | the two classes |
 //! | `transaction` | writes to several spaces, made as one |
 
@@ -28,6 +29,7 @@ mod get;
 mod nvme;
 mod offload;
 mod replay;
+mod report;
 mod store;
 mod transaction;
 

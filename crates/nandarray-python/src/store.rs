@@ -21,7 +21,7 @@ use crate::buffers::{Lent, axis, lend};
 use crate::clock::{self, Clock};
 use crate::errors::{detached, to_py};
 use crate::nvme::Nvme;
-use crate::offload;
+use crate::{offload, report};
 
 /// Runs an engine call without the GIL and turns its error into an exception.
 fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T>) -> PyResult<T> {
@@ -422,25 +422,17 @@ impl Store {
         Ok(dict)
     }
 
+    #[getter]
+    fn dropped<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        fail(py, device_of(&self.device))?.dropped().map(|d| report::of_dropped(py, d)).transpose()
+    }
+
     #[pyo3(signature = (*, repair=false, accept_older=false))]
     fn check<'py>(&self, py: Python<'py>, repair: bool, accept_older: bool) -> PyResult<Bound<'py, PyDict>> {
         let Reply::Checked(report) = self.command(py, Command::Check { repair, accept_older })? else {
             unreachable!("a check gives a report")
         };
-        let line = |f: &nandarray::device::Finding, tail: &str| match &f.array {
-            Some(array) => format!("array {array:?}: {}{tail}", f.message),
-            None => format!("{}{tail}", f.message),
-        };
-        let dict = PyDict::new(py);
-        dict.set_item("ok", report.ok())?;
-        let open = report.findings.iter().filter(|f| f.repaired.is_none()).map(|f| line(f, ""));
-        dict.set_item("errors", open.collect::<Vec<_>>())?;
-        let mended = report.findings.iter().filter_map(|f| Some(line(f, &format!(": {}", f.repaired.as_ref()?))));
-        dict.set_item("repaired", mended.collect::<Vec<_>>())?;
-        dict.set_item("arrays", report.arrays)?;
-        dict.set_item("blocks", report.blocks)?;
-        dict.set_item("pages", report.pages)?;
-        Ok(dict)
+        report::of_check(py, &report)
     }
 
     fn compact<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

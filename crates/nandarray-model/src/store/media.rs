@@ -96,6 +96,10 @@ impl Media for ModelMedia {
         self.below.set_len(bytes)
     }
 
+    fn refresh(&self) -> Result<()> {
+        self.below.refresh()
+    }
+
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         let geometry = self.geometry;
         match self.geometry.area_at(offset) {

@@ -11,14 +11,17 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Device;
 use super::recover::directory_copies;
 use super::repair::BadUnit;
+use super::{Device, Dropped};
 use crate::error::{Error, Result};
 use crate::flash::{Owner, Ppa, Run, Segment};
-use crate::ftl::superblock::read_slots;
+use crate::ftl::superblock::{is_blank, read_slots};
 use crate::stl::read::Reader;
 use crate::stl::space::{Space, SpaceId};
+
+/// How often a reader looks for a superblock that a writer may be writing.
+const LOOKS: usize = 3;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug)]
@@ -36,6 +39,10 @@ pub struct Finding {
 pub struct CheckReport {
     /// What is wrong.
     pub findings: Vec<Finding>,
+    /// Journal records that were left out when the store was opened.
+    pub dropped: Option<Dropped>,
+    /// What opening the store for writing found damaged, and put right.
+    pub mended: Vec<String>,
     /// Arrays looked at.
     pub arrays: u64,
     /// Building blocks looked at.
@@ -45,9 +52,14 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// Whether everything is as it should be, or was mended.
+    /// Whether everything is as it should be, or was mended, and nothing that was flushed was lost on the way.
     pub fn ok(&self) -> bool {
-        self.findings.iter().all(|f| f.repaired.is_some())
+        !self.has_lost() && self.findings.iter().all(|f| f.repaired.is_some())
+    }
+
+    /// Whether the store was salvaged when it was opened, and what was flushed before may be missing.
+    pub fn has_lost(&self) -> bool {
+        self.dropped.as_ref().is_some_and(|d| d.durable)
     }
 
     pub(super) fn add(&mut self, array: Option<&str>, message: String) -> &mut Finding {
@@ -61,27 +73,20 @@ impl Device {
         if accept_older && !repair {
             return Err(Error::invalid("older content is accepted by a repair only"));
         }
-        let mut report = CheckReport::default();
+        let mut report =
+            CheckReport { dropped: self.dropped().cloned(), mended: self.opening.mended(), ..CheckReport::default() };
         if !self.read_only() {
             self.commit(false)?;
         }
         // Writes wait: what one array maps is compared with what all of them do.
         let rest = self.epoch.write();
-        match read_slots(self.ftl.media().as_ref(), "the store") {
-            Ok(slots) if slots.len() == 2 => {}
-            Ok(_) => {
-                report.add(None, "one of the two superblocks is damaged".to_owned());
-            }
-            Err(e) => {
-                report.add(None, e.to_string());
-            }
-        }
+        self.check_superblocks(&mut report);
         for (copy, intact) in directory_copies(self).into_iter().enumerate() {
             if !intact {
                 report.add(None, format!("copy {copy} of the checkpoint's directory is damaged"));
             }
         }
-        if let Some(why) = &self.passed_over {
+        if let Some(why) = self.opening.passed_over.as_ref().filter(|_| self.read_only()) {
             report.add(None, format!("the newest checkpoint cannot be used, the one before it was: {why}"));
         }
         let mut bad: Vec<(Arc<Space>, BadUnit)> = Vec::new();
@@ -107,6 +112,29 @@ impl Device {
             self.repair(&mut report, bad, unreadable, accept_older)?;
         }
         Ok(report)
+    }
+
+    fn check_superblocks(&self, report: &mut CheckReport) {
+        let media = self.ftl.media().as_ref();
+        let mut slots = read_slots(media, "the store");
+        for _ in 0..LOOKS {
+            // A writer beside us may be writing one at this moment.
+            if !self.read_only() || slots.as_ref().is_ok_and(|s| s.len() == 2) {
+                break;
+            }
+            slots = read_slots(media, "the store");
+        }
+        match slots.as_deref() {
+            Ok([_, _]) => {}
+            // The making of the store was cut short, and nothing was lost.
+            Ok([(slot, _)]) if self.opening.unfinished && is_blank(media, 1 - slot).unwrap_or(false) => {}
+            Ok(_) => {
+                report.add(None, "one of the two superblocks is damaged".to_owned());
+            }
+            Err(e) => {
+                report.add(None, e.to_string());
+            }
+        }
     }
 
     fn check_space(

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::flash::{Segment, SegmentKind, crc32c};
 use crate::ftl::chain::Chain;
 use crate::ftl::journal;
+use crate::ftl::mark::Mark;
 use crate::ftl::superblock::{ChainStart, Superblock};
 use crate::media::Media;
 use crate::sim::count;
@@ -59,6 +60,10 @@ pub(super) struct Log {
     /// What a durable record, or the superblock, says about that. Only what died in these records may be reused: a recovery
     /// compares the pages of all others with their checksums, though later records say that they are dead.
     pub(super) told_lsn: u64,
+    /// What the newest durable mark, or the superblock, says about that: see `ftl/mark.rs`.
+    pub(super) marked_lsn: u64,
+    /// Where the next mark goes.
+    pub(super) mark_place: usize,
     /// The superblock that counts, and its slot.
     pub(super) superblock: Superblock,
     pub(super) slot: usize,
@@ -255,7 +260,23 @@ impl Device {
         let mut log = self.log.lock();
         log.durable_lsn = log.durable_lsn.max(lsn);
         log.told_lsn = log.told_lsn.max(log.carried_lsn);
+        self.mark_durable(&mut log);
         self.ftl.bury(log.told_lsn)
+    }
+
+    /// Tells the file up to which record it is durable, without waiting for that to be durable itself. Behind a barrier only.
+    fn mark_durable(&self, log: &mut Log) {
+        if log.durable_lsn <= log.marked_lsn {
+            return;
+        }
+        let Superblock { uuid, generation, .. } = log.superblock;
+        let mark = Mark { uuid, generation, lsn: log.durable_lsn };
+        // What was flushed is flushed. Without the mark, damage may be taken for the end that a loss of power leaves, as it is
+        // until the next mark or record; the next flush tries again.
+        if mark.write(self.ftl.media().as_ref(), log.mark_place).is_ok() {
+            log.marked_lsn = mark.lsn;
+            log.mark_place = 1 - log.mark_place;
+        }
     }
 
     fn sync(&self) -> Result<()> {
@@ -493,6 +514,7 @@ impl Device {
         log.last_crc = 0;
         log.durable_lsn = log.durable_lsn.max(superblock.journal_lsn - 1);
         log.told_lsn = log.durable_lsn;
+        log.marked_lsn = log.durable_lsn;
         log.superblock = superblock;
         log.slot = slot;
         self.keep_back(log);
@@ -532,6 +554,8 @@ impl Device {
         let mut superblock = log.superblock.clone();
         superblock.clean = Some((log.next_lsn - 1, self.ftl.open_now()?));
         if superblock.clean != log.superblock.clean {
+            // Should this superblock ever be damaged, the mark still tells what was durable.
+            self.mark_durable(&mut log);
             superblock.write(self.ftl.media().as_ref(), log.slot)?;
             self.sync()?;
         }

@@ -17,7 +17,7 @@
 //! | `transaction` | writes to several spaces, over several commands, applied as one |
 //! | `together` | several changes of names and attributes as one command |
 //! | `log` | commit: the journal; checkpoints; flush |
-//! | `recover` | format, open, replay |
+//! | `recover`, `opening` | format, open, replay; what opening left out |
 //! | `reclaim`, `defragment` | garbage collection, compaction; bringing together what lies apart |
 //! | `check`, `repair` | comparing everything with everything; mending what the records allow |
 //! | `wire` | what journal and directory say |
@@ -36,6 +36,7 @@ mod io;
 mod log;
 mod offload;
 mod offload_io;
+mod opening;
 mod order;
 mod programs;
 mod reclaim;
@@ -56,6 +57,7 @@ use parking_lot::{Mutex, RwLock};
 pub use check::{CheckReport, Finding};
 pub use command::{Change, Command, NewSpace, Reply, Target};
 pub use offload::{Executed, ExecutedStage, Execution, Given, Input, Output, ProgramId, Stage};
+pub use opening::Dropped;
 pub use order::Tiles;
 pub use transaction::TransactionId;
 
@@ -185,8 +187,7 @@ pub struct Device {
     failed: Mutex<Option<String>>,
     /// The message of the first panic inside a command: memory may be half changed, so nothing is done with it any more.
     panicked: OnceLock<String>,
-    /// Why the newest checkpoint could not be used, where the one before was read instead.
-    passed_over: Option<String>,
+    opening: opening::Opening,
     uuid: [u8; 16],
     capacity_bytes: u64,
     programs: RwLock<programs::Programs>,
@@ -364,6 +365,11 @@ impl Device {
     /// The bytes that the store may take at most; 0 if it grows without limit.
     pub fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes
+    }
+
+    /// Journal records that opening the store left out, if there were any.
+    pub fn dropped(&self) -> Option<&Dropped> {
+        self.opening.dropped.as_ref()
     }
 
     /// Names the store for good.

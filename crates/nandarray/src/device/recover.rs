@@ -4,7 +4,10 @@
 //! journal. Records that were durable are believed; those behind may tell of pages that a loss of power took, so each page
 //! is compared with its record first, and the first record that fails ends the journal, as does the first that is torn.
 //! Nothing is written while a store is only read. A store that was not closed properly gets a new checkpoint, so that what
-//! was dropped can never come back.
+//! was dropped can never come back. What was dropped is told (`opening`).
+//!
+//! Beside a writer, a reader takes the marks first, then the superblocks, then the length, then the journal: what each of them
+//! says to be there is there by the time that the next is read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -14,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::epoch::Epoch;
 use super::log::{Blob, CheckpointStream, Log};
+use super::opening::{Dropped, Opening};
 use super::wire::{Directory, Op, RecordBody, Update};
 use super::{Catalog, Device, Mode, Options};
 use crate::codec::Framing;
@@ -22,7 +26,8 @@ use crate::flash::geometry::{HEAD_BYTES, SEGMENTS_MAX};
 use crate::flash::{Geometry, Owner, Run, Segment, crc32c};
 use crate::ftl::chain::Chain;
 use crate::ftl::journal::{self, End};
-use crate::ftl::superblock::{ChainStart, OpenSegment, Superblock, read_slots};
+use crate::ftl::mark::{Mark, marked, next_place, read_marks};
+use crate::ftl::superblock::{ChainStart, LSN_MAX, OpenSegment, Superblock, is_blank as slot_is_blank, read_slots};
 use crate::ftl::victim::Victim;
 use crate::ftl::wear::OpenedSince;
 use crate::ftl::{Ftl, placement};
@@ -45,14 +50,14 @@ pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Opti
         }
         return make(media, options);
     }
-    let slots = read_slots(media.as_ref(), name)?;
+    let marks = read_marks(media.as_ref())?;
+    let slots = read_slots(media.as_ref(), name).map_err(|e| blank_or_else(e, media.as_ref(), options))?;
     let read_only = mode == Mode::Read;
     let mut first_error = None;
     for i in 0..slots.len() {
-        match load(&media, &slots, i, read_only, options) {
+        match load(&media, (&marks, &slots), i, read_only, options) {
             Ok(mut device) => {
-                // Opening for writing has already made a new generation of it.
-                device.passed_over = first_error.filter(|_| read_only).map(|e: Error| e.to_string());
+                device.opening.passed_over = first_error.map(|e: Error| e.to_string());
                 return Ok(device);
             }
             // The generation before is kept for this.
@@ -79,9 +84,11 @@ pub(super) fn generation_before(device: &Device) -> Option<Device> {
         (log.slot, log.next_lsn)
     };
     let media = device.ftl.media();
+    let marks = read_marks(media.as_ref()).ok()?;
     let slots = read_slots(media.as_ref(), "the store").ok()?;
     let other = slots.iter().position(|(s, _)| *s != slot)?;
-    let before = load(media, &slots, other, true, &Options { threads: Some(1), ..Options::default() }).ok()?;
+    let before =
+        load(media, (&marks, &slots), other, true, &Options { threads: Some(1), ..Options::default() }).ok()?;
     let same = before.log.lock().next_lsn == next_lsn;
     same.then_some(before)
 }
@@ -94,6 +101,17 @@ fn is_blank(media: &dyn Media, geometry: &Geometry) -> Result<bool> {
     let mut head = vec![0; HEAD_BYTES.min(media.len()) as usize];
     media.read_at(0, &mut head)?;
     Ok(head.iter().all(|&b| b == 0))
+}
+
+/// The error for what is no store, saying so where one was about to be made.
+fn blank_or_else(e: Error, media: &dyn Media, options: &Options) -> Error {
+    match e {
+        Error::NotAStore { path, .. } if is_blank(media, &options.geometry).unwrap_or(false) => {
+            let what = "its head is blank; if the making of a store was cut short here, nothing was stored yet, and mode \"a\" makes it";
+            Error::NotAStore { path, what: what.to_owned() }
+        }
+        e => e,
+    }
 }
 
 fn policies(options: &Options, placed: &str, taken: &str) -> Result<(Box<dyn placement::Placement>, Victim)> {
@@ -109,7 +127,7 @@ fn workers(options: &Options) -> Result<Workers> {
 fn device(
     ftl: Ftl,
     counters: Arc<Counters>,
-    log: Log,
+    (log, opening): (Log, Opening),
     catalog: Catalog,
     seq: u64,
     read_only: bool,
@@ -133,7 +151,7 @@ fn device(
         closed: AtomicBool::new(false),
         failed: Mutex::new(None),
         panicked: OnceLock::new(),
-        passed_over: None,
+        opening,
         programs: RwLock::default(),
         transactions: Mutex::default(),
         place: Place::here(),
@@ -199,15 +217,24 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
         durable_lsn: 0,
         carried_lsn: 0,
         told_lsn: 0,
+        marked_lsn: 0,
+        mark_place: 0,
         superblock,
         slot: 1,
         checkpoint: vec![],
         previous: vec![],
     };
-    let device = device(ftl, counters, log, Catalog { next: 1, ..Catalog::default() }, 0, false, options)?;
+    let catalog = Catalog { next: 1, ..Catalog::default() };
+    let device = device(ftl, counters, (log, Opening::default()), catalog, 0, false, options)?;
     {
         let mut log = device.log.lock();
         device.checkpoint(&mut log)?;
+        // Both marks take their room on the disk now, and say nothing yet.
+        for place in 0..2 {
+            Mark { uuid, generation: log.superblock.generation, lsn: 0 }
+                .write(device.ftl.media().as_ref(), place)
+                .map_err(|e| device.ftl.full_if_no_room(e))?;
+        }
         // The other slot says the same, so that neither is ever the only one.
         let twin = Superblock { generation: 0, ..log.superblock.clone() };
         twin.write(device.ftl.media().as_ref(), 1 - log.slot)?;
@@ -277,13 +304,15 @@ fn read_journals(media: &dyn Media, superblock: &Superblock) -> Result<Journals>
 
 fn load(
     media: &Arc<dyn Media>,
-    slots: &[(usize, Superblock)],
+    (marks, slots): (&[Option<Mark>; 2], &[(usize, Superblock)]),
     which: usize,
     read_only: bool,
     options: &Options,
 ) -> Result<Device> {
     let (slot, superblock) = &slots[which];
     let geometry = superblock.geometry;
+    // A writer beside us may have made the medium grow for what the marks and superblocks tell of.
+    media.refresh()?;
     let (have, bytes) = (geometry.segments_within(media.len()), geometry.segment_bytes());
     if have > SEGMENTS_MAX {
         return Err(Error::corrupt(format!(
@@ -316,8 +345,11 @@ fn load(
         opened: OpenedSince::new(superblock.capacity_bytes > 0),
     };
     let journals = read_journals(media.as_ref(), superblock)?;
-    // Whatever superblock is read: what any of them knows to be durable must be there.
-    let known = slots.iter().map(|(_, s)| s.clean.map_or(0, |c| c.0).max(s.journal_lsn - 1)).max().unwrap_or(0);
+    // And since, for what the journal tells of.
+    media.refresh()?;
+    // Whatever superblock is read: what any of them, or a mark, knows to be durable must be there.
+    let told = slots.iter().map(|(_, s)| s.clean.map_or(0, |c| c.0).max(s.journal_lsn - 1)).max().unwrap_or(0);
+    let known = told.max(marked(marks, &slots[0].1));
     let Replayed { applied, dropped, durable } = replay_all(&mut replay, &journals, superblock, known, options)?;
     let Replay { catalog, seq, mut opened, .. } = replay;
     let have = geometry.segments_within(media.len()) as usize;
@@ -335,7 +367,12 @@ fn load(
     // The next record takes the place of the first that was dropped, so that those behind it follow nothing.
     let at = end.saturating_sub(journals.records[applied as usize..].iter().map(journal::Record::bytes).sum());
     let last_applied = journals.records[..applied as usize].iter().skip(journals.first_in_last).next_back();
-    let next_lsn = superblock.journal_lsn + applied;
+    // Above everything that any superblock, mark or record claims, lest a store that was salvaged be taken for a damaged one.
+    let salvaged = dropped.as_ref().filter(|d| d.durable).map(|d| d.last.max(durable));
+    let next_lsn = (superblock.journal_lsn + applied).max(salvaged.map_or(0, |last| last.saturating_add(1)));
+    if next_lsn > LSN_MAX {
+        return Err(Error::corrupt(format!("the journal claims {next_lsn} records; no store has more than {LSN_MAX}")));
+    }
     previous.retain(|s| !checkpoint.contains(s) && !chain.segments().contains(s));
     previous.sort_unstable();
     previous.dedup();
@@ -368,19 +405,28 @@ fn load(
         durable_lsn: durable,
         carried_lsn: durable,
         told_lsn: durable,
+        marked_lsn: durable,
+        mark_place: next_place(marks),
         superblock: superblock.clone(),
         slot: *slot,
         checkpoint,
         previous,
     };
-    let clean =
-        superblock.clean.filter(|(lsn, _)| *lsn + 1 == next_lsn && !dropped && !journals.switched && which == 0);
-    let device = device(ftl, counters, log, catalog, seq, read_only, options)?;
+    let clean = superblock
+        .clean
+        .filter(|(lsn, _)| *lsn + 1 == next_lsn && dropped.is_none() && !journals.switched && which == 0);
+    let only = (slots.len() < 2).then_some(1 - slot);
+    // The making of a store writes the second superblock last, and a barrier makes it durable before anything is flushed.
+    let unwritten = superblock.generation == 1 && superblock.clean.is_none() && durable == 0;
+    let unfinished = unwritten && only.map_or(Ok(false), |other| slot_is_blank(media.as_ref(), other))?;
+    let superblock_damaged = only.is_some() && !unfinished;
+    let opening = Opening { dropped, superblock_damaged, unfinished, ..Opening::default() };
+    let mut device = device(ftl, counters, (log, opening), catalog, seq, read_only, options)?;
     device.keep_back(&device.log.lock());
     if read_only {
         device.look_at_open(clean, last)?;
     } else {
-        device.take_up(clean, options)?;
+        device.opening.written_anew = device.take_up(clean, options)?;
     }
     Ok(device)
 }
@@ -436,8 +482,8 @@ fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, superblock:
 struct Replayed {
     /// Records applied.
     applied: u64,
-    /// Whether some were not.
-    dropped: bool,
+    /// Those that were not.
+    dropped: Option<Dropped>,
     /// Records up to this one are known to be durable.
     durable: u64,
 }
@@ -451,17 +497,17 @@ fn replay_all(
     options: &Options,
 ) -> Result<Replayed> {
     let records = &journals.records;
+    let behind = journals.end.behind().map_or(&[][..], |b| &b.records);
     let last = superblock.journal_lsn + records.len() as u64 - 1;
-    let damage = match journals.end {
-        End::Damaged { found } => Some(found),
-        End::Proper => Some(known).filter(|&lsn| lsn > last),
-    };
-    if let Some(found) = damage.filter(|_| !options.salvage) {
+    let durable = records.iter().chain(behind).map(|r| r.durable).fold(known, u64::max);
+    // Then no record below needs its pages compared: the missing one behind them was durable.
+    let damaged = matches!(journals.end, End::Damaged(_)) || known > last;
+    if damaged && !options.salvage {
         return Err(Error::corrupt(format!(
-            "the journal is damaged behind record {last}: record {found} was durable; `nandarray check --repair` rebuilds what pages tell"
+            "the journal is damaged behind record {last}: record {durable} was durable; `nandarray check --repair` rebuilds what \
+             pages tell"
         )));
     }
-    let durable = records.iter().map(|r| r.durable).max().unwrap_or(0).max(known);
     let mut applied = 0;
     for record in records {
         let body: RecordBody = postcard::from_bytes(&record.payload)
@@ -469,7 +515,7 @@ fn replay_all(
         if record.lsn > durable {
             replay.ftl.with_segments(crate::ftl::segments::Segments::be_unsure);
             if !replay.pages_arrived(&body)? {
-                return Ok(Replayed { applied, dropped: true, durable });
+                break;
             }
         }
         replay.seq = replay.seq.max(body.seq);
@@ -478,11 +524,17 @@ fn replay_all(
         }
         applied += 1;
     }
-    if damage.is_some() {
+    let first = superblock.journal_lsn + applied;
+    let torn = journals.end.behind().is_some_and(|b| b.torn).then_some(last + 1);
+    let there = records[applied as usize..].iter().chain(behind).map(|r| r.lsn).chain(torn);
+    let mut dropped = Dropped { first, durable: damaged, ..Dropped::default() };
+    dropped.last = there.fold(if damaged { known } else { 0 }, u64::max);
+    if damaged {
         replay.ftl.with_segments(crate::ftl::segments::Segments::be_unsure);
-        replay.roll_forward()?;
+        (dropped.pages_taken, dropped.pages_lost) = replay.roll_forward()?;
     }
-    Ok(Replayed { applied, dropped: damage.is_some(), durable })
+    dropped.name_arrays(records[applied as usize..].iter().chain(behind).map(|r| &r.payload[..]), &replay.catalog);
+    Ok(Replayed { applied, dropped: Some(dropped).filter(|d| d.last >= d.first), durable })
 }
 
 struct Replay<'a> {
@@ -609,8 +661,9 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Salvage: applies, in order of their commands, pages that are newer than everything replayed.
-    fn roll_forward(&mut self) -> Result<()> {
+    /// Salvage: applies, in order of their commands, pages that are newer than everything replayed. Gives how many were applied, and
+    /// how many not, since their array or place in it is not known.
+    fn roll_forward(&mut self) -> Result<(u64, u64)> {
         let mut newer: Vec<(u64, Owner, crate::flash::Ppa)> = Vec::new();
         let geometry = self.ftl.geometry();
         for segment in 0..geometry.segments_within(self.ftl.media().len()) as Segment {
@@ -625,6 +678,7 @@ impl Replay<'_> {
             }
         }
         newer.sort_by_key(|(seq, owner, ppa)| (*seq, owner.space, owner.key, owner.unit, *ppa));
+        let (found, mut taken) = (newer.len() as u64, 0);
         for (seq, owner, ppa) in newer {
             self.seq = self.seq.max(seq);
             let (id, spilled) = owner_space(&owner);
@@ -634,8 +688,9 @@ impl Replay<'_> {
             let unit = u32::from(owner.unit);
             let gone = if space.coded() && unit == 0 { None } else { Some(vec![(unit, unit + 1)]) };
             self.update(&Update { space: id, seq, at: at.to_vec(), gone, runs: vec![(unit, 1, ppa.0)] })?;
+            taken += 1;
         }
-        Ok(())
+        Ok((taken, found - taken))
     }
 }
 
@@ -650,16 +705,20 @@ impl Device {
         }
     }
 
-    /// The first writing after opening: go on where a clean close stopped, or make sure that nothing dropped comes back.
-    fn take_up(&self, clean: Option<(u64, Option<OpenSegment>)>, options: &Options) -> Result<()> {
+    /// The first writing after opening: go on where a clean close stopped, or make sure that nothing dropped comes back, by a new
+    /// checkpoint. Gives whether there is one.
+    fn take_up(&self, clean: Option<(u64, Option<OpenSegment>)>, options: &Options) -> Result<bool> {
         match clean {
             Some((_, open)) if !options.salvage => {
                 if let Some(open) = open {
                     self.ftl.resume(open.segment, Some(open.crc))?;
                 }
+                // What was read may be in the system's memory only, if the process that closed the store was killed then. What it
+                // says to be dead is written over soon, so it has to be on the disk first.
+                self.ftl.sync()?;
                 // A life that ended before its first record was durable may have left pages with the next numbers.
                 self.seq.fetch_add(1 + (self.ftl.draw() >> 32), std::sync::atomic::Ordering::Relaxed);
-                Ok(())
+                Ok(false)
             }
             _ => {
                 let mut log = self.log.lock();
@@ -667,7 +726,12 @@ impl Device {
                 // that may not have been wiped; they must not be given out again.
                 self.seq.fetch_add(1 << 20, std::sync::atomic::Ordering::Relaxed);
                 self.ftl.sync()?;
-                self.checkpoint(&mut log)
+                self.checkpoint(&mut log)?;
+                if self.opening.dropped.as_ref().is_some_and(|d| d.durable) {
+                    // The generation before cannot be read any more, and must not be what is left if this one is damaged.
+                    self.checkpoint(&mut log)?;
+                }
+                Ok(true)
             }
         }
     }

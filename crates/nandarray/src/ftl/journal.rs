@@ -42,7 +42,7 @@ const RECORD_BYTES_MAX: u32 = 1 << 30;
 const LOOK_BYTES: usize = 1 << 20;
 
 /// One record, read back.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Its number.
     pub lsn: u64,
@@ -84,16 +84,34 @@ pub fn encode(lsn: u64, nonce: u64, durable: u64, before: u32, payload: &[u8]) -
     (bytes, crc)
 }
 
+/// What lies behind a journal's end and was part of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// Whether the record that would come next is there in part.
+    pub torn: bool,
+    /// Intact records that came later.
+    pub records: Vec<Record>,
+}
+
 /// How a journal ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// Behind the last record there is nothing that was ever part of this journal.
     Proper,
-    /// A durable record with this number was found behind the end: the records between are damaged.
-    Damaged {
-        /// The number of the record found.
-        found: u64,
-    },
+    /// Behind the end there are records, or a part of one, of which no record says that they were durable.
+    Torn(Behind),
+    /// A record behind the end says that the missing one was durable: the records between are damaged.
+    Damaged(Behind),
+}
+
+impl End {
+    /// What lies behind the end.
+    pub fn behind(&self) -> Option<&Behind> {
+        match self {
+            Self::Proper => None,
+            Self::Torn(behind) | Self::Damaged(behind) => Some(behind),
+        }
+    }
 }
 
 /// Reads records from the start of a chain; returns them, where the stream ends, and how. `last_lsn` is the number of the
@@ -123,14 +141,14 @@ pub fn read_all(
             return Ok((records, at, End::Proper));
         }
         match looked {
-            // What was missing is still missing: damage.
+            // What was missing is still missing.
             Some(end) if next == start => return Ok((records, at, end)),
             _ => {}
         }
         match look_behind(media, chain, at, nonce, next)? {
             End::Proper => return Ok((records, at, End::Proper)),
             // A writer beside us may have written it, and what is behind it, since we looked for it: look again.
-            damaged => looked = Some(damaged),
+            end => looked = Some(end),
         }
     }
 }
@@ -166,6 +184,7 @@ fn read_one(media: &dyn Media, chain: &mut Chain, at: u64, nonce: u64) -> Result
 /// Looks for records of this journal behind its end. Only what is in segments that the chain has, or still links to.
 fn look_behind(media: &dyn Media, chain: &mut Chain, from: u64, nonce: u64, next: u64) -> Result<End> {
     while chain.follow(media)? {}
+    let mut found = Behind { torn: is_torn(media, chain, from, nonce, next)?, records: Vec::new() };
     let behind = from + chain.room_from(from);
     let mut bytes = vec![0; LOOK_BYTES];
     let mut at = from;
@@ -173,21 +192,41 @@ fn look_behind(media: &dyn Media, chain: &mut Chain, from: u64, nonce: u64, next
         // The last places of a piece are the first of the next, where a header that begins in them is whole.
         let piece = &mut bytes[..LOOK_BYTES.min((behind - at) as usize)];
         if !chain.read(media, at, piece)? {
-            return Ok(End::Proper);
+            break;
         }
         let places = (piece.len() - HEADER_BYTES) / 8 + 1;
-        for offset in (0..places).map(|i| i * 8) {
+        let mut place = 0;
+        while place < places {
+            let offset = place * 8;
+            place += 1;
             if piece[offset + 4..offset + 8] == MAGIC {
-                if let Some((record, _)) = read_one(media, chain, at + offset as u64, nonce)? {
-                    if record.lsn > next && record.durable >= next {
-                        return Ok(End::Damaged { found: record.lsn });
+                if let Some((record, taken)) = read_one(media, chain, at + offset as u64, nonce)? {
+                    if record.lsn > next {
+                        found.records.push(record);
+                        // Records do not overlap; this also bounds what is kept by what there is to read.
+                        place += taken as usize / 8 - 1;
                     }
                 }
             }
         }
-        at += places as u64 * 8;
+        at += place as u64 * 8;
     }
-    Ok(End::Proper)
+    let damaged = found.records.iter().any(|r| r.durable >= next);
+    Ok(match found {
+        found if damaged => End::Damaged(found),
+        found if found.torn || !found.records.is_empty() => End::Torn(found),
+        _ => End::Proper,
+    })
+}
+
+/// Whether the header of the record that would come next is there: the rest of it is not, or it follows another record.
+fn is_torn(media: &dyn Media, chain: &mut Chain, at: u64, nonce: u64, next: u64) -> Result<bool> {
+    let mut head = [0; HEADER_BYTES];
+    if !chain.read(media, at, &mut head)? {
+        return Ok(false);
+    }
+    let header = Header::read_from_bytes(&head).expect("the header has its size");
+    Ok((header.magic, header.nonce.get(), header.lsn.get()) == (MAGIC, nonce, next))
 }
 
 #[cfg(test)]
@@ -236,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_flipped_bit_ends_the_journal_and_durable_records_behind_tell_that_it_is_damage() {
-        for (durable, damaged) in [(0, false), (3, true)] {
+        for (durable, damaged) in [(0, false), (2, false), (3, true)] {
             let (media, start, ends) = written(|_| durable);
             let at = Geometry::TINY.pages_offset(0) + ends[2] + 60;
             let mut byte = [0];
@@ -244,7 +283,10 @@ mod tests {
             media.write_at(at, &[byte[0] ^ 4]).unwrap();
             let (records, _, end) = read_all(&media, &mut Chain::begin(Geometry::TINY, start), 1, None).unwrap();
             assert_eq!(records.len(), 2);
-            assert_eq!(end != End::Proper, damaged);
+            assert_eq!(matches!(end, End::Damaged(_)), damaged);
+            let behind = end.behind().unwrap();
+            assert!(behind.torn, "its header is there");
+            assert_eq!(behind.records.iter().map(|r| r.lsn).collect::<Vec<_>>(), [4, 5]);
         }
     }
 }

@@ -14,11 +14,13 @@
 //! | `placement/` | where a unit goes |
 //! | `victim` | what reclaim takes |
 //! | `chain`, `journal`, `superblock` | streams of segments; records; where reading begins |
+//! | `mark` | how far the journal is durable |
 //! | `verified` | which pages were compared since opening |
 //! | `wear` | how often segments were opened |
 
 pub mod chain;
 pub mod journal;
+pub mod mark;
 pub mod placement;
 pub mod segments;
 pub mod superblock;

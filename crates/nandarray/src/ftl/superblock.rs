@@ -16,7 +16,9 @@ pub const FORMAT_VERSION: u32 = 3;
 
 const MAGIC: [u8; 8] = *b"\x89NANDAR\n";
 /// No counter gets here, and sums of two stay in 64 bits.
-const NUMBER_MAX: u64 = 1 << 60;
+pub(super) const NUMBER_MAX: u64 = 1 << 60;
+/// Nor do the journal's numbers, which damage may make go on above what it claims, before there is no room above them.
+pub const LSN_MAX: u64 = NUMBER_MAX / 2;
 
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -253,6 +255,16 @@ pub fn read_slots(media: &dyn Media, name: &str) -> Result<Vec<(usize, Superbloc
             Ok(found)
         }
     }
+}
+
+/// Whether nothing was ever written to a slot.
+///
+/// # Errors
+/// The medium's.
+pub fn is_blank(media: &dyn Media, slot: usize) -> Result<bool> {
+    let mut bytes = vec![0; SUPERBLOCK_BYTES as usize];
+    media.read_at(slot as u64 * SUPERBLOCK_BYTES, &mut bytes)?;
+    Ok(bytes.iter().all(|&b| b == 0))
 }
 
 #[cfg(test)]

@@ -111,8 +111,8 @@ impl FileMedia {
         if !got.map_err(|source| media_error("locking", 0, 0, source))? {
             return Err(Error::Locked { path: named(), by: Holder::Writer });
         }
-        Ok(Self {
-            len: AtomicU64::new(meta.len()),
+        let media = Self {
+            len: AtomicU64::new(0),
             file,
             path: path.to_owned(),
             map,
@@ -121,19 +121,19 @@ impl FileMedia {
             cache: PageCache::default(),
             writes: access != Access::Read,
             home: Home::here(),
-        })
+        };
+        // Behind the lock: from now on no writer cuts the file under a reader.
+        media.len.store(media.file_bytes()?, Ordering::Release);
+        Ok(media)
+    }
+
+    fn file_bytes(&self) -> Result<u64> {
+        Ok(self.file.metadata().map_err(|source| media_error("inspecting", 0, 0, source))?.len())
     }
 
     /// The path that the file was opened by.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Asks the file system again for the length: a writer may have grown the file since.
-    pub fn refresh_len(&self) -> Result<()> {
-        let len = self.file.metadata().map_err(|source| media_error("inspecting", 0, 0, source))?.len();
-        self.len.store(len, Ordering::Release);
-        Ok(())
     }
 
     fn window(&self, index: usize) -> Option<&Mmap> {
@@ -249,6 +249,14 @@ impl Media for FileMedia {
     fn set_len(&self, bytes: u64) -> Result<()> {
         self.file.set_len(bytes).map_err(|source| media_error("growing", bytes, 0, source))?;
         self.len.store(bytes, Ordering::Release);
+        Ok(())
+    }
+
+    fn refresh(&self) -> Result<()> {
+        // A file that is written has no other length than its writer gave it.
+        if !self.writes {
+            self.len.store(self.file_bytes()?, Ordering::Release);
+        }
         Ok(())
     }
 

@@ -37,6 +37,11 @@ pub trait Media: Send + Sync + std::fmt::Debug {
     /// Grows (with zeroes) or cuts the medium.
     fn set_len(&self, bytes: u64) -> Result<()>;
 
+    /// Asks again for the length: another process may have made the medium grow since.
+    fn refresh(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Fills `out` from `offset`; an error if that reaches beyond the end.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()>;
 

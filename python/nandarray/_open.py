@@ -6,6 +6,7 @@ What can be done with a store is :mod:`nandarray.store`'s; what the options mean
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from nandarray.device import Description
 
 __all__ = ["open"]
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def open(
@@ -71,7 +74,7 @@ def open(
     io : {"map", "read"}
         How to read the file.
     threads : int, optional
-        Threads for one command; one for each core by default.
+        Threads for one command, at most 1024; one for each core by default.
     write_buffer : int, optional
         Bytes of partly filled pages to gather in memory.
     seed : int
@@ -149,9 +152,12 @@ def open(
 
 def _path(path: str | os.PathLike[str]) -> str:
     try:
-        return os.fsdecode(path)
+        name = os.fsdecode(path)
     except TypeError as error:
         raise InvalidError(f"path must be a path, not {type(path).__name__}") from error
+    if _URL.match(name) and not os.path.isdir(os.path.dirname(name)):
+        raise InvalidError(f"{name!r} is a URL; a store is a file of this machine, so copy it here first")
+    return name
 
 
 def _modelled(

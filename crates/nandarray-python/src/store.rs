@@ -243,14 +243,19 @@ impl Store {
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(device) = self.device.read().clone() else { return Ok(()) };
-        // If the last flush fails (a full disk), the store stays open and nothing is lost.
-        run(py, move || device.close())?;
-        let gone = self.device.write().take();
+        let closing = device.clone();
+        let done = run(py, move || closing.close());
+        // If the last flush fails (a full disk), the store stays open and nothing is lost. After a refused barrier it is closed.
+        if done.is_err() && !device.closed() {
+            return done;
+        }
+        let gone = (self.device.write().take(), device);
         py.detach(|| drop(gone));
-        match &*self.clock.lock() {
+        let clock = match &*self.clock.lock() {
             Some(clock) => fail(py, clock.get().close()),
             None => Ok(()),
-        }
+        };
+        done.and(clock)
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {

@@ -16,7 +16,7 @@
 //! | `together` | several changes of names and attributes as one command |
 //! | `log` | commit: the journal; checkpoints; flush |
 //! | `recover` | format, open, replay |
-//! | `reclaim`, `defragment` | garbage collection, compaction; bringing together what lies apart |
+//! | `reclaim`, `compact`, `defragment` | garbage collection, compaction; bringing together what lies apart |
 //! | `check`, `repair` | comparing everything with everything; mending what the records allow |
 //! | `wire` | what journal and directory say |
 //!
@@ -27,6 +27,7 @@
 mod catalog;
 mod check;
 mod command;
+mod compact;
 mod defragment;
 mod draft;
 mod io;
@@ -130,6 +131,17 @@ pub struct Options {
     pub probe: Option<Arc<dyn Probe>>,
 }
 
+impl Options {
+    /// Checks what can be checked before anything is opened, or emptied.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn validate(&self) -> Result<()> {
+        self.geometry.validate()?;
+        self.threads.map_or(Ok(()), Workers::check)
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -171,6 +183,8 @@ pub struct Device {
     log: Mutex<Log>,
     seq: AtomicU64,
     gathered_bytes: AtomicUsize,
+    /// Whether what commands left behind could not be committed.
+    behind: AtomicBool,
     write_buffer_bytes: usize,
     read_only: bool,
     closed: AtomicBool,
@@ -205,7 +219,7 @@ impl Device {
         options: &Options,
         wrap: impl FnOnce(Arc<dyn Media>) -> Arc<dyn Media>,
     ) -> Result<Self> {
-        options.geometry.validate()?;
+        options.validate()?;
         let access = match mode {
             Mode::Read => Access::Read,
             Mode::ReadWrite => Access::Write,
@@ -275,7 +289,8 @@ impl Device {
     /// Flushes, and takes no more commands. Idempotent.
     ///
     /// # Errors
-    /// As a flush; the store stays open then and loses nothing, unless the medium itself failed a barrier.
+    /// As a flush; the store stays open then and loses nothing, unless the medium refused a barrier, now or before:
+    /// [`Error::Media`] says so once, and the store is closed.
     pub fn close(&self) -> Result<()> {
         if self.closed() {
             return Ok(());
@@ -288,7 +303,12 @@ impl Device {
         let _inside = self.place.enter();
         let _watched = self.watched(Moves::Nothing);
         let done = if self.read_only { Ok(()) } else { self.finish() };
-        if done.is_ok() || self.sound().is_err() {
+        if self.sound().is_err() {
+            // Nothing of it can be promised, and nothing is won by trying again.
+            self.closed.store(true, Ordering::Release);
+            return done.and(self.barrier_held());
+        }
+        if done.is_ok() {
             self.closed.store(true, Ordering::Release);
         }
         done
@@ -369,6 +389,14 @@ impl Device {
     fn sound(&self) -> Result<()> {
         match &*self.failed.lock() {
             Some(why) => Err(Error::Closed(format!("the store takes no more writes since a flush failed: {why}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The same as the error of the medium that it was.
+    fn barrier_held(&self) -> Result<()> {
+        match &*self.failed.lock() {
+            Some(why) => Err(Error::Media { op: "sync", offset: 0, len: 0, source: std::io::Error::other(why.clone()) }),
             None => Ok(()),
         }
     }

@@ -34,6 +34,9 @@ impl Device {
                 Change::Delete { .. } => {}
             }
         }
+        if attrs_bytes > 0 {
+            self.ready()?;
+        }
         let _pages = if attrs_bytes > 0 { Some(self.reserve_metadata(attrs_bytes)?) } else { None };
         {
             // Exclusively: names that were looked at stay what they are, and the locks of spaces are taken one at a time.
@@ -41,7 +44,8 @@ impl Device {
             let spaces = self.spaces_changed(changes)?;
             self.change_all(changes, &spaces);
         }
-        self.after_write()
+        self.after_write();
+        Ok(())
     }
 
     /// The space of every change, if all changes can be made. Indexes of spaces to delete are loaded: that may fail.

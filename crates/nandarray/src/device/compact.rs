@@ -44,6 +44,9 @@ impl Device {
         if !self.ftl.media().if_no_readers(&mut || Ok(()))? {
             return self.commit_with_room(true);
         }
+        if self.is_as_compaction_left_it() {
+            return Ok(());
+        }
         let apart = self.anything_apart()?;
         {
             let _reclaim = self.reclaim.lock();
@@ -68,7 +71,23 @@ impl Device {
             }
             self.only_generation()?;
         }
+        // An empty journal is the mark that nothing was written since. Metadata goes behind the pages first, then back in front.
+        for _ in 0..2 {
+            if self.log.lock().at > 0 || self.metadata_fits_in_front() {
+                self.only_generation()?;
+            }
+        }
         Ok(())
+    }
+
+    /// Whether nothing was written since the store was compacted, or made.
+    fn is_as_compaction_left_it(&self) -> bool {
+        let nothing_new = {
+            let log = self.log.lock();
+            log.at == 0 && log.pending.is_empty()
+        };
+        let dying = self.ftl.with_segments(|s| s.dying());
+        nothing_new && dying == 0 && self.gathered_bytes() == 0 && self.has_least_metadata()
     }
 
     /// Whether packing would not make the medium shorter.

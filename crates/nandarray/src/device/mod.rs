@@ -396,7 +396,9 @@ impl Device {
     /// The same as the error of the medium that it was.
     fn barrier_held(&self) -> Result<()> {
         match &*self.failed.lock() {
-            Some(why) => Err(Error::Media { op: "sync", offset: 0, len: 0, source: std::io::Error::other(why.clone()) }),
+            Some(why) => {
+                Err(Error::Media { op: "sync", offset: 0, len: 0, source: std::io::Error::other(why.clone()) })
+            }
             None => Ok(()),
         }
     }

@@ -30,7 +30,7 @@ pub mod wear;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use zerocopy::IntoBytes;
@@ -112,7 +112,7 @@ pub struct Ftl {
     verify: Verify,
     victim: Victim,
     verified: Verified,
-    /// Whether the disk refused room, and nothing has shown since that it has some again.
+    /// Whether the disk refused room since the store was opened: it is used sparingly from then on.
     tight: AtomicBool,
     /// The most segments that the medium may have.
     segments_max: u64,
@@ -299,7 +299,10 @@ impl Ftl {
             let soon = pages.min(GROWN_AHEAD_BYTES / u64::from(self.geometry.page_bytes));
             let needed =
                 (s.kept * per_segment + s.reserved + s.promised + soon).saturating_sub(s.segments.free_pages());
-            self.grow(s, needed.div_ceil(per_segment))?;
+            // One that refused room already is noticed in any case, and length alone gains nothing there.
+            if !self.tight.load(Ordering::Relaxed) {
+                self.grow(s, needed.div_ceil(per_segment))?;
+            }
         }
         s.reserved += pages;
         Ok(Reservation { ftl: self, pages })

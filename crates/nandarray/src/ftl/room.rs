@@ -90,9 +90,6 @@ impl Ftl {
             s.segments.take_free(segment, state);
             match self.write_header(s, segment, kind) {
                 Ok(()) => {
-                    if !before.has_room() {
-                        self.tight.store(false, Ordering::Relaxed);
-                    }
                     self.verified.clear(segment);
                     return Ok(segment);
                 }

@@ -48,9 +48,7 @@ impl State {
         let number = self.done[kind as usize];
         self.done[kind as usize] += 1;
         match &self.fault {
-            Some((of, which, errno)) if *of == kind && which.contains(&number) => {
-                Err(failed(op, offset, len, *errno))
-            }
+            Some((of, which, errno)) if *of == kind && which.contains(&number) => Err(failed(op, offset, len, *errno)),
             _ => Ok(()),
         }
     }
@@ -162,4 +160,3 @@ impl Media for Disk {
 
 pub(crate) const EIO: i32 = 5;
 pub(crate) const ENOSPC: i32 = 28;
-

@@ -1,8 +1,8 @@
 """Disks that are full, or refuse a barrier, as a process meets them; and files that compaction must not make longer.
 
 The engine's own tests (``crates/nandarray/tests/disk.rs``) fail every operation of a simulated disk. Here is what only
-a file system shows: blocks that are taken and given back, and what a store object says afterwards. A file system that is
-small enough to fill is mounted in a namespace of its own; where that is not allowed, that test is skipped.
+a file system shows: blocks that are taken and given back, and what a store object says afterwards. A file system
+that is small enough to fill is mounted in a namespace of its own; where that is not allowed, that test is skipped.
 """
 
 from __future__ import annotations

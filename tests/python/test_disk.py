@@ -42,7 +42,6 @@ store.flush()
 with open("mnt/filler", "wb") as filler:
     filler.write(bytes(free()))
 assert free() == 0 and store.check()["ok"] and store.stat()["segments_bad"] == 0
-a[0, 0] = 4
 del store["b"]
 store.flush()
 a[0, 0] = 5
@@ -59,7 +58,7 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("megabytes", [18, 20, 22, 24])
+@pytest.mark.parametrize("megabytes", [18, 20, 22])
 def test_a_full_disk_gives_room_back(tmp_path: Path, megabytes: int) -> None:
     (tmp_path / "mnt").mkdir()
     mount = f"mount -t tmpfs -o size={megabytes}m tmpfs mnt"

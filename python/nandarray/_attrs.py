@@ -4,6 +4,8 @@ The whole mapping is one JSON object, kept beside the array or the group. Every 
 one array, or a reader after ``refresh()``, see the same thing; every change is one command. NumPy scalars and arrays
 become numbers and lists. A value that is read is a copy: changing a list inside it changes nothing until it is assigned
 back. Values that are not JSON (bytes, complex numbers, dates) are refused.
+
+A change costs as much as all attributes together: thousands are set by one ``update``, not one by one.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ class Attributes(MutableMapping[str, Any]):
         return repr(self._read())
 
     def update(self, *others: Any, **names: Any) -> None:
-        """Change several attributes by one command.
+        """Change several attributes by one command, which costs no more than changing one of them.
 
         Parameters
         ----------

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import operator
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,6 +29,7 @@ __all__ = ["open"]
 #: How each of the two superblocks begins, and where they are.
 _MAGIC = b"\x89NANDAR\n"
 _SLOTS = (0, 4096)
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def open(
@@ -82,7 +84,7 @@ def open(
     io : {"map", "read"}
         How to read the file.
     threads : int, optional
-        Threads for one command; one for each core by default.
+        Threads for one command, at most 1024; one for each core by default.
     write_buffer : int, optional
         Bytes of partly filled pages to gather in memory.
     seed : int
@@ -224,6 +226,8 @@ def _path(path: str | os.PathLike[str]) -> str:
         name.encode()
     except UnicodeEncodeError:
         raise InvalidError(f"path {name!r} is not UTF-8") from None
+    if _URL.match(name) and not os.path.isdir(os.path.dirname(name)):
+        raise InvalidError(f"{name!r} is a URL; a store is a file of this machine, so copy it here first")
     return name
 
 

@@ -26,6 +26,7 @@ __all__ = ["check", "decode", "encode"]
 
 # Kinds whose array-protocol string says everything. "V" is here for plain void; structured void goes by its fields.
 _PLAIN_KINDS = "biufcmMSUV"
+_ITEM_BYTES_MAX = 1 << 16  # the engine's
 _NUMPY_REGISTERED = 2  # np.dtype.isbuiltin of a dtype that a third party registered
 
 
@@ -56,6 +57,8 @@ def check(dtype: DTypeLike | None) -> np.dtype[Any]:
         parsed = np.dtype(dtype)
     except (TypeError, ValueError) as error:
         raise InvalidError(f"{dtype!r} is not a dtype: {error}") from error
+    if parsed.base.itemsize > _ITEM_BYTES_MAX:  # before anything of that size is made
+        raise InvalidError(f"elements of {parsed.base.itemsize} bytes; they have 1 to {_ITEM_BYTES_MAX}")
     return decode(encode(parsed))
 
 

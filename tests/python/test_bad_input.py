@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -153,10 +157,57 @@ def test_a_file_that_is_not_ours_is_left_alone(path: pathlib.Path, content: byte
     assert path.read_bytes() == content
 
 
-def test_a_directory_is_not_a_store(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("mode", ["r", "r+", "a", "w"])
+def test_what_is_no_file_is_refused_at_once(tmp_path: pathlib.Path, mode: Any) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for path, what in [(tmp_path, "a directory"), (fifo, "a FIFO"), (pathlib.Path("/dev/null"), "a device")]:
+        with pytest.raises(nandarray.NotAStoreError, match=f"it is {what}, not a file") as info:
+            nandarray.open(path, mode=mode)
+        assert str(path) in str(info.value)
+    with pytest.raises(nandarray.InvalidError, match="'s3://bucket/data.nand' is a URL"):
+        nandarray.open("s3://bucket/data.nand", mode=mode)
+
+
+def test_threads_have_a_limit(path: pathlib.Path) -> None:
+    with nandarray.open(path, mode="w", threads=3) as store:
+        store["a"] = [1, 2, 3]
     for mode in ("r", "r+", "a", "w"):
-        with pytest.raises(nandarray.NandarrayError):
-            nandarray.open(tmp_path, mode=mode)
+        with pytest.raises(nandarray.InvalidError, match="20000 threads; there are 1 to 1024"):
+            nandarray.open(path, mode=mode, threads=20_000)
+    with nandarray.open(path) as store:
+        assert store["a"][...].tolist() == [1, 2, 3]
+
+
+def test_large_elements_are_refused_before_they_are_made(tmp_path: pathlib.Path) -> None:
+    header = b"{'descr': '|V2147483647', 'fortran_order': False, 'shape': (0,), }"
+    header = header.ljust(117) + b"\n"
+    (tmp_path / "v.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
+    script = """
+import resource
+import nandarray
+with nandarray.open(device="tiny", mode="w") as store:
+    pages = int(open("/proc/self/statm").read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 30),) * 2)
+    for make in (
+        lambda: store.create("a", 3, "V2147483647"),
+        lambda: store._engine.create("a", (3,), 2147483647, "|V2147483647"),
+        lambda: nandarray.import_("v.npy", store, "in"),
+    ):
+        try:
+            make()
+        except nandarray.InvalidError as error:
+            print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.stdout == 3 * "elements of 2147483647 bytes; they have 1 to 65536\n", done.stderr
+
+
+def test_blocks_that_cost_far_more_than_they_hold_are_refused(store: nandarray.Store) -> None:
+    with pytest.raises(nandarray.InvalidError, match=r"the 9000000 of this array would take 4096 times what they hold"):
+        store.create("a", (3000, 3000), "u1", building_block=(1, 1))
+    store.create("a", (100, 100), "u1", building_block=(1, 1))[...] = 1
+    store.create("b", (3000, 3000), "u1", building_block=(8, 8))
 
 
 def test_a_writer_keeps_others_out_until_it_closes(path: pathlib.Path) -> None:

@@ -243,19 +243,20 @@ impl Store {
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(device) = self.device.read().clone() else { return Ok(()) };
-        // If the last flush fails (a full disk), the store stays open and nothing is lost. If the engine panicked, it is closed.
+        // If the last flush fails (a full disk), the store stays open and nothing is lost. After a refused barrier, or if the
+        // engine panicked, it is closed.
         let done = detached(py, || device.close()).flatten();
-        if !device.closed() {
+        if done.is_err() && !device.closed() {
             return fail(py, done);
         }
-        drop(device);
-        let gone = self.device.write().take();
+        let gone = (self.device.write().take(), device);
         fail(py, detached(py, || drop(gone)))?;
-        fail(py, done)?;
-        match &*self.clock.lock() {
+        let done = fail(py, done);
+        let clock = match &*self.clock.lock() {
             Some(clock) => fail(py, clock.get().close()),
             None => Ok(()),
-        }
+        };
+        done.and(clock)
     }
 
     /// Panics inside of a command, as a broken invariant would: for tests.

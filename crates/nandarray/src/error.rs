@@ -103,7 +103,7 @@ pub enum Error {
         live_bytes: u64,
     },
     /// The medium reported an error.
-    #[error("{op} of {len} bytes at offset {offset} failed: {source}")]
+    #[error("{op}{} failed: {source}", Place(*.offset, *.len))]
     Media {
         /// What was being done.
         op: &'static str,
@@ -232,6 +232,18 @@ impl Error {
 
     pub(crate) fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt(what.into())
+    }
+}
+
+/// Where on a medium something was done; nothing where that is all of it.
+struct Place(u64, u64);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self(0, 0) => Ok(()),
+            Self(offset, len) => write!(f, " of {len} bytes at offset {offset}"),
+        }
     }
 }
 

@@ -114,6 +114,11 @@ fn run(workload: &Workload, media: &Arc<FaultMedia>) -> Trace {
             _ => op.run(&device),
         };
         match done {
+            // Done in memory; what is left to do on the medium is left to commands that will not come.
+            Ok(()) if media.crashed() => {
+                trace.states.push(model);
+                return trace;
+            }
             Ok(()) => trace.states.push(model),
             Err(e) if is_full(&e) && !media.crashed() => {
                 // It changed nothing, which the final comparison finds out; its flush, if it was one, promised nothing.

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::flash::Run;
 use crate::stl::block_size;
 use crate::stl::index::Index;
-use crate::stl::space::{Encryption, IndexState, Inner, Space, SpaceId, SpaceRecord};
+use crate::stl::space::{Encryption, IndexState, Inner, Space, SpaceId, SpaceRecord, check_item_bytes};
 
 /// The most bytes of a name.
 const NAME_BYTES_MAX: usize = 4096;
@@ -30,9 +30,11 @@ pub(super) fn check_name(name: &str) -> Result<()> {
 
 impl Device {
     pub(super) fn create(&self, new: &NewSpace<'_>) -> Result<Arc<Space>> {
-        self.sound()?;
+        self.ready()?;
         check_name(new.name)?;
         let item_bytes = new.item_bytes;
+        // Before anything of that size is made.
+        check_item_bytes(item_bytes)?;
         let scalar = new.shape.is_empty();
         let shape: &[u64] = if scalar { &[1] } else { new.shape };
         let block = match new.block.filter(|_| !scalar) {
@@ -40,7 +42,6 @@ impl Device {
                 block_size::check_override(&self.geometry(), shape, u64::from(item_bytes), block)?;
                 block.to_vec()
             }
-            None if item_bytes == 0 => vec![], // refused below with the right words
             None => block_size::building_block(&self.geometry(), shape, u64::from(item_bytes)),
         };
         let encryption = new.key.map(|key| self.encryption(key)).transpose()?;
@@ -74,7 +75,7 @@ impl Device {
         catalog.by_id.insert(record.id, space.clone());
         log.pending.push(Op::Create(record));
         drop((catalog, log, _epoch));
-        self.after_write()?;
+        self.after_write();
         Ok(space)
     }
 
@@ -142,7 +143,8 @@ impl Device {
             let dead = self.empty_space(&space, &mut inner);
             self.ftl.release(dead.into_iter());
         }
-        self.after_write()
+        self.after_write();
+        Ok(())
     }
 
     /// Takes everything from a space that is deleted, and gives the pages that it had.
@@ -159,7 +161,7 @@ impl Device {
     }
 
     pub(super) fn set_attrs(&self, id: SpaceId, attrs: &str) -> Result<()> {
-        self.sound()?;
+        self.ready()?;
         let space = self.space(id)?;
         let _pages = self.reserve_metadata(attrs.len())?;
         {
@@ -171,7 +173,8 @@ impl Device {
             attrs.clone_into(&mut inner.record.attrs);
             self.log.lock().pending.push(Op::Attrs(id, attrs.to_owned()));
         }
-        self.after_write()
+        self.after_write();
+        Ok(())
     }
 
     pub(super) fn list(&self, prefix: &str) -> Vec<String> {

@@ -76,7 +76,11 @@ impl Device {
         let mut report =
             CheckReport { dropped: self.dropped().cloned(), mended: self.opening.mended(), ..CheckReport::default() };
         if !self.read_only() {
-            self.commit(false)?;
+            match self.commit_with_room(false) {
+                // What cannot be written yet is in memory, and is not checked.
+                Ok(()) | Err(Error::Full { .. }) => {}
+                Err(e) => return Err(e),
+            }
         }
         // Writes wait: what one array maps is compared with what all of them do.
         let rest = self.epoch.write();

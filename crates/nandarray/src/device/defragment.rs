@@ -63,6 +63,23 @@ impl Device {
         Ok(blocks)
     }
 
+    /// Whether any plain block's pages lie in too many places.
+    pub(super) fn anything_apart(&self) -> Result<bool> {
+        for space in self.spaces().into_iter().filter(|space| !space.coded()) {
+            match space.read() {
+                Err(Error::Closed(_)) => {} // deleted meanwhile
+                inner => {
+                    let mut found = false;
+                    inner?.index().for_each(&mut |_, map| found = found || self.lies_apart(map));
+                    if found {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
     /// The space's next blocks behind `last` whose pages lie apart, in order.
     fn fragmented(&self, space: &Space, last: Option<&BlockAt>) -> Result<Vec<BlockAt>> {
         let inner = space.read()?;

@@ -30,7 +30,7 @@ pub(super) struct Staging {
 impl Staging {
     /// Hold these blocks of a space, none for all.
     pub(super) fn begin(device: &Device, space: &Space, blocks: BlockBox) -> Result<Self> {
-        device.sound()?;
+        device.ready()?;
         if space.coded() {
             space.codec()?;
         }
@@ -63,9 +63,9 @@ impl Staging {
         let large = bytes.max(DIRECT_BYTES);
         let over = Some(&self.staged);
         let writer = Writer { ftl, space, seq: self.seq, extent: &self.shape, bytes: large, over, successive: None };
-        let _pages = device.reserve(writer.pages_needed(&work))?;
         // SAFETY: a `Source` buffer is made by the promise that it covers its command's target.
-        let parts = unsafe { writer.stage(&device.workers, &work, source)? };
+        let mut stage = || unsafe { writer.stage(&device.workers, &work, source) };
+        let parts = device.stage_in(writer.pages_needed(&work), &mut stage)?;
         for part in parts {
             let before = self.staged.remove(&part.at);
             let (whole, dropped) = overlay(before, part);
@@ -142,7 +142,7 @@ impl Device {
         }
         // Their blocks are free again before anything else is done.
         drop(drafts);
-        self.after_write()?;
+        self.after_write();
         Ok(bytes)
     }
 }

@@ -283,7 +283,7 @@ impl Device {
     }
 
     pub(super) fn write(&self, id: SpaceId, target: Target<'_>, source: Source) -> Result<()> {
-        self.sound()?;
+        self.ready()?;
         let space = self.space(id)?;
         let shape = space.read()?.record.shape.clone();
         let Some((work, bytes)) = plan_box(&space, &shape, &target)? else { return Ok(()) };
@@ -301,7 +301,8 @@ impl Device {
         drop(range);
         count(&self.counters.writes, 1);
         count(&self.counters.bytes_written, bytes);
-        self.after_write()
+        self.after_write();
+        Ok(())
     }
 
     /// Stages and applies work of so many bytes, which may be one of a row of commands, on a space that has this shape, or will
@@ -324,9 +325,8 @@ impl Device {
         // What the write buffer cannot hold would leave it before it is complete.
         let fits = pages.saturating_mul(space.shape.page as u64) <= self.write_buffer_bytes as u64;
         writer.successive = successive.filter(|_| fits);
-        let _pages = self.reserve(pages)?;
         // SAFETY: a `Source` buffer is made by the promise that it covers its command's target.
-        let staged = unsafe { writer.stage(&self.workers, work, source)? };
+        let staged = self.stage_in(pages, &mut || unsafe { writer.stage(&self.workers, work, source) })?;
         self.apply(space, staged, more)
     }
 
@@ -424,7 +424,8 @@ impl Device {
             }
         }
         self.apply(&space, staged, &mut |_| vec![])?;
-        self.after_write()
+        self.after_write();
+        Ok(())
     }
 
     /// Coordinates of blocks that have pages or gather, and that `wanted` takes; in order.
@@ -465,8 +466,8 @@ impl Device {
         let writer = Writer { ftl: &self.ftl, space, seq, extent: shape, bytes, over: None, successive: None };
         // A block that becomes fill as a whole gives room even to a store that has none.
         let whole = count.as_slice() == valid.as_slice();
-        let _pages = if whole { None } else { Some(self.reserve(writer.pages_needed(&work))?) };
         // SAFETY: nothing is read from a source of fill.
-        unsafe { writer.stage(&self.workers, &work, Source::FILL) }
+        let mut stage = || unsafe { writer.stage(&self.workers, &work, Source::FILL) };
+        if whole { stage() } else { self.stage_in(writer.pages_needed(&work), &mut stage) }
     }
 }

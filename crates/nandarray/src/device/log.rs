@@ -20,7 +20,8 @@ use crate::flash::{Segment, SegmentKind, crc32c};
 use crate::ftl::chain::Chain;
 use crate::ftl::journal;
 use crate::ftl::mark::Mark;
-use crate::ftl::superblock::{ChainStart, Superblock};
+use crate::ftl::room::{SEGMENTS_TRIED, refused_barrier};
+use crate::ftl::superblock::{ChainStart, Superblock, read_slots};
 use crate::media::Media;
 use crate::sim::count;
 use crate::stl::copy::is_fill;
@@ -36,6 +37,9 @@ const JOURNAL_BYTES_MAX: u64 = 16 << 20;
 /// ... or, under a capacity, one longer than this part of it.
 const JOURNAL_PART_OF_CAPACITY: u64 = 128;
 
+/// Bytes of the journal that have room on the disk before they are written.
+const JOURNAL_BYTES_AHEAD: u64 = 16 << 10;
+
 /// Changes that wait for the record that tells them, at most: they take memory, while a single unit that gathers is enough to
 /// keep them waiting.
 const PENDING_MAX: usize = 1 << 16;
@@ -49,6 +53,10 @@ pub(super) struct Log {
     pub(super) chain: Option<Chain>,
     /// Where the next record goes.
     pub(super) at: u64,
+    /// How far the journal has room on the disk for certain.
+    pub(super) allocated_to: u64,
+    /// Segments of checkpoints that failed when their superblock was written, which may name them.
+    pub(super) doubtful: Vec<Segment>,
     /// Its number.
     pub(super) next_lsn: u64,
     /// CRC of the record before it; 0 if it is the first of its chain.
@@ -156,30 +164,77 @@ impl<'a> StreamWriter<'a> {
 
 impl Device {
     fn put(&self, chain: &mut Chain, kind: SegmentKind, at: u64, bytes: &[u8]) -> Result<()> {
+        let write = |offset, bytes: &[u8]| self.ftl.write(offset, bytes);
         for _ in 0..chain.segments_needed(at, bytes.len() as u64) {
             let segment = self.ftl.open_chain_segment(kind)?;
-            chain.extend(self.ftl.media().as_ref(), segment)?;
+            // Without the link nothing names the segment.
+            chain.extend(write, segment).inspect_err(|_| self.ftl.free_chain(&[segment]))?;
         }
-        chain.write(self.ftl.media().as_ref(), at, bytes)
+        chain.write(write, at, bytes)
     }
 
-    /// After a command: commit it if nothing of it gathers, the write buffer is full, or much waits to be told; reclaim if
-    /// that is due.
-    pub(super) fn after_write(&self) -> Result<()> {
+    /// After a command, which is done, in memory: commit it if nothing of it gathers, the write buffer is full, or much waits to be
+    /// told; reclaim if that is due. What fails of that is tried again by the next flush, and by the next command that adds
+    /// anything, before it does: an error of the medium, or that there is no room, is theirs to raise.
+    pub(super) fn after_write(&self) {
         let gathered = self.gathered_bytes.load(Ordering::Relaxed);
         let due = gathered == 0 || gathered > self.write_buffer_bytes || self.log.lock().pending.len() > PENDING_MAX;
         let done = if due { self.commit(false) } else { Ok(()) };
-        match done.and_then(|()| self.reclaim_if_due()) {
-            // The command itself is done, in memory; that the disk has no room for more is told to the next flush, and to
-            // the next command that needs room.
-            Err(Error::Full { .. }) => Ok(()),
+        if done.is_err() {
+            self.behind.store(true, Ordering::Relaxed);
+        } else {
+            // Reclaim that failed is still due after the next command; one that must succeed makes room before its own.
+            let _ = self.reclaim_if_due();
+        }
+    }
+
+    /// Before a command that adds anything: the medium is sound, and took what commands before this one left.
+    pub(super) fn ready(&self) -> Result<()> {
+        self.sound()?;
+        if self.behind.load(Ordering::Relaxed) { self.commit_with_room(false) } else { Ok(()) }
+    }
+
+    pub(super) fn flush(&self) -> Result<()> {
+        self.barrier_held()?;
+        self.commit_with_room(true)
+    }
+
+    /// Commits; where there is no room for it, with that of segments which only wait to be known as dead.
+    pub(super) fn commit_with_room(&self, barrier: bool) -> Result<()> {
+        match self.commit(barrier) {
+            Err(full @ Error::Full { .. }) => {
+                if !self.bury_waiting()? {
+                    return Err(full);
+                }
+                self.commit(barrier)
+            }
             done => done,
         }
     }
 
-    pub(super) fn flush(&self) -> Result<()> {
-        self.sound()?;
-        self.commit(true)
+    /// Makes known what is durable, so that what died before may be reused, and tells nothing else: it takes no more room than a
+    /// record without content. Whether any segment is free now that was not.
+    fn bury_waiting(&self) -> Result<bool> {
+        let waiting = || self.ftl.with_segments(|s| s.dying());
+        let before = waiting();
+        if before == 0 {
+            return Ok(false);
+        }
+        let _commit = self.commit.lock();
+        // The first record makes what came before it durable, the second one says so.
+        for _ in 0..2 {
+            let lsn = {
+                let _epoch = self.epoch.write();
+                let mut log = self.log.lock();
+                // What waits to be told is told later than it was thought, and so is what died by it.
+                self.ftl.with_segments(|s| s.die_later(log.next_lsn));
+                let body = RecordBody { seq: self.seq.load(Ordering::Relaxed), ops: vec![] };
+                self.append_record(&mut log, &body)?;
+                log.next_lsn - 1
+            };
+            self.barrier(lsn)?;
+        }
+        Ok(waiting() < before)
     }
 
     /// Takes a cut and writes a record; with `barrier` makes it durable.
@@ -189,7 +244,7 @@ impl Device {
 
     /// Commits, and frees all that died before: that a record is durable has to be durable itself for that.
     pub(super) fn commit_and_bury(&self) -> Result<()> {
-        self.commit(true)?;
+        self.commit_with_room(true)?;
         let waits = {
             let durable = self.log.lock().durable_lsn;
             self.ftl.with_segments(|s| s.has_dead_before(durable))
@@ -209,12 +264,9 @@ impl Device {
                 Err(e) if self.ftl.worn_out_segment(&e).is_some() => self.leave_journal(&mut log)?,
                 written => written?,
             }
+            self.behind.store(false, Ordering::Relaxed);
             if log.at > self.journal_due(&log) {
-                match self.checkpoint(&mut log) {
-                    // The journal can go on as long as there is room for it.
-                    Err(Error::Full { .. }) => {}
-                    done => done?,
-                }
+                self.checkpoint_if_possible(&mut log)?;
             }
             log.next_lsn - 1
         };
@@ -222,6 +274,14 @@ impl Device {
             self.barrier(lsn)?;
         }
         Ok(())
+    }
+
+    /// A checkpoint that may fail: the journal can go on as long as there is room for it.
+    fn checkpoint_if_possible(&self, log: &mut Log) -> Result<()> {
+        match self.checkpoint(log) {
+            Err(Error::Full { .. } | Error::Media { .. }) => self.sound(),
+            done => done,
+        }
     }
 
     /// How long the journal may be before a checkpoint is due.
@@ -280,10 +340,19 @@ impl Device {
     }
 
     fn sync(&self) -> Result<()> {
-        self.ftl.sync().inspect_err(|e| {
-            // After a failed sync the kernel may have dropped dirty pages and report success next time.
+        self.ftl.sync().inspect_err(|e| self.note_refusal(e))
+    }
+
+    /// After a failed sync the kernel may have dropped dirty pages and report success next time.
+    fn note_refusal(&self, e: &Error) {
+        if refused_barrier(e) {
             self.failed.lock().get_or_insert(e.to_string());
-        })
+        }
+    }
+
+    /// Cuts free segments off the end.
+    pub(super) fn truncate(&self) -> Result<()> {
+        self.ftl.truncate().inspect_err(|e| self.note_refusal(e))
     }
 
     /// Everything that gathers becomes pages.
@@ -395,29 +464,48 @@ impl Device {
         log.next_lsn += 1;
         log.last_crc = crc;
         log.carried_lsn = log.durable_lsn;
+        self.allocate_journal(log);
         self.keep_back(log);
         self.ftl.set_next_lsn(log.next_lsn);
         count(&self.counters.journal_bytes, bytes.len() as u64);
         Ok(())
     }
 
-    /// Writes a checkpoint and switches to it. The caller holds the epoch and has committed.
-    pub(super) fn checkpoint(&self, log: &mut Log) -> Result<()> {
-        assert!(log.pending.is_empty(), "a checkpoint is taken at a cut");
-        loop {
-            let mut opened = Vec::new();
-            let done = self.write_checkpoint(log, &mut opened);
-            let Err(e) = done else { return Ok(()) };
-            let lsn = log.next_lsn;
-            self.ftl.with_segments(|s| s.release_chain(&opened, lsn));
-            match self.ftl.worn_out_segment(&e).filter(|s| opened.contains(s)) {
-                // It is never opened again, so this ends.
-                Some(segment) => self.ftl.with_segments(|s| s.retire(segment)),
-                None => return Err(e),
+    /// Room for the next records, so that a disk which is full by then still takes that something was deleted.
+    fn allocate_journal(&self, log: &mut Log) {
+        if log.at + JOURNAL_BYTES_AHEAD / 2 > log.allocated_to {
+            if let Some(chain) = &log.chain {
+                chain.allocate(self.ftl.media().as_ref(), log.at, JOURNAL_BYTES_AHEAD);
+                log.allocated_to = log.at + JOURNAL_BYTES_AHEAD;
             }
         }
     }
 
+    /// Writes a checkpoint and switches to it. The caller holds the epoch and has committed.
+    pub(super) fn checkpoint(&self, log: &mut Log) -> Result<()> {
+        assert!(log.pending.is_empty(), "a checkpoint is taken at a cut");
+        let mut suspects = Vec::new();
+        loop {
+            let mut opened = Vec::new();
+            let e = match self.write_checkpoint(log, &mut opened) {
+                Ok(()) => return Ok(()),
+                Err(e) => self.ftl.full_if_no_room(e),
+            };
+            self.ftl.free_chain(&opened);
+            match self.ftl.worn_out_segment(&e).filter(|s| opened.contains(s)) {
+                Some(segment) if suspects.len() + 1 < SEGMENTS_TRIED => {
+                    self.ftl.with_segments(|s| s.retire(segment));
+                    suspects.push(segment);
+                }
+                _ => {
+                    self.ftl.acquit(&suspects);
+                    return Err(e);
+                }
+            }
+        }
+    }
+
+    /// Segments of a checkpoint that nothing names when it fails are in `opened` then.
     fn write_checkpoint(&self, log: &mut Log, opened: &mut Vec<Segment>) -> Result<()> {
         let mut stream = StreamWriter::begin(self, SegmentKind::Checkpoint)?;
         let written = self.write_stream(&mut stream);
@@ -444,9 +532,27 @@ impl Device {
             ..log.superblock.clone()
         };
         let slot = 1 - log.slot;
-        superblock.write(self.ftl.media().as_ref(), slot)?;
-        self.sync()?;
+        if let Err(e) = superblock.write(self.ftl.media().as_ref(), slot) {
+            self.after_failed_superblock(log, &superblock, slot, &e);
+            log.doubtful.append(opened);
+            return Err(e);
+        }
+        // From here on the superblock may be durable: what it names is not free.
+        let opened = std::mem::take(opened);
+        self.sync().inspect_err(|_| log.doubtful.extend(opened))?;
         self.switch(log, superblock, slot, stream.chain, new_journal.chain, places)
+    }
+
+    /// A superblock could not be written. If the medium has it nevertheless, it leads away from the journal that would go on:
+    /// nothing may be promised any more.
+    fn after_failed_superblock(&self, log: &Log, new: &Superblock, slot: usize, e: &Error) {
+        let arrived = match read_slots(self.ftl.media().as_ref(), "the store") {
+            Ok(slots) => slots.iter().any(|(s, found)| *s == slot && found.generation >= new.generation),
+            Err(_) => log.chain.is_some(),
+        };
+        if arrived {
+            self.failed.lock().get_or_insert(e.to_string());
+        }
     }
 
     /// Index by index, then the directory twice.
@@ -507,10 +613,14 @@ impl Device {
         log.next_lsn = superblock.journal_lsn;
         let mut before: Vec<Segment> = std::mem::replace(&mut log.checkpoint, checkpoint.segments().to_vec());
         before.extend(log.chain.iter().flat_map(Chain::segments));
-        let dead = std::mem::replace(&mut log.previous, before);
+        let mut dead = std::mem::replace(&mut log.previous, before);
+        // The slot that may have named them was written again.
+        dead.append(&mut log.doubtful);
         let lsn = log.next_lsn - 1;
         log.chain = Some(journal);
         log.at = 0;
+        log.allocated_to = 0;
+        self.allocate_journal(log);
         log.last_crc = 0;
         log.durable_lsn = log.durable_lsn.max(superblock.journal_lsn - 1);
         log.told_lsn = log.durable_lsn;
@@ -532,10 +642,28 @@ impl Device {
         self.ftl.bury(log.told_lsn)
     }
 
+    /// Begins a new journal and lets go of both generations before it: both superblocks say the same then, as in a new store.
+    pub(super) fn only_generation(&self) -> Result<()> {
+        let _commit = self.commit.lock();
+        let _epoch = self.epoch.write();
+        let mut log = self.log.lock();
+        if !log.pending.is_empty() {
+            return Ok(());
+        }
+        self.checkpoint(&mut log)?;
+        let twin = Superblock { generation: log.superblock.generation - 1, ..log.superblock.clone() };
+        twin.write(self.ftl.media().as_ref(), 1 - log.slot)?;
+        self.sync()?;
+        let dead = std::mem::take(&mut log.previous);
+        self.ftl.with_segments(|s| s.release_chain(&dead, log.next_lsn - 1));
+        self.keep_back(&log);
+        self.ftl.bury(log.told_lsn)
+    }
+
     /// The last things before the medium is let go of.
     pub(super) fn finish(&self) -> Result<()> {
-        self.sound()?;
-        self.commit(true)?;
+        self.barrier_held()?;
+        self.commit_with_room(true)?;
         let _commit = self.commit.lock();
         let _epoch = self.epoch.write();
         self.whole()?;
@@ -548,9 +676,9 @@ impl Device {
             log.durable_lsn = log.next_lsn - 1;
         }
         if log.at > JOURNAL_BYTES_AT_CLOSE {
-            self.checkpoint(&mut log)?;
+            self.checkpoint_if_possible(&mut log)?;
         }
-        self.ftl.truncate()?;
+        self.truncate()?;
         let mut superblock = log.superblock.clone();
         superblock.clean = Some((log.next_lsn - 1, self.ftl.open_now()?));
         if superblock.clean != log.superblock.clean {

@@ -18,7 +18,7 @@
 //! | `together` | several changes of names and attributes as one command |
 //! | `log` | commit: the journal; checkpoints; flush |
 //! | `recover`, `opening` | format, open, replay; what opening left out |
-//! | `reclaim`, `defragment` | garbage collection, compaction; bringing together what lies apart |
+//! | `reclaim`, `compact`, `defragment` | garbage collection, compaction; bringing together what lies apart |
 //! | `check`, `repair` | comparing everything with everything; mending what the records allow |
 //! | `wire` | what journal and directory say |
 //!
@@ -29,6 +29,7 @@
 mod catalog;
 mod check;
 mod command;
+mod compact;
 mod defragment;
 mod draft;
 mod epoch;
@@ -139,6 +140,17 @@ pub struct Options {
     pub probe: Option<Arc<dyn Probe>>,
 }
 
+impl Options {
+    /// Checks what can be checked before anything is opened, or emptied.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn validate(&self) -> Result<()> {
+        self.geometry.validate()?;
+        self.threads.map_or(Ok(()), Workers::check)
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -180,6 +192,8 @@ pub struct Device {
     log: Mutex<Log>,
     seq: AtomicU64,
     gathered_bytes: AtomicUsize,
+    /// Whether what commands left behind could not be committed.
+    behind: AtomicBool,
     write_buffer_bytes: usize,
     read_only: bool,
     closed: AtomicBool,
@@ -216,7 +230,7 @@ impl Device {
         options: &Options,
         wrap: impl FnOnce(Arc<dyn Media>) -> Arc<dyn Media>,
     ) -> Result<Self> {
-        options.geometry.validate()?;
+        options.validate()?;
         let access = match mode {
             Mode::Read => Access::Read,
             Mode::ReadWrite => Access::Write,
@@ -322,8 +336,8 @@ impl Device {
     /// Flushes, and takes no more commands. Idempotent.
     ///
     /// # Errors
-    /// As a flush; the store stays open then and loses nothing, unless the medium itself failed a barrier. [`Error::Internal`]
-    /// if a command panicked: the store is closed without a flush.
+    /// As a flush; the store stays open then and loses nothing, unless the medium refused a barrier, now or before
+    /// ([`Error::Media`]), or a command panicked ([`Error::Internal`]): that is said once, and the store is closed.
     pub fn close(&self) -> Result<()> {
         if self.closed() {
             return Ok(());
@@ -341,7 +355,16 @@ impl Device {
                 if self.read_only { Ok(()) } else { self.finish() }
             })
         });
-        if done.is_ok() || self.sound().is_err() || self.whole().is_err() {
+        if self.whole().is_err() {
+            self.closed.store(true, Ordering::Release);
+            return done;
+        }
+        if self.sound().is_err() {
+            // Nothing of it can be promised, and nothing is won by trying again.
+            self.closed.store(true, Ordering::Release);
+            return done.and(self.barrier_held());
+        }
+        if done.is_ok() {
             self.closed.store(true, Ordering::Release);
         }
         done
@@ -428,6 +451,16 @@ impl Device {
     fn sound(&self) -> Result<()> {
         match &*self.failed.lock() {
             Some(why) => Err(Error::Closed(format!("the store takes no more writes since a flush failed: {why}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The same as the error of the medium that it was.
+    fn barrier_held(&self) -> Result<()> {
+        match &*self.failed.lock() {
+            Some(why) => {
+                Err(Error::Media { op: "sync", offset: 0, len: 0, source: std::io::Error::other(why.clone()) })
+            }
             None => Ok(()),
         }
     }

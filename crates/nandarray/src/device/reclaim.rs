@@ -1,4 +1,4 @@
-//! Garbage collection and compaction: moving live pages out of segments that are mostly dead.
+//! Garbage collection: moving live pages out of segments that are mostly dead.
 //!
 //! A victim's out-of-band records name the owners of its pages; a page is live if its owner's index still maps it. Live pages
 //! are copied, verified, to places that the placement policy gives (the same channel and bank under the paper's rules; by
@@ -66,6 +66,41 @@ impl Device {
         }
     }
 
+    /// Promises pages and stages what takes them. The disk may have less room than was promised: garbage is collected then, and
+    /// staging tried again for as long as that frees anything.
+    pub(super) fn stage_in<T>(&self, pages: u64, stage: &mut dyn FnMut() -> Result<T>) -> Result<T> {
+        let _pages = self.reserve(pages)?;
+        loop {
+            match stage() {
+                Err(full @ Error::Full { .. }) => {
+                    if !self.make_room()? {
+                        return Err(full);
+                    }
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Collects garbage for a disk that has no room; whether any segment is free now that was not.
+    fn make_room(&self) -> Result<bool> {
+        let freed = || self.ftl.with_segments(|s| s.freed());
+        let _reclaim = self.reclaim.lock();
+        let before = freed();
+        let collect = || {
+            self.commit_and_bury()?;
+            if freed() == before {
+                self.reclaim_some(&|| true)?;
+                self.commit_and_bury()?;
+            }
+            Ok(())
+        };
+        match collect() {
+            Ok(()) | Err(Error::Full { .. }) => Ok(freed() > before),
+            Err(e) => Err(e),
+        }
+    }
+
     pub(super) fn reclaim_if_due(&self) -> Result<()> {
         if self.ftl.wants_reclaim() {
             // One thread at a time; the others go on.
@@ -98,6 +133,11 @@ impl Device {
     /// Moves every live page out of a segment.
     fn empty(&self, victim: Segment, lanes: Lanes) -> Result<()> {
         self.for_purpose(Purpose::Reclaim, || self.move_all(victim, lanes))
+    }
+
+    /// The same with the pages side by side: for compaction.
+    pub(super) fn empty_densely(&self, victim: Segment) -> Result<()> {
+        self.empty(victim, Lanes::Fresh)
     }
 
     fn move_all(&self, victim: Segment, lanes: Lanes) -> Result<()> {
@@ -189,64 +229,6 @@ impl Device {
         self.ftl.release(dead.into_iter());
         count(&self.counters.pages_moved, group.len() as u64);
         Ok(())
-    }
-
-    /// Brings together what lies apart, packs live pages into as few segments as they need, at the front of the medium, and
-    /// cuts it.
-    pub(super) fn compact(&self) -> Result<u64> {
-        self.sound()?;
-        let before = self.ftl.media().len();
-        // Lanes that are level: what is written one after the other lies so, too.
-        self.ftl.close_open();
-        self.defragment()?;
-        let _reclaim = self.reclaim.lock();
-        self.commit(true)?;
-        self.ftl.close_open();
-        self.commit_and_bury()?;
-        // First what is not full; each round's dead segments are the next one's room.
-        for _ in 0..64 {
-            let victims: Vec<Segment> = self.ftl.with_segments(|s| {
-                let mut some = s.candidates();
-                some.sort_by_key(|c| c.live);
-                some.iter().map(|c| c.segment).collect()
-            });
-            let mut moved = 0;
-            let mut room = match self.capacity_bytes {
-                0 => u64::MAX,
-                _ => self.ftl.usage().free.saturating_sub(2).max(1) * u64::from(self.geometry().pages_per_segment()),
-            };
-            for &victim in victims.iter().take(VICTIMS_A_COMMAND * 4) {
-                let live = u64::from(self.ftl.with_segments(|s| s.info(victim).live));
-                if live > room {
-                    break;
-                }
-                room -= live;
-                self.empty(victim, Lanes::Fresh)?;
-                moved += 1;
-            }
-            self.commit_and_bury()?;
-            if moved < 2 {
-                break;
-            }
-        }
-        // Then from the end to the free places in front.
-        loop {
-            let pair = self.ftl.with_segments(|s| {
-                let last = s.infos().iter().rposition(|i| i.state == SegmentState::Closed && i.staged == 0)?;
-                let room = s.free().range(..last as Segment).count();
-                (room > 0).then_some(last as Segment)
-            });
-            let Some(last) = pair else { break };
-            let live = self.ftl.with_segments(|s| s.info(last).live);
-            self.empty(last, Lanes::Fresh)?;
-            self.commit_and_bury()?;
-            if self.ftl.with_segments(|s| s.info(last).live) >= live {
-                break;
-            }
-        }
-        self.shorten_journal()?;
-        self.ftl.truncate()?;
-        Ok(before.saturating_sub(self.ftl.media().len()))
     }
 
     /// Begins a new journal; twice, so that the generation before lets go of its segments, too.

@@ -43,6 +43,7 @@ use crate::stl::write::remap;
 const SEGMENTS_MIN: u64 = 16;
 
 pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Options) -> Result<Device> {
+    options.validate()?;
     let may_make = matches!(mode, Mode::Append | Mode::Truncate | Mode::Exclusive);
     if media.is_empty() || (may_make && is_blank(media.as_ref(), &options.geometry)?) {
         if !may_make {
@@ -146,6 +147,7 @@ fn device(
         log: Mutex::new(log),
         seq: AtomicU64::new(seq),
         gathered_bytes: AtomicUsize::new(0),
+        behind: AtomicBool::new(false),
         write_buffer_bytes: options.write_buffer_bytes,
         read_only,
         closed: AtomicBool::new(false),
@@ -212,6 +214,8 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
         pending: vec![],
         chain: None,
         at: 0,
+        allocated_to: 0,
+        doubtful: vec![],
         next_lsn: 1,
         last_crc: 0,
         durable_lsn: 0,
@@ -400,6 +404,8 @@ fn load(
         pending: vec![],
         chain: Some(chain),
         at,
+        allocated_to: 0,
+        doubtful: vec![],
         next_lsn,
         last_crc: last_applied.map_or(0, |r| r.crc),
         durable_lsn: durable,

@@ -26,7 +26,7 @@ impl Device {
         strides: &[isize],
         source: Source,
     ) -> Result<Vec<u64>> {
-        self.sound()?;
+        self.ready()?;
         let space = self.space(id)?;
         let range = space.ranges.lock(vec![]);
         let (from, scalar) = {
@@ -73,7 +73,7 @@ impl Device {
         drop(range);
         count(&self.counters.writes, 1);
         count(&self.counters.bytes_written, bytes);
-        self.after_write()?;
+        self.after_write();
         Ok(to)
     }
 
@@ -110,7 +110,8 @@ impl Device {
             inner.record.shape.clone_from(&to);
             vec![Op::Resize(id, to.clone())]
         })?;
-        self.after_write()
+        self.after_write();
+        Ok(())
     }
 
     fn stage_cut(&self, space: &Space, from: &[u64], to: &[u64], staged: &mut Vec<Staged>) -> Result<()> {
@@ -143,9 +144,9 @@ impl Device {
             // With what both shapes have as extent the kept box covers the block, so it is replaced whole.
             let both: Vec<u64> = from.iter().zip(to).map(|(a, b)| *a.min(b)).collect();
             let writer = Writer { ftl: &self.ftl, space, seq, extent: &both, bytes, over: None, successive: None };
-            let _pages = self.reserve(writer.pages_needed(&work))?;
             // SAFETY: as above.
-            staged.extend(unsafe { writer.stage(&self.workers, &work, Source::from_raw(buffer.as_ptr()))? });
+            let mut stage = || unsafe { writer.stage(&self.workers, &work, Source::from_raw(buffer.as_ptr())) };
+            staged.extend(self.stage_in(writer.pages_needed(&work), &mut stage)?);
         }
         Ok(())
     }

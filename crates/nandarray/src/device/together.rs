@@ -34,7 +34,8 @@ impl Device {
             let spaces = self.spaces_changed(changes)?;
             self.change_all(changes, &spaces);
         }
-        self.after_write()
+        self.after_write();
+        Ok(())
     }
 
     /// Looks at what the changes say by themselves, and promises room for it.
@@ -47,7 +48,11 @@ impl Device {
                 Change::Delete { .. } => {}
             }
         }
-        if attrs_bytes > 0 { self.reserve_metadata(attrs_bytes).map(Some) } else { Ok(None) }
+        if attrs_bytes == 0 {
+            return Ok(None);
+        }
+        self.ready()?;
+        self.reserve_metadata(attrs_bytes).map(Some)
     }
 
     /// The space of every change, if all changes can be made. Indexes of spaces to delete are loaded: that may fail. The caller

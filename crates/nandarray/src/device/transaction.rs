@@ -78,7 +78,7 @@ impl Device {
     }
 
     pub(super) fn stage(&self, id: TransactionId, space: SpaceId, target: &Target<'_>, source: Source) -> Result<()> {
-        self.sound()?;
+        self.ready()?;
         let found = self.transactions.lock().by_id.get(&id).cloned().ok_or_else(|| is_over(id))?;
         let mut transaction = found.lock();
         let parts = transaction.0.as_mut().ok_or_else(|| is_over(id))?;
@@ -97,7 +97,7 @@ impl Device {
         parts.values_mut().for_each(|(_, staging)| staging.abandon(self)); // none once they are applied
         // Their blocks are free again before anything else is done.
         drop(parts);
-        done.and_then(|()| self.after_write())
+        done.map(|()| self.after_write())
     }
 
     pub(super) fn abort(&self, id: TransactionId) {
@@ -115,7 +115,7 @@ impl Device {
     }
 
     fn apply_parts(&self, parts: &mut BTreeMap<SpaceId, (Arc<Space>, Staging)>, changes: &[Change<'_>]) -> Result<()> {
-        self.sound()?;
+        self.ready()?;
         let _pages = self.reserve_changes(changes)?;
         // Against commits and deletions: what is there now stays until all is applied.
         let _epoch = self.epoch.write();

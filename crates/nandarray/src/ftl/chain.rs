@@ -93,11 +93,10 @@ impl Chain {
         (at + bytes).div_ceil(self.payload_bytes()).saturating_sub(self.segments.len() as u64)
     }
 
-    /// Adds a segment, which the caller opened, at the end of the chain.
-    pub fn extend(&mut self, media: &dyn Media, segment: Segment) -> Result<()> {
+    /// Adds a segment, which the caller opened, at the end of the chain, by `write` (offset, bytes).
+    pub fn extend(&mut self, write: impl FnOnce(u64, &[u8]) -> Result<()>, segment: Segment) -> Result<()> {
         let last = *self.segments.last().expect("a chain has a segment");
-        let at = self.geometry.pages_offset(last) + self.payload_bytes();
-        media.write_at(at, Link::new(self.nonce, segment).as_bytes())?;
+        write(self.geometry.pages_offset(last) + self.payload_bytes(), Link::new(self.nonce, segment).as_bytes())?;
         self.segments.push(segment);
         Ok(())
     }
@@ -117,10 +116,16 @@ impl Chain {
         })
     }
 
-    /// Writes into the stream; the segments must be there.
-    pub fn write(&self, media: &dyn Media, at: u64, bytes: &[u8]) -> Result<()> {
+    /// Writes into the stream by `write` (offset, bytes); the segments must be there.
+    pub fn write(&self, write: impl Fn(u64, &[u8]) -> Result<()>, at: u64, bytes: &[u8]) -> Result<()> {
         assert!(self.segments_needed(at, bytes.len() as u64) == 0, "a chain is extended before it is written");
-        self.pieces(at, bytes.len()).try_for_each(|(offset, part)| media.write_at(offset, &bytes[part]))
+        self.pieces(at, bytes.len()).try_for_each(|(offset, part)| write(offset, &bytes[part]))
+    }
+
+    /// Asks the medium for room for the stream's next bytes, as far as they lie in the chain's last segment.
+    pub fn allocate(&self, media: &dyn Media, at: u64, bytes: u64) {
+        let bytes = bytes.min(self.room_from(at)) as usize;
+        self.pieces(at, bytes).for_each(|(offset, part)| media.allocate(offset, part.len() as u64));
     }
 
     /// Reads from the stream, following links as needed; `false` if the chain ends before, or the medium does.
@@ -176,9 +181,10 @@ mod tests {
         let mut chain = Chain::begin(g, start);
         let bytes: Vec<u8> = (0..40_000u32).map(|i| i as u8).collect();
         assert_eq!(chain.segments_needed(0, bytes.len() as u64), 2);
-        chain.extend(&media, 0).unwrap();
-        chain.extend(&media, 3).unwrap();
-        chain.write(&media, 0, &bytes).unwrap();
+        let write = |at: u64, bytes: &[u8]| media.write_at(at, bytes);
+        chain.extend(write, 0).unwrap();
+        chain.extend(write, 3).unwrap();
+        chain.write(write, 0, &bytes).unwrap();
         let mut back = vec![0; bytes.len()];
         let mut reader = Chain::begin(g, start);
         assert!(reader.read(&media, 0, &mut back).unwrap());

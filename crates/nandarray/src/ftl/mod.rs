@@ -11,6 +11,7 @@
 //! | file | one idea |
 //! | --- | --- |
 //! | `segments` | states of segments, pages handed out |
+//! | `room` | opening segments; disks that are full, places that are worn out; giving room back |
 //! | `placement/` | where a unit goes |
 //! | `victim` | what reclaim takes |
 //! | `chain`, `journal`, `superblock` | streams of segments; records; where reading begins |
@@ -22,6 +23,7 @@ pub mod chain;
 pub mod journal;
 pub mod mark;
 pub mod placement;
+pub mod room;
 pub mod segments;
 pub mod superblock;
 pub mod verified;
@@ -30,6 +32,7 @@ pub mod wear;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use zerocopy::IntoBytes;
@@ -111,6 +114,8 @@ pub struct Ftl {
     verify: Verify,
     victim: Victim,
     verified: Verified,
+    /// Whether the disk refused room since the store was opened: it is used sparingly from then on.
+    tight: AtomicBool,
     /// The most segments that the medium may have.
     segments_max: u64,
     capacity_bytes: u64,
@@ -182,6 +187,7 @@ impl Ftl {
             verify,
             victim,
             verified: Verified::new(geometry),
+            tight: AtomicBool::new(false),
             segments_max,
             capacity_bytes,
             probe: None,
@@ -295,26 +301,13 @@ impl Ftl {
             let soon = pages.min(GROWN_AHEAD_BYTES / u64::from(self.geometry.page_bytes));
             let needed =
                 (s.kept * per_segment + s.reserved + s.promised + soon).saturating_sub(s.segments.free_pages());
-            self.grow(s, needed.div_ceil(per_segment))?;
+            // One that refused room already is noticed in any case, and length alone gains nothing there.
+            if !self.tight.load(Ordering::Relaxed) {
+                self.grow(s, needed.div_ceil(per_segment))?;
+            }
         }
         s.reserved += pages;
         Ok(Reservation { ftl: self, pages })
-    }
-
-    /// Grows the medium by at least so many segments, as far as it may.
-    fn grow(&self, s: &mut State, segments: u64) -> Result<()> {
-        let have = s.segments.len() as u64;
-        if segments == 0 || have >= self.segments_max {
-            return Ok(());
-        }
-        // Growing in larger steps as the file grows keeps the file system's extents long.
-        let step = segments.max((have / 8).clamp(1, 64)).min(self.segments_max - have);
-        let grown = self.geometry.medium_bytes(have + step);
-        if self.media.len() < grown {
-            self.media.set_len(grown).map_err(|e| self.disk_full(s, e))?;
-        }
-        s.segments.grow(step as usize);
-        Ok(())
     }
 
     /// Whether reclaim is due: under a capacity when less than a tenth is free (NDS paper, section 4.2), without one when
@@ -341,62 +334,6 @@ impl Ftl {
         } else {
             dying > 0 && self.available(&s) < self.segments_max * u64::from(self.geometry.pages_per_segment()) / 20
         }
-    }
-
-    /// Opens a free segment, growing the medium if there is none and it may.
-    fn open_segment(&self, s: &mut State, kind: SegmentKind) -> Result<Segment> {
-        if s.segments.free().is_empty() {
-            self.grow(s, 1)?;
-            if s.segments.free().is_empty() {
-                return Err(self.full(s, "no segment is free".to_owned()));
-            }
-        }
-        if let Some(&next) = s.segments.free().first() {
-            self.wear_from_header(s, next);
-        }
-        let state = if kind == SegmentKind::Data { SegmentState::Open } else { SegmentState::Chain };
-        let segment = s.segments.take_free(state).expect("there is a free segment");
-        let info = *s.segments.info(segment);
-        self.verified.clear(segment);
-        // The header, and no records: what was written here before must not be found by a scan.
-        let oob_bytes = SEGMENT_HEADER_BYTES + u64::from(self.geometry.pages_per_segment()) * OOB_BYTES;
-        let mut head = vec![0; oob_bytes as usize];
-        head[..SEGMENT_HEADER_BYTES as usize]
-            .copy_from_slice(SegmentHeader::new(segment, kind, info.erases, info.opened).as_bytes());
-        if let Err(e) = self.media.write_at(self.geometry.header_offset(segment), &head) {
-            if worn_out(&e) {
-                s.segments.retire(segment);
-                return self.open_segment(s, kind);
-            }
-            s.segments.retire(segment);
-            return Err(self.disk_full(s, e));
-        }
-        Ok(segment)
-    }
-
-    /// From the medium's error that it has no room to the one that says how full the store is; others as they are.
-    pub fn full_if_no_room(&self, e: Error) -> Error {
-        self.disk_full(&self.state.lock(), e)
-    }
-
-    /// The segment that takes no more writes, if that is what an error means.
-    pub fn worn_out_segment(&self, e: &Error) -> Option<Segment> {
-        match e {
-            Error::Media { op: "write", offset, .. } if worn_out(e) => self.geometry.segment_at(*offset),
-            _ => None,
-        }
-    }
-
-    fn disk_full(&self, s: &State, e: Error) -> Error {
-        match e.os_error() {
-            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => self.full(s, format!("the disk has no room: {e}")),
-            _ => e,
-        }
-    }
-
-    /// Opens a segment as a link of a chain.
-    pub fn open_chain_segment(&self, kind: SegmentKind) -> Result<Segment> {
-        self.open_segment(&mut self.state.lock(), kind)
     }
 
     /// Appends units of one building block. `block` holds the block's bytes from unit 0 on, padded to whole pages; `on_lanes`
@@ -437,29 +374,36 @@ impl Ftl {
         usage: &mut BlockUse,
         runs: &mut Vec<Run>,
     ) -> Result<()> {
+        let mut suspects = Vec::new();
         while !units.is_empty() {
             let mut new = Vec::new();
-            let done = self.hand_out(units, usage, &mut new)?;
-            let mut failed = None;
-            for run in &new {
-                if let Err(e) = self.write_run(owner, seq, block, *run) {
-                    failed = Some((*run, e));
-                    break;
+            let done = match self.hand_out(units, usage, &mut new) {
+                Ok(done) => done,
+                Err(e) => {
+                    self.acquit(&suspects);
+                    return Err(e);
                 }
-            }
+            };
+            let failed = new.iter().find_map(|run| Some((*run, self.write_run(owner, seq, block, *run).err()?)));
             match failed {
                 None => {
                     runs.append(&mut new);
                     units = &units[done..];
                 }
-                // The block wore out: retire it and hand these units other pages.
-                Some((run, e)) if worn_out(&e) => {
+                // The block wore out: retire it and hand these units other pages, unless it is the disk that fails.
+                Some((run, e)) if room::worn_out(&e) => {
+                    suspects.push(self.geometry.segment_of(run.ppa));
                     self.state.lock().segments.retire(self.geometry.segment_of(run.ppa));
                     self.abandon(&new);
+                    if suspects.len() == room::SEGMENTS_TRIED {
+                        self.acquit(&suspects);
+                        return Err(e);
+                    }
                 }
                 Some((_, e)) => {
                     runs.append(&mut new);
-                    return Err(self.disk_full(&self.state.lock(), e));
+                    self.acquit(&suspects);
+                    return Err(self.full_if_no_room(e));
                 }
             }
         }
@@ -473,7 +417,7 @@ impl Ftl {
             if done > 0 {
                 return Ok(done);
             }
-            s.segments.close_open(s.next_lsn);
+            self.tell_freed(s.segments.close_open(s.next_lsn).as_slice());
             let segment = self.open_segment(s, SegmentKind::Data)?;
             s.segments.open = Some(OpenSegment { segment, lanes: Lanes::empty(&self.geometry) });
         }
@@ -487,8 +431,8 @@ impl Ftl {
             .zip(run.unit..)
             .map(|(bytes, unit)| OobRecord::new(bytes, Owner { unit: unit as u16, ..owner }, seq))
             .collect();
-        self.media.write_at(self.geometry.page_offset(run.ppa), bytes)?;
-        self.media.write_at(self.geometry.oob_offset(run.ppa), records.as_bytes())
+        self.write(self.geometry.page_offset(run.ppa), bytes)?;
+        self.write(self.geometry.oob_offset(run.ppa), records.as_bytes())
     }
 
     /// Staged pages become live: their command is applied.
@@ -503,8 +447,10 @@ impl Ftl {
             // On a medium that fails, recovery still knows by the journal that no command owns these pages.
             let _ = self.media.write_at(self.geometry.oob_offset(run.ppa), &wipe);
         }
+        self.discard_abandoned(runs);
         let s = &mut *self.state.lock();
-        s.segments.abandon(runs, s.next_lsn);
+        let freed = s.segments.abandon(runs, s.next_lsn);
+        self.tell_freed(&freed);
     }
 
     /// Live pages are superseded.
@@ -525,10 +471,7 @@ impl Ftl {
             freed = self.state.lock().segments.bury(durable_lsn);
             Ok(())
         })?;
-        if let Some(probe) = self.probe() {
-            freed.iter().for_each(|&segment| probe.freed(segment));
-        }
-        count(&self.counters.segments_reclaimed, freed.len() as u64);
+        self.tell_freed(&freed);
         Ok(())
     }
 
@@ -674,42 +617,13 @@ impl Ftl {
     /// Closes the open segment, so that what it holds may be reclaimed.
     pub fn close_open(&self) {
         let s = &mut *self.state.lock();
-        s.segments.close_open(s.next_lsn);
+        self.tell_freed(s.segments.close_open(s.next_lsn).as_slice());
     }
 
     /// Makes everything written so far durable.
     pub fn sync(&self) -> Result<()> {
         count(&self.counters.syncs, 1);
         self.media.sync()
-    }
-
-    /// Wipes headers and records of segments that are cut off, where they lie below the cut: if the medium grows again, no scan
-    /// may find them beside pages that are gone.
-    fn wipe_records(&self, segments: std::ops::Range<Segment>, cut: u64) -> Result<()> {
-        let mut zeroes = Vec::new();
-        for at in segments.map(|segment| self.geometry.header_offset(segment)).take_while(|&at| at < cut) {
-            zeroes.resize(self.geometry.records_bytes() as usize, 0);
-            self.media.write_at(at, &zeroes)?;
-            self.media.discard(at, zeroes.len() as u64);
-        }
-        // Before the pages go: a record must not be found beside pages that are zero.
-        if zeroes.is_empty() { Ok(()) } else { self.sync() }
-    }
-
-    /// Cuts free segments off the end of the medium, if nobody else reads it.
-    pub fn truncate(&self) -> Result<()> {
-        self.media.if_no_readers(&mut || {
-            let mut s = self.state.lock();
-            let had = s.segments.len() as Segment;
-            let left = s.segments.shrink() as Segment;
-            let bytes = self.geometry.medium_bytes(left.into());
-            if bytes >= self.media.len() {
-                return Ok(());
-            }
-            // A medium that takes no zeroes keeps its length: what is left there are free segments.
-            if self.wipe_records(left..had, bytes).is_ok() { self.media.set_len(bytes) } else { Ok(()) }
-        })?;
-        Ok(())
     }
 }
 
@@ -735,9 +649,4 @@ fn what_is_wrong(record: &[u8], owner: Owner, bytes: &[u8]) -> Option<&'static s
         Some(r) if !r.matches(bytes) => Some("the page does not match its CRC-32C"),
         Some(_) => None,
     }
-}
-
-/// Whether an error means that this place, not the whole medium, takes no more writes.
-fn worn_out(e: &Error) -> bool {
-    e.os_error() == Some(libc::EIO)
 }

@@ -42,10 +42,30 @@ pub struct SegmentInfo {
     pub erases: u32,
     /// When it was opened, in segments opened before it.
     pub opened: u64,
+    /// Whether a page of it was live since it was opened. If none was, no record names it, and it needs no barrier to be free.
+    named: bool,
+    /// Whether its pages were discarded since it was opened last: they have no room on the disk.
+    discarded: bool,
+    /// Whether the last write to it failed, though it was not retired: others are taken before it.
+    suspect: bool,
 }
 
 impl SegmentInfo {
-    const NEW: Self = Self { state: SegmentState::Free, live: 0, staged: 0, erases: 0, opened: 0 };
+    const NEW: Self = Self {
+        state: SegmentState::Free,
+        live: 0,
+        staged: 0,
+        erases: 0,
+        opened: 0,
+        named: false,
+        discarded: false,
+        suspect: false,
+    };
+
+    /// Whether its pages have room on the disk, as far as is known.
+    pub fn has_room(&self) -> bool {
+        self.erases > 0 && !self.discarded
+    }
 }
 
 /// The open segment.
@@ -64,6 +84,8 @@ pub struct Segments {
     infos: Vec<SegmentInfo>,
     free: BTreeSet<Segment>,
     dying: Vec<Segment>,
+    /// How many segments became free that were not.
+    freed: u64,
     /// The segment that takes pages.
     pub open: Option<OpenSegment>,
     opened: u64,
@@ -86,6 +108,7 @@ impl Segments {
             infos: Vec::new(),
             free: BTreeSet::new(),
             dying: Vec::new(),
+            freed: 0,
             open: None,
             opened: 0,
             live: 0,
@@ -124,6 +147,20 @@ impl Segments {
     /// Segments that wait for a barrier.
     pub fn dying(&self) -> usize {
         self.dying.len()
+    }
+
+    /// How many segments became free since the table was made.
+    pub fn freed(&self) -> u64 {
+        self.freed
+    }
+
+    /// Record `lsn` will not tell what was said to die in it: the one behind it will.
+    pub fn die_later(&mut self, lsn: u64) {
+        for &segment in &self.dying {
+            if let SegmentState::Dying(in_record) = &mut self.infos[segment as usize].state {
+                *in_record += u64::from(*in_record == lsn);
+            }
+        }
     }
 
     /// Adds free segments at the end of the medium.
@@ -247,6 +284,7 @@ impl Segments {
         let unsure = self.unsure.take().unwrap_or_default();
         self.dying.clear();
         for (i, info) in self.infos.iter_mut().enumerate() {
+            info.named = info.state != SegmentState::Free;
             if info.state != SegmentState::Closed || info.live > 0 {
                 continue;
             }
@@ -260,14 +298,68 @@ impl Segments {
         }
     }
 
-    /// Takes the lowest free segment for pages or as a link of a chain.
-    pub fn take_free(&mut self, state: SegmentState) -> Option<Segment> {
+    /// The free segment to open next: the lowest; of all but those that failed last. With `tight` one that has room on the disk.
+    pub fn next_free(&self, tight: bool) -> Option<Segment> {
+        let rank = |segment: Segment| {
+            let info = self.info(segment);
+            (info.suspect, tight && !info.has_room())
+        };
+        // Nearly always it is the first.
+        let first = *self.free.first()?;
+        if rank(first) == (false, false) {
+            return Some(first);
+        }
+        self.free.iter().copied().min_by_key(|&segment| (rank(segment), segment))
+    }
+
+    /// Takes a free segment for pages or as a link of a chain.
+    pub fn take_free(&mut self, segment: Segment, state: SegmentState) {
         assert!(matches!(state, SegmentState::Open | SegmentState::Chain));
-        let segment = self.free.pop_first()?;
         let info = &mut self.infos[segment as usize];
         assert_eq!((info.state, info.live, info.staged), (SegmentState::Free, 0, 0));
+        self.free.remove(&segment);
         *info = SegmentInfo { state, erases: info.erases.saturating_add(1), opened: self.opened, ..SegmentInfo::NEW };
         self.opened += 1;
+    }
+
+    /// Gives a segment back as it was before it was taken: its header could not be written.
+    pub fn put_back(&mut self, segment: Segment, before: SegmentInfo, suspect: bool) {
+        assert_eq!(before.state, SegmentState::Free);
+        self.infos[segment as usize] = SegmentInfo { suspect, ..before };
+        self.free.insert(segment);
+    }
+
+    /// Retired segments are none: it is the disk that fails. Gives those that are free.
+    pub fn acquit(&mut self, segments: &[Segment], lsn: u64) -> Vec<Segment> {
+        let mut freed = Vec::new();
+        for &segment in segments {
+            let info = &mut self.infos[segment as usize];
+            if info.state == SegmentState::Bad {
+                (info.state, info.suspect) = (SegmentState::Closed, true);
+                freed.extend(self.maybe_dies(segment, lsn));
+            }
+        }
+        freed
+    }
+
+    /// Links of a chain that nothing names are free at once; gives them.
+    pub fn free_chain(&mut self, segments: &[Segment]) -> Vec<Segment> {
+        let mut freed = Vec::new();
+        for &segment in segments {
+            let info = &mut self.infos[segment as usize];
+            if info.state != SegmentState::Chain {
+                continue;
+            }
+            info.state = SegmentState::Closed;
+            freed.extend(self.maybe_dies(segment, 0));
+        }
+        freed
+    }
+
+    /// The last free segment whose pages were not discarded since it was opened; they are from now on.
+    pub fn take_room(&mut self) -> Option<Segment> {
+        let segment = *self.free.iter().rev().find(|&&s| !self.infos[s as usize].discarded)?;
+        self.infos[segment as usize].discarded = true;
         Some(segment)
     }
 
@@ -275,19 +367,18 @@ impl Segments {
     pub fn reopen(&mut self, segment: Segment, lanes: Lanes) {
         let info = &mut self.infos[segment as usize];
         assert!(self.open.is_none() && matches!(info.state, SegmentState::Closed | SegmentState::Free));
-        info.state = SegmentState::Open;
+        (info.state, info.named) = (SegmentState::Open, true);
         self.free.remove(&segment);
         self.open = Some(OpenSegment { segment, lanes });
     }
 
-    /// Closes the open segment; `lsn` is the number of the next journal record.
-    pub fn close_open(&mut self, lsn: u64) {
-        if let Some(open) = self.open.take() {
-            let info = &mut self.infos[open.segment as usize];
-            assert_eq!(info.state, SegmentState::Open);
-            info.state = SegmentState::Closed;
-            self.maybe_dies(open.segment, lsn);
-        }
+    /// Closes the open segment; `lsn` is the number of the next journal record. Gives the segment if it is free now.
+    pub fn close_open(&mut self, lsn: u64) -> Option<Segment> {
+        let open = self.open.take()?;
+        let info = &mut self.infos[open.segment as usize];
+        assert_eq!(info.state, SegmentState::Open);
+        info.state = SegmentState::Closed;
+        self.maybe_dies(open.segment, lsn)
     }
 
     /// A write failed: the segment takes nothing more.
@@ -342,19 +433,22 @@ impl Segments {
             assert!(info.staged >= run.count, "adopting pages that were not staged: {run:?}");
             info.staged -= run.count;
             info.live += run.count;
+            info.named = true;
             self.live += u64::from(run.count);
         }
     }
 
-    /// Staged pages of a command that failed are dead.
-    pub fn abandon(&mut self, runs: &[Run], lsn: u64) {
+    /// Staged pages of a command that failed are dead. Gives the segments that are free now.
+    pub fn abandon(&mut self, runs: &[Run], lsn: u64) -> Vec<Segment> {
+        let mut freed = Vec::new();
         for run in runs {
             let segment = self.geometry.segment_of(run.ppa);
             let info = &mut self.infos[segment as usize];
             assert!(info.staged >= run.count, "abandoning pages that were not staged: {run:?}");
             info.staged -= run.count;
-            self.maybe_dies(segment, lsn);
+            freed.extend(self.maybe_dies(segment, lsn));
         }
+        freed
     }
 
     /// Whether the segment of a run, which may be any, has live pages.
@@ -384,6 +478,7 @@ impl Segments {
         self.live += u64::from(run.count);
         // If the medium does not have it, the segment was cut off after it died; the records that filled it are still replayed.
         let Some(info) = self.infos.get_mut(segment as usize) else { return true };
+        info.named = true;
         match info.state {
             SegmentState::Free => {
                 info.state = SegmentState::Closed;
@@ -443,12 +538,21 @@ impl Segments {
         self.maybe_dies(segment, lsn);
     }
 
-    fn maybe_dies(&mut self, segment: Segment, lsn: u64) {
+    /// A segment with nothing live or staged dies. Gives it if it is free at once: no record names it.
+    fn maybe_dies(&mut self, segment: Segment, lsn: u64) -> Option<Segment> {
         let info = &mut self.infos[segment as usize];
-        if info.state == SegmentState::Closed && info.live == 0 && info.staged == 0 {
-            info.state = SegmentState::Dying(lsn);
-            self.dying.push(segment);
+        if info.state != SegmentState::Closed || info.live > 0 || info.staged > 0 {
+            return None;
         }
+        if !info.named {
+            info.state = SegmentState::Free;
+            self.free.insert(segment);
+            self.freed += 1;
+            return Some(segment);
+        }
+        info.state = SegmentState::Dying(lsn);
+        self.dying.push(segment);
+        None
     }
 
     /// Links of a chain that is no longer needed die like other segments.
@@ -483,6 +587,7 @@ impl Segments {
             // Retired meanwhile: it waits for nothing any more.
             !dead && self.infos[s as usize].state != SegmentState::Bad
         });
+        self.freed += freed.len() as u64;
         for &s in &freed {
             self.infos[s as usize].state = SegmentState::Free;
             self.free.insert(s);
@@ -528,7 +633,8 @@ mod tests {
         let g = Geometry::TINY;
         let mut s = Segments::new(g, true);
         s.grow(2);
-        let open = s.take_free(SegmentState::Open).unwrap();
+        let open = s.next_free(false).unwrap();
+        s.take_free(open, SegmentState::Open);
         s.open = Some(OpenSegment { segment: open, lanes: Lanes::empty(&g) });
         let units: Vec<(u32, Option<Ppa>)> = (0..40).map(|u| (u, None)).collect();
         let mut block = BlockUse { used: vec![0; 8], last: None };

@@ -16,7 +16,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,11 +79,14 @@ impl FileMedia {
     /// Opens and locks a file.
     ///
     /// # Errors
-    /// [`Error::Locked`] if another writer has it; [`Error::FileExists`]; [`Error::Media`] with the system's error.
+    /// [`Error::Locked`] if another writer has it; [`Error::FileExists`]; [`Error::NotAStore`] of what is no file;
+    /// [`Error::Media`] with the system's error.
     pub fn open(path: &Path, access: Access, map: bool) -> Result<Self> {
         let named = || path.display().to_string();
         let mut options = OpenOptions::new();
-        options.read(true).write(access != Access::Read).custom_flags(libc::O_CLOEXEC);
+        // Without O_NONBLOCK opening a FIFO waits for somebody at its other end.
+        let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+        options.read(true).write(access != Access::Read).custom_flags(flags);
         match access {
             Access::Read | Access::Write => {}
             Access::CreateNew => {
@@ -96,12 +99,20 @@ impl FileMedia {
         let file = options.open(path).map_err(|source| match (access, source.kind()) {
             (Access::CreateNew, io::ErrorKind::AlreadyExists) => Error::FileExists { path: named() },
             (_, io::ErrorKind::NotFound) => Error::FileMissing { path: named() },
+            (_, io::ErrorKind::IsADirectory) => no_file(path, "directory"),
+            _ if source.raw_os_error() == Some(libc::ENXIO) => no_file(path, "socket, a FIFO or a device"),
             _ => Error::Media { op: "opening", offset: 0, len: 0, source: with_path(&source, path) },
         })?;
         let meta = file.metadata().map_err(|source| media_error("inspecting", 0, 0, source))?;
-        if meta.is_dir() {
-            let source = with_path(&io::Error::from_raw_os_error(libc::EISDIR), path);
-            return Err(media_error("opening", 0, 0, source));
+        let kind = meta.file_type();
+        let kinds = [
+            (kind.is_dir(), "directory"),
+            (kind.is_fifo(), "FIFO"),
+            (kind.is_char_device() || kind.is_block_device(), "device"),
+            (!kind.is_file(), "special file"),
+        ];
+        if let Some((_, what)) = kinds.into_iter().find(|(is, _)| *is) {
+            return Err(no_file(path, what));
         }
         let got = if access == Access::Read {
             lock(&file, LOCK_READERS, libc::F_RDLCK as i16, true)
@@ -199,6 +210,10 @@ impl FileMedia {
     }
 }
 
+fn no_file(path: &Path, what: &str) -> Error {
+    Error::NotAStore { path: path.display().to_string(), what: format!("it is a {what}, not a file") }
+}
+
 fn with_path(source: &io::Error, path: &Path) -> io::Error {
     // The number stays readable by `raw_os_error` only on a bare error, so the path is left to the door when there is one.
     match source.raw_os_error() {
@@ -229,6 +244,14 @@ fn lock(file: &File, byte: i64, kind: i16, wait: bool) -> io::Result<bool> {
     match error.raw_os_error() {
         Some(libc::EAGAIN | libc::EACCES) => Ok(false),
         _ => Err(error),
+    }
+}
+
+/// Changes what a range has of the disk. File systems may refuse (those without holes, full ones): it serves hints.
+fn fallocate(file: &File, mode: i32, offset: u64, len: u64) {
+    // SAFETY: plain integers and an open descriptor.
+    unsafe {
+        libc::fallocate(file.as_raw_fd(), mode, offset as i64, len as i64);
     }
 }
 
@@ -321,15 +344,11 @@ impl Media for FileMedia {
     }
 
     fn discard(&self, offset: u64, len: u64) {
-        // SAFETY: plain integers and an open descriptor. Failing (file systems without holes) costs space only.
-        unsafe {
-            libc::fallocate(
-                self.file.as_raw_fd(),
-                libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
-                offset as i64,
-                len as i64,
-            );
-        }
+        fallocate(&self.file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, len);
+    }
+
+    fn allocate(&self, offset: u64, len: u64) {
+        fallocate(&self.file, libc::FALLOC_FL_KEEP_SIZE, offset, len);
     }
 
     fn if_no_readers(&self, reuse: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
@@ -435,6 +454,44 @@ mod tests {
         m.prefetch(&[(0, 32 * EXTENT_BYTES)]);
         drop(m);
         FileMedia::open(&dir.path().join("a"), Access::Write, true).expect("no lock is left");
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        let name = std::ffi::CString::new(fifo.to_str().unwrap()).unwrap();
+        // SAFETY: a string that ends with a NUL and lives for the call.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let socket = dir.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for path in [dir.path(), &fifo, &socket, Path::new("/dev/null")] {
+            for access in [Access::Read, Access::Write, Access::Create] {
+                match FileMedia::open(path, access, true) {
+                    Err(Error::NotAStore { .. }) => {}
+                    other => panic!("{} for {access:?}: {other:?}", path.display()),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn discarded_bytes_have_no_room_and_allocated_ones_have() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().unwrap();
+        let m = FileMedia::open(&dir.path().join("a"), Access::CreateNew, true).unwrap();
+        m.set_len(4 << 20).unwrap();
+        m.write_at(0, &vec![1; 1 << 20]).unwrap();
+        m.file.sync_all().unwrap();
+        let used = || m.file.metadata().unwrap().blocks() * 512;
+        let before = used();
+        m.allocate(2 << 20, 1 << 20);
+        let allocated = used();
+        m.discard(0, 1 << 20);
+        if (before, allocated, used()) != (before, before, before) {
+            assert!(allocated >= before + (1 << 20) && used() + (1 << 20) <= allocated, "{before}, {allocated}");
+        }
+        assert_eq!(m.len(), 4 << 20);
     }
 
     #[test]

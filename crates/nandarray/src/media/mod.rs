@@ -71,8 +71,11 @@ pub trait Media: Send + Sync + std::fmt::Debug {
         true
     }
 
-    /// A hint that the range's content will never be read again before it is written.
+    /// A hint that the range's content will never be read again before it is written: it needs no room on the disk.
     fn discard(&self, _offset: u64, _len: u64) {}
+
+    /// A hint that the range will be written and should find room on the disk then, whatever else fills it. Its content stays.
+    fn allocate(&self, _offset: u64, _len: u64) {}
 
     /// Whether other processes read this medium at present, so that nothing they may look at may be reused.
     /// Runs `reuse` while no reader can come in; returns whether it ran.

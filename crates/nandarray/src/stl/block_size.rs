@@ -22,6 +22,11 @@ pub const BLOCK_BYTES_MAX: u64 = 256 << 20;
 /// The most dimensions of a space (NDS paper, section 5.3.1).
 pub const DIMENSIONS_MAX: usize = 32;
 
+/// A building block that is given may take so many times its own size on the medium, whose least is a page ...
+const SMALL_BLOCK_COST_MAX: u64 = 64;
+/// ... or there may be so many of them, with pages of 4 KiB 64 MiB.
+const SMALL_BLOCKS_MAX: u64 = 1 << 14;
+
 /// What the last side has at the least in four and more dimensions, in bytes, if its dimension and the block are as long: a
 /// line of the processor's caches. What is shorter costs as much to fetch and more to copy.
 const RUN_BYTES_MIN: u64 = 64;
@@ -93,6 +98,17 @@ pub fn check_override(geometry: &Geometry, shape: &[u64], item_bytes: u64, block
     let max = BLOCK_BYTES_MAX.min(UNITS_MAX * u64::from(geometry.page_bytes));
     if bytes > max {
         return Err(Error::invalid(format!("building block {} takes {bytes} bytes; the most is {max}", Shape(block))));
+    }
+    let page = u64::from(geometry.page_bytes);
+    let blocks = shape.iter().zip(block).fold(1u64, |n, (&d, &b)| n.saturating_mul(d.div_ceil(b)));
+    if blocks > SMALL_BLOCKS_MAX && bytes.saturating_mul(SMALL_BLOCK_COST_MAX) < page {
+        return Err(Error::invalid(format!(
+            "building block {} has {bytes} bytes, and takes a page of {page} bytes on its own: the {blocks} of this array would take \
+             {} times what they hold; give larger sides, or none for {}",
+            Shape(block),
+            page / bytes,
+            Shape(&building_block(geometry, shape, item_bytes))
+        )));
     }
     Ok(())
 }
@@ -184,5 +200,10 @@ mod tests {
         assert!(check_override(&Geometry::FILE, &[10, 10], 4, &[1]).is_err());
         assert!(check_override(&Geometry::FILE, &[10, 10], 4, &[0, 1]).is_err());
         check_override(&Geometry::FILE, &[10, 10], 4, &[3, 7]).unwrap();
+        // Small blocks are for small arrays.
+        check_override(&Geometry::FILE, &[128, 128], 1, &[1, 1]).unwrap();
+        check_override(&Geometry::FILE, &[1 << 40, 1 << 40], 1, &[8, 8]).unwrap();
+        let e = check_override(&Geometry::FILE, &[300, 300], 1, &[1, 1]).unwrap_err();
+        assert!(e.to_string().contains("the 90000 of this array would take 4096 times what they hold"), "{e}");
     }
 }

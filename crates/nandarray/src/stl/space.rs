@@ -32,6 +32,20 @@ pub type SpaceId = u32;
 /// Marks an owner whose block coordinate did not fit the record's key, which then is a hash of it.
 const SPILLED: u32 = 1 << 31;
 
+/// The most bytes of an element.
+pub const ITEM_BYTES_MAX: u32 = 1 << 16;
+
+/// Checks the size of an element.
+///
+/// # Errors
+/// [`Error::Invalid`].
+pub fn check_item_bytes(bytes: u32) -> Result<()> {
+    if (1..=ITEM_BYTES_MAX).contains(&bytes) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("elements of {bytes} bytes; they have 1 to {ITEM_BYTES_MAX}")))
+}
+
 /// How an encrypted space tells a right key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Encryption {
@@ -91,9 +105,7 @@ impl SpaceRecord {
         if self.scalar && self.shape != [1] {
             return fail(format!("a scalar of shape {}", Shape(&self.shape)));
         }
-        if self.item_bytes == 0 || self.item_bytes > 1 << 16 {
-            return fail(format!("elements of {} bytes; they have 1 to 65536", self.item_bytes));
-        }
+        check_item_bytes(self.item_bytes)?;
         if self.fill.len() != self.item_bytes as usize {
             return fail(format!("a fill value of {} bytes for elements of {}", self.fill.len(), self.item_bytes));
         }

@@ -171,12 +171,27 @@ pub struct Workers {
     home: Home,
 }
 
+/// The most threads that may work on a command: far more than help anywhere, few enough to be started at once.
+pub const THREADS_MAX: usize = 1024;
+
 impl Workers {
+    /// Whether so many threads may be asked for.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn check(threads: usize) -> Result<()> {
+        if (1..=THREADS_MAX).contains(&threads) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("{threads} threads; there are 1 to {THREADS_MAX}")))
+    }
+
     /// So many threads together with the caller's, which works, too.
     ///
     /// # Errors
     /// [`Error::Invalid`] if they cannot be started.
     pub fn new(threads: usize) -> Result<Self> {
+        Self::check(threads)?;
         let build = |n| {
             rayon::ThreadPoolBuilder::new()
                 .num_threads(n)

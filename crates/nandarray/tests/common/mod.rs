@@ -8,6 +8,8 @@
 
 #![allow(dead_code, reason = "every test file takes what it needs of this one")]
 
+pub(crate) mod disk;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

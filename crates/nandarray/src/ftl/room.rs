@@ -1,0 +1,253 @@
+//! Room: opening segments, growing and cutting the medium, and what to do when the medium refuses a write.
+//!
+//! A disk may be full though the store is not: segments are promised by length, and take blocks of the disk only when they are
+//! written. A write that finds no room takes it from free segments, one at a time, whose dead pages are discarded; while the disk
+//! is tight, segments that still have their blocks are opened first, and pages of commands that failed are discarded at once. A
+//! segment that could not be opened for want of room stays free.
+//!
+//! A place that refuses a write otherwise (EIO) wore out, and its segment is retired, but only if another segment takes the
+//! write: where [`SEGMENTS_TRIED`] refuse it one after the other, it is the disk that fails, no segment is to blame, and the
+//! caller gets the medium's error.
+
+use std::sync::atomic::Ordering;
+
+use zerocopy::IntoBytes;
+
+use super::{Ftl, State};
+use crate::error::{Error, Result};
+use crate::flash::geometry::{OOB_BYTES, SEGMENT_HEADER_BYTES};
+use crate::flash::{Run, Segment, SegmentHeader, SegmentKind};
+use crate::ftl::segments::SegmentState;
+use crate::sim::count;
+
+/// Segments that may refuse a write one after the other before the disk is to blame.
+pub const SEGMENTS_TRIED: usize = 3;
+
+/// Whether an error means that this place takes no more writes.
+pub(super) fn worn_out(e: &Error) -> bool {
+    e.os_error() == Some(libc::EIO)
+}
+
+/// Whether an error is a refused barrier: nobody knows then what of the writes before it is on the medium.
+pub fn refused_barrier(e: &Error) -> bool {
+    matches!(e, Error::Media { op: "sync", .. })
+}
+
+/// Whether an error means that the disk has no room.
+fn no_room(e: &Error) -> bool {
+    matches!(e.os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
+}
+
+impl Ftl {
+    /// Grows the medium by at least so many segments, as far as it may.
+    pub(super) fn grow(&self, s: &mut State, segments: u64) -> Result<()> {
+        let have = s.segments.len() as u64;
+        if segments == 0 || have >= self.segments_max {
+            return Ok(());
+        }
+        // Growing in larger steps as the file grows keeps the file system's extents long.
+        let step = segments.max((have / 8).clamp(1, 64)).min(self.segments_max - have);
+        let grown = self.geometry.medium_bytes(have + step);
+        if self.media.len() < grown {
+            self.media.set_len(grown).map_err(|e| self.disk_full(s, e))?;
+        }
+        s.segments.grow(step as usize);
+        Ok(())
+    }
+
+    /// Opens a free segment, growing the medium if there is none and it may.
+    pub(super) fn open_segment(&self, s: &mut State, kind: SegmentKind) -> Result<Segment> {
+        let mut refused = Vec::new();
+        let opened = self.open_any(s, kind, &mut refused);
+        for (segment, before) in refused {
+            s.segments.put_back(segment, before, true);
+            if opened.is_ok() {
+                s.segments.retire(segment);
+            }
+        }
+        opened
+    }
+
+    /// The same; segments that are left out because they refused the write are added to `refused`.
+    fn open_any(
+        &self,
+        s: &mut State,
+        kind: SegmentKind,
+        refused: &mut Vec<(Segment, super::segments::SegmentInfo)>,
+    ) -> Result<Segment> {
+        let state = if kind == SegmentKind::Data { SegmentState::Open } else { SegmentState::Chain };
+        let mut error = None;
+        loop {
+            if s.segments.free().is_empty() {
+                self.grow(s, 1)?;
+            }
+            let tight = self.tight.load(Ordering::Relaxed);
+            let Some(segment) = s.segments.next_free(tight) else {
+                return Err(error.unwrap_or_else(|| self.full(s, "no segment is free".to_owned())));
+            };
+            self.wear_from_header(s, segment);
+            let before = *s.segments.info(segment);
+            s.segments.take_free(segment, state);
+            match self.write_header(s, segment, kind) {
+                Ok(()) => {
+                    self.verified.clear(segment);
+                    return Ok(segment);
+                }
+                Err(e) if worn_out(&e) => {
+                    refused.push((segment, before));
+                    if refused.len() == SEGMENTS_TRIED {
+                        return Err(e);
+                    }
+                    error = Some(e);
+                }
+                Err(e) => {
+                    s.segments.put_back(segment, before, false);
+                    // What has room of its own is taken first from now on; where nothing has, other dead pages give theirs.
+                    if !no_room(&e) || self.tight.swap(true, Ordering::Relaxed) && !self.take_room(s) {
+                        return Err(self.disk_full(s, e));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The header, and no records: what was written here before must not be found by a scan.
+    fn write_header(&self, s: &State, segment: Segment, kind: SegmentKind) -> Result<()> {
+        let info = s.segments.info(segment);
+        let oob_bytes = SEGMENT_HEADER_BYTES + u64::from(self.geometry.pages_per_segment()) * OOB_BYTES;
+        let mut head = vec![0; oob_bytes as usize];
+        head[..SEGMENT_HEADER_BYTES as usize]
+            .copy_from_slice(SegmentHeader::new(segment, kind, info.erases, info.opened).as_bytes());
+        self.media.write_at(self.geometry.header_offset(segment), &head)
+    }
+
+    /// Writes; where the disk has no room, with what free segments have of it.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        loop {
+            match self.media.write_at(offset, bytes) {
+                Err(e) if no_room(&e) => {
+                    self.tight.store(true, Ordering::Relaxed);
+                    if !self.take_room(&mut self.state.lock()) {
+                        return Err(e);
+                    }
+                }
+                written => return written,
+            }
+        }
+    }
+
+    /// Gives the disk what a free segment has of it; whether there was one. Nobody opens the segment meanwhile.
+    fn take_room(&self, s: &mut State) -> bool {
+        let mut some = false;
+        while let Some(segment) = s.segments.take_room() {
+            some = true;
+            self.media.discard(self.geometry.pages_offset(segment), self.geometry.segment_data_bytes());
+            // Others were never opened, as far as is known, and have none.
+            if s.segments.info(segment).erases > 0 {
+                break;
+            }
+        }
+        some
+    }
+
+    /// Gives the disk what all free segments have of it, unless somebody else reads the medium.
+    pub fn give_room_back(&self) -> Result<()> {
+        self.media.if_no_readers(&mut || {
+            let s = &mut *self.state.lock();
+            while self.take_room(s) {}
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Gives the disk what pages of a command that failed have of it, where it needs that.
+    pub(super) fn discard_abandoned(&self, runs: &[Run]) {
+        if self.tight.load(Ordering::Relaxed) {
+            for run in runs {
+                let bytes = u64::from(run.count) * u64::from(self.geometry.page_bytes);
+                self.media.discard(self.geometry.page_offset(run.ppa), bytes);
+            }
+        }
+    }
+
+    /// From the medium's error that it has no room to the one that says how full the store is; others as they are.
+    pub fn full_if_no_room(&self, e: Error) -> Error {
+        self.disk_full(&self.state.lock(), e)
+    }
+
+    /// The segment that takes no more writes, if that is what an error means.
+    pub fn worn_out_segment(&self, e: &Error) -> Option<Segment> {
+        match e {
+            Error::Media { op: "write", offset, .. } if worn_out(e) => self.geometry.segment_at(*offset),
+            _ => None,
+        }
+    }
+
+    fn disk_full(&self, s: &State, e: Error) -> Error {
+        if no_room(&e) { self.full(s, format!("the disk has no room: {e}")) } else { e }
+    }
+
+    /// Segments that were retired take writes again: others refuse them, too.
+    pub fn acquit(&self, segments: &[Segment]) {
+        let s = &mut *self.state.lock();
+        let freed = s.segments.acquit(segments, s.next_lsn);
+        self.tell_freed(&freed);
+    }
+
+    /// Opens a segment as a link of a chain.
+    pub fn open_chain_segment(&self, kind: SegmentKind) -> Result<Segment> {
+        self.open_segment(&mut self.state.lock(), kind)
+    }
+
+    /// Links of a chain that was not finished, and that nothing names, are free again.
+    pub fn free_chain(&self, segments: &[Segment]) {
+        let freed = self.state.lock().segments.free_chain(segments);
+        self.tell_freed(&freed);
+    }
+
+    pub(super) fn tell_freed(&self, freed: &[Segment]) {
+        if let Some(probe) = self.probe() {
+            freed.iter().for_each(|&segment| probe.freed(segment));
+        }
+        count(&self.counters.segments_reclaimed, freed.len() as u64);
+    }
+
+    /// Wipes headers and records of segments that are cut off, where they lie below the cut: if the medium grows again, no scan
+    /// may find them beside pages that are gone.
+    fn wipe_records(&self, segments: std::ops::Range<Segment>, cut: u64) -> Result<()> {
+        let mut bytes = vec![0; self.geometry.records_bytes() as usize];
+        let mut wiped = false;
+        for at in segments.map(|segment| self.geometry.header_offset(segment)).take_while(|&at| at < cut) {
+            self.media.read_at(at, &mut bytes)?;
+            // What was never written takes no room on the disk, and a full one has none for zeroes.
+            if bytes.iter().any(|&b| b != 0) {
+                bytes.fill(0);
+                self.media.write_at(at, &bytes)?;
+                self.media.discard(at, bytes.len() as u64);
+                wiped = true;
+            }
+        }
+        // Before the pages go: a record must not be found beside pages that are zero.
+        if wiped { self.sync() } else { Ok(()) }
+    }
+
+    /// Cuts free segments off the end of the medium, if nobody else reads it.
+    pub fn truncate(&self) -> Result<()> {
+        self.media.if_no_readers(&mut || {
+            let mut s = self.state.lock();
+            let had = s.segments.len() as Segment;
+            let left = s.segments.shrink() as Segment;
+            let bytes = self.geometry.medium_bytes(left.into());
+            if bytes >= self.media.len() {
+                return Ok(());
+            }
+            match self.wipe_records(left..had, bytes) {
+                // A medium that is not cut, or takes no zeroes, keeps its length: what is left there are free segments.
+                Ok(()) => self.media.set_len(bytes).or(Ok(())),
+                Err(e) if refused_barrier(&e) => Err(e),
+                Err(_) => Ok(()),
+            }
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,397 @@
+//! Promise: a disk that is full, or refuses what it is asked, costs nothing that was accepted.
+//!
+//! On a full disk nothing is lost and nothing is worn out: checking, flushing what has room, deleting, compacting and closing
+//! work, and what was deleted makes room. A command that raises an error was not applied, whichever operation of the disk
+//! failed. A disk that fails is not a full store. Compaction never makes a file longer, nor take more of the disk, and a second one
+//! changes nothing.
+//!
+//! All on [`Disk`]. Blocks that wear out are damage.rs', losing power is power_loss.rs', real disks are tests/python/test_disk.py's.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::disk::{Disk, EIO, ENOSPC, Kind};
+use common::*;
+use fastrand::Rng;
+use nandarray::device::{Command, Device, Mode, Options};
+use nandarray::flash::Geometry;
+use nandarray::media::Media;
+use nandarray::{Error, Result};
+
+const SEGMENT: u64 = 16 << 10;
+
+fn tiny() -> Options {
+    options(Geometry::TINY, 3)
+}
+
+fn made(disk: &Arc<Disk>) -> Device {
+    open(disk.clone(), Mode::Append, &tiny()).unwrap()
+}
+
+fn array(name: &str, shape: &[u64]) -> Op {
+    let (block, compression, key, fill) = (None, None, false, 0);
+    Op::Create { name: name.to_owned(), shape: shape.to_vec(), item: 1, block, compression, key, fill }
+}
+
+fn fill(name: &str, shape: &[u64], salt: u64) -> Op {
+    Op::Write { name: name.to_owned(), part: Part::all(shape), salt }
+}
+
+fn run(device: &Device, model: &mut Model, op: Op) {
+    op.run(device).unwrap_or_else(|e| panic!("{op:?}: {e}"));
+    op.tell(model);
+}
+
+/// Two arrays of so many bytes, flushed.
+fn two_arrays(device: &Device, bytes: u64) -> Model {
+    let mut model = Model::new();
+    for (name, salt) in [("a", 10), ("b", 11)] {
+        run(device, &mut model, array(name, &[bytes]));
+        run(device, &mut model, fill(name, &[bytes], salt));
+    }
+    device.execute(Command::Flush).unwrap();
+    model
+}
+
+fn delete(device: &Device, model: &mut Model, name: &str) {
+    run(device, model, Op::Delete { name: name.to_owned() });
+}
+
+#[test]
+fn deleting_and_compacting_give_a_full_disk_its_room_back() {
+    let bytes = 9 * SEGMENT + 700;
+    for spare in [SEGMENT / 2, SEGMENT, 2 * SEGMENT, 5 * SEGMENT] {
+        let context = || format!("{spare} bytes to spare");
+        let disk = Arc::new(Disk::default());
+        let device = made(&disk);
+        let mut model = two_arrays(&device, bytes);
+        let full = disk.used();
+        disk.limit(Some(full + spare));
+        run(&device, &mut model, array("c", &[bytes]));
+        let mut length = 0;
+        for turn in 0..20 {
+            let e = fill("c", &[bytes], 12).run(&device).unwrap_err();
+            assert!(is_full(&e), "{e}; {}", context());
+            assert!(disk.used() < full + spare, "pages of a command that failed take no room; {}", context());
+            assert!(turn == 0 || disk.len() == length, "failing tries let the file grow; {}", context());
+            length = disk.len();
+        }
+        assert_eq!(number(&device, "segments_bad"), 0, "{}", context());
+        assert_sound(&device, &context);
+        device.execute(Command::Flush).unwrap();
+        assert_holds(&device, &model, &context);
+        delete(&device, &mut model, "b");
+        device.execute(Command::Flush).unwrap();
+        device.execute(Command::Compact).unwrap();
+        assert!(disk.used() + bytes * 3 / 4 < full, "{} of {full} bytes are in use; {}", disk.used(), context());
+        assert!(disk.len() < length, "{}", context());
+        run(&device, &mut model, fill("c", &[bytes], 13));
+        device.close().unwrap();
+        drop(device);
+        let device = open(disk, Mode::Read, &tiny()).unwrap();
+        assert_holds(&device, &model, &context);
+        assert_sound(&device, &context);
+    }
+}
+
+#[test]
+fn a_disk_that_others_fill_takes_deletes_and_what_they_make_room_for() {
+    let bytes = 6 * SEGMENT;
+    for compact_first in [false, true] {
+        let disk = Arc::new(Disk::default());
+        let device = made(&disk);
+        let mut model = two_arrays(&device, bytes);
+        disk.limit(Some(disk.used()));
+        let before = disk.used();
+        let e = fill("a", &[bytes], 20).run(&device).unwrap_err();
+        assert!(is_full(&e), "{e}");
+        assert_sound(&device, &String::new);
+        delete(&device, &mut model, "b");
+        device.execute(Command::Flush).unwrap();
+        if compact_first {
+            device.execute(Command::Compact).unwrap();
+            assert!(disk.used() + bytes * 9 / 10 < before);
+        }
+        // A page that gathers, then half of it, again and again: b had room for all of it.
+        for salt in 21..60 {
+            let part = Part::boxed(&[salt * 100], &[3]);
+            run(&device, &mut model, Op::Write { name: "a".to_owned(), part, salt });
+            device.execute(Command::Flush).unwrap_or_else(|e| panic!("{e}; {compact_first}, {salt}"));
+            let half = Op::Write { name: "a".to_owned(), part: Part::boxed(&[0], &[bytes / 2]), salt };
+            run(&device, &mut model, half);
+        }
+        assert_holds(&device, &model, &String::new);
+        assert_sound(&device, &String::new);
+        device.close().unwrap();
+        drop(device);
+        let device = open(disk, Mode::ReadWrite, &tiny()).unwrap();
+        assert_holds(&device, &model, &String::new);
+    }
+}
+
+#[test]
+fn what_was_accepted_before_the_disk_filled_is_flushed_when_it_has_room() {
+    let disk = Arc::new(Disk::default());
+    let device = made(&disk);
+    let mut model = two_arrays(&device, 4 * SEGMENT);
+    disk.limit(Some(0));
+    // They gather: nothing is asked of the disk yet. One that came when it was known to be full would be refused.
+    for at in 0..20 {
+        let part = Part::boxed(&[at * 512 + 7], &[3]);
+        run(&device, &mut model, Op::Write { name: "a".to_owned(), part, salt: 30 + at });
+    }
+    let (length, used) = (disk.len(), disk.used());
+    for _ in 0..10 {
+        assert!(is_full(&device.execute(Command::Flush).unwrap_err()));
+        assert!(is_full(&device.close().unwrap_err()));
+        assert_sound(&device, &String::new);
+        assert_holds(&device, &model, &String::new);
+    }
+    assert_eq!((disk.len(), number(&device, "segments_bad")), (length, 0));
+    assert!(disk.used() <= used);
+    disk.limit(None);
+    device.execute(Command::Flush).unwrap();
+    device.close().unwrap();
+    drop(device);
+    assert_holds(&open(disk, Mode::Read, &tiny()).unwrap(), &model, &String::new);
+}
+
+#[test]
+fn small_writes_do_not_gather_for_ever_on_a_full_disk() {
+    let disk = Arc::new(Disk::default());
+    let options = Options { write_buffer_bytes: 4096, ..tiny() };
+    let device = open(disk.clone(), Mode::Append, &options).unwrap();
+    let mut model = two_arrays(&device, 8 * SEGMENT);
+    disk.limit(Some(0));
+    let mut refused = 0;
+    for at in 0..200 {
+        let op = Op::Write { name: "a".to_owned(), part: Part::boxed(&[at * 512 + 7], &[3]), salt: 30 + at };
+        match op.run(&device) {
+            Ok(()) => op.tell(&mut model),
+            Err(e) => {
+                assert!(is_full(&e), "{e}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 150 && device.gathered_bytes() < 3 * 4096, "{refused}, {}", device.gathered_bytes());
+    assert_holds(&device, &model, &String::new);
+}
+
+/// Random commands on a disk that is full most of the time.
+#[test]
+fn a_disk_that_is_full_now_and_then_loses_nothing() {
+    for seed in 0..rounds(20, 1000) {
+        let mut rng = Rng::with_seed(seed);
+        let disk = Arc::new(Disk::default());
+        let mut device = made(&disk);
+        let mut model = Model::new();
+        let mut full = 0;
+        for step in 0..150 {
+            let context = || format!("seed {seed}, step {step}");
+            match rng.u8(..8) {
+                0 => disk.limit(Some(disk.used() + rng.u64(..4 * SEGMENT))),
+                1 => disk.limit(None),
+                _ => {}
+            }
+            let op = draw(rng.u64(..), &model, &Taste { array_bytes: 30_000, ..Taste::SMALL });
+            let done = match op {
+                Op::Reopen => device.close().and_then(|()| {
+                    drop(std::mem::replace(&mut device, open(disk.clone(), Mode::ReadWrite, &tiny())?));
+                    Ok(())
+                }),
+                _ => op.run(&device),
+            };
+            match done {
+                Ok(()) if !matches!(op, Op::Reopen) => op.tell(&mut model),
+                Ok(()) => {}
+                Err(e) => {
+                    assert!(is_full(&e), "{op:?}: {e}; {}", context());
+                    full += 1;
+                    if device.closed() {
+                        disk.limit(None);
+                        device = open(disk.clone(), Mode::ReadWrite, &tiny()).unwrap();
+                    }
+                    assert_holds(&device, &model, &context);
+                    assert_sound(&device, &context);
+                }
+            }
+            assert_eq!(number(&device, "segments_bad"), 0, "{}", context());
+        }
+        let context = || format!("seed {seed}, {full} times full");
+        disk.limit(None);
+        assert_holds(&device, &model, &context);
+        device.close().unwrap();
+        drop(device);
+        let device = open(disk, Mode::Read, &tiny()).unwrap();
+        assert_holds(&device, &model, &context);
+        assert_sound(&device, &context);
+    }
+}
+
+/// One operation of the disk fails, or several, and each command that raises an error must not have been applied.
+fn fail_at(seed: u64, kind: Kind, after: u64, count: u64) -> bool {
+    let context = || format!("seed {seed}: {count} of {kind:?} fail from number {after}");
+    let disk = Arc::new(Disk::default());
+    let options = Options { write_buffer_bytes: [0, 3000, 64 << 20][seed as usize % 3], ..tiny() };
+    let device = open(disk.clone(), Mode::Append, &options).unwrap();
+    let mut rng = Rng::with_seed(seed);
+    let mut states = vec![Model::new()];
+    let mut flushed = 0;
+    disk.fail(kind, after, count, EIO);
+    let before = disk.done(kind);
+    for _ in 0..14 {
+        let mut model = states.last().unwrap().clone();
+        let taste = Taste { array_bytes: 20_000, reopen: false, ..Taste::SMALL };
+        let op = if rng.u8(..4) == 0 { Op::Flush } else { draw(rng.u64(..), &model, &taste) };
+        match op.run(&device) {
+            Ok(()) => {
+                op.tell(&mut model);
+                states.push(model);
+                if op.flushes() {
+                    flushed = states.len() - 1;
+                }
+            }
+            Err(e) => {
+                assert!(matches!(e, Error::Media { .. } | Error::Closed(_)), "{op:?}: {e:?}; {}", context());
+                let found = read_all(&device).unwrap_or_else(|e| panic!("{e}; {}", context()));
+                if let Some(what) = difference(&found, &model) {
+                    panic!("{op:?} raised {e}, and {what}; {}", context());
+                }
+            }
+        }
+    }
+    let reached = disk.done(kind) > before + after;
+    disk.heal();
+    let closed = device.close();
+    if closed.is_ok() {
+        flushed = states.len() - 1;
+    }
+    // Closed, or at least no longer of use: the barrier was refused.
+    assert!(device.closed(), "{:?}; {}", closed, context());
+    drop(device);
+    let again = open(disk, Mode::ReadWrite, &tiny()).unwrap_or_else(|e| panic!("{e}; {}", context()));
+    let found = read_all(&again).unwrap();
+    assert!(states[flushed..].contains(&found), "none of the states since the last flush; {}", context());
+    assert_sound(&again, &context);
+    reached
+}
+
+#[test]
+fn a_command_that_raises_was_not_applied_whichever_operation_fails() {
+    for seed in 0..rounds(6, 200) {
+        for kind in [Kind::Write, Kind::Length, Kind::Sync] {
+            for count in [1, 7] {
+                let mut after = 0;
+                while fail_at(seed, kind, after, count) {
+                    after += if kind == Kind::Write { 1 + after / 12 } else { 1 };
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_fails_is_no_full_store() {
+    let disk = Arc::new(Disk::default());
+    let capacity = Geometry::TINY.medium_bytes(60);
+    let device = open(disk.clone(), Mode::Append, &Options { capacity_bytes: Some(capacity), ..tiny() }).unwrap();
+    let mut model = Model::new();
+    run(&device, &mut model, array("a", &[3 * SEGMENT]));
+    run(&device, &mut model, fill("a", &[3 * SEGMENT], 10));
+    device.execute(Command::Flush).unwrap();
+    disk.fail(Kind::Write, 0, u64::MAX, EIO);
+    for turn in 0..200 {
+        match fill("a", &[3 * SEGMENT], 11 + turn).run(&device) {
+            Err(Error::Media { .. }) => {}
+            other => panic!("turn {turn}: {other:?}"),
+        }
+        assert!(matches!(device.execute(Command::Compact), Ok(_) | Err(Error::Media { .. })));
+    }
+    assert_eq!(number(&device, "segments_bad"), 0);
+    assert_holds(&device, &model, &String::new);
+    disk.heal();
+    run(&device, &mut model, fill("a", &[3 * SEGMENT], 300));
+    device.close().unwrap();
+    drop(device);
+    let device = open(disk, Mode::ReadWrite, &tiny()).unwrap();
+    assert_holds(&device, &model, &String::new);
+    assert_sound(&device, &String::new);
+}
+
+#[test]
+fn closing_after_a_refused_barrier_closes() {
+    for (kind, errno) in [(Kind::Sync, EIO), (Kind::Sync, ENOSPC)] {
+        let disk = Arc::new(Disk::default());
+        let device = made(&disk);
+        let mut model = two_arrays(&device, 1000);
+        run(&device, &mut model, fill("a", &[1000], 5));
+        disk.fail(kind, 0, 1, errno);
+        assert!(matches!(device.execute(Command::Flush), Err(Error::Media { .. })));
+        assert_holds(&device, &model, &String::new);
+        assert!(fill("a", &[1000], 6).run(&device).is_err());
+        assert!(matches!(device.close(), Err(Error::Media { .. })));
+        assert!(device.closed());
+        device.close().expect("it is closed");
+        drop(device);
+        assert_sound(&open(disk, Mode::ReadWrite, &tiny()).unwrap(), &String::new);
+    }
+}
+
+/// Compaction of whatever random commands leave.
+#[test]
+fn compacting_never_makes_a_file_longer_and_twice_changes_nothing() {
+    let mut shorter = 0;
+    for seed in 0..rounds(60, 3000) {
+        let mut rng = Rng::with_seed(seed);
+        let disk = Arc::new(Disk::default());
+        let options = Options { write_buffer_bytes: [0, 64 << 20][seed as usize % 2], ..tiny() };
+        let mut device = open(disk.clone(), Mode::Append, &options).unwrap();
+        let mut model = Model::new();
+        for round in 0..4 {
+            for _ in 0..rng.usize(..25) {
+                let taste = Taste { array_bytes: 40_000, reopen: false, ..Taste::SMALL };
+                let op = match draw(rng.u64(..), &model, &taste) {
+                    Op::Compact => continue,
+                    op => op,
+                };
+                op.run(&device).unwrap();
+                op.tell(&mut model);
+            }
+            if rng.bool() {
+                device.close().unwrap();
+                drop(device);
+                device = open(disk.clone(), Mode::ReadWrite, &options).unwrap();
+            } else {
+                device.execute(Command::Flush).unwrap();
+            }
+            let context = || format!("seed {seed}, round {round}");
+            let before = (disk.len(), disk.used());
+            compact(&device).unwrap();
+            let after = (disk.len(), disk.used());
+            assert!(after.0 <= before.0, "{before:?} -> {after:?}; {}", context());
+            // But for metadata that is a block longer than what it replaces.
+            assert!(after.1 <= before.1 + 4096, "{before:?} -> {after:?}; {}", context());
+            shorter += u64::from(after.0 < before.0);
+            let bytes = disk.to_bytes();
+            compact(&device).unwrap();
+            assert!((disk.len(), disk.used()) == after && disk.to_bytes() == bytes, "twice; {}", context());
+            assert_eq!(number(&device, "segments_free"), free_in_front(&device), "{}", context());
+            assert_holds(&device, &model, &context);
+            assert_sound(&device, &context);
+        }
+    }
+    assert!(shorter > 50, "{shorter}");
+}
+
+fn compact(device: &Device) -> Result<()> {
+    device.execute(Command::Compact).map(drop)
+}
+
+/// Free segments: none of them is at the end.
+fn free_in_front(device: &Device) -> u64 {
+    let free = number(device, "segments_free");
+    assert!(free < 4, "{free} free segments are left");
+    free
+}

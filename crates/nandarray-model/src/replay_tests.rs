@@ -200,7 +200,7 @@ fn a_laid_out_device_runs_as_one_that_was_overwritten_twice() {
             [Precondition::LaidOut, Precondition::Steady { overwrites: 2.0 }].map(|state| random_writes(gc, state));
         let amplification = |r: &Report| r.management.as_ref().unwrap().write_amplification.unwrap();
         let (more, faster) = (amplification(&laid) / amplification(&written), laid.write.iops / written.write.iops);
-        println!(
+        eprintln!(
             "{gc}: write amplification {:.3}, {more:.3}; IOPS {:.0}, {faster:.3}",
             amplification(&laid),
             laid.write.iops

@@ -216,7 +216,7 @@ fn geometries_drawn_by_chance_are_as_their_closed_forms() {
         let [joined, single] = [(0.290 + further * (planes - 1.0)) / planes, 0.290]
             .map(|command| f64::from(fast.geometry.channels) * page as f64 / (command + 0.030 + bus(page)));
         let (least, most) = (joined.min(single), joined.max(single));
-        println!("{}", told(&format!("{rate:.1} B/us of {joined:.1} joined, {single:.1} not")));
+        eprintln!("{}", told(&format!("{rate:.1} B/us of {joined:.1} joined, {single:.1} not")));
         assert!(rate > 0.99 * least && rate < 1.01 * most, "{}", told(&format!("{rate} of {least} to {most}")));
         // A link slower than the flash.
         let slow = with(&[("nand.t_read", "5 us"), ("link.rate", "500 MB/s")]);

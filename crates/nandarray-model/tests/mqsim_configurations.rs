@@ -23,7 +23,7 @@ fn configurations_of_mqsim_come_out() {
         assert_eq!(counted.failed, 0, "{row:?}");
         let latency = report.all.latency.as_ref().unwrap();
         let ours = if row.depth == 0 { latency.mean_us } else { report.all.iops };
-        println!("{}, {}: {ours:.1}, MQSim {}: {:.3}", row.configuration, row.workload, row.mqsim, ours / row.mqsim);
+        eprintln!("{}, {}: {ours:.1}, MQSim {}: {:.3}", row.configuration, row.workload, row.mqsim, ours / row.mqsim);
         if (ours / row.mqsim - 1.0).abs() > 0.02 {
             wrong.push(format!("{}, {}: {ours:.1}; MQSim {}", row.configuration, row.workload, row.mqsim));
         }

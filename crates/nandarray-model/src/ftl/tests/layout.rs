@@ -67,7 +67,7 @@ fn a_laid_out_device_amplifies_writes_as_an_overwritten_one() {
             for writes in [pages / 2, pages] {
                 let (laid, written) = (amplification(&mut laid, writes), amplification(&mut written, writes));
                 let off = laid / written - 1.0;
-                println!("{gc:?} {spare} {writes}: laid out {laid:.3}, written {written:.3}, off {off:.3}");
+                eprintln!("{gc:?} {spare} {writes}: laid out {laid:.3}, written {written:.3}, off {off:.3}");
                 assert!(off.abs() < 0.05, "{gc:?}, {spare} spare, {writes} writes: {laid:.3} for {written:.3}");
             }
         }

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use nandarray_hart::isa::Format;
 use nandarray_hart::{Block, Door, Hart, Limits, Memory, OPS_MAX, Stop, Streams, Xlen};
 
-use crate::context::{Context, Entry, Layout, Left, Ring, Slot};
 use crate::When;
+use crate::context::{Context, Entry, Layout, Left, Ring, Slot};
 use crate::shared::{Found, Shared};
 
 /// Instructions between two looks at the stop flag.

@@ -15,7 +15,7 @@ pub struct Costs {
     pub saved_ps: u64,
     /// Nanoseconds that translating a region takes, whatever is in it.
     pub region_ns: u64,
-    /// Nanoseconds that translating takes for each instruction of a region.
+    /// Nanoseconds that translating takes for each instruction of a region; some times as many for floating-point ones.
     pub instruction_ns: u64,
     /// Nanoseconds that watching an instruction takes before it is translated.
     pub watched_ns: u64,
@@ -36,9 +36,9 @@ impl Default for Costs {
         Self {
             saved_ps: 650,
             region_ns: 300_000,
-            instruction_ns: 15_000,
+            instruction_ns: 20_000,
             watched_ns: 400,
-            advance_ns: 12_000_000,
+            advance_ns: 10_000_000,
             earned_ps: 60,
             sample: 1 << 14,
             warm: 1 << 18,
@@ -66,6 +66,11 @@ impl Costs {
         self.region_ns + self.instruction_ns * instructions
     }
 
+    /// The most instructions that can be translated in so many nanoseconds.
+    pub(crate) fn affordable(&self, ns: u64) -> u64 {
+        ns.saturating_sub(self.region_ns) / self.instruction_ns.max(1)
+    }
+
     /// Instructions that have to be interpreted before code that takes so long to make would have paid for itself.
     pub(crate) fn pays_after(&self, ns: u64) -> u64 {
         ns.saturating_mul(1000) / self.saved_ps.max(1)
@@ -88,7 +93,8 @@ impl Purse {
 
     /// So many instructions were executed.
     pub(crate) fn earn(&mut self, costs: &Costs, interpreted: u64, translated: u64) {
-        let ps = self.rest_ps
+        let ps = self
+            .rest_ps
             .saturating_add(interpreted.saturating_mul(costs.earned_ps))
             .saturating_add(translated.saturating_mul(costs.saved_ps));
         (self.ns, self.rest_ps) = (self.ns.saturating_add(ps / 1000), ps % 1000);

@@ -9,11 +9,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use nandarray_hart::isa::{self, Format, Op};
-use nandarray_hart::{Door, Extensions, Hart, OPS_MAX, Xlen};
+use nandarray_hart::{Door, Extensions, Hart, Xlen};
 use parking_lot::{Mutex, RwLock};
 
 use crate::code::Code;
 use crate::context::{Entry, Layout, SLOTS};
+use crate::emit::weight;
 use crate::pace::{Costs, Purse};
 use crate::region::{Region, Source, translates};
 use crate::sites::{MAIN, Sites};
@@ -24,8 +25,10 @@ const NEWS_MAX: u32 = 3;
 const REMADE_MAX: u32 = 6;
 /// Nanoseconds that it takes to leave code for one instruction that meets memory where it was not expected.
 const MISSED_NS: u64 = 400;
-/// A region that is cut short, since the purse has no more, has this many instructions at least.
-const SHORT: u64 = 400;
+/// A region is cut short, since the purse has no more, only if that has enough for so many instructions.
+const SHORT: u64 = 300;
+/// How often a region is made smaller to be affordable.
+const TRIES: u32 = 3;
 
 /// What was translated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -211,19 +214,29 @@ impl Shared {
 
     /// Translate what is reached from `pc` if interpreting it took as much as that will, and the purse allows it.
     fn weigh<X: Xlen>(&self, inner: &mut Inner, door: &Door<'_, '_, '_, X>, pc: u64, costs: &Costs) {
-        let most = inner.purse.ns().saturating_sub(costs.region_ns) / costs.instruction_ns.max(1);
-        let most = most.min(self.settings.region_instructions as u64);
+        let affordable = costs.affordable(inner.purse.ns());
         let (known, watched) = (&inner.known, &inner.watched);
         // What has code is entered there, whoever comes by.
         let wanted = |at| watched.contains(&at) && known.get(&at).is_none_or(|known| known.code.is_none());
-        let region = self.region(inner, door, pc, most as usize, &wanted);
-        let Some(region) = region else {
-            inner.known.entry(pc).or_default().hopeless = true;
-            return;
+        let (mut most, mut tries) = (self.settings.region_instructions as u64, 0);
+        let (region, weight) = loop {
+            let Some(region) = self.region(inner, door, pc, most as usize, &wanted) else {
+                inner.known.entry(pc).or_default().hopeless = true;
+                return;
+            };
+            let weight = region.nodes.iter().flat_map(|node| &node.ops).map(weight).sum::<u64>();
+            if weight <= affordable || tries == TRIES {
+                break (region, weight);
+            }
+            // Less of it, if that is enough to be worth the while.
+            most = (region.ops as u64 * affordable / weight).max(1);
+            tries += 1;
         };
-        let cut_short = most < self.settings.region_instructions as u64 && region.ops as u64 + OPS_MAX as u64 > most;
-        if cut_short && most < SHORT {
-            inner.known.entry(pc).or_default().cost_ns = costs.region(SHORT);
+        if weight > affordable || (tries > 0 && affordable < SHORT) {
+            // What it is cut down to depends on the purse: it is tried again with more in it, and not at every look.
+            let known = inner.known.entry(pc).or_default();
+            known.cost_ns = costs.region(weight.max(SHORT));
+            known.pays_from = known.heat.saturating_add((known.heat / 4).max(costs.warm));
             return;
         }
         let mut places: Vec<u64> = region.nodes.iter().map(|node| node.pc).collect();
@@ -231,7 +244,7 @@ impl Shared {
         places.dedup();
         let heats = places.iter().filter_map(|at| inner.known.get(at)).map(|known| known.heat);
         let heat = heats.fold(0, u64::saturating_add);
-        let cost_ns = costs.region(region.ops as u64);
+        let cost_ns = costs.region(weight);
         let pays_after = costs.pays_after(cost_ns);
         if heat < pays_after && !inner.known[&pc].again {
             // Each place is looked at again when it has its share of what is missing.
@@ -281,7 +294,6 @@ impl Shared {
     fn make(&self, inner: &mut Inner, pc: u64, region: Option<Region>, cost_ns: u64) {
         let Some(layout) = self.layout.get() else { return };
         let bases = self.bases.read().clone();
-        let begin = std::time::Instant::now(); // TRACE
         let made = region.and_then(|region| {
             let (entry, bytes) = inner.code.make(&region, self.bits, layout, &inner.sites, &bases)?;
             Some((entry, bytes, region.ops as u64))
@@ -291,7 +303,6 @@ impl Shared {
             known.hopeless = true;
             return;
         };
-        if std::env::var_os("JT").is_some() { eprintln!("TRACE pc {pc:#x} ops {ops} bytes {bytes} took {:?} est {cost_ns} heat {} again {}", begin.elapsed(), known.heat, known.again); } // TRACE
         (known.code, known.wants, known.cost_ns) = (Some(entry), ops.max(1), cost_ns);
         if !std::mem::take(&mut known.again) {
             inner.entries.push(pc);
@@ -365,7 +376,9 @@ impl Shared {
         let worth = match self.settings.when {
             When::Visited(_) => news && known.news >= NEWS_MAX,
             // As with the first translation: when what went wrong took half as long as that will.
-            When::Pays(_) => known.news > 0 && 2 * known.missed * MISSED_NS >= known.cost_ns && purse.has(known.cost_ns),
+            When::Pays(_) => {
+                known.news > 0 && 2 * known.missed * MISSED_NS >= known.cost_ns && purse.has(known.cost_ns)
+            }
         };
         if room && worth && known.remade < REMADE_MAX {
             (known.missed, known.news, known.code) = (0, 0, None);

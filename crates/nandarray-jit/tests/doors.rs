@@ -182,8 +182,10 @@ fn code_that_can_change_itself_is_interpreted() {
     memory.add_program(CODE, END - CODE, CODE..END, CODE..END).unwrap();
     put::<Rv64>(&mut memory, &["sw a1, 8(a2)", "addi a0, zero, 1", "addi a0, zero, 2", "jalr zero, 0(ra)"]);
     let new = encode(&assemble("addi a0, zero, 7", 64).unwrap());
-    let mut translated =
-        Translated::<Rv64>::with_settings(Extensions::PROGRAM, Settings { when: When::Visited(0), ..Settings::default() });
+    let mut translated = Translated::<Rv64>::with_settings(
+        Extensions::PROGRAM,
+        Settings { when: When::Visited(0), ..Settings::default() },
+    );
     translated.hart_mut().call(CODE, END, &[0, u64::from(new), CODE]);
     let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
     assert_eq!(stop, Stop::Returned { code: 7 });
@@ -333,7 +335,10 @@ fn code_is_entered_wherever_the_interpreter_comes_by() {
     let rounds = 20_000;
     translated.hart_mut().call(CODE, END, &[rounds, 10]);
     let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
-    assert_eq!((stop, translated.hart().x(12), translated.hart().x(13)), (Stop::Returned { code: 0 }, 10 * rounds, rounds));
+    assert_eq!(
+        (stop, translated.hart().x(12), translated.hart().x(13)),
+        (Stop::Returned { code: 0 }, 10 * rounds, rounds)
+    );
     let s = translated.statistics();
     assert_eq!(translated.hart().instructions(), 1 + 34 * rounds);
     assert!(s.regions > 0 && s.interpreted < 50_000, "{s:?}");

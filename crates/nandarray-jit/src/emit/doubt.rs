@@ -16,6 +16,8 @@ use nandarray_hart::isa::{Code, Format, Op};
 use super::Emit;
 use crate::registers::{self, writes_single};
 
+/// How many times as long as another instruction a doubtful one takes to translate.
+const DOUBTFUL_WEIGHT: u64 = 8;
 /// Doubtful instructions that are worth two copies.
 const WORTH: usize = 2;
 
@@ -75,6 +77,11 @@ fn doubt(op: &Op, fma: bool) -> Doubt {
         FcvtWS | FcvtWuS | FcvtLS | FcvtLuS | FcvtWD | FcvtWuD | FcvtLD | FcvtLuD if op.rm == 1 => Doubt::Inexact,
         _ => Doubt::Never,
     }
+}
+
+/// How long translating an instruction takes, beside one that is not doubtful.
+pub(crate) fn weight(op: &Op) -> u64 {
+    if matches!(doubt(op, true), Doubt::Exact | Doubt::Inexact) { DOUBTFUL_WEIGHT } else { 1 }
 }
 
 /// Cut instructions into runs: how many, and whether they are worth two copies.

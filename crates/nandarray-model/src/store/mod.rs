@@ -249,7 +249,8 @@ impl Clock {
             });
             report.notes.push(format!("Opening took {}.", state.mount));
             if state.programs > 0 {
-                let ran = if state.programs == 1 { "1 program ran" } else { &format!("{} programs ran", state.programs) };
+                let ran =
+                    if state.programs == 1 { "1 program ran" } else { &format!("{} programs ran", state.programs) };
                 report.notes.push(format!("{ran}; {PROGRAMS_UNTIMED}"));
             }
             report

@@ -30,14 +30,18 @@ def _side_commands(commands: Any) -> None:
     first = commands.add_parser("first-result", help="a small program from a new process to its first result")
     _output(first)
     first.add_argument("--rounds", type=int, default=5)
-    programs = commands.add_parser("programs", help="short programs, interpreted and translated: is translating worth it?")
+    programs = commands.add_parser(
+        "programs", help="short programs, interpreted and translated: is translating worth it?"
+    )
     _output(programs)
     programs.add_argument("--rounds", type=int, default=5)
     programs.add_argument("--only", nargs="+", metavar="PROGRAM", help="mix dct sha256 quicksort runs")
     offload = commands.add_parser("offload", help="programs over an array of a store beside peers with it in memory")
     _output(offload)
     offload.add_argument("--bytes", type=int, metavar="N", help="of the array: 4 GiB, or what fits")
-    offload.add_argument("--dtype", nargs="+", default=["float64", "float32"], help="of its elements, one after the other")
+    offload.add_argument(
+        "--dtype", nargs="+", default=["float64", "float32"], help="of its elements, one after the other"
+    )
     offload.add_argument("--rounds", type=int, default=5)
     offload.add_argument("--forms", nargs="+", default=[], metavar="FORM", help="beside native: translated interpreted")
     offload.add_argument("--only", nargs="+", metavar="OPERATION", help="sum minmax filter histogram filter-sum")
@@ -273,8 +277,8 @@ def _offload(arguments: argparse.Namespace, command: str) -> int:
             say=_say,
         )
     print(
-        "promised: native no slower than any peer; translated within 3 times of native's processor time, histogram within 4; "
-        "a few blocks a core of memory"
+        "promised: native no slower than any peer; translated within 3 times of native's processor time, "
+        "histogram within 4; a few blocks a core of memory"
     )
     _lines(arguments, command, *offload.table(found), json.dumps([vars(one) for one in found], indent=1))
     missed = [one for one in found if one.verdict.startswith("MISSED")]
@@ -289,7 +293,9 @@ def _programs(arguments: argparse.Namespace, command: str) -> int:
     from . import programs
 
     found = programs.measure(arguments.folder, rounds=arguments.rounds, only=tuple(arguments.only or ()), say=_say)
-    print(f"promised: no more CPU time than {programs.FACTOR} times interpreting it and {programs.GRACE_S * 1e3:.0f} ms")
+    print(
+        f"promised: no more CPU time than {programs.FACTOR} times interpreting it and {programs.GRACE_S * 1e3:.0f} ms"
+    )
     _lines(arguments, command, *programs.table(found), json.dumps([vars(one) for one in found], indent=1))
     missed = [one for one in found if one.verdict != "kept"]
     print("\n".join(f"{one.name}: {one.verdict}" for one in missed) or "every promise kept")

@@ -1,7 +1,7 @@
 """Ready-made programs over an array of a store, beside libraries that have the same data in memory.
 
-The array is of one dimension, float64 and then float32 by default, larger than any cache. Ours reads it from the store, whose file is in
-the page cache, pages compared with their checksums before the first round; peers have it in memory already, as a NumPy
+The array is of one dimension, float64 and then float32 by default, larger than any cache. Ours reads it from the
+store, whose file is in the page cache, pages compared with their checksums before the first round; peers have it in memory already, as a NumPy
 array or as an Arrow array of the same bytes, DuckDB also as a table of its own. Systems take turns within a round and
 begin with another one each round. Results are compared with NumPy's before anything is timed.
 
@@ -44,7 +44,8 @@ _Runs = dict[str, Callable[[], Any]]
 class Row:
     """One system at one operation: seconds of each round, gigabytes a second of their median, what it took beside.
 
-    ``cpu`` is the processor time of each round, all threads together, and ``cpu_ratio`` its median over the native form's.
+    ``cpu`` is the processor time of each round, all threads together; ``cpu_ratio`` is its median over the native
+    form's.
     """
 
     operation: str

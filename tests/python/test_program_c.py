@@ -367,11 +367,14 @@ def test_errors_name_what_the_program_calls() -> None:
             return mine(p);
         }
     """
-    text = HEAD + """
+    text = (
+        HEAD
+        + """
         ND_PROGRAM("name": "heap", "kind": "block", "inputs": [{"name": "x", "dtype": "int64"}],
                    "outputs": [{"name": "y", "dtype": "int64"}], "scalars": [{"name": "n", "dtype": "int64"}])
         void *malloc(size_t size); int64_t mine(char *);
     """
+    )
     with pytest.raises(CompileError) as failed:
         Program.from_c(text + body)
     first = str(failed.value).splitlines()[0]

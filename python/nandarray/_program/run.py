@@ -35,9 +35,7 @@ __all__ = ["Account", "Box", "Offloaded", "StepAccount", "Traffic", "offload", "
 TASK_BYTES = 1 << 20
 HOLD_BYTES = 1 << 30
 #: Of a run on a modelled device, as its report says it.
-UNTIMED = (
-    "The programs' instructions take no modelled time, and their inputs are priced as reads over the host link."
-)
+UNTIMED = "The programs' instructions take no modelled time, and their inputs are priced as reads over the host link."
 _POLL_S = 0.05
 _STATUS = re.compile(r"returned (-\d+)$")
 _Array = np.ndarray[Any, Any]

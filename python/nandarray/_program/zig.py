@@ -220,7 +220,7 @@ def link(objects: Sequence[Path], output: Path, target: Target) -> None:
         except OSError as error:
             says = f"{_link_summary(said)}; what else there is has no place to be built in: {error}"
             raise CompileError(says, diagnostics=_undefined(said), output=said) from error
-        group = [*objects, *known, "--start-group", *libraries, "--end-group"]
+        group: list[str | Path] = [*objects, *known, "--start-group", *libraries, "--end-group"]
         status, said = run([*words, *objects, "--start-group", *libraries, "--end-group"])
         if status != 0 and undefined(said):
             said = _of_program(called, said, lambda defined: run([*words, *defined, *group]))

@@ -1,4 +1,4 @@
-"""Operands of programs in memory are borrowed, not copied; what programs give has the right shape, also if it is empty."""
+"""Operands of programs in memory are borrowed, not copied; what programs give has the right shape, even empty."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import builtins
 import inspect
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -75,7 +75,7 @@ def parse_dtype(what: Any) -> np.dtype[Any]:
 
 def _has_half(dtype: np.dtype[Any]) -> bool:
     """Tell whether elements, or a field of them, are float16, which Numba has no arithmetic for."""
-    fields = dtype.fields or {}
+    fields: Mapping[str, Any] = dtype.fields or {}
     return dtype.base == np.float16 or any(_has_half(part[0].base) for part in fields.values())
 
 

@@ -1,9 +1,10 @@
 """Ready-made programs over an array of a store, beside libraries that have the same data in memory.
 
 The array is of one dimension, float64 and then float32 by default, larger than any cache. Ours reads it from the
-store, whose file is in the page cache, pages compared with their checksums before the first round; peers have it in memory
-already, as a NumPy array or as an Arrow array of the same bytes, DuckDB also as a table of its own. Systems take turns within a round and
-begin with another one each round. Results are compared with NumPy's before anything is timed.
+store, whose file is in the page cache, pages compared with their checksums before the first round; peers have it in
+memory already, as a NumPy array or as an Arrow array of the same bytes, DuckDB also as a table of its own. Systems
+take turns within a round and begin with another one each round. Results are compared with NumPy's before anything is
+timed.
 
 The last operation, the sum of what the filter keeps, is a pipeline of two programs; beside it stand the same two, one
 after the other, with an array of the store in between.

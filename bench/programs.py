@@ -2,10 +2,10 @@
 
 Does translating ever cost more than it gives? Five programs over arrays of a store, each about as much work as the
 interpreter does in 20 to 100 ms: a mix of lists, matrices, a state machine and CRCs, as processors' benchmarks are
-(own code, figures compare with themselves only); an 8 x 8 cosine transform that calls ``cos``; SHA-256; quicksort in the
-scratchpad; a run-length codec. Each is run in a new process, one core: interpreted, and then translated for the first,
-second and third time, what was translated being kept from run to run. Processor time is what counts, since translating
-in another thread would cost as much.
+(own code, figures compare with themselves only); an 8 x 8 cosine transform that calls ``cos``; SHA-256; quicksort in
+the scratchpad; a run-length codec. Each is run in a new process, one core: interpreted, and then translated for the
+first, second and third time, what was translated being kept from run to run. Processor time is what counts, since
+translating in another thread would cost as much.
 
 Promised: no run takes more processor time than 1.1 times interpreting it, and 20 ms.
 """

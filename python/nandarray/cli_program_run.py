@@ -367,10 +367,11 @@ def _printed(value: Any) -> str:
 def _account(account: Account) -> str:
     rate = account.bytes_in / account.seconds / 1e9 if account.seconds else 0.0
     executed = f", {account.instructions:,} instructions" if account.instructions else ""
-    return (
+    told = (
         f"{account.form}, {count(account.tasks, 'task')}, read {human(account.bytes_in)}, "
         f"gave {human(account.bytes_out)}{executed}, {account.seconds:.3g} s ({rate:.2f} GB/s)"
     )
+    return "\n".join([told, *account.notes])
 
 
 # --- bare-metal tests -------------------------------------------------------------------------------------------------

@@ -14,9 +14,12 @@ import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import nandarray
 from nandarray import _nandarray
+from nandarray._program import zig
 
 HART = Path(__file__).parents[2] / "crates" / "nandarray-hart" / "tests" / "bare"
 WHEEL = "pythondata-cpu-picorv32==1.0.post218"
@@ -32,6 +35,22 @@ ENVIRONMENT = """#define RVTEST_RV32U
 #define RVTEST_DATA_BEGIN .data; .balign 64; .globl tohost; tohost: .dword 0; .balign 8;
 #define RVTEST_DATA_END
 """
+
+# The same for a test that is a block program: it returns 0, or the number of the test that failed, negated.
+BLOCK_ENVIRONMENT = """#define RVTEST_RV32U
+#define TESTNUM x28
+#define RVTEST_CODE_BEGIN .text; .globl nd_block; nd_block: la t0, back; sw ra, 0(t0); li TESTNUM, 0;
+#define RVTEST_CODE_END leave: la t0, back; lw ra, 0(t0); ret;
+#define RVTEST_PASS li a0, 0; j leave;
+#define RVTEST_FAIL neg a0, TESTNUM; j leave;
+#define RVTEST_DATA_BEGIN .data; .balign 16; back: .word 0; .balign 16;
+#define RVTEST_DATA_END
+"""
+BLOCK = """#include <nandarray.h>
+ND_PROGRAM("name": "test", "kind": "block", "inputs": [{"name": "x", "dtype": "uint8"}], "outputs": [])
+"""
+# As many as make each test pay for being translated.
+TASKS = 40_000
 
 
 def run(elf: Path) -> tuple[str, int | None]:
@@ -55,18 +74,23 @@ def test_qemu_agrees_on_the_tests_of_traps_modes_and_interrupts(bits: int, tmp_p
         assert run(elf) == (("passed", None) if status == 0 else ("failed", status)), f"{name}-{bits}"
 
 
-@pytest.mark.skipif("NANDARRAY_COMMUNITY_TESTS" not in os.environ, reason="NANDARRAY_COMMUNITY_TESTS is not set")
-def test_the_communitys_tests_pass(tmp_path: Path) -> None:
-    pytest.importorskip("ziglang")
+def community_tests(tmp_path: Path, environment: str) -> list[Path]:
+    """Fetch the tests' sources, and put the header beside them that they include."""
     fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path, WHEEL]
     subprocess.run(fetch, check=True)
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         wheel.extractall(tmp_path / "wheel")
     sources = tmp_path / "wheel" / "pythondata_cpu_picorv32" / "verilog" / "tests"
-    (sources / "riscv_test.h").write_text(ENVIRONMENT)
+    (sources / "riscv_test.h").write_text(environment)
+    return sorted(sources.glob("*.S"))
+
+
+@pytest.mark.skipif("NANDARRAY_COMMUNITY_TESTS" not in os.environ, reason="NANDARRAY_COMMUNITY_TESTS is not set")
+def test_the_communitys_tests_pass(tmp_path: Path) -> None:
+    pytest.importorskip("ziglang")
+    tests = community_tests(tmp_path, ENVIRONMENT)
     machine = ["-target", "riscv32-freestanding-none", "-mcpu=generic_rv32+m+a+zicsr", "-mabi=ilp32", "-mno-relax"]
     options = ["-nostdlib", "-static", "-fno-pic", "-g0", f"-Wl,-T,{HART / 'link.ld'}"]
-    tests = sorted(sources.glob("*.S"))
     found = {}
     for test in tests:
         elf = test.with_suffix(".elf")
@@ -75,3 +99,27 @@ def test_the_communitys_tests_pass(tmp_path: Path) -> None:
         found[test.stem] = run(elf)
     assert len(found) > 40
     assert {name: status for name, status in found.items() if status != ("passed", None)} == {}
+
+
+@pytest.mark.skipif("NANDARRAY_COMMUNITY_TESTS" not in os.environ, reason="NANDARRAY_COMMUNITY_TESTS is not set")
+def test_the_communitys_tests_pass_translated(tmp_path: Path) -> None:
+    pytest.importorskip("ziglang")
+    target = zig.TARGETS["rv32"]
+    (tmp_path / "program.c").write_text(BLOCK)
+    zig.compile_c(tmp_path / "program.c", tmp_path / "program.o", target)
+    tests = community_tests(tmp_path, BLOCK_ENVIRONMENT)
+    counts = {}
+    with nandarray.open(tmp_path / "data.nand", mode="w") as store:
+        store["x"] = np.zeros(TASKS, "uint8")
+        for test in tests:
+            zig.compile_c(test, test.with_suffix(".o"), target)
+            zig.link([tmp_path / "program.o", test.with_suffix(".o")], test.with_suffix(".elf"), target)
+            program = nandarray.Program.from_elf(test.with_suffix(".elf"))
+            runs = [
+                nandarray.offload(program, [store["x"]], form=form, task_bytes=1, threads=1).account
+                for form in ("interpreted", "translated")
+            ]
+            assert {run.tasks for run in runs} == {TASKS}, test.stem
+            counts[test.stem] = [run.instructions for run in runs]
+    assert len(counts) > 40
+    assert {name: both for name, both in counts.items() if both[0] != both[1]} == {}

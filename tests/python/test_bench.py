@@ -18,7 +18,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench import __main__ as cli  # noqa: E402
-from bench import first_result, geometry, memory, micro, model, offload, opening, report, systems  # noqa: E402
+from bench import first_result, geometry, memory, micro, model, offload, opening, programs, report, systems  # noqa: E402
 from bench.data import ArraySpec, make_truth, map_truth  # noqa: E402
 from bench.judge import OURS, Table, best_configurations, judge  # noqa: E402
 from bench.patterns import BY_NAME, COMPRESSED, PATTERNS, Box, Points  # noqa: E402
@@ -474,6 +474,19 @@ def test_a_peer_that_is_faster_is_a_promise_missed() -> None:
     assert verdicts == {"nandarray, native": "", "nandarray, translated": "MISSED", "NumPy": "MISSED", "Numba": "kept"}
 
 
+def test_short_programs_are_held_to_interpreting_them(tmp_path: Path) -> None:
+    row = programs.Row("mix", 1000, [0.1], [[0.125], [0.131], [0.01]])
+    assert row.verdict == "MISSED: 2nd above 0.130 s"
+    row.translated[1] = [0.12]
+    assert row.verdict == "kept"
+    rows = programs.measure(tmp_path / "data", rounds=1, scale=0.001, say=lambda _: None)
+    assert [one.name for one in rows] == [job.name for job in programs.JOBS]
+    assert all(one.instructions > 1000 and len(one.interpreted) == 1 for one in rows)
+    header, lines = programs.table(rows)
+    assert all(len(line) == len(header) for line in lines)
+    assert list((tmp_path / "data").iterdir()) == []
+
+
 def test_programs_beside_their_peers_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if "native" not in offload.forms():
         pytest.skip("there are no native forms on this machine")
@@ -481,6 +494,7 @@ def test_programs_beside_their_peers_from_end_to_end(tmp_path: Path, capsys: pyt
     arguments += ["--folder", str(tmp_path / "data"), "--json", str(tmp_path / "a.json")]
     assert cli.main(arguments) == 0
     rows = json.loads((tmp_path / "a.json").read_text())
+    assert {row["dtype"] for row in rows} == {"float64", "float32"}
     systems = {one: [row["system"] for row in rows if row["operation"] == one] for one in offload.OPERATIONS}
     for operation, names in systems.items():
         assert names[0] == "nandarray, native"

@@ -153,6 +153,20 @@ def test_reports_are_shown() -> None:
         report["read.nothing"]
 
 
+def test_programs_are_said_to_take_no_time() -> None:
+    with nandarray.open(device="tiny", mode="w") as store:
+        store["a"] = np.arange(1000)
+        assert not any("program" in note for note in store.report()["notes"])
+        run = nandarray.offload(nandarray.programs.get("sum", dtype="int64"), [store["a"]])
+        report = store.report()
+    (note,) = run.account.notes
+    assert "no modelled time" in note
+    assert "reads over the host link" in note
+    (told,) = (one for one in report["notes"] if "program" in one)
+    assert told.startswith("1 program ran; their instructions take no modelled time")
+    assert told in str(report)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -350,6 +350,43 @@ def test_what_is_no_program_is_refused(spoil: object, says: str) -> None:
         Program.from_elf(spoil(raw))  # type: ignore[operator]
 
 
+def test_segments_without_rights_are_told_as_such() -> None:
+    raw = bytearray(Program.from_c(SCALE).elf)
+    first, size, count = struct.unpack_from("<Q14xHH", raw, 32)
+    for at in range(first, first + count * size, size):
+        struct.pack_into("<I", raw, at + 4, 0)
+    with pytest.raises(ProgramError, match="^no segment may be read, written or executed$"):
+        Program.from_elf(bytes(raw))
+
+
+def test_errors_name_what_the_program_calls() -> None:
+    body = """
+        int64_t nd_block(nd_args *args) {
+            char *p = malloc(nd_scalar_i64(args, 0));
+            ND_OUTPUT(args, 0, int64_t)[0] = (int64_t)p;
+            return mine(p);
+        }
+    """
+    text = (
+        HEAD
+        + """
+        ND_PROGRAM("name": "heap", "kind": "block", "inputs": [{"name": "x", "dtype": "int64"}],
+                   "outputs": [{"name": "y", "dtype": "int64"}], "scalars": [{"name": "n", "dtype": "int64"}])
+        void *malloc(size_t size); int64_t mine(char *);
+    """
+    )
+    with pytest.raises(CompileError) as failed:
+        Program.from_c(text + body)
+    first = str(failed.value).splitlines()[0]
+    assert first.startswith("the program calls what it does not define: ")
+    assert "malloc (program.c:" in first
+    assert "mine (program.c:" in first
+    assert "mmap" not in str(failed.value)
+    assert {one["text"].split()[0] for one in failed.value.diagnostics} == {"malloc", "mine"}
+    with pytest.raises(CompileError, match=r"define: malloc \(program.c:\d+\); there is <math.h>"):
+        Program.from_c(text + body.replace("mine(p)", "0"))
+
+
 @settings(max_examples=150)
 @given(st.data())
 def test_no_bytes_make_it_raise_anything_else(data: st.DataObject) -> None:

@@ -363,6 +363,16 @@ def test_writing_to_an_input_is_refused() -> None:
     assert str(error).startswith("mine.py:4: f does not compile: Cannot modify readonly array")
 
 
+def test_float16_is_refused_by_name() -> None:
+    for dtype in ("float16", "float16[3]", {"a": "int32", "b": "float16"}):
+        with pytest.raises(InvalidError, match="float16 is not supported by programs in Python.*float32.*uint16"):
+            nandarray.Block[dtype]  # type: ignore[misc,valid-type]
+    with nandarray.open(device="tiny", mode="w") as store:
+        store["x"] = np.ones(3, "float16")
+        with pytest.raises(InvalidError, match="float16 is not supported"):
+            store["x"].map_blocks(lambda v: v + 1)
+
+
 def test_what_needs_memory_while_it_runs_is_refused() -> None:
     for line in ("np.empty(4)", "x + 1", "[1.0, 2.0]"):
         error = failing(

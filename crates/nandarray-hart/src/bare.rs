@@ -98,7 +98,7 @@ pub fn run(elf: &[u8], options: BareOptions<'_>) -> Result<BareOutcome, ProgramE
     assert!(matches!(granularity, 4 | 8), "a line of a signature is 4 or 8 bytes, not {granularity}");
     let always = [Extension::Privileged, Extension::Zicsr, Extension::Zifencei];
     let extensions = always.into_iter().fold(options.extensions, Extensions::with);
-    let program = Program::from_elf(elf, extensions)?;
+    let program = Program::from_elf_bare(elf, extensions)?;
     if options.bits.is_some_and(|bits| bits != program.bits) {
         return Err(ProgramError::Extension(format!("rv{}i", program.bits)));
     }

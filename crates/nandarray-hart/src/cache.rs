@@ -1,6 +1,6 @@
 //! The blocks that were decoded, by address, with the links between them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::block::Block;
 use crate::exec::{Steps, steps};
@@ -16,11 +16,13 @@ pub(crate) struct Cache<X: Xlen> {
     pub(crate) steps: Vec<Steps<X>>,
     pub(crate) blocks: Vec<Block>,
     by_pc: HashMap<u64, u32>,
+    /// Addresses of blocks that are left before their first instruction, decoded or not.
+    marks: HashSet<u64>,
 }
 
 impl<X: Xlen> Cache<X> {
     pub(crate) fn new() -> Self {
-        Self { steps: Vec::new(), blocks: Vec::new(), by_pc: HashMap::new() }
+        Self { steps: Vec::new(), blocks: Vec::new(), by_pc: HashMap::new(), marks: HashSet::new() }
     }
 
     /// Drop all blocks. Nobody may hold a pointer to their steps.
@@ -45,7 +47,32 @@ impl<X: Xlen> Cache<X> {
         let unit = self.blocks.len();
         self.by_pc.insert(block.pc, unit as u32);
         self.steps.push(steps::<X>(&block, unit as u32, float_off, counted));
+        if self.is_marked(block.pc) {
+            self.steps[unit].mark(true);
+        }
         self.blocks.push(block);
         unit
+    }
+
+    /// Have the block at `pc` left before its first instruction, now and when it is decoded again.
+    pub(crate) fn mark(&mut self, pc: u64) {
+        self.marks.insert(pc);
+        if let Some(unit) = self.find(pc) {
+            self.steps[unit].mark(true);
+        }
+    }
+
+    /// Whether the block at `pc` is one that is left so.
+    pub(crate) fn is_marked(&self, pc: u64) -> bool {
+        !self.marks.is_empty() && self.marks.contains(&pc)
+    }
+
+    /// Leave no block so any more.
+    pub(crate) fn unmark(&mut self) {
+        for pc in std::mem::take(&mut self.marks) {
+            if let Some(unit) = self.find(pc) {
+                self.steps[unit].mark(false);
+            }
+        }
     }
 }

@@ -31,6 +31,10 @@ pub enum ProgramError {
     },
     /// A relocatable file, a shared library, or one that needs a loader.
     NotStatic,
+    /// It has no segment with bytes in memory.
+    Nothing,
+    /// None of its segments may be read, written or executed.
+    NoAccess,
     /// It needs an extension that the hart lacks.
     Extension(String),
     /// A segment that makes no sense.
@@ -52,6 +56,8 @@ impl fmt::Display for ProgramError {
             Self::NotElf(why) => write!(f, "not an ELF file: {why}"),
             Self::NotRiscv { machine } => write!(f, "ELF for machine {machine}, not RISC-V (243)"),
             Self::NotStatic => f.write_str("not a static executable"),
+            Self::Nothing => f.write_str("no segment to load"),
+            Self::NoAccess => f.write_str("no segment may be read, written or executed"),
             Self::Extension(name) => write!(f, "needs the extension {name}, which the hart lacks"),
             Self::Segment { address, bytes } => write!(f, "a segment of {bytes} bytes at {address:#x} makes no sense"),
             Self::Symbol(name) => write!(f, "no symbol {name:?}"),
@@ -89,6 +95,16 @@ pub struct Segment {
     pub executable: bool,
 }
 
+/// Which segments of a file are loaded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// Those with a right: a program reaches its segments by their rights.
+    Accessible,
+    /// All: a bare machine's memory has no rights but those that the machine sets up itself. Linkers give segments none
+    /// where a script's `FLAGS` has none of them.
+    All,
+}
+
 /// A program that a hart can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
@@ -117,9 +133,22 @@ impl Program {
     /// # Errors
     /// [`ProgramError`], but for its `Symbol` and `Memory`.
     pub fn from_elf(bytes: &[u8], extensions: Extensions) -> Result<Self, ProgramError> {
+        Self::from_elf_wanted(bytes, extensions, Wanted::Accessible)
+    }
+
+    /// Read a file for a bare machine: all segments, whatever the file says of their rights. One without any may be
+    /// read, written and executed.
+    ///
+    /// # Errors
+    /// [`ProgramError`], but for its `NoAccess`, `Symbol` and `Memory`.
+    pub fn from_elf_bare(bytes: &[u8], extensions: Extensions) -> Result<Self, ProgramError> {
+        Self::from_elf_wanted(bytes, extensions, Wanted::All)
+    }
+
+    fn from_elf_wanted(bytes: &[u8], extensions: Extensions, wanted: Wanted) -> Result<Self, ProgramError> {
         match bytes.get(4) {
-            Some(1) => Self::read::<object::elf::FileHeader32<Endianness>>(bytes, 32, extensions),
-            _ => Self::read::<object::elf::FileHeader64<Endianness>>(bytes, 64, extensions),
+            Some(1) => Self::read::<object::elf::FileHeader32<Endianness>>(bytes, 32, extensions, wanted),
+            _ => Self::read::<object::elf::FileHeader64<Endianness>>(bytes, 64, extensions, wanted),
         }
     }
 
@@ -127,6 +156,7 @@ impl Program {
         bytes: &[u8],
         bits: u32,
         extensions: Extensions,
+        wanted: Wanted,
     ) -> Result<Self, ProgramError> {
         let file = ElfFile::<E>::parse(bytes)?;
         let (header, endian) = (file.elf_header(), file.endian());
@@ -152,6 +182,7 @@ impl Program {
             }
         }
         let mut segments = Vec::new();
+        let mut inaccessible = false;
         for segment in file.elf_program_headers().iter().filter(|p| p.p_type(endian) == PT_LOAD) {
             let (address, length): (u64, u64) = (segment.p_vaddr(endian).into(), segment.p_memsz(endian).into());
             let wrong = ProgramError::Segment { address, bytes: length };
@@ -160,11 +191,17 @@ impl Program {
             if data.len() as u64 > length || end.is_none() || length > SPAN_MAX {
                 return Err(wrong);
             }
-            let flags = segment.p_flags(endian).0;
-            if length > 0 && flags & (PF_R.0 | PF_W.0 | PF_X.0) != 0 {
-                let (writable, executable) = (flags & PF_W.0 != 0, flags & PF_X.0 != 0);
-                segments.push(Segment { address, bytes: data.to_vec(), length, writable, executable });
+            if length == 0 {
+                continue;
             }
+            let rights = segment.p_flags(endian).0 & (PF_R.0 | PF_W.0 | PF_X.0);
+            if rights == 0 && wanted == Wanted::Accessible {
+                inaccessible = true;
+                continue;
+            }
+            let may = |right: u32| rights == 0 || rights & right != 0;
+            let (writable, executable) = (may(PF_W.0), may(PF_X.0));
+            segments.push(Segment { address, bytes: data.to_vec(), length, writable, executable });
         }
         segments.sort_by_key(|s| s.address);
         for pair in segments.windows(2) {
@@ -173,7 +210,7 @@ impl Program {
             }
         }
         let (Some(first), Some(last)) = (segments.first(), segments.last()) else {
-            return Err(ProgramError::NotElf("nothing to load".into()));
+            return Err(if inaccessible { ProgramError::NoAccess } else { ProgramError::Nothing });
         };
         if last.address + last.length - first.address > SPAN_MAX {
             return Err(ProgramError::Segment { address: last.address, bytes: last.length });

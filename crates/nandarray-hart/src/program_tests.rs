@@ -45,11 +45,25 @@ fn what_is_no_program_is_refused() {
     assert_eq!(read(|f| f[18] = 62), Err(ProgramError::NotRiscv { machine: 62 }));
     assert_eq!(read(|f| f[16] = 3), Err(ProgramError::NotStatic));
     assert_eq!(read(|f| f[48] = 8), Err(ProgramError::Extension("E".into())));
-    assert!(matches!(read(|f| f[64] = 4), Err(ProgramError::NotElf(_))));
+    assert_eq!(read(|f| f[64] = 4), Err(ProgramError::Nothing));
     assert!(matches!(read(|f| f[103] = 1), Err(ProgramError::Segment { .. })));
     assert!(matches!(read(|f| f[110] = 1), Err(ProgramError::Segment { .. })));
     assert!(read(|f| f[87] = 0xff).is_ok());
     assert!(matches!(read(|f| f[80..88].fill(0xff)), Err(ProgramError::Segment { .. })));
+}
+
+#[test]
+fn segments_without_rights_are_a_bare_machines_only() {
+    let without = |f: &mut Vec<u8>| f[68] = 0;
+    let error = read(without).unwrap_err();
+    assert_eq!(error, ProgramError::NoAccess);
+    assert_eq!(error.to_string(), "no segment may be read, written or executed");
+    let file = elf(&[0x13, 0, 0, 0], without);
+    let bare = Program::from_elf_bare(&file, Extensions::PROGRAM).unwrap();
+    assert!(bare.segments[0].writable && bare.segments[0].executable);
+    assert_eq!(bare.segments[0].bytes, [0x13, 0, 0, 0]);
+    let empty = elf(&[0x13, 0, 0, 0], |f| f[64] = 4);
+    assert_eq!(Program::from_elf_bare(&empty, Extensions::PROGRAM), Err(ProgramError::Nothing));
 }
 
 #[test]

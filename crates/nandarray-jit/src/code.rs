@@ -11,6 +11,9 @@ use crate::emit::{Target, emit};
 use crate::region::Region;
 use crate::sites::Sites;
 
+/// Bytes of a page of the host, at most: code that is finished is protected, so the next is in pages of its own.
+const PAGE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
+
 /// What makes code.
 struct Maker {
     module: JITModule,
@@ -52,7 +55,7 @@ impl Maker {
 }
 
 impl Code {
-    /// Make code for a region: its entry, and its bytes. None if the code generator refuses it.
+    /// Make code for a region: its entry, and the bytes of the pages that it takes. None if the code generator refuses it.
     pub(crate) fn make(
         &mut self,
         region: &Region,
@@ -74,7 +77,7 @@ impl Code {
         module.finalize_definitions().ok()?;
         let pointer = module.get_finalized_function(function);
         // SAFETY: `emit` gave the function this signature, in the host's calling convention.
-        Some((unsafe { std::mem::transmute::<*const u8, Entry>(pointer) }, bytes))
+        Some((unsafe { std::mem::transmute::<*const u8, Entry>(pointer) }, bytes.next_multiple_of(PAGE_BYTES)))
     }
 }
 

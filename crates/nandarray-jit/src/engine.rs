@@ -1,7 +1,8 @@
 //! The engine: runs a hart by translated code where there is some, and by the interpreter where there is none yet.
 //!
-//! Blocks are interpreted until one was reached often enough; then a region is translated from there. A few of those visits
-//! go instruction by instruction, to see which memory is reached and where indirect jumps go. Code that meets memory where
+//! Programs are interpreted, with a look now and then at where they are, until translating what is there pays (`pace`). Before that,
+//! some instructions from there on are executed one at a time, to see which blocks follow, which memory is reached and where
+//! indirect jumps go. Blocks that have code are marked, so that the interpreter ends before them. Code that meets memory where
 //! it was not expected is made anew a few times. What was translated is shared by all harts of a program (`shared`).
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::atomic::Ordering;
 use nandarray_hart::isa::Format;
 use nandarray_hart::{Block, Door, Hart, Limits, Memory, OPS_MAX, Stop, Streams, Xlen};
 
+use crate::When;
 use crate::context::{Context, Entry, Layout, Left, Ring, Slot};
 use crate::shared::{Found, Shared};
 
@@ -19,6 +21,8 @@ const SLICE: u64 = if cfg!(debug_assertions) { 1 << 13 } else { 1 << 20 };
 const QUICK: usize = 1 << 10;
 /// Instructions that are interpreted while another hart translates, before it is asked again.
 const MEANWHILE: u64 = 1 << 12;
+/// Instructions that might be interpreted in the time that entering and leaving code takes.
+const ENTERING: u64 = 100;
 
 /// What an engine did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +31,7 @@ pub struct Statistics {
     pub regions: u64,
     /// Instructions in them.
     pub instructions: u64,
-    /// Bytes of host code.
+    /// Bytes of memory that host code takes, in whole pages.
     pub code_bytes: u64,
     /// Times that this engine entered translated code.
     pub entered: u64,
@@ -55,6 +59,10 @@ pub(crate) struct Engine {
     /// Of what the quick table holds.
     generation: u64,
     statistics: Statistics,
+    /// Entries of code that are marked in the hart.
+    marked: usize,
+    /// Instructions that `shared` was told of: interpreted, and executed by code.
+    told: (u64, u64),
     /// There are streams whose positions the context holds.
     streams: bool,
 }
@@ -67,6 +75,8 @@ impl Engine {
             quick: vec![NOWHERE; QUICK],
             generation: 0,
             statistics: Statistics::default(),
+            marked: 0,
+            told: (0, 0),
             streams: false,
         }
     }
@@ -86,7 +96,7 @@ impl Engine {
     pub(crate) fn forget(&mut self) {
         let Shared { settings, bits, extensions, .. } = *self.shared;
         self.quick.fill(NOWHERE);
-        self.generation = 0;
+        (self.generation, self.marked) = (0, 0);
         self.shared = Arc::new(Shared::new(settings, bits, extensions));
     }
 
@@ -141,6 +151,7 @@ impl Engine {
             fflags: from(registers.fflags),
         };
         if !self.shared.fits(&layout) {
+            door.unmark();
             self.forget();
             let fits = self.shared.fits(&layout);
             assert!(fits, "the first layout fits");
@@ -248,6 +259,12 @@ impl Engine {
                 Found::Code(Some(_), _) => self.interpret(door, |door| door.interpret(budget)),
                 Found::Code(None, _) => self.interpret(door, |door| door.step()),
                 Found::Busy => self.interpret(door, |door| door.interpret(budget.min(MEANWHILE))),
+                Found::Wait if budget < OPS_MAX as u64 && left > most => return None,
+                Found::Wait => self.stretch(door, pc, budget),
+                Found::Watch => {
+                    let shared = self.shared.clone();
+                    self.interpret(door, |door| watch(&shared, door, budget))
+                }
                 Found::Cold(visits) => {
                     let shared = self.shared.clone();
                     self.interpret(door, |door| visit(&shared, door, visits, budget))
@@ -291,6 +308,38 @@ impl Engine {
         (pc, why)
     }
 
+    /// Interpret from `pc` on, to code or to the next look at where the program is.
+    fn stretch<X: Xlen>(&mut self, door: &mut Door<'_, '_, '_, X>, pc: u64, budget: u64) -> Option<Stop> {
+        let When::Pays(costs) = self.shared.settings.when else { unreachable!("only what is to pay waits") };
+        self.shared.clone().entries(&mut self.marked, |entry| door.mark(entry));
+        let (before, most) = (door.hart().instructions(), budget.min(costs.sample));
+        let stop = self.interpret(door, |door| {
+            loop {
+                let ran = door.hart().instructions() - before;
+                let left = most.saturating_sub(ran);
+                // Looks are between blocks: a part of one is executed only where the limit wants it.
+                if left == 0 || (ran > 0 && left < OPS_MAX as u64) {
+                    return None;
+                }
+                let stop = door.interpret(left);
+                if stop.is_some() || door.is_marked() || door.hart().fcsr() >> 5 != 0 {
+                    return stop;
+                }
+            }
+        });
+        let ran = door.hart().instructions() - before;
+        // Where it came to code, or to an end, it is what was before that costs.
+        let ended = stop.is_some() || door.is_marked();
+        let (at, heat) = if ended { (pc, ran + ENTERING) } else { (door.hart().pc(), ran) };
+        let interpreted = self.statistics.interpreted;
+        let translated = door.hart().instructions() - interpreted.min(door.hart().instructions());
+        let fresh = (interpreted - self.told.0, translated.saturating_sub(self.told.1));
+        if self.shared.executed(&costs, at, heat, fresh.0, fresh.1) {
+            self.told = (interpreted, translated);
+        }
+        stop
+    }
+
     /// What there is at `pc`; kept in the quick table if it will not change soon.
     fn find<X: Xlen>(&mut self, door: &Door<'_, '_, '_, X>, pc: u64) -> Found {
         let found = self.shared.find(door, pc);
@@ -319,17 +368,30 @@ fn follow<X: Xlen>(shared: Option<&Shared>, door: &mut Door<'_, '_, '_, X>, from
     None
 }
 
-/// Interpret the block at the program counter, which was reached so often and is not translated yet.
-fn visit<X: Xlen>(shared: &Shared, door: &mut Door<'_, '_, '_, X>, visits: u32, budget: u64) -> Option<Stop> {
-    let often = shared.settings.visits;
-    if visits != often / 2 && visits != often {
-        return door.block(budget);
+/// Interpret some instructions one at a time, and note what they reach and where they go; not beyond where code is entered.
+fn watch<X: Xlen>(shared: &Shared, door: &mut Door<'_, '_, '_, X>, budget: u64) -> Option<Stop> {
+    let When::Pays(costs) = shared.settings.when else { unreachable!("only what is to pay is watched so") };
+    let before = door.hart().instructions();
+    loop {
+        let ran = door.hart().instructions() - before;
+        let left = budget - ran;
+        if left == 0 || ran >= costs.watched {
+            return None;
+        }
+        let pc = door.hart().pc();
+        let block = Block::decode(pc, shared.bits, shared.extensions, OPS_MAX, |at| door.fetch(at));
+        let Some(block) = block else { return door.block(left) };
+        shared.watched(&costs, pc, block.ops.len() as u64);
+        let stop = steps(shared, door, &block, left);
+        if stop.is_some() || door.is_marked() || door.hart().fcsr() >> 5 != 0 {
+            return stop;
+        }
     }
-    let pc = door.hart().pc();
-    let Some(block) = Block::decode(pc, shared.bits, shared.extensions, OPS_MAX, |at| door.fetch(at)) else {
-        return door.block(budget);
-    };
-    for op in block.ops.iter().take(budget as usize) {
+}
+
+/// Interpret at most `most` instructions of a block one at a time, and note what they reach and where they go.
+fn steps<X: Xlen>(shared: &Shared, door: &mut Door<'_, '_, '_, X>, block: &Block, most: u64) -> Option<Stop> {
+    for op in block.ops.iter().take(most as usize) {
         let at = door.hart().pc();
         shared.seen(door, op);
         if let Some(stop) = door.step() {
@@ -340,4 +402,17 @@ fn visit<X: Xlen>(shared: &Shared, door: &mut Door<'_, '_, '_, X>, visits: u32, 
         }
     }
     None
+}
+
+/// Interpret the block at the program counter, which was reached so often and is not translated yet.
+fn visit<X: Xlen>(shared: &Shared, door: &mut Door<'_, '_, '_, X>, visits: u32, budget: u64) -> Option<Stop> {
+    let When::Visited(often) = shared.settings.when else { unreachable!("what is to pay is not counted") };
+    if visits != often / 2 && visits != often {
+        return door.block(budget);
+    }
+    let pc = door.hart().pc();
+    let Some(block) = Block::decode(pc, shared.bits, shared.extensions, OPS_MAX, |at| door.fetch(at)) else {
+        return door.block(budget);
+    };
+    steps(shared, door, &block, budget)
 }

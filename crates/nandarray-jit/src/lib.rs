@@ -2,7 +2,7 @@
 //!
 //! [`Translated`] is a hart that does exactly what [`nandarray_hart::Hart`] does, to the bit: registers, flags, memory,
 //! streams, counts of instructions, traps and limits. It interprets what is executed seldom, and translates what is
-//! executed often. Every access to memory is compared with the regions there are, so a program reaches nothing else; every
+//! executed so often that translating pays. Every access to memory is compared with the regions there are, so a program reaches nothing else; every
 //! loop looks at the instructions that are left, so it can be stopped.
 //!
 //! What is not translated is interpreted, one instruction at a time: atomic operations, control and status registers but for
@@ -13,6 +13,7 @@ mod code;
 mod context;
 mod emit;
 mod engine;
+mod pace;
 mod processor;
 mod region;
 mod registers;
@@ -24,22 +25,32 @@ use std::sync::Arc;
 use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Stop, Streams, Xlen};
 
 pub use engine::Statistics;
+pub use pace::Costs;
 pub use processor::Translations;
+
+/// When something is translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// When it pays, as far as these costs tell.
+    Pays(Costs),
+    /// When a block was interpreted so often: all that is reached from it, whatever it costs.
+    Visited(u32),
+}
 
 /// When and how much is translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Times that a block is interpreted before it is translated.
-    pub visits: u32,
+    /// When a region is translated.
+    pub when: When,
     /// Instructions that are translated as one, at most.
     pub region_instructions: usize,
-    /// Bytes of host code after which nothing more is translated.
+    /// Bytes of memory for host code, in whole pages, after which nothing more is translated.
     pub code_bytes: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { visits: 100, region_instructions: 1500, code_bytes: 16 << 20 }
+        Self { when: When::Pays(Costs::default()), region_instructions: 1500, code_bytes: 16 << 20 }
     }
 }
 

@@ -23,15 +23,16 @@ impl Translations {
         Self(Arc::new(Shared::new(settings, bits, Extensions::PROGRAM)))
     }
 
-    /// A processor for this program, and for no other.
+    /// A processor for this program, and for no other, for a run that begins.
     pub fn processor(&self) -> Box<dyn Processor> {
+        self.0.begin();
         match self.0.bits {
             32 => Box::new(Translated::<Rv32>::sharing(self.0.clone())),
             _ => Box::new(Translated::<Rv64>::sharing(self.0.clone())),
         }
     }
 
-    /// Bytes of host code so far.
+    /// Bytes of memory that host code takes so far, in whole pages.
     pub fn code_bytes(&self) -> u64 {
         self.0.made().code_bytes
     }

@@ -73,6 +73,8 @@ pub(crate) struct Source<'s> {
     pub(crate) ops_max: usize,
     /// The instruction at an address.
     pub(crate) fetch: &'s dyn Fn(u64) -> Option<u32>,
+    /// Whether the block at an address is to be in the region; the first always is.
+    pub(crate) wanted: &'s dyn Fn(u64) -> bool,
     /// Whether an instruction can be translated.
     pub(crate) translates: &'s dyn Fn(&Op) -> bool,
     /// Where indirect jumps at an address went.
@@ -193,7 +195,7 @@ impl Source<'_> {
         let (mut count, mut ops) = (0u64, 0);
         waiting.push(std::cmp::Reverse((0, 0, pc, 0)));
         while let Some(std::cmp::Reverse((_, _, at, chain))) = waiting.pop() {
-            if found.contains_key(&(at, chain)) {
+            if found.contains_key(&(at, chain)) || !(order.is_empty() || (self.wanted)(at)) {
                 continue;
             }
             let Some(block) = self.decode(at, OPS_MAX) else { continue };

@@ -4,23 +4,31 @@
 //! until the last hart of the program is dropped; code that was made anew stays where it is, since another hart may be
 //! executing it. It executes nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use nandarray_hart::isa::{self, Format, Op};
 use nandarray_hart::{Door, Extensions, Hart, Xlen};
 use parking_lot::{Mutex, RwLock};
 
-use crate::Settings;
 use crate::code::Code;
 use crate::context::{Entry, Layout, SLOTS};
-use crate::region::{Source, translates};
+use crate::emit::weight;
+use crate::pace::{Costs, Purse};
+use crate::region::{Region, Source, translates};
 use crate::sites::{MAIN, Sites};
+use crate::{Settings, When};
 
 /// News about memory after which code is made anew, and how often that is done.
 const NEWS_MAX: u32 = 3;
 const REMADE_MAX: u32 = 6;
+/// Nanoseconds that it takes to leave code for one instruction that meets memory where it was not expected.
+const MISSED_NS: u64 = 400;
+/// A region is cut short, since the purse has no more, only if that has enough for so many instructions.
+const SHORT: u64 = 300;
+/// How often a region is made smaller to be affordable.
+const TRIES: u32 = 3;
 
 /// What was translated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +37,7 @@ pub(crate) struct Made {
     pub(crate) regions: u64,
     /// Instructions in them.
     pub(crate) instructions: u64,
-    /// Bytes of host code.
+    /// Bytes of memory that host code takes, in whole pages.
     pub(crate) code_bytes: u64,
 }
 
@@ -37,11 +45,21 @@ pub(crate) struct Made {
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     visits: u32,
+    /// Instructions that were interpreted from here on, or up to here.
+    heat: u64,
+    /// The heat from which on it may pay to translate what is here.
+    pays_from: u64,
     code: Option<Entry>,
     /// Instructions that must be left for the code to do anything.
     wants: u64,
+    /// Nanoseconds that making the code took, or has to wait for.
+    cost_ns: u64,
+    /// Instructions that met memory where the code did not expect it, and those of them that were the first to do so.
+    missed: u64,
     news: u32,
     remade: u32,
+    /// There was code, which is to be made anew.
+    again: bool,
     /// Nothing can be translated here.
     hopeless: bool,
 }
@@ -55,6 +73,10 @@ pub(crate) enum Found {
     Fresh(Option<Entry>, u64),
     /// Nothing yet: it was reached so often.
     Cold(u32),
+    /// Nothing yet, and what is next is to be watched.
+    Watch,
+    /// Nothing yet.
+    Wait,
     /// Another hart is translating.
     Busy,
 }
@@ -66,6 +88,11 @@ struct Inner {
     known: HashMap<u64, Known>,
     code: Code,
     made: Made,
+    purse: Purse,
+    /// Blocks that were watched.
+    watched: HashSet<u64>,
+    /// Where code is entered.
+    entries: Vec<u64>,
 }
 
 /// What harts that run one program share.
@@ -79,19 +106,41 @@ pub(crate) struct Shared {
     bases: RwLock<Vec<u64>>,
     /// Counts what was made anew.
     generation: AtomicU64,
+    /// Addresses at which code is entered.
+    entries: AtomicUsize,
     inner: Mutex<Inner>,
 }
 
 impl Shared {
     pub(crate) fn new(settings: Settings, bits: u32, extensions: Extensions) -> Self {
-        Self {
+        let shared = Self {
             settings,
             bits,
             extensions,
             layout: OnceLock::new(),
             bases: RwLock::default(),
             generation: AtomicU64::new(0),
+            entries: AtomicUsize::new(0),
             inner: Mutex::default(),
+        };
+        shared.begin();
+        shared
+    }
+
+    /// A run begins: what it may spend on translating is its own.
+    pub(crate) fn begin(&self) {
+        if let (When::Pays(costs), Some(mut inner)) = (&self.settings.when, self.inner.try_lock()) {
+            inner.purse.open(costs);
+        }
+    }
+
+    /// Tell where code is entered, from the entry of this number on.
+    pub(crate) fn entries(&self, known: &mut usize, mut tell: impl FnMut(u64)) {
+        if self.entries.load(Ordering::Relaxed) != *known {
+            if let Some(inner) = self.inner.try_lock() {
+                inner.entries[*known..].iter().for_each(|pc| tell(*pc));
+                *known = inner.entries.len();
+            }
         }
     }
 
@@ -126,39 +175,126 @@ impl Shared {
         Some(bases.len() as u8 - 1)
     }
 
-    /// What there is at `pc`, translated now if it was reached often enough.
+    /// What there is at `pc`, translated now if it is time for that.
     pub(crate) fn find<X: Xlen>(&self, door: &Door<'_, '_, '_, X>, pc: u64) -> Found {
         let Some(mut inner) = self.inner.try_lock() else { return Found::Busy };
         let known = inner.known.entry(pc).or_default();
-        known.visits = known.visits.saturating_add(1);
-        if known.code.is_some() || known.hopeless {
+        if known.code.is_some() {
             return Found::Code(known.code, known.wants);
         }
-        if known.visits <= self.settings.visits {
-            return Found::Cold(known.visits);
+        match self.settings.when {
+            When::Visited(_) if known.hopeless => return Found::Code(None, known.wants),
+            When::Visited(often) => {
+                known.visits = known.visits.saturating_add(1);
+                if known.visits <= often {
+                    return Found::Cold(known.visits);
+                }
+                let region = self.region(&inner, door, pc, self.settings.region_instructions, &|_| true);
+                self.make(&mut inner, pc, region, 0);
+            }
+            When::Pays(costs) => {
+                if known.hopeless || known.heat < known.pays_from.max(costs.warm) {
+                    return Found::Wait;
+                }
+                let cost_ns = known.cost_ns;
+                if !inner.purse.has(cost_ns) {
+                    return Found::Wait;
+                }
+                if !inner.watched.contains(&pc) {
+                    return Found::Watch;
+                }
+                self.weigh(&mut inner, door, pc, &costs);
+            }
         }
-        self.translate(&mut inner, door, pc);
-        let known = inner.known.entry(pc).or_default();
-        Found::Fresh(known.code, known.wants)
+        match inner.known.entry(pc).or_default() {
+            Known { code: None, .. } if matches!(self.settings.when, When::Pays(_)) => Found::Wait,
+            known => Found::Fresh(known.code, known.wants),
+        }
     }
 
-    fn translate<X: Xlen>(&self, inner: &mut Inner, door: &Door<'_, '_, '_, X>, pc: u64) {
-        let fetch = |at| if at == Hart::<X>::RETURN { None } else { door.fetch(at) };
-        let Some(layout) = self.layout.get() else { return };
-        let room = inner.made.code_bytes < self.settings.code_bytes;
-        let region = room.then(|| {
-            let source = Source {
-                bits: self.bits,
-                extensions: self.extensions,
-                ops_max: self.settings.region_instructions,
-                fetch: &fetch,
-                translates: &translates,
-                targets: &inner.sites.targets,
+    /// Translate what is reached from `pc` if interpreting it took as much as that will, and the purse allows it.
+    fn weigh<X: Xlen>(&self, inner: &mut Inner, door: &Door<'_, '_, '_, X>, pc: u64, costs: &Costs) {
+        let affordable = costs.affordable(inner.purse.ns());
+        let (known, watched) = (&inner.known, &inner.watched);
+        // What has code is entered there, whoever comes by.
+        let wanted = |at| watched.contains(&at) && known.get(&at).is_none_or(|known| known.code.is_none());
+        let (mut most, mut tries) = (self.settings.region_instructions as u64, 0);
+        let (region, weight) = loop {
+            let Some(region) = self.region(inner, door, pc, most as usize, &wanted) else {
+                inner.known.entry(pc).or_default().hopeless = true;
+                return;
             };
-            source.region(pc)
-        });
+            let weight = region.nodes.iter().flat_map(|node| &node.ops).map(weight).sum::<u64>();
+            if weight <= affordable || tries == TRIES {
+                break (region, weight);
+            }
+            // Less of it, if that is enough to be worth the while.
+            most = (region.ops as u64 * affordable / weight).max(1);
+            tries += 1;
+        };
+        if weight > affordable || (tries > 0 && affordable < SHORT) {
+            // What it is cut down to depends on the purse: it is tried again with more in it, and not at every look.
+            let known = inner.known.entry(pc).or_default();
+            known.cost_ns = costs.region(weight.max(SHORT));
+            known.pays_from = known.heat.saturating_add((known.heat / 4).max(costs.warm));
+            return;
+        }
+        let mut places: Vec<u64> = region.nodes.iter().map(|node| node.pc).collect();
+        places.sort_unstable();
+        places.dedup();
+        let heats = places.iter().filter_map(|at| inner.known.get(at)).map(|known| known.heat);
+        let heat = heats.fold(0, u64::saturating_add);
+        let cost_ns = costs.region(weight);
+        let pays_after = costs.pays_after(cost_ns);
+        if heat < pays_after && !inner.known[&pc].again {
+            // Each place is looked at again when it has its share of what is missing.
+            let missing = u128::from(pays_after - heat);
+            for at in places {
+                let Some(known) = inner.known.get_mut(&at) else { continue };
+                let share = missing * u128::from(known.heat) / u128::from(heat.max(1));
+                known.pays_from = known.heat.saturating_add((share as u64).max(costs.sample));
+            }
+            return;
+        }
+        inner.purse.spend(cost_ns);
+        self.make(inner, pc, Some(region), cost_ns);
+        for at in places {
+            if let Some(known) = inner.known.get_mut(&at) {
+                (known.heat, known.pays_from) = (0, 0);
+            }
+        }
+    }
+
+    /// What is translated as one from `pc` on; none where nothing can be, or there is no room for more code.
+    fn region<X: Xlen>(
+        &self,
+        inner: &Inner,
+        door: &Door<'_, '_, '_, X>,
+        pc: u64,
+        ops_max: usize,
+        wanted: &dyn Fn(u64) -> bool,
+    ) -> Option<Region> {
+        if inner.made.code_bytes >= self.settings.code_bytes {
+            return None;
+        }
+        let fetch = |at| if at == Hart::<X>::RETURN { None } else { door.fetch(at) };
+        let source = Source {
+            bits: self.bits,
+            extensions: self.extensions,
+            ops_max,
+            fetch: &fetch,
+            wanted,
+            translates: &translates,
+            targets: &inner.sites.targets,
+        };
+        source.region(pc)
+    }
+
+    /// Make the code of a region that is entered at `pc`.
+    fn make(&self, inner: &mut Inner, pc: u64, region: Option<Region>, cost_ns: u64) {
+        let Some(layout) = self.layout.get() else { return };
         let bases = self.bases.read().clone();
-        let made = region.flatten().and_then(|region| {
+        let made = region.and_then(|region| {
             let (entry, bytes) = inner.code.make(&region, self.bits, layout, &inner.sites, &bases)?;
             Some((entry, bytes, region.ops as u64))
         });
@@ -167,15 +303,37 @@ impl Shared {
             known.hopeless = true;
             return;
         };
-        (known.code, known.wants) = (Some(entry), ops.max(1));
+        (known.code, known.wants, known.cost_ns) = (Some(entry), ops.max(1), cost_ns);
+        if !std::mem::take(&mut known.again) {
+            inner.entries.push(pc);
+            self.entries.store(inner.entries.len(), Ordering::Relaxed);
+        }
         inner.made.regions += 1;
         inner.made.instructions += ops;
         inner.made.code_bytes += bytes;
     }
 
+    /// So many instructions were interpreted and executed by code since this was told last. Those of `heat` were interpreted
+    /// near `pc`. False if somebody translates, and nothing was noted.
+    pub(crate) fn executed(&self, costs: &Costs, pc: u64, heat: u64, interpreted: u64, translated: u64) -> bool {
+        let Some(mut inner) = self.inner.try_lock() else { return false };
+        inner.purse.earn(costs, interpreted, translated);
+        let known = inner.known.entry(pc).or_default();
+        known.heat = known.heat.saturating_add(heat);
+        true
+    }
+
+    /// The block at `pc` is about to be executed instruction by instruction.
+    pub(crate) fn watched(&self, costs: &Costs, pc: u64, instructions: u64) {
+        if let Some(mut inner) = self.inner.try_lock() {
+            inner.watched.insert(pc);
+            inner.purse.spend(costs.watched_ns * instructions);
+        }
+    }
+
     /// Note which region the instruction `op` at `pc` is about to reach. Gives whether that is news.
     fn look<X: Xlen>(&self, inner: &mut Inner, door: &Door<'_, '_, '_, X>, pc: u64, op: &Op) -> bool {
-        if !matches!(op.row().format, Format::Load | Format::Store | Format::FloatLoad | Format::FloatStore) {
+        if !reaches(op) {
             return false;
         }
         let address = X::unsigned(X::word(door.hart().x(op.rs1 as usize).wrapping_add(op.imm as i64 as u64)));
@@ -189,6 +347,9 @@ impl Shared {
 
     /// The instruction at the program counter is about to be interpreted: note what it reaches, if nobody translates.
     pub(crate) fn seen<X: Xlen>(&self, door: &Door<'_, '_, '_, X>, op: &Op) {
+        if !reaches(op) {
+            return;
+        }
         if let Some(mut inner) = self.inner.try_lock() {
             self.look(&mut inner, door, door.hart().pc(), op);
         }
@@ -206,16 +367,29 @@ impl Shared {
         let pc = door.hart().pc();
         let (Some(word), Some(mut inner)) = (door.fetch(pc), self.inner.try_lock()) else { return };
         let op = isa::decode(word, self.bits, self.extensions);
-        if !self.look(&mut inner, door, pc, &op) {
-            return;
-        }
+        let news = self.look(&mut inner, door, pc, &op);
         let room = inner.made.code_bytes < self.settings.code_bytes;
-        let Some(known) = inner.known.get_mut(&from) else { return };
-        known.news += 1;
-        if room && known.news >= NEWS_MAX && known.remade < REMADE_MAX {
-            (known.news, known.code) = (0, None);
+        let Inner { known, purse, .. } = &mut *inner;
+        let Some(known) = known.get_mut(&from) else { return };
+        known.missed += 1;
+        known.news += u32::from(news);
+        let worth = match self.settings.when {
+            When::Visited(_) => news && known.news >= NEWS_MAX,
+            // As with the first translation: when what went wrong took half as long as that will.
+            When::Pays(_) => {
+                known.news > 0 && 2 * known.missed * MISSED_NS >= known.cost_ns && purse.has(known.cost_ns)
+            }
+        };
+        if room && worth && known.remade < REMADE_MAX {
+            (known.missed, known.news, known.code) = (0, 0, None);
+            (known.again, known.heat) = (true, u64::MAX);
             known.remade += 1;
             self.generation.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Whether an instruction reaches memory that code has to compare with what it expects.
+fn reaches(op: &Op) -> bool {
+    matches!(op.row().format, Format::Load | Format::Store | Format::FloatLoad | Format::FloatStore)
 }

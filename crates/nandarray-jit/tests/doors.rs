@@ -6,7 +6,7 @@ use nandarray_hart::isa::{assemble, encode};
 use nandarray_hart::{
     Cause, Extensions, Hart, Input, Limits, Memory, Output, Room, Rv32, Rv64, Stop, Streams, Trap, Xlen,
 };
-use nandarray_jit::{Settings, Translated, Translations};
+use nandarray_jit::{Costs, Settings, Translated, Translations, When};
 
 const CODE: u64 = 0x1000;
 const DATA: u64 = 0x3000;
@@ -23,10 +23,14 @@ fn put<X: Xlen>(memory: &mut Memory<'_>, lines: &[&str]) {
 
 /// A processor that translates at once, and a program with its stack.
 fn program<X: Xlen>(lines: &[&str]) -> (Translated<X>, Memory<'static>) {
+    program_when(lines, When::Visited(0))
+}
+
+fn program_when<X: Xlen>(lines: &[&str], when: When) -> (Translated<X>, Memory<'static>) {
     let mut memory = Memory::new();
     memory.add_program(CODE, END - CODE, DATA..END, CODE..DATA).unwrap();
     put::<X>(&mut memory, lines);
-    let settings = Settings { visits: 0, ..Settings::default() };
+    let settings = Settings { when, ..Settings::default() };
     let mut translated = Translated::with_settings(Extensions::PROGRAM, settings);
     translated.hart_mut().call(CODE, END, &[]);
     (translated, memory)
@@ -34,7 +38,13 @@ fn program<X: Xlen>(lines: &[&str]) -> (Translated<X>, Memory<'static>) {
 
 #[test]
 fn the_instruction_limit_is_exact() {
-    let (mut translated, mut memory) = program::<Rv64>(LOOP);
+    for when in [When::Visited(0), When::Pays(Costs::NONE)] {
+        the_limit_is_exact(when);
+    }
+}
+
+fn the_limit_is_exact(when: When) {
+    let (mut translated, mut memory) = program_when::<Rv64>(LOOP, when);
     for limit in 0..=301 {
         let before = translated.hart().instructions();
         translated.hart_mut().call(CODE, END, &[0, 100]);
@@ -172,8 +182,10 @@ fn code_that_can_change_itself_is_interpreted() {
     memory.add_program(CODE, END - CODE, CODE..END, CODE..END).unwrap();
     put::<Rv64>(&mut memory, &["sw a1, 8(a2)", "addi a0, zero, 1", "addi a0, zero, 2", "jalr zero, 0(ra)"]);
     let new = encode(&assemble("addi a0, zero, 7", 64).unwrap());
-    let mut translated =
-        Translated::<Rv64>::with_settings(Extensions::PROGRAM, Settings { visits: 0, ..Settings::default() });
+    let mut translated = Translated::<Rv64>::with_settings(
+        Extensions::PROGRAM,
+        Settings { when: When::Visited(0), ..Settings::default() },
+    );
     translated.hart_mut().call(CODE, END, &[0, u64::from(new), CODE]);
     let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
     assert_eq!(stop, Stop::Returned { code: 7 });
@@ -215,7 +227,7 @@ fn a_processor_may_move_to_another_thread() {
 #[test]
 fn what_is_translated_is_bounded() {
     let (_, mut memory) = program::<Rv64>(LOOP);
-    let settings = Settings { visits: 0, code_bytes: 0, ..Settings::default() };
+    let settings = Settings { when: When::Visited(0), code_bytes: 0, ..Settings::default() };
     let mut translated = Translated::<Rv64>::with_settings(Extensions::PROGRAM, settings);
     translated.hart_mut().call(CODE, END, &[0, 1000]);
     let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
@@ -225,7 +237,7 @@ fn what_is_translated_is_bounded() {
 
 #[test]
 fn cores_share_what_was_translated() {
-    let translations = Translations::with_settings(64, Settings { visits: 3, ..Settings::default() });
+    let translations = Translations::with_settings(64, Settings { when: When::Visited(3), ..Settings::default() });
     let once = |rounds: u64| {
         let mut memory = Memory::new();
         memory.add_program(CODE, END - CODE, DATA..END, CODE..DATA).unwrap();
@@ -251,7 +263,83 @@ fn cores_share_what_was_translated() {
     once(100);
     let bytes = translations.code_bytes();
     assert!(bytes > 0);
+    // Code takes whole pages, however little of them it fills.
+    assert!(bytes.is_multiple_of(4096), "{bytes} bytes are no pages");
     std::thread::scope(|scope| (0..4).for_each(|n| drop(scope.spawn(move || (0..50).for_each(|i| once(1 + n + i))))));
     // The loop's code served all of them; one entry more may have been reached often enough.
     assert!(translations.code_bytes() <= 3 * bytes);
+}
+
+/// Two loops, the second of which is entered a0 times: a1 rounds each.
+const LOOPS: &[&str] = &[
+    "addi a4, a1, 0",
+    "addi a2, a2, 1",
+    "addi a4, a4, -1",
+    "bne a4, zero, . - 8",
+    "addi a3, a3, 1",
+    "addi a0, a0, -1",
+    "bne a0, zero, . - 24",
+    "jalr zero, 0(ra)",
+];
+
+#[test]
+fn nothing_is_translated_before_it_pays() {
+    let costs = Costs { region_ns: 0, instruction_ns: 5_000, warm: 1024, sample: 256, ..Costs::default() };
+    for (rounds, wanted) in [(1_000, false), (200_000, true)] {
+        let (mut translated, mut memory) = program_when::<Rv64>(LOOP, When::Pays(costs));
+        translated.hart_mut().call(CODE, END, &[0, rounds]);
+        let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
+        assert_eq!((stop, translated.hart().instructions()), (Stop::Returned { code: rounds }, 1 + 3 * rounds));
+        let s = translated.statistics();
+        assert_eq!(s.regions > 0, wanted, "{rounds} rounds: {s:?}");
+        if wanted {
+            assert!(s.interpreted < 100_000, "{s:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_spends_no_more_than_its_advance_and_what_it_earned() {
+    // Nothing is earned, and the advance is less than any region takes: no run gets further than the one before.
+    let costs = Costs {
+        region_ns: 0,
+        instruction_ns: 1_000,
+        advance_ns: 1_500,
+        earned_ps: 0,
+        watched_ns: 0,
+        warm: 64,
+        sample: 64,
+        ..Costs::default()
+    };
+    let translations = Translations::with_settings(64, Settings { when: When::Pays(costs), ..Settings::default() });
+    let run = |translations: &Translations| {
+        let (_, mut memory) = program::<Rv64>(LOOPS);
+        let mut processor = translations.processor();
+        let limits = Limits { instructions: Some(200_000), stop: None };
+        processor.call(CODE, END, 1 << 40, &mut memory, &mut Streams::none(), limits)
+    };
+    for _ in 0..3 {
+        assert_eq!(run(&translations), Stop::InstructionLimit);
+        assert_eq!(translations.code_bytes(), 0);
+    }
+    let costs = Costs { advance_ns: 500_000, ..costs };
+    let translations = Translations::with_settings(64, Settings { when: When::Pays(costs), ..Settings::default() });
+    assert_eq!(run(&translations), Stop::InstructionLimit);
+    assert!(translations.code_bytes() > 0);
+}
+
+#[test]
+fn code_is_entered_wherever_the_interpreter_comes_by() {
+    let costs = Costs { region_ns: 0, instruction_ns: 0, warm: 1 << 10, sample: 1 << 10, ..Costs::default() };
+    let (mut translated, mut memory) = program_when::<Rv64>(LOOPS, When::Pays(costs));
+    let rounds = 20_000;
+    translated.hart_mut().call(CODE, END, &[rounds, 10]);
+    let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
+    assert_eq!(
+        (stop, translated.hart().x(12), translated.hart().x(13)),
+        (Stop::Returned { code: 0 }, 10 * rounds, rounds)
+    );
+    let s = translated.statistics();
+    assert_eq!(translated.hart().instructions(), 1 + 34 * rounds);
+    assert!(s.regions > 0 && s.interpreted < 50_000, "{s:?}");
 }

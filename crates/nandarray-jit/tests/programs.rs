@@ -8,7 +8,7 @@ use linux::{Kind, Outcome, run};
 use nandarray_hart::{Rv32, Rv64};
 
 fn both(elf: &[u8]) -> [Outcome; 2] {
-    [Kind::Interpreter, Kind::Translator].map(|kind| match elf[4] {
+    [Kind::Interpreter, Kind::Eager].map(|kind| match elf[4] {
         1 => run::<Rv32>(elf, kind),
         _ => run::<Rv64>(elf, kind),
     })

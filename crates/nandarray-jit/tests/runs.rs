@@ -5,7 +5,7 @@
 
 use nandarray_hart::isa::{assemble, encode};
 use nandarray_hart::{Cause, Extensions, Hart, Limits, Memory, Mode, Rv32, Rv64, Stop, Streams, Trap, Xlen};
-use nandarray_jit::{Settings, Translated};
+use nandarray_jit::{Settings, Translated, When};
 
 const CODE: u64 = 0x1000;
 const DATA: u64 = 0x3000;
@@ -24,7 +24,7 @@ fn memory(lines: &[String], bits: u32) -> Memory<'static> {
 }
 
 fn translated<X: Xlen>() -> Translated<X> {
-    Translated::with_settings(Extensions::PROGRAM, Settings { visits: 0, ..Settings::default() })
+    Translated::with_settings(Extensions::PROGRAM, Settings { when: When::Visited(0), ..Settings::default() })
 }
 
 fn stores_at_an_edge<X: Xlen>(below: bool) {

@@ -1,6 +1,6 @@
 //! Programs beside the data: loaded, run over boxes of spaces, watched and cancelled.
 //!
-//! Inputs and outputs come as tuples of a space and a box, as bytes, or as outputs of other programs of the run. What a run gives is a dictionary; what it prints and
+//! Inputs and outputs come as tuples of a space and a box, as arrays of bytes in memory, or as outputs of other programs of the run. What a run gives is a dictionary; what it prints and
 //! how dtypes are named is Python's.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use nandarray::device::{Command, Device, Execution, Given, Input, Output, ProgramId, Reply, Stage, Tiles};
 use nandarray::stl::space::SpaceId;
 use nandarray_cores::{Account, Form, Native, Profiler, Progress};
-use numpy::PyArray1;
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -72,7 +72,8 @@ pub(crate) enum GivenInput<'py> {
     Box(Boxed<'py>),
     /// One whose elements come tile by tile.
     Tiled((Boxed<'py>, GivenTiles)),
-    Bytes(Bound<'py, PyBytes>),
+    /// Bytes of the caller's memory, borrowed until the run has ended.
+    Bytes(PyReadonlyArray1<'py, u8>),
     /// An output of a program before: the program's place, the output's.
     Output((usize, usize)),
 }
@@ -149,7 +150,7 @@ enum HeldOutput {
 
 fn held_input<'h>(py: Python<'_>, device: &Arc<Device>, input: &'h GivenInput<'_>) -> PyResult<HeldInput<'h>> {
     match input {
-        GivenInput::Bytes(bytes) => Ok(HeldInput::Bytes(bytes.as_bytes())),
+        GivenInput::Bytes(bytes) => Ok(HeldInput::Bytes(bytes.as_slice()?)),
         GivenInput::Box(boxed) => owned(py, device, boxed, None).map(HeldInput::Box),
         GivenInput::Tiled((boxed, tiles)) => owned(py, device, boxed, Some(tiles)).map(HeldInput::Box),
         GivenInput::Output((stage, output)) => Ok(HeldInput::Output(*stage, *output)),

@@ -11,7 +11,7 @@ import builtins
 import inspect
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -65,7 +65,18 @@ def parse_dtype(what: Any) -> np.dtype[Any]:
         raise InvalidError(f"elements of dtype {made} have no fixed size")
     if made != made.newbyteorder("<"):
         raise InvalidError(f"{made} is big-endian; processors beside the data are little-endian")
+    if _has_half(made):
+        within = "" if made == np.float16 else f" (in {made})"
+        raise InvalidError(
+            f"float16 is not supported by programs in Python{within}: use float32, or view the bits as uint16"
+        )
     return made
+
+
+def _has_half(dtype: np.dtype[Any]) -> bool:
+    """Tell whether elements, or a field of them, are float16, which Numba has no arithmetic for."""
+    fields: Mapping[str, Any] = dtype.fields or {}
+    return dtype.base == np.float16 or any(_has_half(part[0].base) for part in fields.values())
 
 
 def _parse(what: Any) -> Any:

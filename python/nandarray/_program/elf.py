@@ -260,6 +260,8 @@ def _segments(file: Any, length: int) -> list[tuple[int, int, int, str]]:
         found.append((address, size, in_file, access))
     if not found:
         raise ProgramError("the ELF file has no segment to load")
+    if all(access == "---" for *_, access in found):
+        raise ProgramError("no segment may be read, written or executed")
     return found
 
 

@@ -34,6 +34,8 @@ __all__ = ["Account", "Box", "Offloaded", "StepAccount", "Traffic", "offload", "
 
 TASK_BYTES = 1 << 20
 HOLD_BYTES = 1 << 30
+#: Of a run on a modelled device, as its report says it.
+UNTIMED = "The programs' instructions take no modelled time, and their inputs are priced as reads over the host link."
 _POLL_S = 0.05
 _STATUS = re.compile(r"returned (-\d+)$")
 _Array = np.ndarray[Any, Any]
@@ -115,6 +117,8 @@ class Account:
         The same of each program, those first that gave inputs to others.
     traffic : Traffic
         The bytes by where they came from and went to.
+    notes : tuple of str
+        What a modelled device does not tell of the run; none under the wall clock.
     """
 
     tasks: int
@@ -125,6 +129,7 @@ class Account:
     form: str
     steps: tuple[StepAccount, ...]
     traffic: Traffic
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -198,6 +203,7 @@ def offload(
     inputs : sequence, optional
         For each input of a :class:`Program` an :class:`Array`, a :class:`View`, a :class:`Box` of one, a step, or
         something in memory (``numpy.asarray``). One input or target at least is of a store. Elements come in C order.
+        What is in memory is borrowed, not copied, if it is contiguous: leave it as it is until the run has ended.
     scalars : mapping, optional
         Numbers by name; those left out have the program's defaults.
     out : Array, View, Box or mapping of them by output, optional
@@ -271,12 +277,14 @@ def offload(
     )
     used = {one.form for one in steps}
     tasks, bytes_in, bytes_out = given["tasks"], given["bytes_in"], given["bytes_out"]
-    from_host = sum(len(one) for stage in stages for one in stage.inputs if isinstance(one, bytes))
+    from_host = sum(one.nbytes for stage in stages for one in stage.inputs if isinstance(one, np.ndarray))
     to_store = sum(got[name] * wanted[name].dtype.itemsize for name in targets)
     between = sum(one.bytes_in for one in steps) - bytes_in
     traffic = Traffic(bytes_in - from_host, from_host, between, to_store, bytes_out - to_store)
     used_form = used.pop() if len(used) == 1 else "mixed"
-    return Offloaded(got, Account(tasks, bytes_in, bytes_out, given["instructions"], took, used_form, steps, traffic))
+    notes = (UNTIMED,) if native.clock is not None else ()
+    account = Account(tasks, bytes_in, bytes_out, given["instructions"], took, used_form, steps, traffic, notes)
+    return Offloaded(got, account)
 
 
 @lru_cache(maxsize=64)
@@ -329,8 +337,13 @@ class _Run:
                 shape = self.shapes.get((id(first.step), first.number))
             elif isinstance(step, FieldStep):
                 shape = step.shape
+            taken = first.dtype if isinstance(first, Output) else ports.dtype_of(first)
+            record_bytes = step.program._metadata["inputs"][0]["record_bytes"]
             for number, port in enumerate(step.program._metadata["outputs"]):
-                if shape is not None and abi.one_for_one(port):
+                # Records of other lengths make other shapes, also where there are none.
+                item_bytes = abi.record(port["dtype"], port["name"]).itemsize
+                alike = record_bytes * item_bytes == port["record_bytes"] * taken.itemsize
+                if shape is not None and alike and abi.one_for_one(port):
                     self.shapes[id(step), number] = shape
 
     def store(self, targets: Mapping[str, Boxed]) -> Any:
@@ -350,7 +363,7 @@ class _Run:
             if isinstance(given, Output):
                 inputs.append((self.places[id(given.step)], given.number))
             else:
-                inputs.append(box.native() if box else np.ascontiguousarray(given).tobytes())
+                inputs.append(box.native() if box else _lent(given))
         going: list[Any] = []
         for output in range(len(step.program._metadata["outputs"])):
             target = outputs.get((id(step), output))
@@ -358,6 +371,13 @@ class _Run:
         most = settings["instructions"]
         form, entries = forms.choose(step.program, settings["form"], counted=most is not None)
         return _AskedStage(number, form, entries, inputs, list(step._scalars), going, settings["task_bytes"], most)
+
+
+def _lent(given: _Array) -> _Array:
+    """Give an array's bytes where they lie: the native command borrows them for the run, and this keeps them."""
+    if given.nbytes == 0:
+        return np.empty(0, np.uint8)
+    return np.ascontiguousarray(given).reshape(-1).view(np.uint8)
 
 
 def _wanted(

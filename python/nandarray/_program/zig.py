@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -209,6 +209,7 @@ def link(objects: Sequence[Path], output: Path, target: Target) -> None:
     words: list[str | Path] = ["ld.lld", "-T", script, "--gc-sections", "--color-diagnostics=never", "-e", "0x10000"]
     words += ["-z", "max-page-size=4096", "-m", f"elf{target.bits}lriscv", "--error-limit=0", "-o", output]
     status, said = run([*words, *objects])
+    called = said
     known: list[Path] = []
     while status != 0 and (more := mathematics.needed(undefined(said), target, known)):
         known += more
@@ -219,7 +220,10 @@ def link(objects: Sequence[Path], output: Path, target: Target) -> None:
         except OSError as error:
             says = f"{_link_summary(said)}; what else there is has no place to be built in: {error}"
             raise CompileError(says, diagnostics=_undefined(said), output=said) from error
+        group: list[str | Path] = [*objects, *known, "--start-group", *libraries, "--end-group"]
         status, said = run([*words, *objects, "--start-group", *libraries, "--end-group"])
+        if status != 0 and undefined(said):
+            said = _of_program(called, said, lambda defined: run([*words, *defined, *group]))
     if status != 0:
         raise CompileError(_link_summary(said), diagnostics=_undefined(said), output=said)
 
@@ -378,6 +382,37 @@ def _undefined(said: str) -> list[dict[str, object]]:
 def _summary(what: str, said: str) -> str:
     lines = said.strip().splitlines()
     return "\n".join([f"{what}:", *lines[:30], *(["..."] if len(lines) > 30 else [])])  # noqa: PLR2004
+
+
+def _of_program(called: str, said: str, link_again: Callable[[list[str]], tuple[int, str]]) -> str:
+    """Reduce what the linker said to what the program itself calls.
+
+    A function that the support libraries have, but that calls what nothing defines (``malloc`` calls ``mmap``), is told
+    instead of what it calls. To find it the program is linked once for each name, all others being defined.
+
+    Parameters
+    ----------
+    called : str
+        What the linker said without the libraries.
+    said : str
+        What it said with them.
+    link_again : callable
+        Links with the libraries and options of one's own.
+
+    Returns
+    -------
+    str
+        Errors of ``called``, as the linker writes them; ``said`` if none of them is to blame.
+    """
+    names, missing = undefined(called), undefined(said)
+    blamed = names & missing
+    if missing - names:
+        for name in sorted(names - missing):
+            defined = [f"--defsym={other}=0x10000" for other in sorted(names - {name})]
+            if undefined(link_again(defined)[1]):
+                blamed.add(name)
+    parts = [part for part in called.split("ld.lld: error: ")[1:] if undefined(part) & blamed]
+    return "".join(f"ld.lld: error: {part}" for part in parts) or said
 
 
 def _link_summary(said: str) -> str:

@@ -76,6 +76,10 @@ handlers! {
         s.entered[unit] += 1;
         next!(step, s, e)
     }
+    // In place of the first step of a block that is marked.
+    fn marked(step, s, e) {
+        s.leave(step, Exit::Marked)
+    }
     fn jump(step, s, e) {
         follow!(TAKEN, step, s, e)
     }

@@ -50,6 +50,8 @@ pub(crate) enum Exit {
     Trap { cause: Cause, value: u64 },
     /// It is one that the hart executes outside of blocks.
     System,
+    /// The block is marked: a translator has code for it.
+    Marked,
     /// It was executed, but what was decoded behind it may be no longer true, or `tohost` was written.
     Stored,
     /// It waits for bytes of an input stream.
@@ -230,6 +232,8 @@ pub(crate) struct Steps<X: Xlen> {
     slots: std::ptr::NonNull<[Slot<X>]>,
     /// Steps before that of the first instruction: 1 in a block that is counted.
     before: usize,
+    /// What the first step executes where the block is marked.
+    marked: Option<Handler<X>>,
 }
 
 // SAFETY: it owns its slots; what those point to is owned by the same cache.
@@ -240,7 +244,8 @@ unsafe impl<X: Xlen> Sync for Steps<X> {}
 impl<X: Xlen> Steps<X> {
     /// Slots as `select` makes them: a header, steps, links.
     fn new(slots: Vec<Slot<X>>, counted: bool) -> Self {
-        Self { slots: std::ptr::NonNull::from(Box::leak(slots.into_boxed_slice())), before: usize::from(counted) }
+        let slots = std::ptr::NonNull::from(Box::leak(slots.into_boxed_slice()));
+        Self { slots, before: usize::from(counted), marked: None }
     }
 
     /// The first step.
@@ -252,6 +257,17 @@ impl<X: Xlen> Steps<X> {
     /// The instruction that `step` of these executes.
     pub(crate) fn index(&self, step: *const Slot<X>) -> usize {
         (step as usize - self.first() as usize) / size_of::<Slot<X>>() - self.before
+    }
+
+    /// Have the block left before its first instruction, or no longer.
+    pub(crate) fn mark(&mut self, marked: bool) {
+        // SAFETY: the slot behind the header is the first step; the reference is exclusive.
+        let run = unsafe { &mut (*self.slots.as_ptr().cast::<Slot<X>>().add(1)).step.run };
+        match (marked, self.marked) {
+            (true, None) => self.marked = Some(std::mem::replace(run, control::marked)),
+            (false, Some(own)) => (*run, self.marked) = (own, None),
+            _ => {}
+        }
     }
 
     /// Link the block to the one whose first step is `first`: by [`TAKEN`] or [`NEXT`].

@@ -113,8 +113,26 @@ impl<'s, X: Xlen> Door<'_, '_, 's, X> {
         self.hart.part(&mut self.env, 1)
     }
 
+    /// From now on, [`Door::interpret`] ends before the block at `pc`, unless it begins there; [`Hart::run`] forgets it.
+    pub fn mark(&mut self, pc: u64) {
+        self.hart.cache.mark(pc);
+    }
+
+    /// Whether the block at the program counter is marked.
+    pub fn is_marked(&self) -> bool {
+        self.hart.cache.is_marked(self.hart.pc)
+    }
+
+    /// Take back all marks.
+    pub fn unmark(&mut self) {
+        self.hart.cache.unmark();
+    }
+
     /// Interpret to the end of the block at the program counter, but at most `most` instructions.
     pub fn block(&mut self, most: u64) -> Option<Stop> {
+        if self.is_marked() {
+            return self.part(most);
+        }
         let length = match self.hart.find(&mut self.env) {
             Ok(unit) => self.hart.cache.blocks[unit].ops.len() as u64,
             Err(Left::Returned) => return Some(Stop::Returned { code: self.hart.x(10) }),
@@ -123,9 +141,10 @@ impl<'s, X: Xlen> Door<'_, '_, 's, X> {
         if length <= most { self.hart.slice(&mut self.env, length) } else { self.part(most) }
     }
 
-    /// Interpret at most `most` instructions; fewer if something stops it, or after a few thousand.
+    /// Interpret at most `most` instructions; fewer if something stops it, after a few thousand, or before a marked block.
+    /// One that it begins at is executed.
     pub fn interpret(&mut self, most: u64) -> Option<Stop> {
-        if most < crate::block::OPS_MAX as u64 {
+        if most < crate::block::OPS_MAX as u64 || self.is_marked() {
             self.part(most)
         } else {
             self.hart.slice(&mut self.env, most.min(SLICE))
@@ -133,6 +152,6 @@ impl<'s, X: Xlen> Door<'_, '_, 's, X> {
     }
 
     fn part(&mut self, most: u64) -> Option<Stop> {
-        self.hart.part(&mut self.env, most as usize)
+        self.hart.part(&mut self.env, most.min(crate::block::OPS_MAX as u64) as usize)
     }
 }

@@ -243,6 +243,7 @@ impl<X: Xlen> Hart<X> {
 
     /// From now on, count how often each instruction is executed.
     pub fn count_instructions(&mut self) {
+        self.cache.unmark();
         self.forget_blocks();
         self.profile = Some(Box::default());
     }
@@ -263,6 +264,7 @@ impl<X: Xlen> Hart<X> {
 
     /// Execute until something stops it.
     pub fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
+        self.cache.unmark();
         let mut env = Env { spans: memory.spans(), streams };
         env.spans.decoded(self.code.clone());
         self.looks_anew = self.mode == Mode::Bare;
@@ -475,7 +477,7 @@ impl<X: Xlen> Hart<X> {
                 let left = env.streams.inputs[stream as usize].available() as u8;
                 Some(Stop::InputExhausted { stream, left })
             }
-            Exit::System => None,
+            Exit::System | Exit::Marked => None,
         }
     }
 

@@ -16,6 +16,8 @@ use nandarray_hart::isa::{Code, Format, Op};
 use super::Emit;
 use crate::registers::{self, writes_single};
 
+/// How many times as long as another instruction a doubtful one takes to translate.
+const DOUBTFUL_WEIGHT: u64 = 8;
 /// Doubtful instructions that are worth two copies.
 const WORTH: usize = 2;
 
@@ -28,6 +30,10 @@ pub(super) enum Sure {
     Normal(Value),
     /// Neither is a NaN.
     Numbers(Value, Value),
+    /// The first is no NaN; the second is the same number in double precision.
+    Widened(Value, Value),
+    /// No condition: the second is the first one's integral part, or an end of the integers' range.
+    Cut(Value, Value),
     /// A number whose magnitude is below this.
     Below(Value, f64),
     /// This is true.
@@ -71,6 +77,11 @@ fn doubt(op: &Op, fma: bool) -> Doubt {
         FcvtWS | FcvtWuS | FcvtLS | FcvtLuS | FcvtWD | FcvtWuD | FcvtLD | FcvtLuD if op.rm == 1 => Doubt::Inexact,
         _ => Doubt::Never,
     }
+}
+
+/// How long translating an instruction takes, beside one that is not doubtful.
+pub(crate) fn weight(op: &Op) -> u64 {
+    if matches!(doubt(op, true), Doubt::Exact | Doubt::Inexact) { DOUBTFUL_WEIGHT } else { 1 }
 }
 
 /// Cut instructions into runs: how many, and whether they are worth two copies.
@@ -127,9 +138,10 @@ impl<'e> Emit<'e, '_> {
                 self.between(self.is_single(value), value, least, f64::INFINITY)
             }
             Sure::Numbers(a, b) => self.b.ins().fcmp(FloatCC::Ordered, a, b),
+            Sure::Widened(from, _) => self.b.ins().fcmp(FloatCC::Ordered, from, from),
             Sure::Below(value, high) => self.below(self.is_single(value), value, high),
             Sure::Holds(value) => value,
-            Sure::From(..) => return None,
+            Sure::From(..) | Sure::Cut(..) => return None,
         })
     }
 
@@ -149,10 +161,12 @@ impl<'e> Emit<'e, '_> {
         // What is finite if everything else holds, and what is to be below a power of two.
         let mut finite = HashSet::new();
         let mut bounds = HashMap::new();
+        let mut cuts = HashMap::new();
         for one in doubts {
             match one {
                 Sure::From(these) => finite.extend(these),
                 Sure::Normal(value) => drop(finite.insert(*value)),
+                Sure::Cut(value, cut) => drop(cuts.insert(*value, *cut)),
                 Sure::Below(value, high) => {
                     finite.insert(*value);
                     bounds.entry(*value).and_modify(|b: &mut f64| *b = b.min(*high)).or_insert(*high);
@@ -183,7 +197,17 @@ impl<'e> Emit<'e, '_> {
                     }
                     let normal = doubts.iter().any(|d| matches!(d, Sure::Normal(v) if *v == value));
                     let high = bounds.get(&value).copied().unwrap_or(f64::INFINITY);
+                    if let Some(cut) = cuts.get(&value) {
+                        self.small(*cut, slow, |e| e.exponent(value, normal, high));
+                        continue;
+                    }
                     self.exponent(value, normal, high)
+                }
+                Sure::Widened(from, to) => {
+                    if finite.contains(&from) || finite.contains(&to) || !asked.insert((from, from)) {
+                        continue;
+                    }
+                    self.b.ins().fcmp(FloatCC::Ordered, from, from)
                 }
                 Sure::Numbers(a, b) => {
                     let pair = match (finite.contains(&a), finite.contains(&b)) {
@@ -198,7 +222,7 @@ impl<'e> Emit<'e, '_> {
                     self.b.ins().fcmp(FloatCC::Ordered, pair.0, pair.1)
                 }
                 Sure::Holds(value) => value,
-                Sure::Finite(_) | Sure::From(_) => continue,
+                Sure::Finite(_) | Sure::From(_) | Sure::Cut(..) => continue,
             };
             self.or_else(holds, slow);
         }
@@ -216,6 +240,21 @@ impl<'e> Emit<'e, '_> {
         let least = if normal { 2 } else { 0 };
         let exponent = self.b.ins().iadd_imm_s(exponent, -least);
         self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, exponent, end - least)
+    }
+
+    /// Go on here if an integral part is from 1 to 2^30: its number is normal then, and small enough for any integer. If it
+    /// is not, go on here if the number has a condition that holds, at `slow` if not.
+    fn small(&mut self, cut: Value, slow: Block, holds: impl FnOnce(&mut Self) -> Value) {
+        let less = self.b.ins().iadd_imm_s(cut, -1);
+        let small = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, less, (1 << 30) - 1);
+        let (on, ask) = (self.block(), self.cold_block());
+        self.b.ins().brif(small, on, &[], ask, &[]);
+        self.b.seal_block(ask);
+        self.b.switch_to_block(ask);
+        let holds = holds(self);
+        self.b.ins().brif(holds, on, &[], slow, &[]);
+        self.b.seal_block(on);
+        self.b.switch_to_block(on);
     }
 
     /// Go on here if a condition holds, at `other` if not.

@@ -235,7 +235,7 @@ impl Emit<'_, '_> {
             FcvtDS => {
                 let value = self.single_of(op.rs1);
                 let wide = self.b.ins().fpromote(types::F64, value);
-                self.or_call(op, wide, &[Sure::Numbers(value, value)]);
+                self.or_call(op, wide, &[Sure::Widened(value, wide)]);
             }
             FcvtSD if nearest => {
                 let value = self.double(i32::from(op.rs1));
@@ -439,6 +439,7 @@ impl Emit<'_, '_> {
             sure.push(Sure::Holds(positive));
         }
         let cut = self.b.ins().fcvt_to_sint_sat(ty, value);
+        sure.push(Sure::Cut(value, cut));
         let fast = if word { self.word(cut) } else { cut };
         let float = if single { types::F32 } else { types::F64 };
         self.or_inexact(

@@ -19,6 +19,7 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use nandarray_hart::isa::{Code, Format, Op};
 
+pub(crate) use self::doubt::weight;
 use crate::context::{Context, Layout, Left};
 use crate::region::{Edge, End, Node, Region};
 use crate::registers::{self, Knowledge, Set};

@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test and example is a crate of its own, and takes what it needs")]
 
 use nandarray_hart::{Extensions, Hart, Limits, Mode, Program, Stop, Streams, Xlen};
-use nandarray_jit::{Statistics, Translated};
+use nandarray_jit::{Costs, Settings, Statistics, Translated, When};
 
 /// System call numbers.
 const WRITE: u64 = 64;
@@ -16,6 +16,8 @@ pub enum Kind {
     Interpreter,
     /// The translator.
     Translator,
+    /// The translator, which waits for nothing.
+    Eager,
 }
 
 /// What a program left behind.
@@ -38,7 +40,9 @@ pub fn run<X: Xlen>(elf: &[u8], kind: Kind) -> Outcome {
     let program = Program::from_elf(elf, Extensions::PROGRAM).expect("a program");
     assert_eq!(program.bits, X::BITS);
     let mut loaded = program.load(STACK_BYTES, None).expect("memory");
-    let mut translated = Translated::<X>::new(Extensions::PROGRAM);
+    let eager = Settings { when: When::Pays(Costs::NONE), ..Settings::default() };
+    let settings = if kind == Kind::Eager { eager } else { Settings::default() };
+    let mut translated = Translated::<X>::with_settings(Extensions::PROGRAM, settings);
     let mut interpreter = Hart::<X>::new(Mode::Program, Extensions::PROGRAM);
     let mut output = Vec::new();
     let memory = &mut loaded.memory;
@@ -47,9 +51,9 @@ pub fn run<X: Xlen>(elf: &[u8], kind: Kind) -> Outcome {
     let status = loop {
         let stop = match kind {
             Kind::Interpreter => interpreter.run(memory, &mut Streams::none(), Limits::default()),
-            Kind::Translator => translated.run(memory, &mut Streams::none(), Limits::default()),
+            Kind::Translator | Kind::Eager => translated.run(memory, &mut Streams::none(), Limits::default()),
         };
-        let hart = if kind == Kind::Translator { translated.hart_mut() } else { &mut interpreter };
+        let hart = if kind == Kind::Interpreter { &mut interpreter } else { translated.hart_mut() };
         match stop {
             Stop::EnvironmentCall if hart.x(17) == WRITE => {
                 let (from, length) = (hart.x(11), hart.x(12));
@@ -61,7 +65,7 @@ pub fn run<X: Xlen>(elf: &[u8], kind: Kind) -> Outcome {
         }
     };
     let statistics = translated.statistics();
-    let hart = if kind == Kind::Translator { translated.hart() } else { &interpreter };
+    let hart = if kind == Kind::Interpreter { &interpreter } else { translated.hart() };
     let registers = (0..32).map(|r| hart.x(r)).chain((0..32).map(|r| hart.f(r))).chain([u64::from(hart.fcsr())]);
     Outcome { output, status, instructions: hart.instructions(), registers: registers.collect(), statistics }
 }

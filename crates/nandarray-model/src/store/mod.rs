@@ -42,6 +42,10 @@ pub enum Bytes {
     Nowhere,
 }
 
+/// What the model does not tell of programs yet.
+const PROGRAMS_UNTIMED: &str =
+    "their instructions take no modelled time, and their inputs are priced as reads over the host link.";
+
 #[derive(Debug)]
 struct State {
     machine: Machine,
@@ -53,6 +57,8 @@ struct State {
     mount: Ps,
     /// Set while modelled time passes, and left so by a panic: what the machine holds is unknown then, and it is not run again.
     running: bool,
+    /// Programs that were run.
+    programs: u64,
 }
 
 /// The modelled clock of one store.
@@ -114,6 +120,12 @@ impl Probe for Clock {
 
     fn moved(&self, runs: u64, bytes: u64) {
         self.recorder.moved(runs, bytes);
+    }
+
+    fn executed(&self, programs: u64) {
+        if let Some(state) = &mut *self.state.lock() {
+            state.programs += programs;
+        }
     }
 
     fn freed(&self, segment: u32) {
@@ -194,8 +206,9 @@ pub fn open_logged(
     machine.attach_store(places);
     let id = machine.submit_job(Ps::ZERO, JobKind::Other, 0, recorder.take());
     let mount = machine.run_job(id).done;
+    let latencies = Latencies::default();
     *clock.state.lock() =
-        Some(State { machine, host: mount, gathered: None, latencies: Latencies::default(), mount, running: false });
+        Some(State { machine, host: mount, gathered: None, latencies, mount, running: false, programs: 0 });
     Ok((device, clock))
 }
 
@@ -260,6 +273,11 @@ impl Clock {
                 "Spaces are translated and assembled by the host (software NDS).".to_owned()
             });
             report.notes.push(format!("Opening took {}.", state.mount));
+            if state.programs > 0 {
+                let ran =
+                    if state.programs == 1 { "1 program ran" } else { &format!("{} programs ran", state.programs) };
+                report.notes.push(format!("{ran}; {PROGRAMS_UNTIMED}"));
+            }
             report
         })
     }

@@ -176,6 +176,9 @@ impl Device {
             steps.push(Step { program, core, scalars, inputs, outputs, task_bytes, instructions });
         }
         let spaces = spaces_of(self, &wanted)?;
+        if let Some(probe) = self.ftl.probe() {
+            probe.executed(stages.len() as u64);
+        }
         let mut drain = Drain::begin(self, &spaces, &wanted)?;
         let resources = Resources { threads, hold_bytes };
         let done = pipeline(&steps, &feed, &mut drain, resources, progress).map_err(|e| error_of(e, stages.len()))?;

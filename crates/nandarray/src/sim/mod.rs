@@ -68,6 +68,9 @@ pub trait Probe: Send + Sync + std::fmt::Debug {
     /// contiguous pieces. What the medium was asked for since the last call belongs to it.
     fn moved(&self, runs: u64, bytes: u64);
 
+    /// A command ran so many programs. What they read and wrote is told as of any command; what they computed is not.
+    fn executed(&self, _programs: u64) {}
+
     /// A segment holds nothing that anybody needs: its erase blocks may be erased before it is opened again.
     fn freed(&self, segment: u32);
 

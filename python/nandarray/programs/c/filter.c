@@ -46,6 +46,59 @@ enum { AT_ONCE = 0 };
 #define keep_vector(kept, x, low, high) 0
 #endif
 
+/* Where there are no vectors floats are compared by their bits, as integers are: those between two limits are one range of
+ * unsigned integers, or two if there are numbers of both signs (or zeros) between them, and no NaN is in either. */
+#if T_FLOAT && !defined(ND_NATIVE) && !STREAM
+#define BY_BITS 1
+#if DTYPE_CODE == CODE_float64
+typedef uint64_t bits;
+#else
+typedef uint32_t bits;
+#endif
+#define SIGN ((bits)1 << (8 * sizeof(bits) - 1))
+
+static inline bits bits_of(T value) {
+    bits found;
+    __builtin_memcpy(&found, &value, sizeof found);
+    return found;
+}
+
+typedef struct {
+    bits first, length; /* to the last one */
+} range;
+
+static inline size_t keep_ranges(RESULT *restrict kept, const T *restrict x, size_t n, uint64_t first, range a, range b,
+                                 int both) {
+    size_t dropped = 0;
+    UNROLL(8) for (size_t i = 0; i < n; i++) {
+        bits value = bits_of(x[i]);
+        if (WANT == 0) {
+            __builtin_memcpy(kept + (i - dropped), &value, sizeof value);
+        } else {
+            kept[i - dropped] = (RESULT)(first + i);
+        }
+        dropped += ((bits)(value - a.first) > a.length) & (!both || (bits)(value - b.first) > b.length);
+    }
+    return n - dropped;
+}
+
+static inline size_t keep_all(RESULT *restrict kept, const T *restrict x, size_t n, uint64_t first, T low, T high) {
+    if (!(low <= high)) return 0;
+    range one = {bits_of(low), bits_of(high) - bits_of(low)}, other = {0};
+    if (low > 0) return keep_ranges(kept, x, n, first, one, other, 0);
+    if (high < 0) {
+        one.first = bits_of(high), one.length = bits_of(low) - bits_of(high);
+        return keep_ranges(kept, x, n, first, one, other, 0);
+    }
+    /* From zero up, and from minus zero down. */
+    one.first = 0, one.length = bits_of(high) & ~SIGN;
+    other.first = SIGN, other.length = bits_of(low) & ~SIGN;
+    return keep_ranges(kept, x, n, first, one, other, 1);
+}
+#else
+#define BY_BITS 0
+#endif
+
 #if STREAM
 int64_t nd_stream(nd_args *args) {
     T low = t_scalar(args, 0), high = t_scalar(args, 1);
@@ -72,6 +125,9 @@ int64_t nd_block(nd_args *args) {
     if (ND_OUTPUT_COUNT(args, 0, RESULT) < n) return OUTPUT_FULL; /* every element is stored, and perhaps overwritten */
     T low = t_scalar(args, 0), high = t_scalar(args, 1);
     uint64_t first = args->first_record;
+#if BY_BITS
+    count = keep_all(kept, x, n, first, low, high);
+#else
     size_t i = 0;
     for (; AT_ONCE && i + AT_ONCE <= n; i += AT_ONCE) count += keep_vector(kept + count, x + i, low, high);
     UNROLL(4) for (; i < n; i++) {
@@ -79,6 +135,7 @@ int64_t nd_block(nd_args *args) {
         kept[count] = WANT == 0 ? (RESULT)value : (RESULT)(first + i);
         count += (value >= low) & (value <= high);
     }
+#endif
     ND_SET_USED(args, 0, count, RESULT);
     return 0;
 }

@@ -63,7 +63,11 @@ static size_t tabled(const T *restrict x, size_t n, double low, double high, dou
         if (__builtin_expect(BINS > 2 && most < BINS - 2, 1)) {
             UNROLL_ALL for (size_t j = 0; j < AT_ONCE; j++) table[j % 2][at[j] + 1]++;
         } else {
-            for (size_t j = 0; j < AT_ONCE; j++) table[0][place((double)x[i + j], low, high, scale)]++;
+            UNROLL_ALL for (size_t j = 0; j < AT_ONCE; j++) {
+                uintptr_t b = at[j] + 1;
+                if (__builtin_expect(BINS <= 2 || at[j] >= BINS - 2, 0)) b = place((double)x[i + j], low, high, scale);
+                table[j % 2][b]++;
+            }
         }
     }
     for (size_t b = 0; b < BINS; b++) count[b] += table[0][b] + table[1][b];

@@ -1,0 +1,151 @@
+//! When translating is worth it: what is spent on it never exceeds what it saved by much, at any moment of any run.
+//!
+//! Translating costs as much as interpreting thousands of times what is translated, so it has to wait, and nobody knows how long a
+//! program will go on. Two rules bound the loss. A region is translated once what interpreting it took, and code would
+//! have saved, pays for translating it. And it is paid from a purse: a run begins with an advance, and earns a small share
+//! of the time it interprets, and what its translated code saves. So a run takes at most that share and the advance longer
+//! than interpreting it, however it goes on.
+//!
+//! Time is estimated from counts of instructions: no clock is read, and the same run translates the same.
+
+/// What executing and translating take, as estimates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// Picoseconds that an instruction takes less when it is translated.
+    pub saved_ps: u64,
+    /// Nanoseconds that translating a region takes, whatever is in it.
+    pub region_ns: u64,
+    /// Nanoseconds that translating takes for each instruction of a region; some times as many for floating-point ones.
+    pub instruction_ns: u64,
+    /// Nanoseconds that watching an instruction takes before it is translated.
+    pub watched_ns: u64,
+    /// Nanoseconds that a run may spend at once.
+    pub advance_ns: u64,
+    /// Picoseconds that a run may spend more for each instruction that it interprets.
+    pub earned_ps: u64,
+    /// Instructions between two looks at where a program is.
+    pub sample: u64,
+    /// Instructions that are interpreted at one place before it is looked at more closely.
+    pub warm: u64,
+    /// Instructions that are watched from such a place on.
+    pub watched: u64,
+}
+
+impl Default for Costs {
+    fn default() -> Self {
+        Self {
+            saved_ps: 650,
+            region_ns: 300_000,
+            instruction_ns: 20_000,
+            watched_ns: 400,
+            advance_ns: 10_000_000,
+            earned_ps: 60,
+            sample: 1 << 14,
+            warm: 1 << 18,
+            watched: 1 << 10,
+        }
+    }
+}
+
+impl Costs {
+    /// Costs by which everything is translated as soon as it was seen: for tests.
+    pub const NONE: Self = Self {
+        saved_ps: 1000,
+        region_ns: 0,
+        instruction_ns: 0,
+        watched_ns: 0,
+        advance_ns: 1 << 40,
+        earned_ps: 0,
+        sample: 16,
+        warm: 1,
+        watched: 64,
+    };
+
+    /// Nanoseconds that translating so many instructions takes.
+    pub(crate) fn region(&self, instructions: u64) -> u64 {
+        self.region_ns + self.instruction_ns * instructions
+    }
+
+    /// The most instructions that can be translated in so many nanoseconds.
+    pub(crate) fn affordable(&self, ns: u64) -> u64 {
+        ns.saturating_sub(self.region_ns) / self.instruction_ns.max(1)
+    }
+
+    /// Instructions that have to be interpreted before code that takes so long to make would have paid for itself.
+    pub(crate) fn pays_after(&self, ns: u64) -> u64 {
+        ns.saturating_mul(1000) / self.saved_ps.max(1)
+    }
+}
+
+/// What a run may spend on translating.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Purse {
+    ns: u64,
+    /// Picoseconds that are no whole nanosecond yet.
+    rest_ps: u64,
+}
+
+impl Purse {
+    /// A run begins.
+    pub(crate) fn open(&mut self, costs: &Costs) {
+        *self = Self { ns: costs.advance_ns, rest_ps: 0 };
+    }
+
+    /// So many instructions were executed.
+    pub(crate) fn earn(&mut self, costs: &Costs, interpreted: u64, translated: u64) {
+        let ps = self
+            .rest_ps
+            .saturating_add(interpreted.saturating_mul(costs.earned_ps))
+            .saturating_add(translated.saturating_mul(costs.saved_ps));
+        (self.ns, self.rest_ps) = (self.ns.saturating_add(ps / 1000), ps % 1000);
+    }
+
+    /// Whether so much can be spent.
+    pub(crate) fn has(&self, ns: u64) -> bool {
+        ns <= self.ns
+    }
+
+    /// The most that can be spent.
+    pub(crate) fn ns(&self) -> u64 {
+        self.ns
+    }
+
+    pub(crate) fn spend(&mut self, ns: u64) {
+        self.ns = self.ns.saturating_sub(ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_never_spends_more_than_its_advance_and_what_it_earned() {
+        let costs = Costs::default();
+        let mut purse = Purse::default();
+        purse.open(&costs);
+        let (mut spent, mut interpreted, mut translated) = (0, 0, 0);
+        for turn in 0..10_000u64 {
+            let executed = [7, 4096 * (turn % 9)];
+            purse.earn(&costs, executed[0], executed[1]);
+            (interpreted, translated) = (interpreted + executed[0], translated + executed[1]);
+            let cost = costs.region(turn % 700);
+            if purse.has(cost) {
+                purse.spend(cost);
+                spent += cost;
+            }
+            let most = costs.advance_ns + (interpreted * costs.earned_ps + translated * costs.saved_ps) / 1000;
+            assert!(spent <= most, "turn {turn}: {spent} of {most} ns");
+        }
+        assert!(spent > costs.advance_ns);
+        purse.open(&costs);
+        assert_eq!(purse.ns(), costs.advance_ns, "what one run earned is not the next one's");
+    }
+
+    #[test]
+    fn a_region_pays_after_what_it_costs() {
+        let costs = Costs { saved_ps: 500, region_ns: 100, instruction_ns: 10, ..Costs::default() };
+        assert_eq!(costs.pays_after(costs.region(40)), 1000);
+        assert_eq!(Costs::NONE.pays_after(Costs::NONE.region(1500)), 0);
+    }
+}

@@ -18,11 +18,11 @@ from xarray import Dataset, Variable, conventions
 
 from nandarray._xarray import _GroupStore, _OpenStore
 from nandarray._xarray_encoding import check_values, encode_as_stored, fixed_size, split
-from nandarray.convert import _TEMPORARY, open_array
+from nandarray.convert import open_array
 from nandarray.convert_attrs import dimension_names, encode
 from nandarray.convert_slabs import Box, boxes, slab_shape
 from nandarray.errors import ExistsError, InvalidError
-from nandarray.group import MARKER
+from nandarray.group import MARKER, UNFINISHED
 
 if TYPE_CHECKING:
     from nandarray.array import Array
@@ -115,7 +115,7 @@ class _Stored:
         self.sizes: dict[str, dict[str, int]] = {}
         names = store._engine.names(self._prefix)
         for base in (name[len(self._prefix) :] for name in names):
-            if "/" in base or base == MARKER or base.startswith(_TEMPORARY):
+            if "/" in base or base == MARKER or base.startswith(UNFINISHED):
                 continue
             told = store._engine.describe(self._prefix + base)
             shape = tuple(told["shape"])

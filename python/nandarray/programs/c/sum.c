@@ -42,6 +42,14 @@ PROGRAM("name": NAME, "kind": KIND, "inputs": [{"name": "x", "dtype": DTYPE_NAME
 
 #if MEAN || T_FLOAT
 
+/* Sets the flag "inexact". Sums of widened floats are exact for a long time, and until the flag stands, translated code asks of
+ * each addition whether it was. */
+static inline void set_inexact(void) {
+#ifdef __riscv
+    __asm__ volatile("csrsi fflags, 1");
+#endif
+}
+
 #if STREAM
 /* The next chunk, until it is full or the stream ends. */
 static size_t stream_chunk(double *sum) {
@@ -104,6 +112,7 @@ static inline void chunk_sums(const T *restrict x, double sum[AT_ONCE]) {
 int64_t nd_stream(nd_args *args) {
     state *st = ND_STATE(args, state);
     size_t n;
+    set_inexact();
     do {
         double sum;
         n = stream_chunk(&sum);
@@ -116,6 +125,7 @@ int64_t nd_block(nd_args *args) {
     const T *x = ND_INPUT(args, 0, T);
     size_t n = ND_INPUT_COUNT(args, 0, T);
     size_t i = 0;
+    set_inexact();
 #if NATIVE_VECTORS
     for (; i + AT_ONCE * CHUNK <= n; i += AT_ONCE * CHUNK) {
         double sum[AT_ONCE];

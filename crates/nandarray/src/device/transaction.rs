@@ -110,8 +110,7 @@ impl Device {
     fn end(&self, id: TransactionId) -> Option<BTreeMap<SpaceId, (Arc<Space>, Staging)>> {
         let found = self.transactions.lock().by_id.remove(&id)?;
         // Behind whoever stages at present.
-        let parts = found.lock().0.take();
-        parts
+        found.lock().0.take()
     }
 
     fn apply_parts(&self, parts: &mut BTreeMap<SpaceId, (Arc<Space>, Staging)>, changes: &[Change<'_>]) -> Result<()> {

@@ -246,7 +246,7 @@ mod tests {
         for lsn in 1..=5 {
             let (bytes, crc) = encode(lsn, 5, durable(lsn), before, &vec![lsn as u8; 100 + lsn as usize]);
             before = crc;
-            chain.write(&|offset, bytes: &[u8]| media.write_at(offset, bytes), at, &bytes).unwrap();
+            chain.write(|offset, bytes: &[u8]| media.write_at(offset, bytes), at, &bytes).unwrap();
             at += bytes.len() as u64;
             ends.push(at);
         }
@@ -268,7 +268,7 @@ mod tests {
         let mut chain = Chain::begin(Geometry::TINY, start);
         let (records, ..) = read_all(&media, &mut chain, 1, None).unwrap();
         let (bytes, _) = encode(3, 5, 0, records[1].crc, &[99; 103]);
-        chain.write(&|offset, bytes: &[u8]| media.write_at(offset, bytes), ends[2], &bytes).unwrap();
+        chain.write(|offset, bytes: &[u8]| media.write_at(offset, bytes), ends[2], &bytes).unwrap();
         let (records, at, _) = read_all(&media, &mut chain, 1, None).unwrap();
         assert_eq!((records.len(), at), (3, ends[3]), "record 4 followed the old record 3");
     }

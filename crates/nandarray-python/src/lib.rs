@@ -14,6 +14,7 @@
 //! | `get` | small reads by one call |
 //! | `nvme` | NVMe entries, in and out |
 //! | `offload` | programs beside the data |
+//! | `options` | options of opening a store |
 //! | `replay` | workloads on described devices |
 //! | `report` | what checks and openings found, as dictionaries |
 //! | `store` | the two classes |
@@ -28,6 +29,7 @@ mod expression;
 mod get;
 mod nvme;
 mod offload;
+mod options;
 mod replay;
 mod report;
 mod store;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use nandarray::device::{Change, Command, Device, Mode, NewSpace, Options, Reply, Target};
 use nandarray::flash::Geometry;
-use nandarray::ftl::Verify;
 use nandarray::stl::read::BufferMut;
 use nandarray::stl::space as engine;
 use nandarray::stl::write::Source;
@@ -21,6 +20,7 @@ use crate::buffers::{Lent, axis, lend};
 use crate::clock::{self, Clock};
 use crate::errors::{detached, to_py};
 use crate::nvme::Nvme;
+use crate::options;
 use crate::{offload, report};
 
 /// Runs an engine call without the GIL and turns its error into an exception.
@@ -73,76 +73,6 @@ fn sizes(py: Python<'_>, given: &[Bound<'_, PyAny>]) -> PyResult<Vec<u64>> {
     given.iter().map(one).collect()
 }
 
-fn verify(text: &str) -> Result<Verify> {
-    match text {
-        "once" => Ok(Verify::Once),
-        "always" => Ok(Verify::Always),
-        "never" => Ok(Verify::Never),
-        _ => Err(Error::Invalid(format!("unknown verify {text:?}; there are \"once\", \"always\" and \"never\""))),
-    }
-}
-
-fn geometry(preset: Option<&str>, overrides: Option<&Bound<'_, PyDict>>) -> PyResult<Result<Geometry>> {
-    let mut g = match Geometry::preset(preset.unwrap_or("file")) {
-        Ok(g) => g,
-        Err(e) => return Ok(Err(e)),
-    };
-    for (key, value) in overrides.into_iter().flatten() {
-        let (key, value): (String, u32) = (key.extract()?, value.extract()?);
-        match key.as_str() {
-            "page_bytes" => g.page_bytes = value,
-            "channels" => g.channels = value,
-            "banks" => g.banks = value,
-            "pages_per_block" => g.pages_per_block = value,
-            _ => {
-                return Ok(Err(Error::Invalid(format!(
-                    "geometry has no {key:?}; it has page_bytes, channels, banks and pages_per_block"
-                ))));
-            }
-        }
-    }
-    Ok(Ok(g))
-}
-
-fn options_of(
-    geometry: Geometry,
-    capacity: Option<u64>,
-    (placement, victim): (Option<String>, Option<String>),
-    (how_verify, io): (&str, &str),
-    threads: Option<usize>,
-    write_buffer: Option<usize>,
-    (seed, salvage): (u64, bool),
-) -> Result<Options> {
-    let map = match io {
-        "map" => true,
-        "read" => false,
-        _ => return Err(Error::Invalid(format!("unknown io {io:?}; there are \"map\" and \"read\""))),
-    };
-    if threads == Some(0) {
-        return Err(Error::Invalid("threads is 0; at least 1 is needed".to_owned()));
-    }
-    // Chance comes in through the door: the engine itself asks no clock.
-    #[expect(clippy::disallowed_methods, reason = "the binding is the door that draws it")]
-    let entropy = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |d| d.as_nanos() as u64 ^ u64::from(std::process::id()).rotate_left(40));
-    let defaults = Options::default();
-    Ok(Options {
-        geometry,
-        capacity_bytes: capacity,
-        placement,
-        victim,
-        verify: verify(how_verify)?,
-        map,
-        threads,
-        write_buffer_bytes: write_buffer.unwrap_or(defaults.write_buffer_bytes),
-        seed,
-        entropy,
-        salvage,
-        ..defaults
-    })
-}
-
 #[pymethods]
 impl Store {
     #[staticmethod]
@@ -165,10 +95,11 @@ impl Store {
         seed: u64,
         salvage: bool,
     ) -> PyResult<Self> {
-        let geometry = fail(py, self::geometry(preset, geometry)?)?;
+        let geometry = fail(py, options::geometry(preset, geometry)?)?;
         let mode = fail(py, Mode::parse(mode))?;
         let policies = (placement, gc_policy);
-        let options = options_of(geometry, capacity, policies, (verify, io), threads, write_buffer, (seed, salvage));
+        let options =
+            options::options_of(geometry, capacity, policies, (verify, io), threads, write_buffer, (seed, salvage));
         let options = fail(py, options)?;
         let opened = detached(py, || Device::open_file(&path, mode, &options)).flatten();
         let device = opened.map_err(|e| to_py(py, &e, Some(&path.display().to_string())))?;
@@ -209,7 +140,7 @@ impl Store {
         let mode = fail(py, Mode::parse(mode))?;
         let policies = (placement, gc_policy);
         let options =
-            options_of(Geometry::FILE, None, policies, (verify, "read"), Some(1), write_buffer, (seed, false));
+            options::options_of(Geometry::FILE, None, policies, (verify, "read"), Some(1), write_buffer, (seed, false));
         let options = fail(py, options)?;
         let opened = detached(py, || clock::open(&bytes, mode, options.clone(), &description, trace)).flatten();
         let (device, clock, timeline) = opened.map_err(|e| to_py(py, &e, Some(&path.display().to_string())))?;

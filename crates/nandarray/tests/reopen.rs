@@ -86,8 +86,9 @@ fn wear_of_what_was_never_committed_counts() {
     device.execute(Command::Flush).unwrap();
     let opened = wear(&device)[1];
     media.crash_at_write(media.writes() + 12);
-    let e = fill("a", 150, 2).run(&device).unwrap_err();
-    assert!(media.crashed(), "{e}");
+    // The journal's record may be the first write that is lost: that is the next command's error, not this one's.
+    let done = fill("a", 150, 2).run(&device);
+    assert!(media.crashed(), "{done:?}");
     let taken = wear(&device)[1] - opened;
     assert!(taken > 0);
     let again = open(Arc::new(MemoryMedia::with_bytes(media.after_kill())), Mode::Read, &tiny()).unwrap();
@@ -196,17 +197,24 @@ fn older_content_comes_back_only_where_it_is_accepted() {
 #[test]
 fn an_index_is_not_rebuilt_from_older_content_unasked() {
     for (compression, accept_older) in [(None, false), (None, true), (Some("lz4"), false), (Some("lz4"), true)] {
-        let media = Arc::new(MemoryMedia::with_bytes(overwritten(compression)));
+        let mut media = Arc::new(MemoryMedia::with_bytes(overwritten(compression)));
+        // A store that was killed gets a new checkpoint when it is opened. After two, both generations that are kept know the
+        // array by its index only, and nothing tells it again.
+        for kill in 0..2 {
+            let device = open(media.clone(), Mode::ReadWrite, &tiny()).unwrap();
+            Op::Attrs { name: "a".to_owned(), attrs: format!("{{\"kills\":{kill}}}") }.run(&device).unwrap();
+            device.execute(Command::Flush).unwrap();
+            media = Arc::new(MemoryMedia::with_bytes(media.to_bytes()));
+        }
         let device = open(media.clone(), Mode::ReadWrite, &tiny()).unwrap();
-        // Two generations that know the array by its index only, and nothing that tells it again.
-        device.execute(Command::Compact).unwrap();
         let damaged = page_of(&device, "a", 0);
         device.close().unwrap();
         drop(device);
         let mut bytes = media.to_bytes();
         let slots = nandarray::ftl::superblock::read_slots(media.as_ref(), "it").unwrap();
         for (_, superblock) in &slots {
-            bytes[Geometry::TINY.pages_offset(superblock.checkpoint.first) as usize] ^= 0x55;
+            let first = superblock.checkpoint.first;
+            bytes[Geometry::TINY.pages_offset(first) as usize] ^= 0x55;
         }
         let media = Arc::new(MemoryMedia::with_bytes(bytes));
         let device = open(media.clone(), Mode::ReadWrite, &tiny()).unwrap();

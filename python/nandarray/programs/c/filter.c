@@ -46,15 +46,12 @@ enum { AT_ONCE = 0 };
 #define keep_vector(kept, x, low, high) 0
 #endif
 
-/* Where there are no vectors floats are compared by their bits, as integers are: those between two limits are one range of
- * unsigned integers, or two if there are numbers of both signs (or zeros) between them, and no NaN is in either. */
-#if T_FLOAT && !defined(ND_NATIVE) && !STREAM
+/* Where there are no vectors float32 are compared by their bits, as integers are: those between two limits are one range of
+ * unsigned integers, or two if there are numbers of both signs (or zeros) between them, and no NaN is in either. It takes more
+ * instructions than comparing floats, but translated code need not look for NaNs; float64 gain nothing by it. */
+#if DTYPE_CODE == CODE_float32 && !defined(ND_NATIVE) && !STREAM
 #define BY_BITS 1
-#if DTYPE_CODE == CODE_float64
-typedef uint64_t bits;
-#else
 typedef uint32_t bits;
-#endif
 #define SIGN ((bits)1 << (8 * sizeof(bits) - 1))
 
 static inline bits bits_of(T value) {

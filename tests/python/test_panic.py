@@ -68,7 +68,7 @@ def test_other_threads_and_the_pool_end(tmp_path: pathlib.Path) -> None:
     with pytest.raises(nandarray.InternalError):
         store._engine.panic_on_purpose()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=600)
         assert not thread.is_alive()
     assert seen == [nandarray.InternalError] * 4
     with pytest.raises(nandarray.InternalError):
@@ -88,7 +88,7 @@ def test_under_the_modelled_clock_nothing_hangs() -> None:
         "        print(type(error).__name__)\n"
         "print(s.closed)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=True)
     lines = done.stdout.split()
     assert lines[:3] == ["InternalError"] * 3, done
     assert lines[-1] == "True", done

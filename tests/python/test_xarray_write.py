@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 import nandarray
 from nandarray import InvalidError, from_xarray
+from nandarray._nandarray import Transaction
 from nandarray._xarray import NandarrayBackendEntrypoint
 
 ENGINE: Any = NandarrayBackendEntrypoint
@@ -115,6 +116,19 @@ def test_what_does_not_fit_is_refused_by_name_and_changes_nothing(store: nandarr
         from_xarray(xr.Dataset({"x": ("n", [0.5])}), store, group="i", append_dim="n")
     with pytest.raises(InvalidError, match="variable 'x' has values from 70000 to 70000"):
         from_xarray(xr.Dataset({"x": ("n", [70000])}), store, group="i", append_dim="n")
+
+
+def test_a_transaction_takes_arrays_of_its_own_store_only(tmp_path: Path) -> None:
+    with nandarray.open(tmp_path / "a.nand", "w") as store, nandarray.open(tmp_path / "b.nand", "w") as other:
+        wide, narrow = store.create("x", (4,), "f8"), other.create("x", (4,), "u1")
+        transaction = Transaction(store._engine, [(wide._space, [4])])
+        with pytest.raises(nandarray.InvalidError, match="its own store"):
+            transaction.write(narrow._space, np.ones(4, "u1"), [0])
+        with pytest.raises(nandarray.InvalidError, match="its own store"):
+            Transaction(store._engine, [(narrow._space, [4])])
+        transaction.write(wide._space, np.ones(4), [0])
+        transaction.apply()
+        assert (wide[:] == 1).all()
 
 
 def test_modes(tmp_path: Path, store: nandarray.Store) -> None:

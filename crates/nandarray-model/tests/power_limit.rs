@@ -44,7 +44,7 @@ fn no_preset_exceeds_its_form_factor() {
     for name in describe::presets() {
         let d = describe::preset(name).unwrap();
         let Some(spec) = &d.spec else { continue };
-        // What has a data sheet is a drive, and a drive has a form factor.
+        // Every described drive has a form factor, so it needs a limit.
         let limit_w = spec.power_limit_uw.unwrap_or_else(|| panic!("{name}: no spec.power_limit")) as f64 * 1e-6;
         let mut loads = vec![("at rest", resting_w(&d, Ps::from_ms(50)).0)];
         for (what, read_share) in [("reads", 1.0), ("writes", 0.0)] {
@@ -75,7 +75,7 @@ fn a_drive_that_rests_takes_what_its_sheet_says() {
     );
     let (awake_w, alone_us) = resting_w(&awake.unwrap(), minutes);
     assert!(awake_w > 1.0, "{awake_w} W awake");
-    // What waking takes is what the first read after the rest is later by.
+    // The first read after the rest is later by the exit latency.
     assert!((woken_us - alone_us - 1_200.0).abs() < 0.001, "{woken_us} us instead of {alone_us}");
 }
 

@@ -68,11 +68,12 @@ impl Clock {
 
     /// The store was closed: what goes on in the background ends, and the timeline with it.
     pub(crate) fn close(&self) -> Result<()> {
-        caught(|| self.clock.settle()).map_err(Error::Internal)?;
-        match self.timeline.lock().take() {
+        let settled = caught(|| self.clock.settle()).map_err(Error::Internal);
+        let finished = match self.timeline.lock().take() {
             None => Ok(()),
             Some((timeline, path)) => timeline.finish().map(drop).map_err(|source| media(&path, source)),
-        }
+        };
+        settled.and(finished)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nandarray::device::{Change, Command, Device, Mode, NewSpace, Options, Reply, Target};
+use nandarray::device::{Command, Device, Mode, NewSpace, Options, Reply, Target};
 use nandarray::flash::Geometry;
 use nandarray::stl::read::BufferMut;
 use nandarray::stl::space as engine;
@@ -21,10 +21,11 @@ use crate::clock::{self, Clock};
 use crate::errors::{detached, to_py};
 use crate::nvme::Nvme;
 use crate::options;
+use crate::transaction::changes;
 use crate::{offload, report};
 
 /// Runs an engine call without the GIL and turns its error into an exception.
-fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T>) -> PyResult<T> {
+pub(crate) fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T>) -> PyResult<T> {
     fail(py, detached(py, call).flatten())
 }
 
@@ -298,10 +299,7 @@ impl Store {
         rename: Vec<(String, String)>,
         attrs: Vec<(String, String)>,
     ) -> PyResult<()> {
-        let changes: Vec<Change<'_>> = (delete.iter().map(|name| Change::Delete { name }))
-            .chain(rename.iter().map(|(from, to)| Change::Rename { from, to }))
-            .chain(attrs.iter().map(|(name, attrs)| Change::SetAttrs { name, attrs }))
-            .collect();
+        let changes = changes(&delete, &rename, &attrs);
         self.command(py, Command::Together { changes: &changes }).map(drop)
     }
 

@@ -2,15 +2,15 @@
 //!
 //! Python says when it is over; one that is dropped is given up. Slabs may come from many threads.
 
+use nandarray::Error;
 use nandarray::device::{Change, Command, Reply, Target, TransactionId};
 use nandarray::stl::write::Source;
-use nandarray::{Error, Result};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 
 use crate::buffers::{Lent, lend};
-use crate::errors::to_py;
-use crate::store::{Shared, Space, Store, device_of};
+use crate::errors::{detached, to_py};
+use crate::store::{Shared, Space, Store, device_of, run};
 
 #[pyclass(module = "nandarray._nandarray", frozen)]
 pub(crate) struct Transaction {
@@ -19,8 +19,20 @@ pub(crate) struct Transaction {
     id: TransactionId,
 }
 
-fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T>) -> PyResult<T> {
-    py.detach(call).map_err(|e| to_py(py, &e, None))
+/// Changes of names and attributes: arrays to delete, then to rename, then attributes to set.
+pub(crate) fn changes<'a>(
+    delete: &'a [String],
+    rename: &'a [(String, String)],
+    attrs: &'a [(String, String)],
+) -> Vec<Change<'a>> {
+    (delete.iter().map(|name| Change::Delete { name }))
+        .chain(rename.iter().map(|(from, to)| Change::Rename { from, to }))
+        .chain(attrs.iter().map(|(name, attrs)| Change::SetAttrs { name, attrs }))
+        .collect()
+}
+
+fn of_another_store(py: Python<'_>) -> PyErr {
+    to_py(py, &Error::Invalid("a transaction takes arrays of its own store".to_owned()), None)
 }
 
 #[pymethods]
@@ -30,8 +42,7 @@ impl Transaction {
     fn new(py: Python<'_>, store: &Store, spaces: Vec<(PyRef<'_, Space>, Vec<u64>)>) -> PyResult<Self> {
         let device = device_of(&store.device).map_err(|e| to_py(py, &e, None))?;
         if spaces.iter().any(|(space, _)| !space.of(&device)) {
-            let e = Error::Invalid("a transaction takes arrays of its own store".to_owned());
-            return Err(to_py(py, &e, None));
+            return Err(of_another_store(py));
         }
         let spaces: Vec<_> = spaces.into_iter().map(|(space, shape)| (space.number(), shape)).collect();
         let id = run(py, move || {
@@ -46,18 +57,23 @@ impl Transaction {
 
     /// Writes the box that begins at `start` and has the shape of `src`.
     fn write(&self, py: Python<'_>, space: &Space, src: &Bound<'_, PyUntypedArray>, start: Vec<u64>) -> PyResult<()> {
+        let own = device_of(&self.device).map_err(|e| to_py(py, &e, None))?;
+        if !space.of(&own) {
+            return Err(of_another_store(py));
+        }
         let item_bytes = space.look(py, |s, _| s.shape.item_bytes)?;
         let lent = lend(src, item_bytes, false).map_err(|e| to_py(py, &e, None))?;
-        let (device, transaction, space) = (&self.device, self.id, space.number());
+        let (transaction, space) = (self.id, space.number());
         run(py, move || {
             let lent: Lent = lent;
             let step = vec![1; start.len()];
             let target =
                 Target::Box { start: &start, step: &step, count: &lent.shape, strides: &lent.strides, view: None };
-            // SAFETY: address, shape and strides are those of a NumPy array that the Python caller holds; the target's counts are
-            // that shape, so every element that it reaches is the array's.
+            // SAFETY: address, shape and strides are those of a NumPy array that the Python caller holds, whose elements have the
+            // bytes of the space's, which is this store's; the target's counts are that shape, so every element that it reaches is
+            // the array's.
             let source = unsafe { Source::from_raw(lent.first) };
-            device_of(device)?.execute(Command::Stage { transaction, space, target, source }).map(drop)
+            own.execute(Command::Stage { transaction, space, target, source }).map(drop)
         })
     }
 
@@ -72,10 +88,7 @@ impl Transaction {
     ) -> PyResult<()> {
         let (device, transaction) = (&self.device, self.id);
         run(py, move || {
-            let changes: Vec<Change<'_>> = (delete.iter().map(|name| Change::Delete { name }))
-                .chain(rename.iter().map(|(from, to)| Change::Rename { from, to }))
-                .chain(attrs.iter().map(|(name, attrs)| Change::SetAttrs { name, attrs }))
-                .collect();
+            let changes = changes(&delete, &rename, &attrs);
             device_of(device)?.execute(Command::Apply { transaction, changes: &changes }).map(drop)
         })
     }
@@ -84,7 +97,7 @@ impl Transaction {
     fn abort(&self, py: Python<'_>) {
         let (device, transaction) = (&self.device, self.id);
         // A store that was closed has no transactions.
-        let _ = py.detach(|| device_of(device)?.execute(Command::Abort { transaction }));
+        let _ = detached(py, || device_of(device)?.execute(Command::Abort { transaction }));
     }
 }
 

@@ -371,13 +371,13 @@ fn compacting_never_makes_a_file_longer_and_twice_changes_nothing() {
             compact(&device).unwrap();
             let after = (disk.len(), disk.used());
             assert!(after.0 <= before.0, "{before:?} -> {after:?}; {}", context());
-            // But for metadata that is a block longer than what it replaces.
+            // Metadata may be up to eight disk blocks longer than the metadata that it replaces.
             assert!(after.1 <= before.1 + 4096, "{before:?} -> {after:?}; {}", context());
             shorter += u64::from(after.0 < before.0);
             let bytes = disk.to_bytes();
             compact(&device).unwrap();
             assert!((disk.len(), disk.used()) == after && disk.to_bytes() == bytes, "twice; {}", context());
-            assert_eq!(number(&device, "segments_free"), free_in_front(&device), "{}", context());
+            assert!(number(&device, "segments_free") < 4, "{}", context());
             assert_holds(&device, &model, &context);
             assert_sound(&device, &context);
         }
@@ -387,11 +387,4 @@ fn compacting_never_makes_a_file_longer_and_twice_changes_nothing() {
 
 fn compact(device: &Device) -> Result<()> {
     device.execute(Command::Compact).map(drop)
-}
-
-/// Free segments: none of them is at the end.
-fn free_in_front(device: &Device) -> u64 {
-    let free = number(device, "segments_free");
-    assert!(free < 4, "{free} free segments are left");
-    free
 }

@@ -135,7 +135,7 @@ fn one_panic(seed: u64, at: i64) -> bool {
 
 #[test]
 fn a_panic_at_any_operation_is_an_error_and_loses_nothing_flushed() {
-    within(120, "panics at operations", || {
+    within(600, "panics at operations", || {
         for seed in 0..rounds(6, 100) {
             let mut at = 1;
             while one_panic(seed, at) {
@@ -147,7 +147,7 @@ fn a_panic_at_any_operation_is_an_error_and_loses_nothing_flushed() {
 
 #[test]
 fn a_panic_in_a_helper_thread_of_a_command_is_the_commands_error() {
-    within(60, "a panic in a helper", || {
+    within(600, "a panic in a helper", || {
         let media = Panicking::new(vec![], NEVER);
         let options = Options { threads: Some(3), ..options(Geometry::FILE, 1) };
         let device = open(media.clone(), Mode::Append, &options).unwrap();
@@ -180,7 +180,7 @@ fn a_panic_in_a_helper_thread_of_a_command_is_the_commands_error() {
 
 #[test]
 fn threads_beside_the_one_that_panics_get_the_error_too() {
-    within(60, "a panic beside other threads", || {
+    within(600, "a panic beside other threads", || {
         for seed in 0..rounds(10, 200) {
             let media = Panicking::new(vec![], NEVER);
             let device = open(media.clone(), Mode::Append, &options(Geometry::TINY, 1)).unwrap();
@@ -206,6 +206,7 @@ fn threads_beside_the_one_that_panics_get_the_error_too() {
                             let part = Part::boxed(&[i, 0], &[30, 40]);
                             let bytes = content(turn + 1, 1200, &[0; 4]);
                             let done = match turn % 5 {
+                                4 if turn % 10 == 9 => device.execute(Command::Compact).map(drop),
                                 4 => device.execute(Command::Flush).map(drop),
                                 3 => read(device, "a", &part).map(drop),
                                 _ => write(device, "a", &part, &bytes),

@@ -46,7 +46,13 @@ impl Machine {
         // Dies take nothing of their own while the device is asleep.
         let asleep = self.asleep() * u64::from(self.description.geometry.dies_total());
         let asleep_pj = energy_pj(self.description.energy.die_idle_uw, asleep);
-        account.energy.idle_pj = (account.energy.idle_pj - asleep_pj).max(0.0);
+        let awake_pj = account.energy.idle_pj - asleep_pj;
+        assert!(
+            awake_pj > -1e-6 * asleep_pj.max(1.0),
+            "dies were asleep for {asleep_pj} pJ of {} pJ",
+            account.energy.idle_pj
+        );
+        account.energy.idle_pj = awake_pj.max(0.0);
         account
     }
 

@@ -77,7 +77,7 @@ impl Device {
             CheckReport { dropped: self.dropped().cloned(), mended: self.opening.mended(), ..CheckReport::default() };
         if !self.read_only() {
             match self.commit_with_room(false) {
-                // What cannot be written yet is in memory, and is not checked.
+                // Changes that the disk has no room for are in memory only; they are not checked.
                 Ok(()) | Err(Error::Full { .. }) => {}
                 Err(e) => return Err(e),
             }

@@ -26,7 +26,7 @@ impl Device {
         let before = self.ftl.media().len();
         let mut packed = self.pack();
         if matches!(packed, Err(Error::Full { .. })) {
-            // What is free by now makes room for the rest.
+            // Segments that are free by now make room for the rest.
             self.ftl.give_room_back()?;
             packed = self.pack();
         }

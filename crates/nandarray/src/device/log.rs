@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use super::Device;
 use super::wire::{BlobRef, Directory, Op, RecordBody, SegmentEntry, SpaceEntry, Update, decode_index, encode_index};
+use super::{Device, Refusal};
 use crate::error::{Error, Result};
 use crate::flash::{Segment, SegmentKind, crc32c};
 use crate::ftl::chain::Chain;
@@ -173,9 +173,9 @@ impl Device {
         chain.write(write, at, bytes)
     }
 
-    /// After a command, which is done, in memory: commit it if nothing of it gathers, the write buffer is full, or much waits to be
-    /// told; reclaim if that is due. What fails of that is tried again by the next flush, and by the next command that adds
-    /// anything, before it does: an error of the medium, or that there is no room, is theirs to raise.
+    /// After a command, which is applied in memory: commits it if nothing of it is buffered, the write buffer is full, or many
+    /// changes are pending; reclaims if that is due. The next flush, and the next command that adds anything, try a failed commit
+    /// again first, and raise its error.
     pub(super) fn after_write(&self) {
         let gathered = self.gathered_bytes.load(Ordering::Relaxed);
         let due = gathered == 0 || gathered > self.write_buffer_bytes || self.log.lock().pending.len() > PENDING_MAX;
@@ -183,8 +183,11 @@ impl Device {
         if done.is_err() {
             self.behind.store(true, Ordering::Relaxed);
         } else {
-            // Reclaim that failed is still due after the next command; one that must succeed makes room before its own.
-            let _ = self.reclaim_if_due();
+            // Reclaim is tried again after the next command. A command that finds no room reclaims before its own writes, and
+            // raises what fails then; `check` finds a damaged victim.
+            if self.reclaim_if_due().is_err() {
+                count(&self.counters.reclaims_failed, 1);
+            }
         }
     }
 
@@ -225,8 +228,9 @@ impl Device {
         for _ in 0..2 {
             let lsn = {
                 let _epoch = self.epoch.write();
+                self.whole()?;
                 let mut log = self.log.lock();
-                // What waits to be told is told later than it was thought, and so is what died by it.
+                // Changes that are still pending get a later record number, so segments that die by them die later.
                 self.ftl.with_segments(|s| s.die_later(log.next_lsn));
                 let body = RecordBody { seq: self.seq.load(Ordering::Relaxed), ops: vec![] };
                 self.append_record(&mut log, &body)?;
@@ -331,7 +335,7 @@ impl Device {
         }
         let Superblock { uuid, generation, .. } = log.superblock;
         let mark = Mark { uuid, generation, lsn: log.durable_lsn };
-        // What was flushed is flushed. Without the mark, damage may be taken for the end that a loss of power leaves, as it is
+        // The flush is done with or without the mark. Without it, damage may be taken for the end that a loss of power leaves, as it is
         // until the next mark or record; the next flush tries again.
         if mark.write(self.ftl.media().as_ref(), log.mark_place).is_ok() {
             log.marked_lsn = mark.lsn;
@@ -346,7 +350,7 @@ impl Device {
     /// After a failed sync the kernel may have dropped dirty pages and report success next time.
     fn note_refusal(&self, e: &Error) {
         if refused_barrier(e) {
-            self.failed.lock().get_or_insert(e.to_string());
+            self.failed.lock().get_or_insert_with(|| Refusal::of(e));
         }
     }
 
@@ -483,6 +487,8 @@ impl Device {
 
     /// Writes a checkpoint and switches to it. The caller holds the epoch and has committed.
     pub(super) fn checkpoint(&self, log: &mut Log) -> Result<()> {
+        // A command that panicked in another thread may have left an index half changed.
+        self.whole()?;
         assert!(log.pending.is_empty(), "a checkpoint is taken at a cut");
         let mut suspects = Vec::new();
         loop {
@@ -551,7 +557,7 @@ impl Device {
             Err(_) => log.chain.is_some(),
         };
         if arrived {
-            self.failed.lock().get_or_insert(e.to_string());
+            self.failed.lock().get_or_insert_with(|| Refusal::of(e));
         }
     }
 

@@ -22,7 +22,7 @@
 //! | `check`, `repair` | comparing everything with everything; mending what the records allow |
 //! | `wire` | what journal and directory say |
 //!
-//! Order of locks: transaction, reclaim, commit, epoch, space, log, catalog; any may be skipped, none taken out of order. With one
+//! Order of locks: block ranges, transaction, reclaim, commit, epoch, space, log, catalog; any may be skipped, none taken out of order. With one
 //! exception: a checkpoint, which holds epoch exclusively, looks into spaces under the log's lock. Whoever holds a space and
 //! waits for the log also holds epoch shared, so there is nobody to wait for in a circle.
 
@@ -178,6 +178,33 @@ struct Catalog {
     next: SpaceId,
 }
 
+/// The medium's error after which a store takes no more writes, to be raised again.
+#[derive(Debug)]
+struct Refusal {
+    op: &'static str,
+    offset: u64,
+    len: u64,
+    code: Option<i32>,
+    text: String,
+}
+
+impl Refusal {
+    fn of(e: &Error) -> Self {
+        match e {
+            Error::Media { op, offset, len, source } => {
+                Self { op, offset: *offset, len: *len, code: source.raw_os_error(), text: source.to_string() }
+            }
+            e => Self { op: "sync", offset: 0, len: 0, code: None, text: e.to_string() },
+        }
+    }
+
+    fn error(&self) -> Error {
+        let source =
+            self.code.map_or_else(|| std::io::Error::other(self.text.clone()), std::io::Error::from_raw_os_error);
+        Error::Media { op: self.op, offset: self.offset, len: self.len, source }
+    }
+}
+
 /// A store.
 #[derive(Debug)]
 pub struct Device {
@@ -198,7 +225,7 @@ pub struct Device {
     read_only: bool,
     closed: AtomicBool,
     /// Set once a barrier failed: what is on the medium is unknown from then on (the kernel forgets failed pages).
-    failed: Mutex<Option<String>>,
+    failed: Mutex<Option<Refusal>>,
     /// The message of the first panic inside a command: memory may be half changed, so nothing is done with it any more.
     panicked: OnceLock<String>,
     opening: opening::Opening,
@@ -450,7 +477,9 @@ impl Device {
     /// Whether the medium failed a barrier, after which nothing may be promised any more.
     fn sound(&self) -> Result<()> {
         match &*self.failed.lock() {
-            Some(why) => Err(Error::Closed(format!("the store takes no more writes since a flush failed: {why}"))),
+            Some(refusal) => {
+                Err(Error::Closed(format!("the store takes no more writes since a flush failed: {}", refusal.error())))
+            }
             None => Ok(()),
         }
     }
@@ -458,9 +487,7 @@ impl Device {
     /// The same as the error of the medium that it was.
     fn barrier_held(&self) -> Result<()> {
         match &*self.failed.lock() {
-            Some(why) => {
-                Err(Error::Media { op: "sync", offset: 0, len: 0, source: std::io::Error::other(why.clone()) })
-            }
+            Some(refusal) => Err(refusal.error()),
             None => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! What opening a store left out of it, for `check` and for whoever opened it.
+//! Journal records that opening a store left out, for `check` and for callers of `open`.
 //!
 //! A loss of power leaves journal records that no flush had promised; opening drops those from the first that is not whole. Records
 //! that were durable are dropped only by a salvage, and that is damage. Nothing is decided here: `recover` decides, this tells.

@@ -719,8 +719,8 @@ impl Device {
                 if let Some(open) = open {
                     self.ftl.resume(open.segment, Some(open.crc))?;
                 }
-                // What was read may be in the system's memory only, if the process that closed the store was killed then. What it
-                // says to be dead is written over soon, so it has to be on the disk first.
+                // Pages that were just read may be in the page cache only, if the process that closed the store was killed then.
+                // Segments that they tell to be dead are written over soon, so they have to be on the disk first.
                 self.ftl.sync()?;
                 // A life that ended before its first record was durable may have left pages with the next numbers.
                 self.seq.fetch_add(1 + (self.ftl.draw() >> 32), std::sync::atomic::Ordering::Relaxed);

@@ -102,7 +102,7 @@ impl Ftl {
                 }
                 Err(e) => {
                     s.segments.put_back(segment, before, false);
-                    // What has room of its own is taken first from now on; where nothing has, other dead pages give theirs.
+                    // Segments with disk blocks are taken first from now on; without any, dead pages elsewhere give theirs.
                     if !no_room(&e) || self.tight.swap(true, Ordering::Relaxed) && !self.take_room(s) {
                         return Err(self.disk_full(s, e));
                     }

@@ -490,6 +490,8 @@ mod tests {
         m.discard(0, 1 << 20);
         if (before, allocated, used()) != (before, before, before) {
             assert!(allocated >= before + (1 << 20) && used() + (1 << 20) <= allocated, "{before}, {allocated}");
+        } else {
+            eprintln!("skipped: the file system of temporary files neither allocates nor punches holes");
         }
         assert_eq!(m.len(), 4 << 20);
     }

@@ -68,7 +68,7 @@ pub trait Probe: Send + Sync + std::fmt::Debug {
     /// contiguous pieces. What the medium was asked for since the last call belongs to it.
     fn moved(&self, runs: u64, bytes: u64);
 
-    /// A command ran so many programs. What they read and wrote is told as of any command; what they computed is not.
+    /// A command ran this many programs. Their reads and writes are reported as those of any command; their computation is not.
     fn executed(&self, _programs: u64) {}
 
     /// A segment holds nothing that anybody needs: its erase blocks may be erased before it is opened again.
@@ -116,6 +116,8 @@ counters! {
     syncs,
     /// Segments reclaimed.
     segments_reclaimed,
+    /// Reclaims behind a command that failed: tried again after the next one.
+    reclaims_failed,
 }
 
 /// Adds to a counter.

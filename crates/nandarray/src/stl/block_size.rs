@@ -22,9 +22,9 @@ pub const BLOCK_BYTES_MAX: u64 = 256 << 20;
 /// The most dimensions of a space (NDS paper, section 5.3.1).
 pub const DIMENSIONS_MAX: usize = 32;
 
-/// A building block that is given may take so many times its own size on the medium, whose least is a page ...
+/// Each block takes a page at least. Arrays of more blocks than `SMALL_BLOCKS_MAX` need blocks of at least a 64th of a page.
 const SMALL_BLOCK_COST_MAX: u64 = 64;
-/// ... or there may be so many of them, with pages of 4 KiB 64 MiB.
+/// Blocks that an array may have whatever their size: 64 MiB with pages of 4 KiB.
 const SMALL_BLOCKS_MAX: u64 = 1 << 14;
 
 /// What the last side has at the least in four and more dimensions, in bytes, if its dimension and the block are as long: a

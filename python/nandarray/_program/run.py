@@ -342,7 +342,9 @@ class _Run:
             for number, port in enumerate(step.program._metadata["outputs"]):
                 # Records of other lengths make other shapes, also where there are none.
                 item_bytes = abi.record(port["dtype"], port["name"]).itemsize
-                alike = record_bytes * item_bytes == port["record_bytes"] * taken.itemsize
+                alike = (
+                    isinstance(step, FieldStep) or record_bytes * item_bytes == port["record_bytes"] * taken.itemsize
+                )
                 if shape is not None and alike and abi.one_for_one(port):
                     self.shapes[id(step), number] = shape
 

@@ -1,14 +1,15 @@
 //! When translating is worth it: what is spent on it never exceeds what it saved by much, at any moment of any run.
 //!
-//! Translating costs as much as interpreting some 20,000 times what is translated, so it has to wait, and nobody knows how
-//! long a program will go on. Two rules bound the loss. A region is translated once what interpreting it took, and code would
-//! have saved, pays for translating it. And it is paid from a purse: a run begins with an advance, and earns a small share
-//! of the time it interprets, and what its translated code saves. So a run takes at most that share and the advance longer
-//! than interpreting it, in processor time of all its cores, however it goes on. Each run of a program has a purse of its own.
+//! Translating costs as much as interpreting some 20,000 times what is translated, so it has to wait, and nobody knows
+//! how long a program will go on. Two rules bound the loss. A region is translated once what interpreting it took, and
+//! code would have saved, pays for translating it. And it is paid from a purse: a run begins with an advance, and earns
+//! a small share of the time it interprets, and what its translated code saves. So a run takes at most that share and
+//! the advance longer than interpreting it, in processor time of all its cores, however it goes on. Each run of a
+//! program has a purse of its own.
 //!
-//! Time is estimated from counts of instructions: no clock is read, so a run on one core translates the same each time. With
-//! several cores, or runs beside each other, it depends on the threads which core translates what, and when. Results and
-//! counts of instructions are the same either way.
+//! Time is estimated from counts of instructions: no clock is read, so a run on one core translates the same each time.
+//! With several cores, or runs beside each other, it depends on the threads which core translates what, and when.
+//! Results and counts of instructions are the same either way.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

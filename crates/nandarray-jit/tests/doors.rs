@@ -366,7 +366,7 @@ fn spin(core: &mut dyn Processor, entry: u64, instructions: u64) {
 
 #[test]
 fn the_cores_of_a_run_share_one_advance() {
-    // It is enough for one of the two regions, and hardly anything is earned: a picosecond for a translated instruction.
+    // It is enough for one of the two regions; hardly anything is earned: a picosecond for a translated instruction.
     let (region_ns, advance_ns) = (1_000, 1_500);
     let translations = pays(Costs { region_ns, advance_ns, saved_ps: 1, ..QUICK });
     // A region pays after a million instructions; what code saves does not pay for another one.

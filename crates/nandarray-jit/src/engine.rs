@@ -13,6 +13,7 @@ use nandarray_hart::{Block, Door, Hart, Limits, Memory, OPS_MAX, Stop, Streams, 
 
 use crate::When;
 use crate::context::{Context, Entry, Layout, Left, Ring, Slot};
+use crate::pace::Purse;
 use crate::shared::{Found, Shared};
 
 /// Instructions between two looks at the stop flag.
@@ -54,6 +55,8 @@ const NOWHERE: Quick = Quick { pc: u64::MAX, code: None, wants: 0 };
 /// The engine of one hart.
 pub(crate) struct Engine {
     shared: Arc<Shared>,
+    /// What pays for translating: the run's, shared by its cores.
+    purse: Arc<Purse>,
     context: Box<Context>,
     quick: Vec<Quick>,
     /// Of what the quick table holds.
@@ -61,16 +64,17 @@ pub(crate) struct Engine {
     statistics: Statistics,
     /// Entries of code that are marked in the hart.
     marked: usize,
-    /// Instructions that `shared` was told of: interpreted, and executed by code.
+    /// Instructions that the purse was told of: interpreted, and executed by code.
     told: (u64, u64),
     /// There are streams whose positions the context holds.
     streams: bool,
 }
 
 impl Engine {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, purse: Arc<Purse>) -> Self {
         Self {
             shared,
+            purse,
             context: Box::new(Context::new()),
             quick: vec![NOWHERE; QUICK],
             generation: 0,
@@ -92,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// Share nothing any more, and forget all that was translated.
+    /// Share no code any more, and forget all that was translated. The run and its purse stay.
     pub(crate) fn forget(&mut self) {
         let Shared { settings, bits, extensions, .. } = *self.shared;
         self.quick.fill(NOWHERE);
@@ -249,8 +253,9 @@ impl Engine {
                             self.statistics.handed_over += 1;
                             let left = most - (door.hart().instructions() - begin);
                             let most = if why == Left::Together { left.min(OPS_MAX as u64) } else { 1 };
-                            let shared = (why != Left::Handover).then(|| self.shared.clone());
-                            self.interpret(door, |door| follow(shared.as_deref(), door, from, most))
+                            let shared = (why != Left::Handover).then(|| (self.shared.clone(), self.purse.clone()));
+                            let shared = shared.as_ref().map(|(shared, purse)| (&**shared, &**purse));
+                            self.interpret(door, |door| follow(shared, door, from, most))
                         }
                     }
                 }
@@ -262,8 +267,8 @@ impl Engine {
                 Found::Wait if budget < OPS_MAX as u64 && left > most => return None,
                 Found::Wait => self.stretch(door, pc, budget),
                 Found::Watch => {
-                    let shared = self.shared.clone();
-                    self.interpret(door, |door| watch(&shared, door, budget))
+                    let (shared, purse) = (self.shared.clone(), self.purse.clone());
+                    self.interpret(door, |door| watch(&shared, &purse, door, budget))
                 }
                 Found::Cold(visits) => {
                     let shared = self.shared.clone();
@@ -334,15 +339,15 @@ impl Engine {
         let interpreted = self.statistics.interpreted;
         let translated = door.hart().instructions() - interpreted.min(door.hart().instructions());
         let fresh = (interpreted - self.told.0, translated.saturating_sub(self.told.1));
-        if self.shared.executed(&costs, at, heat, fresh.0, fresh.1) {
-            self.told = (interpreted, translated);
-        }
+        self.purse.earn(&costs, fresh.0, fresh.1);
+        self.told = (interpreted, translated);
+        self.shared.heated(at, heat);
         stop
     }
 
     /// What there is at `pc`; kept in the quick table if it will not change soon.
     fn find<X: Xlen>(&mut self, door: &Door<'_, '_, '_, X>, pc: u64) -> Found {
-        let found = self.shared.find(door, pc);
+        let found = self.shared.find(door, &self.purse, pc);
         if let Found::Code(code, wants) | Found::Fresh(code, wants) = found {
             self.quick[(pc >> 1) as usize % QUICK] = Quick { pc, code, wants };
         }
@@ -352,10 +357,15 @@ impl Engine {
 
 /// Interpret at most `most` instructions, up to a jump. If there is `shared`, some of them may reach memory where code that
 /// was entered at `from` did not expect them to.
-fn follow<X: Xlen>(shared: Option<&Shared>, door: &mut Door<'_, '_, '_, X>, from: u64, most: u64) -> Option<Stop> {
+fn follow<X: Xlen>(
+    shared: Option<(&Shared, &Purse)>,
+    door: &mut Door<'_, '_, '_, X>,
+    from: u64,
+    most: u64,
+) -> Option<Stop> {
     for _ in 0..most {
-        if let Some(shared) = shared {
-            shared.missed(door, from);
+        if let Some((shared, purse)) = shared {
+            shared.missed(door, purse, from);
         }
         let pc = door.hart().pc();
         if let Some(stop) = door.step() {
@@ -369,7 +379,7 @@ fn follow<X: Xlen>(shared: Option<&Shared>, door: &mut Door<'_, '_, '_, X>, from
 }
 
 /// Interpret some instructions one at a time, and note what they reach and where they go; not beyond where code is entered.
-fn watch<X: Xlen>(shared: &Shared, door: &mut Door<'_, '_, '_, X>, budget: u64) -> Option<Stop> {
+fn watch<X: Xlen>(shared: &Shared, purse: &Purse, door: &mut Door<'_, '_, '_, X>, budget: u64) -> Option<Stop> {
     let When::Pays(costs) = shared.settings.when else { unreachable!("only what is to pay is watched so") };
     let before = door.hart().instructions();
     loop {
@@ -381,7 +391,7 @@ fn watch<X: Xlen>(shared: &Shared, door: &mut Door<'_, '_, '_, X>, budget: u64) 
         let pc = door.hart().pc();
         let block = Block::decode(pc, shared.bits, shared.extensions, OPS_MAX, |at| door.fetch(at));
         let Some(block) = block else { return door.block(left) };
-        shared.watched(&costs, pc, block.ops.len() as u64);
+        shared.watched(&costs, purse, pc, block.ops.len() as u64);
         let stop = steps(shared, door, &block, left);
         if stop.is_some() || door.is_marked() || door.hart().fcsr() >> 5 != 0 {
             return stop;

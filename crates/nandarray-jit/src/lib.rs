@@ -26,7 +26,7 @@ use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Stop, Streams, Xlen
 
 pub use engine::Statistics;
 pub use pace::Costs;
-pub use processor::Translations;
+pub use processor::{Run, Translations};
 
 /// When something is translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,12 +68,14 @@ impl<X: Xlen> Translated<X> {
 
     /// The same, with settings of one's own.
     pub fn with_settings(extensions: Extensions, settings: Settings) -> Self {
-        Self::sharing(Arc::new(shared::Shared::new(settings, X::BITS, extensions)))
+        let shared = Arc::new(shared::Shared::new(settings, X::BITS, extensions));
+        let purse = shared.purse();
+        Self::sharing(shared, purse)
     }
 
-    fn sharing(shared: Arc<shared::Shared>) -> Self {
+    fn sharing(shared: Arc<shared::Shared>, purse: Arc<pace::Purse>) -> Self {
         assert_eq!(shared.bits, X::BITS, "harts of one width share code");
-        Self { hart: Hart::new(Mode::Program, shared.extensions), engine: engine::Engine::new(shared) }
+        Self { hart: Hart::new(Mode::Program, shared.extensions), engine: engine::Engine::new(shared, purse) }
     }
 
     /// The hart, to look at.

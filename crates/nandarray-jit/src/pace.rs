@@ -1,12 +1,17 @@
 //! When translating is worth it: what is spent on it never exceeds what it saved by much, at any moment of any run.
 //!
-//! Translating costs as much as interpreting thousands of times what is translated, so it has to wait, and nobody knows how long a
-//! program will go on. Two rules bound the loss. A region is translated once what interpreting it took, and code would
-//! have saved, pays for translating it. And it is paid from a purse: a run begins with an advance, and earns a small share
-//! of the time it interprets, and what its translated code saves. So a run takes at most that share and the advance longer
-//! than interpreting it, however it goes on.
+//! Translating costs as much as interpreting some 20,000 times what is translated, so it has to wait, and nobody knows
+//! how long a program will go on. Two rules bound the loss. A region is translated once what interpreting it took, and
+//! code would have saved, pays for translating it. And it is paid from a purse: a run begins with an advance, and earns
+//! a small share of the time it interprets, and what its translated code saves. So a run takes at most that share and
+//! the advance longer than interpreting it, in processor time of all its cores, however it goes on. Each run of a
+//! program has a purse of its own.
 //!
-//! Time is estimated from counts of instructions: no clock is read, and the same run translates the same.
+//! Time is estimated from counts of instructions: no clock is read, so a run on one core translates the same each time.
+//! With several cores, or runs beside each other, it depends on the threads which core translates what, and when.
+//! Results and counts of instructions are the same either way.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What executing and translating take, as estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,41 +82,48 @@ impl Costs {
     }
 }
 
-/// What a run may spend on translating.
-#[derive(Clone, Copy, Debug, Default)]
+/// What a run may spend on translating. All cores of the run, and nothing else, pay from it and earn for it.
+#[derive(Debug)]
 pub(crate) struct Purse {
-    ns: u64,
-    /// Picoseconds that are no whole nanosecond yet.
-    rest_ps: u64,
+    ps: AtomicU64,
 }
 
 impl Purse {
-    /// A run begins.
-    pub(crate) fn open(&mut self, costs: &Costs) {
-        *self = Self { ns: costs.advance_ns, rest_ps: 0 };
+    /// The purse of a run that begins.
+    pub(crate) fn open(costs: &Costs) -> Self {
+        Self { ps: AtomicU64::new(costs.advance_ns.saturating_mul(1000)) }
     }
 
     /// So many instructions were executed.
-    pub(crate) fn earn(&mut self, costs: &Costs, interpreted: u64, translated: u64) {
-        let ps = self
-            .rest_ps
-            .saturating_add(interpreted.saturating_mul(costs.earned_ps))
-            .saturating_add(translated.saturating_mul(costs.saved_ps));
-        (self.ns, self.rest_ps) = (self.ns.saturating_add(ps / 1000), ps % 1000);
+    pub(crate) fn earn(&self, costs: &Costs, interpreted: u64, translated: u64) {
+        let earned_ps = interpreted.saturating_mul(costs.earned_ps);
+        let saved_ps = translated.saturating_mul(costs.saved_ps);
+        self.change(|ps| Some(ps.saturating_add(earned_ps).saturating_add(saved_ps)));
     }
 
     /// Whether so much can be spent.
     pub(crate) fn has(&self, ns: u64) -> bool {
-        ns <= self.ns
+        ns <= self.ns()
     }
 
     /// The most that can be spent.
     pub(crate) fn ns(&self) -> u64 {
-        self.ns
+        self.ps.load(Ordering::Relaxed) / 1000
     }
 
-    pub(crate) fn spend(&mut self, ns: u64) {
-        self.ns = self.ns.saturating_sub(ns);
+    /// Spend so much if there is so much; gives whether there was.
+    pub(crate) fn take(&self, ns: u64) -> bool {
+        self.change(|ps| ps.checked_sub(ns.saturating_mul(1000)))
+    }
+
+    /// So much was spent, whether or not there was so much.
+    pub(crate) fn spend(&self, ns: u64) {
+        self.change(|ps| Some(ps.saturating_sub(ns.saturating_mul(1000))));
+    }
+
+    fn change(&self, change: impl Fn(u64) -> Option<u64>) -> bool {
+        // Nothing else is ordered by what is in it.
+        self.ps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).is_ok()
     }
 }
 
@@ -122,24 +134,21 @@ mod tests {
     #[test]
     fn a_run_never_spends_more_than_its_advance_and_what_it_earned() {
         let costs = Costs::default();
-        let mut purse = Purse::default();
-        purse.open(&costs);
+        let purse = Purse::open(&costs);
         let (mut spent, mut interpreted, mut translated) = (0, 0, 0);
         for turn in 0..10_000u64 {
             let executed = [7, 4096 * (turn % 9)];
             purse.earn(&costs, executed[0], executed[1]);
             (interpreted, translated) = (interpreted + executed[0], translated + executed[1]);
             let cost = costs.region(turn % 700);
-            if purse.has(cost) {
-                purse.spend(cost);
+            if purse.take(cost) {
                 spent += cost;
             }
             let most = costs.advance_ns + (interpreted * costs.earned_ps + translated * costs.saved_ps) / 1000;
             assert!(spent <= most, "turn {turn}: {spent} of {most} ns");
         }
         assert!(spent > costs.advance_ns);
-        purse.open(&costs);
-        assert_eq!(purse.ns(), costs.advance_ns, "what one run earned is not the next one's");
+        assert_eq!(Purse::open(&costs).ns(), costs.advance_ns, "what one run earned is not the next one's");
     }
 
     #[test]

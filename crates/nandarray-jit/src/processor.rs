@@ -5,6 +5,7 @@ use std::sync::Arc;
 use nandarray_cores::Processor;
 use nandarray_hart::{Extensions, Hart, Limits, Memory, Rv32, Rv64, Stop, Streams, Xlen};
 
+use crate::pace::Purse;
 use crate::shared::Shared;
 use crate::{Settings, Translated};
 
@@ -23,13 +24,9 @@ impl Translations {
         Self(Arc::new(Shared::new(settings, bits, Extensions::PROGRAM)))
     }
 
-    /// A processor for this program, and for no other, for a run that begins.
-    pub fn processor(&self) -> Box<dyn Processor> {
-        self.0.begin();
-        match self.0.bits {
-            32 => Box::new(Translated::<Rv32>::sharing(self.0.clone())),
-            _ => Box::new(Translated::<Rv64>::sharing(self.0.clone())),
-        }
+    /// A run of the program begins, with a purse of its own.
+    pub fn run(&self) -> Run {
+        Run { shared: self.0.clone(), purse: self.0.purse() }
     }
 
     /// Bytes of memory that host code takes so far, in whole pages.
@@ -41,6 +38,29 @@ impl Translations {
 impl std::fmt::Debug for Translations {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Translations").field("bits", &self.0.bits).finish_non_exhaustive()
+    }
+}
+
+/// A run of one program: makes its processors, which share what they may spend on translating.
+pub struct Run {
+    shared: Arc<Shared>,
+    purse: Arc<Purse>,
+}
+
+impl Run {
+    /// A processor for this program, and for no other: a core of this run.
+    pub fn processor(&self) -> Box<dyn Processor> {
+        let (shared, purse) = (self.shared.clone(), self.purse.clone());
+        match shared.bits {
+            32 => Box::new(Translated::<Rv32>::sharing(shared, purse)),
+            _ => Box::new(Translated::<Rv64>::sharing(shared, purse)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Run").field("bits", &self.shared.bits).field("purse", &self.purse).finish_non_exhaustive()
     }
 }
 

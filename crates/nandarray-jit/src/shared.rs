@@ -2,11 +2,11 @@
 //!
 //! One thread at a time translates. The others find the lock taken and interpret meanwhile, so nobody waits. Code is kept
 //! until the last hart of the program is dropped; code that was made anew stays where it is, since another hart may be
-//! executing it. It executes nothing.
+//! executing it. What is spent on translating is paid by the run whose core asked for it. It executes nothing.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use nandarray_hart::isa::{self, Format, Op};
 use nandarray_hart::{Door, Extensions, Hart, Xlen};
@@ -88,7 +88,6 @@ struct Inner {
     known: HashMap<u64, Known>,
     code: Code,
     made: Made,
-    purse: Purse,
     /// Blocks that were watched.
     watched: HashSet<u64>,
     /// Where code is entered.
@@ -113,7 +112,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(settings: Settings, bits: u32, extensions: Extensions) -> Self {
-        let shared = Self {
+        Self {
             settings,
             bits,
             extensions,
@@ -122,16 +121,17 @@ impl Shared {
             generation: AtomicU64::new(0),
             entries: AtomicUsize::new(0),
             inner: Mutex::default(),
-        };
-        shared.begin();
-        shared
+        }
     }
 
-    /// A run begins: what it may spend on translating is its own.
-    pub(crate) fn begin(&self) {
-        if let (When::Pays(costs), Some(mut inner)) = (&self.settings.when, self.inner.try_lock()) {
-            inner.purse.open(costs);
-        }
+    /// The purse of a run that begins: its cores share it.
+    pub(crate) fn purse(&self) -> Arc<Purse> {
+        let costs = match self.settings.when {
+            When::Pays(costs) => costs,
+            // Nothing is asked of it.
+            When::Visited(_) => Costs::NONE,
+        };
+        Arc::new(Purse::open(&costs))
     }
 
     /// Tell where code is entered, from the entry of this number on.
@@ -175,8 +175,8 @@ impl Shared {
         Some(bases.len() as u8 - 1)
     }
 
-    /// What there is at `pc`, translated now if it is time for that.
-    pub(crate) fn find<X: Xlen>(&self, door: &Door<'_, '_, '_, X>, pc: u64) -> Found {
+    /// What there is at `pc`, translated now if it is time for that and the run can pay.
+    pub(crate) fn find<X: Xlen>(&self, door: &Door<'_, '_, '_, X>, purse: &Purse, pc: u64) -> Found {
         let Some(mut inner) = self.inner.try_lock() else { return Found::Busy };
         let known = inner.known.entry(pc).or_default();
         if known.code.is_some() {
@@ -197,13 +197,13 @@ impl Shared {
                     return Found::Wait;
                 }
                 let cost_ns = known.cost_ns;
-                if !inner.purse.has(cost_ns) {
+                if !purse.has(cost_ns) {
                     return Found::Wait;
                 }
                 if !inner.watched.contains(&pc) {
                     return Found::Watch;
                 }
-                self.weigh(&mut inner, door, pc, &costs);
+                self.weigh(&mut inner, door, purse, pc, &costs);
             }
         }
         match inner.known.entry(pc).or_default() {
@@ -213,8 +213,8 @@ impl Shared {
     }
 
     /// Translate what is reached from `pc` if interpreting it took as much as that will, and the purse allows it.
-    fn weigh<X: Xlen>(&self, inner: &mut Inner, door: &Door<'_, '_, '_, X>, pc: u64, costs: &Costs) {
-        let affordable = costs.affordable(inner.purse.ns());
+    fn weigh<X: Xlen>(&self, inner: &mut Inner, door: &Door<'_, '_, '_, X>, purse: &Purse, pc: u64, costs: &Costs) {
+        let affordable = costs.affordable(purse.ns());
         let (known, watched) = (&inner.known, &inner.watched);
         // What has code is entered there, whoever comes by.
         let wanted = |at| watched.contains(&at) && known.get(&at).is_none_or(|known| known.code.is_none());
@@ -256,7 +256,10 @@ impl Shared {
             }
             return;
         }
-        inner.purse.spend(cost_ns);
+        // Cores of the run that share no code with this one may have spent from it meanwhile.
+        if !purse.take(cost_ns) {
+            return;
+        }
         self.make(inner, pc, Some(region), cost_ns);
         for at in places {
             if let Some(known) = inner.known.get_mut(&at) {
@@ -313,21 +316,19 @@ impl Shared {
         inner.made.code_bytes += bytes;
     }
 
-    /// So many instructions were interpreted and executed by code since this was told last. Those of `heat` were interpreted
-    /// near `pc`. False if somebody translates, and nothing was noted.
-    pub(crate) fn executed(&self, costs: &Costs, pc: u64, heat: u64, interpreted: u64, translated: u64) -> bool {
-        let Some(mut inner) = self.inner.try_lock() else { return false };
-        inner.purse.earn(costs, interpreted, translated);
-        let known = inner.known.entry(pc).or_default();
-        known.heat = known.heat.saturating_add(heat);
-        true
+    /// So many instructions were interpreted near `pc`. Not noted while somebody translates.
+    pub(crate) fn heated(&self, pc: u64, heat: u64) {
+        if let Some(mut inner) = self.inner.try_lock() {
+            let known = inner.known.entry(pc).or_default();
+            known.heat = known.heat.saturating_add(heat);
+        }
     }
 
     /// The block at `pc` is about to be executed instruction by instruction.
-    pub(crate) fn watched(&self, costs: &Costs, pc: u64, instructions: u64) {
+    pub(crate) fn watched(&self, costs: &Costs, purse: &Purse, pc: u64, instructions: u64) {
         if let Some(mut inner) = self.inner.try_lock() {
             inner.watched.insert(pc);
-            inner.purse.spend(costs.watched_ns * instructions);
+            purse.spend(costs.watched_ns * instructions);
         }
     }
 
@@ -363,14 +364,13 @@ impl Shared {
     }
 
     /// Code that was entered at `from` met memory where it was not expected. After some such news it is to be made anew.
-    pub(crate) fn missed<X: Xlen>(&self, door: &Door<'_, '_, '_, X>, from: u64) {
+    pub(crate) fn missed<X: Xlen>(&self, door: &Door<'_, '_, '_, X>, purse: &Purse, from: u64) {
         let pc = door.hart().pc();
         let (Some(word), Some(mut inner)) = (door.fetch(pc), self.inner.try_lock()) else { return };
         let op = isa::decode(word, self.bits, self.extensions);
         let news = self.look(&mut inner, door, pc, &op);
         let room = inner.made.code_bytes < self.settings.code_bytes;
-        let Inner { known, purse, .. } = &mut *inner;
-        let Some(known) = known.get_mut(&from) else { return };
+        let Some(known) = inner.known.get_mut(&from) else { return };
         known.missed += 1;
         known.news += u32::from(news);
         let worth = match self.settings.when {

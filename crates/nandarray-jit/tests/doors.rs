@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nandarray_cores::Processor;
 use nandarray_hart::isa::{assemble, encode};
 use nandarray_hart::{
-    Cause, Extensions, Hart, Input, Limits, Memory, Output, Room, Rv32, Rv64, Stop, Streams, Trap, Xlen,
+    Cause, Extensions, Hart, Input, Limits, Memory, Mode, Output, Room, Rv32, Rv64, Stop, Streams, Trap, Xlen,
 };
 use nandarray_jit::{Costs, Settings, Translated, Translations, When};
 
@@ -255,7 +256,7 @@ fn cores_share_what_was_translated() {
                 "jalr zero, 0(ra)",
             ],
         );
-        let mut processor = translations.processor();
+        let mut processor = translations.run().processor();
         let stop = processor.call(CODE, END, rounds, &mut memory, &mut Streams::none(), Limits::default());
         assert_eq!((stop, processor.result()), (Stop::Returned { code: rounds }, rounds as i64));
         assert_eq!(processor.instructions(), 3 + 5 * rounds);
@@ -314,7 +315,7 @@ fn a_run_spends_no_more_than_its_advance_and_what_it_earned() {
     let translations = Translations::with_settings(64, Settings { when: When::Pays(costs), ..Settings::default() });
     let run = |translations: &Translations| {
         let (_, mut memory) = program::<Rv64>(LOOPS);
-        let mut processor = translations.processor();
+        let mut processor = translations.run().processor();
         let limits = Limits { instructions: Some(200_000), stop: None };
         processor.call(CODE, END, 1 << 40, &mut memory, &mut Streams::none(), limits)
     };
@@ -342,4 +343,94 @@ fn code_is_entered_wherever_the_interpreter_comes_by() {
     let s = translated.statistics();
     assert_eq!(translated.hart().instructions(), 1 + 34 * rounds);
     assert!(s.regions > 0 && s.interpreted < 50_000, "{s:?}");
+}
+
+fn pays(costs: Costs) -> Translations {
+    Translations::with_settings(64, Settings { when: When::Pays(costs), ..Settings::default() })
+}
+
+/// Costs by which a region that pays is found quickly.
+const QUICK: Costs = Costs { sample: 64, warm: 64, watched: 64, ..Costs::NONE };
+
+/// Two loops without end that share no block, at `CODE` and `CODE + 8`.
+const APART: &[&str] = &["addi a1, a1, 1", "jal zero, . - 4", "addi a2, a2, 1", "jal zero, . - 4"];
+
+/// So many instructions on this core, from here on.
+fn spin(core: &mut dyn Processor, entry: u64, instructions: u64) {
+    let (_, mut memory) = program::<Rv64>(APART);
+    let limits = Limits { instructions: Some(instructions), stop: None };
+    let before = core.instructions();
+    let stop = core.call(entry, END, 0, &mut memory, &mut Streams::none(), limits);
+    assert_eq!((stop, core.instructions() - before), (Stop::InstructionLimit, instructions));
+}
+
+#[test]
+fn the_cores_of_a_run_share_one_advance() {
+    // It is enough for one of the two regions; hardly anything is earned: a picosecond for a translated instruction.
+    let (region_ns, advance_ns) = (1_000, 1_500);
+    let translations = pays(Costs { region_ns, advance_ns, saved_ps: 1, ..QUICK });
+    // A region pays after a million instructions; what code saves does not pay for another one.
+    let enough = 1_100_000;
+    let run = translations.run();
+    spin(&mut *run.processor(), CODE, enough);
+    let first = translations.code_bytes();
+    assert!(first > 0, "the first core translates");
+    // A core that joins later brings no advance, and neither do those that come after it.
+    for _ in 0..3 {
+        spin(&mut *run.processor(), CODE + 8, enough);
+        assert_eq!(translations.code_bytes(), first, "the run's advance is spent");
+    }
+    spin(&mut *translations.run().processor(), CODE + 8, enough);
+    assert!(translations.code_bytes() > first, "another run has an advance of its own");
+}
+
+#[test]
+fn a_run_beside_another_keeps_what_it_earned() {
+    // A nanosecond for each instruction that is interpreted; a region costs 300,000.
+    let (region_ns, advance_ns) = (300_000, 0);
+    let translations = pays(Costs { region_ns, advance_ns, earned_ps: 1000, ..QUICK });
+    let run = translations.run();
+    let mut core = run.processor();
+    spin(&mut *core, CODE, 250_000);
+    assert_eq!(translations.code_bytes(), 0, "it has not enough yet");
+    let _other = (translations.run().processor(), run.processor());
+    spin(&mut *core, CODE, 250_000);
+    assert!(translations.code_bytes() > 0, "what it earned before the other run began counts");
+}
+
+/// The same calls on this core and interpreted: each to a limit inside, and to its end.
+fn calls_agree(core: &mut dyn Processor, first: u64) {
+    // The loops, the inner one with ten rounds each time; the result counts the rounds of both, in all calls so far.
+    let mut lines = LOOPS.to_vec();
+    lines.insert(0, "addi a1, zero, 10");
+    lines.splice(lines.len() - 1.., ["add a0, a2, a3", "jalr zero, 0(ra)"]);
+    let (_, mut memory) = program::<Rv64>(&lines);
+    let mut hart = Hart::<Rv64>::new(Mode::Program, Extensions::PROGRAM);
+    for rounds in [3, 40, 500, 6_000].map(|rounds| first + rounds) {
+        for limit in [Some(20 * rounds + 7), None] {
+            let limits = Limits { instructions: limit, stop: None };
+            let ours = core.call(CODE, END, rounds, &mut memory, &mut Streams::none(), limits);
+            let theirs = Processor::call(&mut hart, CODE, END, rounds, &mut memory, &mut Streams::none(), limits);
+            let (pc, result) = (Processor::pc(&hart), hart.result());
+            assert_eq!((ours, core.pc(), core.result()), (theirs, pc, result), "{rounds} rounds");
+            assert_eq!(core.instructions(), hart.instructions(), "{rounds} rounds");
+        }
+    }
+}
+
+#[test]
+fn two_cores_that_translate_when_it_pays_do_what_the_interpreter_does() {
+    let cheap = Costs { region_ns: 1_000, instruction_ns: 100, warm: 256, sample: 64, ..Costs::default() };
+    for costs in [Costs::NONE, cheap] {
+        for _ in 0..5 {
+            let translations = pays(costs);
+            for _ in 0..2 {
+                let run = &translations.run();
+                std::thread::scope(|scope| {
+                    (0..2).for_each(|core| drop(scope.spawn(move || calls_agree(&mut *run.processor(), core))));
+                });
+            }
+            assert!(translations.code_bytes() > 0, "nothing was translated");
+        }
+    }
 }

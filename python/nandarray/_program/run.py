@@ -203,7 +203,8 @@ def offload(
     inputs : sequence, optional
         For each input of a :class:`Program` an :class:`Array`, a :class:`View`, a :class:`Box` of one, a step, or
         something in memory (``numpy.asarray``). One input or target at least is of a store. Elements come in C order.
-        What is in memory is borrowed, not copied, if it is contiguous: leave it as it is until the run has ended.
+        What is in memory is borrowed, not copied, if it is contiguous: leave it as it is until the run has ended. If
+        another thread writes to it meanwhile, the values that programs see, and so results, are unspecified.
     scalars : mapping, optional
         Numbers by name; those left out have the program's defaults.
     out : Array, View, Box or mapping of them by output, optional

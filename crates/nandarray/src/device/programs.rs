@@ -32,17 +32,19 @@ impl Ready {
         Ok(Self { elf: elf.to_vec(), metadata: metadata.map(<[u8]>::to_vec), program, translations })
     }
 
-    /// Makes cores that run it. Whoever counts instructions gets the interpreter, unless there are none to count.
+    /// Makes the cores of one run of it. Whoever counts instructions gets the interpreter, unless there are none to count.
     pub(super) fn cores<'r>(
         &'r self,
         form: Form,
         profiler: Option<&'r Profiler>,
     ) -> impl Fn(&'r Program) -> std::result::Result<Core<'r>, LoadError> + Sync {
+        // Once a run, not once a core: its cores share what they may spend on translating.
+        let run = self.translations.run();
         move |program| match (form, profiler) {
             (Form::Native(entries), _) => Core::native(program, entries),
             (_, Some(profiler)) => profiler.core(program),
             (Form::Interpreted, None) => Core::interpreter(program),
-            (Form::Translated, None) => Core::new(program, self.translations.processor()),
+            (Form::Translated, None) => Core::new(program, run.processor()),
         }
     }
 }

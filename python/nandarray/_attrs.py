@@ -97,6 +97,9 @@ class Attributes(MutableMapping[str, Any]):
         with self._lock:
             self._save("{}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("attributes write through to their store and cannot be pickled; pickle dict(attrs)")
+
     def _read(self) -> dict[str, Any]:
         values: dict[str, Any] = json.loads(self._load())
         return values

@@ -226,6 +226,8 @@ def _path(path: str | os.PathLike[str]) -> str:
         name.encode()
     except UnicodeEncodeError:
         raise InvalidError(f"path {name!r} is not UTF-8") from None
+    if "\0" in name:
+        raise InvalidError(f"path {name!r} has a null character in it")
     if _URL.match(name) and not os.path.isdir(os.path.dirname(name)):
         raise InvalidError(f"{name!r} is a URL; a store is a file of this machine, so copy it here first")
     return name

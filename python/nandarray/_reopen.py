@@ -14,7 +14,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from nandarray._fork import StoreLock
-from nandarray.errors import ClosedError, NandarrayError
+from nandarray.errors import ClosedError, NandarrayError, StoreMissingError
 
 if TYPE_CHECKING:
     from nandarray.array import Array
@@ -95,7 +95,10 @@ def _shared(opening: Opening) -> Store:
 
 
 def _version(path: str) -> _Version:
-    status = os.stat(path)
+    try:
+        status = os.stat(path)
+    except FileNotFoundError as error:
+        raise StoreMissingError(error.errno, error.strerror, path) from None
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 

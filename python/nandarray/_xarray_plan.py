@@ -8,6 +8,7 @@ and dimension. Nothing here changes the store; ``_xarray_write`` does what was p
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -213,13 +214,13 @@ def _slice(dataset: Dataset, stored: _Stored, dim: str, where: Any) -> slice:
         raise InvalidError(f"region of dimension {dim!r} is a slice or 'auto', not {where!r}")
     if where.step not in (None, 1):
         raise InvalidError(f"region of dimension {dim!r} has step {where.step}; it must be 1")
+    begin, end = (_integer(one, dim) for one in (where.start, where.stop))
     lengths = {sizes[dim] for sizes in stored.sizes.values() if dim in sizes}
     if not lengths:
         raise InvalidError(f"region names the dimension {dim!r}, which no array in the store has")
     length = min(lengths)
     start, stop = (
-        default if end is None else end + length if end < 0 else end
-        for end, default in ((where.start, 0), (where.stop, length))
+        default if at is None else at + length if at < 0 else at for at, default in ((begin, 0), (end, length))
     )
     if not 0 <= start <= stop <= length:
         raise InvalidError(f"region {start}:{stop} of dimension {dim!r} lies outside of the store's {length} elements")
@@ -228,6 +229,13 @@ def _slice(dataset: Dataset, stored: _Stored, dim: str, where: Any) -> slice:
             f"region {start}:{stop} of dimension {dim!r} has {stop - start} elements, the dataset {dataset.sizes[dim]}"
         )
     return slice(start, stop)
+
+
+def _integer(value: Any, dim: str) -> int | None:
+    try:
+        return None if value is None else operator.index(value)
+    except TypeError:
+        raise InvalidError(f"region of dimension {dim!r} is a slice of integers, not of {value!r}") from None
 
 
 def _labels(dataset: Dataset, stored: _Stored, dim: str) -> slice:

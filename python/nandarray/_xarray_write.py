@@ -107,7 +107,7 @@ def from_xarray(
     how = How.of(mode, append_dim, region, encoding=encoding or {}, create=create)
     with ExitStack() as stack:
         target = _open(store, how, stack)
-        top = (group or "").strip("/")
+        top = target._join_new("" if group is None else group)
         if isinstance(dataset, DataTree):
             if append_dim is not None or region is not None:
                 raise InvalidError("append_dim and region are for a dataset; write the tree's datasets one by one")
@@ -116,6 +116,12 @@ def from_xarray(
             parts = [(top, dataset)]
         else:
             parts = [(top, dataset.to_dataset(name=dataset.name or "data"))]
+        for where, part in parts:
+            target._join_new(where)
+            for name in part.variables:
+                full = f"{where}/{name}" if where else str(name)
+                if target._join_new(full) != full:
+                    raise InvalidError(f"{name!r} cannot be the name of a variable")
         _write(parts, target, top, how)
 
 

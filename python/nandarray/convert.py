@@ -292,7 +292,7 @@ class _Import:
             options["fill_value"] = member.fill
         if self._block is not None and len(self._block) == len(member.shape):
             options["building_block"] = tuple(self._block)
-        array = self._store.create(temporary, member.shape, member.dtype, attrs=dict(member.attrs), **options)
+        array = self._store._create(temporary, member.shape, member.dtype, attrs=dict(member.attrs), **options)
 
         def write(box: Box, data: np.ndarray[Any, Any]) -> None:
             array[(*box, ...)] = data
@@ -374,7 +374,7 @@ def _destinations(
         else:
             plan.append((item, prefix.strip("/") or (member or path.stem).strip("/").rpartition("/")[2]))
     for _, full in plan:
-        store._join(full)  # a name that a store cannot have
+        store._join_new(full)  # a name that a store cannot have
     taken = [full for _, full in plan if full in store]
     if taken:
         raise ExistsError(f"{store.path} already has {', '.join(map(repr, taken))}")

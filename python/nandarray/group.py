@@ -8,7 +8,8 @@ are the group's; listings leave it out.
 Name rules: parts are separated by single ``/``; a trailing one is ignored, and a leading one starts at the root, as in
 h5py. ``.``, ``..`` and ``.group`` are no parts of a name. A name is an array or a group, never both. Arrays of an
 import that is under way, or was killed, lie in a group ``__importing__`` with twelve hexadecimal digits, which no
-listing shows; what a killed one left is removed when the store is next opened for writing.
+listing shows; what a killed one left is removed when the store is next opened for writing. Users cannot make such
+names.
 
 What is not here: the file (:mod:`nandarray.store`, the group at the root), moving data (:mod:`nandarray.array`), what a
 new array is made of (``_create``).
@@ -282,7 +283,32 @@ class Group:
         (3,)
         """
         refuse_options(unknown)
-        path = self._join(name)
+        return self._create(
+            self._join_new(name),
+            shape,
+            dtype,
+            data=data,
+            building_block=building_block,
+            compression=compression,
+            encryption_key=encryption_key,
+            fill_value=fill_value,
+            attrs=attrs,
+        )
+
+    def _create(
+        self,
+        path: str,
+        shape: int | Sequence[int] | None = None,
+        dtype: DTypeLike | None = None,
+        *,
+        data: ArrayLike | None = None,
+        building_block: int | Sequence[int] | None = None,
+        compression: str | None = None,
+        encryption_key: bytes | bytearray | None = None,
+        fill_value: Any = 0,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Array:
+        """Create an array under a full name, which may be that of an import that is under way."""
         check_word("compression", compression)
         data, element, lengths = settle(path, data, shape, dtype)
         with self.store._lock:
@@ -328,7 +354,7 @@ class Group:
         Group
             The new group.
         """
-        path = self._join(name)
+        path = self._join_new(name)
         with self.store._lock:
             self.store._check_free(path)
             group = Group(self.store, path)
@@ -377,7 +403,7 @@ class Group:
         new : str
             The new name, relative to this group.
         """
-        source, target = self._join(old), self._join(new)
+        source, target = self._join(old), self._join_new(new)
         with self.store._lock:
             inside = [source] if source in self._native else self._native.names(source + "/")
             if not inside or not source:
@@ -441,6 +467,13 @@ class Group:
                 raise InvalidError(f"{name!r} is not a name: {part!r} cannot be a part of one")
         # As in h5py, a leading "/" starts at the root.
         return relative if name.startswith("/") else self._prefix + relative
+
+    def _join_new(self, name: str) -> str:
+        """Make the full name of something new, or refuse it."""
+        path = self._join(name)
+        if is_unfinished(path):
+            raise InvalidError(f"{name!r} is not a name: {path.partition('/')[0]!r} is reserved for imports under way")
+        return path
 
     def _find(self, name: str, encryption_key: bytes | bytearray | None) -> Array | Group:
         path = self._join(name)

@@ -269,3 +269,9 @@ def test_paths_that_are_no_unicode(tmp_path: pathlib.Path) -> None:
     for path in (str(tmp_path / "a\ud800"), bytes(tmp_path / "a") + b"\xff"):
         with pytest.raises(nandarray.InvalidError, match="not UTF-8"):
             nandarray.open(path, "w")
+
+
+def test_a_path_with_a_null_character(tmp_path: pathlib.Path) -> None:
+    for mode in ("r", "w"):
+        with pytest.raises(nandarray.InvalidError, match="null character"):
+            nandarray.open(f"{tmp_path}/a\0b", mode)

@@ -425,7 +425,7 @@ def test_a_killed_import_or_rename_is_whole_or_absent(
 
 
 def test_leftovers_of_a_killed_import_are_swept(tmp_path: Path, store: nandarray.Store) -> None:
-    store["__importing__0123456789ab/0"] = numbers(3)
+    store._create("__importing__0123456789ab/0", data=numbers(3))
     np.save(tmp_path / "a.npy", numbers(4))
     nandarray.import_(tmp_path / "a.npy", store)
     assert store.array_names() == ["a"]

@@ -136,3 +136,16 @@ def test_spawning_data_loaders(path: Path) -> None:
     with nandarray.open(path) as store:
         loader = DataLoader(_Rows(store["g/a"]), batch_size=2, num_workers=2, multiprocessing_context="spawn")  # type: ignore[arg-type]
         assert sum(int(batch.sum()) for batch in loader) == 1770
+
+
+def test_attributes_do_not_pickle_and_say_how_to(path: Path) -> None:
+    with nandarray.open(path) as store, pytest.raises(TypeError, match=r"dict\(attrs\)"):
+        pickle.dumps(store["g/a"].attrs)
+
+
+def test_an_array_whose_file_is_gone(path: Path) -> None:
+    with nandarray.open(path) as store:
+        pickled = pickle.dumps(store["g/a"])
+    path.unlink()
+    with pytest.raises(nandarray.StoreMissingError):
+        pickle.loads(pickled)

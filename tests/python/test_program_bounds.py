@@ -11,9 +11,10 @@ import pytest
 
 import nandarray
 import nandarray as nd
-from nandarray.errors import ProgramFailedError
+from nandarray.errors import CompileError, ProgramFailedError
 
 TABLE = np.arange(10) * 1.5
+GRID = np.arange(12.0).reshape(3, 4)
 #: How a program is executed, and whether it has to be trusted for it.
 FORMS = [("interpreted", False), ("translated", False), ("native", True)]
 by_form = pytest.mark.parametrize(("form", "trusted"), FORMS)
@@ -99,6 +100,40 @@ def test_checks_can_be_left_out(store: Any) -> None:
     assert store["x"].reduce(lambda a, b: a + b, boundscheck=False) == 28
     with pytest.raises(ProgramFailedError, match="load access fault"):  # it leaves the program's memory
         store["x"].map_blocks(boxed, block=(4,), boundscheck=False)
+
+
+def reads_flat(place: int) -> float:
+    return GRID.flat[place]
+
+
+@numba.njit
+def flat_helper(place: int) -> float:
+    return GRID.flat[place]
+
+
+def writes_flat(x: Any, out: Any) -> None:
+    out.flat[0] = x[0]
+
+
+def test_indices_into_flat_are_refused_as_nobody_checks_them(store: Any) -> None:
+    for found in (reads_flat, lambda place: flat_helper(place), lambda place: GRID.flat[2] + place):
+        for trusted in (False, True):
+            with pytest.raises(CompileError, match=r"test_program_bounds.py:\d+: .*`.ravel\(\)`"):
+                store["inside"].map_blocks(found, trusted=trusted)
+    with pytest.raises(CompileError, match=r"`.ravel\(\)`[^$]*out.flat\[0\] = x\[0\]"):
+        store["x"].map_blocks(writes_flat, block=(8,))
+    unchecked = store["inside"].map_blocks(lambda place: GRID.flat[abs(place)], boundscheck=False)
+    np.testing.assert_array_equal(unchecked, GRID.flat[[0, 9, 10, 1]])
+
+
+def test_flat_may_be_gone_through(store: Any) -> None:
+    def total(place: int) -> float:
+        found = 0.0
+        for value in GRID.flat:
+            found += value
+        return found + place
+
+    np.testing.assert_array_equal(store["inside"].map_blocks(total), 66.0 + np.array([0, 9, -10, -1]))
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "?", "f4", "f8"])

@@ -377,8 +377,8 @@ def test_what_a_killed_import_left_is_not_shown_and_goes(path: pathlib.Path) -> 
     left = "__importing__0123456789ab"
     with nandarray.open(path, "w") as store:
         store["mine"] = [1]
-        store[f"{left}/0"] = [1]
-        store[f"{left}/1"] = [2]
+        store._create(f"{left}/0", data=[1])
+        store._create(f"{left}/1", data=[2])
         store["__importing__mine"] = [3]  # no such name
         store.flush()
         for shown in (store.array_names(), list(store), str(store.tree()), store.stat()["arrays"], repr(store)):

@@ -407,3 +407,12 @@ def test_a_lazy_append_takes_bounded_memory(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", LARGE], cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 150 << 10, f"{done.stdout} KiB more for 320 MiB"
+
+
+@pytest.mark.parametrize("where", [slice("a", "b"), slice(0.0, 2.0), slice(None, 2.5)])
+def test_regions_are_of_integers(tmp_path: Path, where: slice) -> None:
+    with nandarray.open(tmp_path / "a.nand", "w") as store:
+        from_xarray(xr.Dataset({"x": ("time", [1, 2])}), store)
+        with pytest.raises(InvalidError, match="slice of integers"):
+            from_xarray(xr.Dataset({"x": ("time", [3, 4])}), store, region={"time": where})
+        assert store["x"][:].tolist() == [1, 2]

@@ -11,6 +11,7 @@ instructions. This is the only module that knows Numba's inside; it is imported 
 from __future__ import annotations
 
 import hashlib
+import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from llvmlite import ir
 from numba.core import callconv, cgutils, codegen, compiler, cpu, descriptors, dispatcher, fastmathpass, types, typing
 from numba.core import target_extension as targets
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.errors import UnsupportedError
+from numba.core.errors import TypingError, UnsupportedError
 from numba.core.runtime.context import NRTContext
 from numba.np import numpy_support
 from numba.np.arrayobj import make_array, populate_array
@@ -185,6 +186,12 @@ class _Context(cpu.CPUContext):
         return object().__reduce__  # a callable that is not another's: overloads are told apart by it
 
 
+_FLAT = (
+    "an index into `.flat` is not checked for being in range; index the array itself or its `.ravel()`,"
+    " or give boundscheck=False"
+)
+
+
 class _Typing(typing.Context):
     def load_additional_registries(self) -> None:
         super().load_additional_registries()
@@ -194,6 +201,24 @@ class _Typing(typing.Context):
         if isinstance(val, dispatcher.Dispatcher) and not isinstance(val, _Dispatcher):
             val = _taken_over(val)
         return super().resolve_value_type(val)
+
+    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
+        if func is operator.getitem:
+            self._refuse_flat(args[0])
+        return super().resolve_function_type(func, args, kws)
+
+    def resolve_setitem(self, target: Any, index: Any, value: Any) -> Any:
+        self._refuse_flat(target)
+        return super().resolve_setitem(target, index, value)
+
+    def _refuse_flat(self, indexed: Any) -> None:
+        """Refuse an index into ``array.flat`` in a user's function: Numba never checks it."""
+        if not (_CHECKS[0] and isinstance(indexed, types.NumpyFlatType)):
+            return
+        # Numba's own functions stay within the arrays that they are given.
+        frames = list(self.callstack)
+        if not frames or not frames[0].func_id.modname.partition(".")[0] == "numba":
+            raise TypingError(_FLAT)
 
 
 class _Options(cpu.CPUTargetOptions):

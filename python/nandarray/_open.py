@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nandarray import _nandarray
 from nandarray._create import check_word
-from nandarray.errors import InvalidError, NandarrayError, NotAStoreError
+from nandarray.errors import InvalidError, NotAStoreError, StoreFullError
 from nandarray.group import UNFINISHED, is_unfinished
 from nandarray.store import Mode, Store
 
@@ -186,7 +186,7 @@ def open(
 
 def _sweep(native: _nandarray.Store) -> None:
     """Remove what killed imports left: this process alone writes to the store now, and imports nothing yet."""
-    with contextlib.suppress(NandarrayError):  # a store that is full can still be opened
+    with contextlib.suppress(StoreFullError):  # a store that is full can still be opened
         if left := [name for name in native.names(UNFINISHED) if is_unfinished(name)]:
             native.together(delete=left)
 

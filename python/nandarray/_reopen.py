@@ -81,9 +81,9 @@ def _shared(opening: Opening) -> Store:
         now = _version(opening[0])
         if kept is not None and not kept[1].closed and kept[0][0] == now[0]:
             with contextlib.suppress(NandarrayError):  # replaced in place: open it anew
-                if kept[0] != now:
-                    kept[1].refresh()
-                    _stores[opening] = (now, kept[1])
+                # Always: two commits within one tick of the file system's clock leave time and size as they were.
+                kept[1].refresh()
+                _stores[opening] = (now, kept[1])
                 _stores.move_to_end(opening)
                 return kept[1]
         store = _open(opening)

@@ -191,10 +191,11 @@ def _planned(parts: list[tuple[str, Dataset]], store: Store, how: How) -> tuple[
                 if all(one.array.shape == one.before for one in plan.there):
                     return plan, held
                 held.abort()  # what is planned is no longer so: somebody else's append came first
-            except BaseException:
+            except BaseException as error:
                 if held is not None:
                     held.abort()
-                if _shapes(store, parts) == before:
+                # Planning anew is for what another thread changed meanwhile, not for an interrupt.
+                if not isinstance(error, Exception) or _shapes(store, parts) == before:
                     raise
 
 

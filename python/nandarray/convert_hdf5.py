@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from math import inf, prod
 from typing import Any
 
-from nandarray.convert_limits import HEAD_BYTES, deflated_fits, head_bound
+from nandarray.convert_limits import HEAD_BYTES, deflated_fits, head_bound, zstd_size
 from nandarray.convert_slabs import Box
 from nandarray.errors import InvalidError
 
@@ -248,12 +248,8 @@ _PACKING: dict[int, tuple[float, Callable[[bytes, int], int]]] = {
     32001: (inf, lambda raw, _: head_bound(["blosc"], raw[:HEAD_BYTES], len(raw)) or 0),
     32004: (inf, lambda raw, _: int.from_bytes(raw[:8], "big")),  # LZ4
     _BITSHUFFLE: (inf, lambda raw, _: int.from_bytes(raw[:8], "big")),  # bitshuffle
-    32015: (inf, lambda raw, most: _or_more(head_bound(["zstd"], raw[:HEAD_BYTES], len(raw)), most)),
+    32015: (inf, zstd_size),
 }
-
-
-def _or_more(size: int | None, most: int) -> int:
-    return most + 1 if size is None else size
 
 
 # --- the layout message -----------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ __all__ = [
     "chunk_limit",
     "deflated_fits",
     "head_bound",
+    "zstd_size",
 ]
 
 #: A chunk of this size is always read, however small the budget.
@@ -59,7 +60,8 @@ _PIECE = 1 << 20
 _ZSTD_BLOCK = 128 << 10
 _ZSTD_COMPRESSED, _ZSTD_REPEATED = 2, 1
 _ZSTD_HEAD = 6
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_MAGIC = 0xFD2FB528
+_ZSTD_SKIPPABLE = 0x184D2A50
 
 
 def chunk_limit(budget: int) -> int:
@@ -88,8 +90,8 @@ def head_bound(names: Sequence[str], head: bytes, stored: int) -> int | None:
         return None
     elif packed[0] in {"gzip", "zlib"}:
         size = stored * _DEFLATE_RATIO
-    elif packed[0] in {"bz2", "lzma"} or (packed[0] == "zstd" and not _zstd_told(head)):
-        return None
+    elif packed[0] in {"bz2", "lzma", "zstd"}:
+        return None  # streams and frames may follow the first
     else:
         size = _unpacked(packed[0], {}, head, 0)
     return size * int(_GROWTH ** sum(name in _GROWS for name in names))
@@ -134,7 +136,7 @@ def _unpacked(name: str, config: Mapping[str, Any], data: Any, limit: int) -> in
     if name in {"gzip", "zlib"}:
         return len(data) if deflated_fits(data, limit, wbits=47) else limit + 1
     if name == "zstd":
-        return _zstd_size(bytes(data[:18]), data)
+        return zstd_size(data, limit)
     if name == "blosc":
         return int.from_bytes(bytes(data[4:8]), "little")
     if name == "lz4":
@@ -196,27 +198,34 @@ def _streamed(new: Callable[[], Any], data: Any, limit: int) -> int:
     return size
 
 
-def _zstd_told(head: bytes) -> bool:
-    """Say whether a frame has its size in front."""
-    return len(head) < _ZSTD_HEAD or head[:4] != _ZSTD_MAGIC or bool(head[4] >> 6 or head[4] >> 5 & 1)
+def zstd_size(data: Any, limit: int) -> int:
+    """Add up what all frames hold, by the size in a frame's header or at most by its blocks, or until above ``limit``.
 
-
-def _zstd_size(head: bytes, data: Any) -> int:
-    """Read the size in a frame's header; where there is none, add up what its blocks can hold at most."""
-    if len(head) < _ZSTD_HEAD or head[:4] != _ZSTD_MAGIC:
-        return len(data)  # no frame: the codec will say so
-    flags = head[4]
-    single = flags >> 5 & 1
-    at = 5 + (1 - single) + (0, 1, 2, 4)[flags & 3]
-    width = (1 if single else 0, 2, 4, 8)[flags >> 6]
-    if width:
-        return int.from_bytes(head[at : at + width], "little") + (256 if flags >> 6 == 1 else 0)
-    total, view = 0, memoryview(data).cast("B")
-    while at + 3 <= len(view):
-        block = int.from_bytes(view[at : at + 3], "little")
-        kind, size = block >> 1 & 3, block >> 3
-        total += _ZSTD_BLOCK if kind == _ZSTD_COMPRESSED else size
-        at += 3 + (1 if kind == _ZSTD_REPEATED else size)
-        if block & 1:
-            break
-    return total
+    Decoders unpack frames that follow one another, so the first frame alone says nothing.
+    """
+    view = memoryview(data).cast("B")
+    total, start = 0, 0
+    while total <= limit and start + _ZSTD_HEAD <= len(view):
+        magic = int.from_bytes(view[start : start + 4], "little")
+        if magic & ~0xF == _ZSTD_SKIPPABLE:
+            start += 8 + int.from_bytes(view[start + 4 : start + 8], "little")
+            continue
+        if magic != _ZSTD_MAGIC:
+            break  # no frame: the codec will say so
+        flags = view[start + 4]
+        single = flags >> 5 & 1
+        at = start + 5 + (1 - single) + (0, 1, 2, 4)[flags & 3]
+        width = (1 if single else 0, 2, 4, 8)[flags >> 6]
+        told = int.from_bytes(view[at : at + width], "little") + (256 if flags >> 6 == 1 else 0)
+        at += width
+        blocks = 0
+        while at + 3 <= len(view):
+            block = int.from_bytes(view[at : at + 3], "little")
+            kind, size = block >> 1 & 3, block >> 3
+            blocks += _ZSTD_BLOCK if kind == _ZSTD_COMPRESSED else size
+            at += 3 + (1 if kind == _ZSTD_REPEATED else size)
+            if block & 1:
+                break
+        total += told if width else blocks
+        start = at + (4 if flags & 4 else 0)
+    return total if total or len(view) < _ZSTD_HEAD else len(view)

@@ -32,7 +32,7 @@ import xarray as xr
 import zarr
 
 import nandarray
-from nandarray.convert_limits import HARMLESS, PACKED, TEXT, check_chunk
+from nandarray.convert_limits import HARMLESS, HEAD_BYTES, PACKED, TEXT, check_chunk, head_bound
 
 HUGE = 2**60
 BOMB = b"\0" * (40 << 20)
@@ -339,6 +339,14 @@ def test_zstd_without_a_size_in_front() -> None:
     check_chunk("it", frame, stages, 100_003)
     with pytest.raises(nandarray.InvalidError, match="unpacks to more than the 100002 bytes"):
         check_chunk("it", frame, stages, 100_002)
+    # Decoders unpack frames that follow one another, so a small first frame says nothing, with its size in front or not.
+    for first in (numcodecs.Zstd().encode(b"abc"), b"\x50\x2a\x4d\x18" + struct.pack("<I", 5) + b"12345", frame):
+        both = first + frame
+        unpacked = len(numcodecs.Zstd().decode(both)) if first[:1] != b"\x50" else 100_003
+        check_chunk("it", both, stages, unpacked)
+        assert head_bound(["zstd"], both[:HEAD_BYTES], len(both)) is None
+        with pytest.raises(nandarray.InvalidError, match="unpacks to more than"):
+            check_chunk("it", both, stages, unpacked - 1)
 
 
 # --- other files ------------------------------------------------------------------------------------------------------

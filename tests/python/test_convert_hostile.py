@@ -339,7 +339,7 @@ def test_zstd_without_a_size_in_front() -> None:
     check_chunk("it", frame, stages, 100_003)
     with pytest.raises(nandarray.InvalidError, match="unpacks to more than the 100002 bytes"):
         check_chunk("it", frame, stages, 100_002)
-    # Decoders unpack frames that follow one another, so a small first frame says nothing, with its size in front or not.
+    # Decoders unpack frames that follow one another, so a small first frame says nothing, whatever its header tells.
     for first in (numcodecs.Zstd().encode(b"abc"), b"\x50\x2a\x4d\x18" + struct.pack("<I", 5) + b"12345", frame):
         both = first + frame
         unpacked = len(numcodecs.Zstd().decode(both)) if first[:1] != b"\x50" else 100_003

@@ -98,7 +98,7 @@ pub struct Segment {
 /// Which segments of a file are loaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
-    /// Those with a right: a program reaches its segments by their rights.
+    /// Segments with a right: a program reaches its segments by their rights.
     Accessible,
     /// All: a bare machine's memory has no rights but those that the machine sets up itself. Linkers give segments none
     /// where a script's `FLAGS` has none of them.

@@ -55,7 +55,7 @@ const NOWHERE: Quick = Quick { pc: u64::MAX, code: None, wants: 0 };
 /// The engine of one hart.
 pub(crate) struct Engine {
     shared: Arc<Shared>,
-    /// What pays for translating: the run's, shared by its cores.
+    /// The purse that pays for translating: the run's, shared by its cores.
     purse: Arc<Purse>,
     context: Box<Context>,
     quick: Vec<Quick>,

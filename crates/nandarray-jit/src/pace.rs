@@ -13,7 +13,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What executing and translating take, as estimates.
+/// Estimated costs of executing and of translating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// Picoseconds that an instruction takes less when it is translated.
@@ -82,7 +82,7 @@ impl Costs {
     }
 }
 
-/// What a run may spend on translating. All cores of the run, and nothing else, pay from it and earn for it.
+/// The time that a run may spend on translating. All cores of the run, and nothing else, pay from it and earn for it.
 #[derive(Debug)]
 pub(crate) struct Purse {
     ps: AtomicU64,
@@ -94,7 +94,7 @@ impl Purse {
         Self { ps: AtomicU64::new(costs.advance_ns.saturating_mul(1000)) }
     }
 
-    /// So many instructions were executed.
+    /// Counts executed instructions.
     pub(crate) fn earn(&self, costs: &Costs, interpreted: u64, translated: u64) {
         let earned_ps = interpreted.saturating_mul(costs.earned_ps);
         let saved_ps = translated.saturating_mul(costs.saved_ps);

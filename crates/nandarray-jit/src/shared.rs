@@ -175,7 +175,7 @@ impl Shared {
         Some(bases.len() as u8 - 1)
     }
 
-    /// What there is at `pc`, translated now if it is time for that and the run can pay.
+    /// The code at `pc`, translated now if it is time for that and the run can pay.
     pub(crate) fn find<X: Xlen>(&self, door: &Door<'_, '_, '_, X>, purse: &Purse, pc: u64) -> Found {
         let Some(mut inner) = self.inner.try_lock() else { return Found::Busy };
         let known = inner.known.entry(pc).or_default();
@@ -216,7 +216,7 @@ impl Shared {
     fn weigh<X: Xlen>(&self, inner: &mut Inner, door: &Door<'_, '_, '_, X>, purse: &Purse, pc: u64, costs: &Costs) {
         let affordable = costs.affordable(purse.ns());
         let (known, watched) = (&inner.known, &inner.watched);
-        // What has code is entered there, whoever comes by.
+        // Blocks that have code are entered there by every path.
         let wanted = |at| watched.contains(&at) && known.get(&at).is_none_or(|known| known.code.is_none());
         let (mut most, mut tries) = (self.settings.region_instructions as u64, 0);
         let (region, weight) = loop {

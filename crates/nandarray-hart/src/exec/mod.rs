@@ -232,7 +232,7 @@ pub(crate) struct Steps<X: Xlen> {
     slots: std::ptr::NonNull<[Slot<X>]>,
     /// Steps before that of the first instruction: 1 in a block that is counted.
     before: usize,
-    /// What the first step executes where the block is marked.
+    /// Handler of the first step where the block is marked.
     marked: Option<Handler<X>>,
 }
 

@@ -18,6 +18,8 @@ from nandarray._open import open
 from nandarray.array import Array
 from nandarray.errors import (
     BadIndexError,
+    BusyError,
+    CancelledError,
     ChecksumError,
     ClosedError,
     CompileError,
@@ -41,6 +43,7 @@ from nandarray.errors import (
     VolumeMismatchError,
     WrongKeyError,
 )
+from nandarray.futures import Future, as_completed
 from nandarray.group import Group
 from nandarray.report import Report
 from nandarray.store import Store
@@ -68,13 +71,16 @@ __all__ = [
     "Block",
     "Box",
     "Boxes",
+    "BusyError",
     "ChecksumError",
+    "CancelledError",
     "ClosedError",
     "CompileError",
     "CorruptError",
     "Description",
     "DescriptionError",
     "ExistsError",
+    "Future",
     "Group",
     "InternalError",
     "InvalidError",
@@ -106,6 +112,7 @@ __all__ = [
     "WrongKeyError",
     "__version__",
     "advise",
+    "as_completed",
     "devices",
     "export",
     "from_dask",

@@ -13,7 +13,8 @@ in them. Points are read in batches of bounded memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,7 +34,13 @@ _EXPANDED_MOST = 8
 
 
 class Commands(Protocol):
-    """The native commands on one array or view, which :func:`fetch` and :func:`put` build on."""
+    """The native commands on one array or view, which :func:`fetch` and :func:`put` build on.
+
+    They are executed, or submitted to a modelled device: then they end later.
+    """
+
+    def after(self, work: Callable[[], None]) -> None:
+        """Do something once all commands so far have ended: at once where they are executed."""
 
     def read_box(self, out: _Array, start: Sequence[int], step: Sequence[int]) -> None:
         """Read ``start + step * [0, out.shape)``."""
@@ -87,7 +94,11 @@ def fetch(commands: Commands, selection: Selection, out: _Array) -> None:
     else:
         commands.read_outer(forward, _native_axes(selection))
     if not shared:
-        ordered[...] = native.reshape(ordered.shape)
+
+        def arrange() -> None:
+            ordered[...] = native.reshape(ordered.shape)
+
+        commands.after(arrange)
 
 
 def put(commands: Commands, selection: Selection, source: _Array) -> None:
@@ -136,8 +147,12 @@ def _fetch_points(commands: Commands, selection: Selection, out: _Array) -> None
         else:
             flat = np.empty(len(coords), out.dtype)
             commands.read_points(flat, coords)
-            part[...] = flat.reshape(part.shape)
+            commands.after(partial(_assign, part, flat))
         low += len(part)
+
+
+def _assign(part: _Array, flat: _Array) -> None:
+    part[...] = flat.reshape(part.shape)
 
 
 def _put_points(commands: Commands, selection: Selection, source: _Array) -> None:

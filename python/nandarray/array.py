@@ -10,20 +10,22 @@ elementwise answer would read both arrays whole).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from nandarray import _buffers, dtypes, html
+from nandarray import _buffers, dtypes, html, indexing
 from nandarray._attrs import Attributes
 from nandarray._grid import Grid, check_axis, check_shape
 from nandarray._lazy import AsType, Field
 from nandarray._nandarray import get
 from nandarray._plain import plain
 from nandarray._reopen import reduce_array
+from nandarray._transfer import fetch, put
 from nandarray.errors import ClosedError, InvalidError
+from nandarray.futures import Collecting, Future, Submitted
 from nandarray.view import View, resolve_shape
 
 if TYPE_CHECKING:
@@ -233,6 +235,8 @@ class Array(Grid):
         >>> asyncio.run(total())
         4950
         """
+        if self._store._is_modelled():
+            return await self.submit(selection, out=out)
         return await self._store._in_thread(lambda: self.read(selection, out=out))
 
     async def write_async(self, selection: Any, values: ArrayLike) -> None:
@@ -245,7 +249,75 @@ class Array(Grid):
         values : array_like
             The new elements; left alone until the write is done.
         """
-        await self._store._in_thread(self.write, selection, values)
+        if self._store._is_modelled():
+            await self.submit_write(selection, values)
+        else:
+            await self._store._in_thread(self.write, selection, values)
+
+    def submit(self, selection: Any = ..., *, out: Any = None) -> Future:
+        """Read a selection later, beside whatever else is in flight.
+
+        On a modelled device the read is in flight from now on, and modelled time passes while somebody waits. Reads wait
+        for earlier writes of the same building blocks, and writes for earlier reads and writes.
+
+        Parameters
+        ----------
+        selection : index expression
+            As for :meth:`read`. Fields of records are read before this returns.
+        out : buffer, optional
+            As for :meth:`read`; left alone until the read is done.
+
+        Returns
+        -------
+        nandarray.Future
+            Gives the elements; ``out`` itself if it was given.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open(device="mqsim-ideal", mode="w")
+        >>> store["a"] = np.arange(100).reshape(10, 10)
+        >>> futures = [store["a"].submit(i) for i in range(10)]
+        >>> sum(int(future.result().sum()) for future in futures)
+        4950
+        >>> store.close()
+        """
+        if not self._store._is_modelled():
+            return self._store._submit_to_thread(lambda: self.read(selection, out=out))
+        if self._dtype.names and _field_names(selection) is not None:
+            values = self.read(selection, out=out)
+            return Submitted(self._store, [], lambda: values)
+        parsed = indexing.parse(selection, self.shape, outer=self._outer)
+        own = out is None
+        memory = _buffers.empty(parsed.shape, self._dtype) if own else _buffers.as_out(out, parsed.shape, self._dtype)
+        commands = Collecting(self._store, self._space, _ArrayCommands)
+        fetch(commands, parsed, memory)
+        if out is not None:
+            return commands.future(lambda: out)
+        return commands.future(lambda: memory[()] if parsed.scalar else memory)
+
+    def submit_write(self, selection: Any, values: ArrayLike) -> Future:
+        """Write a selection later, beside whatever else is in flight.
+
+        Parameters
+        ----------
+        selection : index expression
+            As for :meth:`write`.
+        values : array_like
+            The new elements; left alone until the write is done.
+
+        Returns
+        -------
+        nandarray.Future
+            Gives None.
+        """
+        if not self._store._is_modelled():
+            return self._store._submit_to_thread(lambda: self.write(selection, values))
+        parsed = indexing.parse(selection, self.shape, outer=self._outer)
+        source = _buffers.broadcast(_buffers.as_source(values, self._dtype), parsed.shape)
+        commands = Collecting(self._store, self._space, _ArrayCommands)
+        put(commands, parsed, source)
+        return commands.future(lambda: None)
 
     def astype(self, dtype: DTypeLike) -> AsType:
         """Convert to another dtype on reading.
@@ -435,6 +507,9 @@ class _ArrayCommands:
 
     def __init__(self, space: _nandarray.Space) -> None:
         self._space = space
+
+    def after(self, work: Callable[[], None]) -> None:
+        work()
 
     def read_box(self, out: _NdArray, start: Sequence[int], step: Sequence[int]) -> None:
         self._space.read(out, start, step)

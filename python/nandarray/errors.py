@@ -18,6 +18,8 @@ __all__ = [
     "BY_KIND",
     "BadIndexError",
     "ChecksumError",
+    "BusyError",
+    "CancelledError",
     "ClosedError",
     "CompileError",
     "CorruptError",
@@ -183,6 +185,18 @@ class ClosedError(NandarrayError, ValueError):
     """The store, or the array's store, is closed; or the array was deleted."""
 
     kind = "closed"
+
+
+class BusyError(NandarrayError, RuntimeError):
+    """A command cannot be taken, since too many are in flight, or would wait for ever for others. Nothing of it was done."""
+
+    kind = "busy"
+
+
+class CancelledError(NandarrayError, RuntimeError):
+    """A command in flight was cancelled before it began."""
+
+    kind = "cancelled"
 
 
 class InternalError(NandarrayError, RuntimeError):

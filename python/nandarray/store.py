@@ -20,6 +20,7 @@ from nandarray import _nandarray
 from nandarray._fork import StoreLock, own_again
 from nandarray._reopen import reduce_store
 from nandarray.errors import ExistsError, InvalidError
+from nandarray.futures import Future, Submitted, Threaded
 from nandarray.group import Group, is_hidden
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Store(Group):
         self._opening = opening
         self._lock = StoreLock()
         self._threads: ThreadPoolExecutor | None = None
+        self._pump: Any = None
         own_again(self, Store._forget_threads)
         super().__init__(None, "")
 
@@ -258,13 +260,33 @@ class Store(Group):
                 raise ExistsError(f"{above!r} is an array, so {path!r} cannot lie in it")
             above = above.rpartition("/")[0]
 
-    async def _in_thread(self, function: Callable[..., _T], *args: Any) -> _T:
-        """Run a blocking command in a thread of this store's own pool."""
+    def submit_flush(self) -> Future:
+        """Flush later, beside whatever else is in flight: it begins when every command submitted before has ended.
+
+        Returns
+        -------
+        nandarray.Future
+            Gives None, once all that was written before is durable.
+        """
+        if not self._is_modelled():
+            return self._submit_to_thread(self.flush)
+        return Submitted(self, [self._engine.submit_flush()], lambda: None)
+
+    def _is_modelled(self) -> bool:
+        return self._engine.clock is not None
+
+    def _pool(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._threads is None:
                 count = min(64, 4 * (os.cpu_count() or 1) + 4)
                 self._threads = ThreadPoolExecutor(count, thread_name_prefix="nandarray")
-            pool = self._threads
+            return self._threads
+
+    def _submit_to_thread(self, call: Callable[[], Any]) -> Future:
+        return Threaded(self._pool().submit(call))
+
+    async def _in_thread(self, function: Callable[..., _T], *args: Any) -> _T:
+        """Run a blocking command in a thread of this store's own pool."""
         import asyncio  # 20 ms, which few need
 
-        return await asyncio.get_running_loop().run_in_executor(pool, partial(function, *args))
+        return await asyncio.get_running_loop().run_in_executor(self._pool(), partial(function, *args))

@@ -11,7 +11,7 @@ A view belongs to the shape that its array had. Once the array is resized to ano
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +21,10 @@ from nandarray import _buffers, html
 from nandarray._grid import Grid, check_shape
 from nandarray._nandarray import get, get_sub_block
 from nandarray.errors import BadIndexError, ClosedError, InvalidError, VolumeMismatchError
+from nandarray.futures import Collecting, Future
 
 if TYPE_CHECKING:
+    from nandarray import _nandarray
     from nandarray.array import Array
     from nandarray.store import Store
 
@@ -198,6 +200,8 @@ class View(Grid):
         numpy.ndarray
             The sub-block; ``out`` itself if it was given.
         """
+        if self._of.store._is_modelled():
+            return await self.submit(coordinate, sub_shape, out)
         return await self._of.store._in_thread(self.read, coordinate, sub_shape, out)
 
     async def write_async(
@@ -215,6 +219,34 @@ class View(Grid):
             As for :meth:`write`.
         """
         await self._of.store._in_thread(self.write, coordinate, data, sub_shape)
+
+    def submit(self, coordinate: Sequence[int], sub_shape: Sequence[int], out: Any = None) -> Future:
+        """Read one sub-block later, beside whatever else is in flight.
+
+        Parameters
+        ----------
+        coordinate : sequence of int
+            As for :meth:`read`.
+        sub_shape : sequence of int
+            As for :meth:`read`.
+        out : buffer, optional
+            As for :meth:`read`; left alone until the read is done.
+
+        Returns
+        -------
+        nandarray.Future
+            Gives the sub-block; ``out`` itself if it was given.
+        """
+        store = self._of.store
+        if not store._is_modelled():
+            return store._submit_to_thread(lambda: self.read(coordinate, sub_shape, out))
+        start, count = self._partition(coordinate, sub_shape)
+        memory = _buffers.empty(count, self.dtype) if out is None else _buffers.as_out(out, count, self.dtype)
+        check_volume(self._shape, self._of.shape)
+        commands = Collecting(store, self._of._space, lambda space: _ViewCommands(space, self._shape))
+        if memory.size:
+            commands.read_box(memory, start, (1,) * len(start))
+        return commands.future(lambda: memory if out is None else out)
 
     def _partition(self, coordinate: Sequence[int], sub_shape: Sequence[int]) -> tuple[list[int], tuple[int, ...]]:
         coordinate = check_shape(coordinate, what="coordinate", error=BadIndexError)
@@ -239,15 +271,18 @@ class View(Grid):
 
     def _commands(self) -> _ViewCommands:
         check_volume(self._shape, self._of.shape)
-        return _ViewCommands(self._of, self._shape)
+        return _ViewCommands(self._of._space, self._shape)
 
 
 class _ViewCommands:
     """The native commands under a view's shape."""
 
-    def __init__(self, array: Array, shape: tuple[int, ...]) -> None:
-        self._space = array._space
+    def __init__(self, space: _nandarray.Space, shape: tuple[int, ...]) -> None:
+        self._space = space
         self._shape = shape
+
+    def after(self, work: Callable[[], None]) -> None:
+        work()
 
     def read_box(self, out: _Array, start: Sequence[int], step: Sequence[int]) -> None:
         self._space.read(out, start, step, self._shape)

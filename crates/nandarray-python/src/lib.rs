@@ -11,6 +11,7 @@
 //! | `clock` | the modelled clock of a store |
 //! | `device` | descriptions of devices, as texts |
 //! | `errors` | engine errors as the exceptions of `nandarray.errors` |
+//! | `flight` | commands in flight on a modelled device |
 //! | `get` | small reads by one call |
 //! | `nvme` | NVMe entries, in and out |
 //! | `offload` | programs beside the data |
@@ -26,6 +27,7 @@ mod clock;
 mod device;
 mod errors;
 mod expression;
+mod flight;
 mod get;
 mod nvme;
 mod offload;
@@ -46,6 +48,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<transaction::Transaction>()?;
     m.add_class::<nvme::Nvme>()?;
     m.add_class::<clock::Clock>()?;
+    m.add_class::<flight::Flight>()?;
     m.add_class::<offload::Watch>()?;
     m.add_function(wrap_pyfunction!(errors::error_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(get::get, m)?)?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nandarray::device::{Command, Device, Mode, NewSpace, Options, Reply, Target};
+use nandarray::device::{Command, Device, Mode, NewSpace, Options, OwnedCommand, Reply, Target};
 use nandarray::flash::Geometry;
 use nandarray::stl::read::BufferMut;
 use nandarray::stl::space as engine;
@@ -19,6 +19,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 use crate::buffers::{Lent, axis, lend};
 use crate::clock::{self, Clock};
 use crate::errors::{detached, to_py};
+use crate::flight::{Flight, Kept};
 use crate::nvme::Nvme;
 use crate::options;
 use crate::transaction::changes;
@@ -199,6 +200,17 @@ impl Store {
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.command(py, Command::Flush).map(drop)
+    }
+
+    /// Submits a flush.
+    fn submit_flush(&self, py: Python<'_>) -> PyResult<Flight> {
+        Flight::submit(py, &fail(py, device_of(&self.device))?, OwnedCommand::Flush, Kept::new(None))
+    }
+
+    /// Lets modelled time pass until the next command in flight is delivered; whether there was one.
+    fn drive(&self, py: Python<'_>) -> PyResult<bool> {
+        let device = fail(py, device_of(&self.device))?;
+        run(py, move || device.drive(None))
     }
 
     #[pyo3(signature = (elf, metadata=None))]
@@ -390,6 +402,15 @@ impl Store {
     }
 }
 
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Commands in flight keep the device, and what they lead to keeps them: let them end.
+        if let Some(device) = &*self.device.read() {
+            while let Ok(true) = device.drive(None) {}
+        }
+    }
+}
+
 impl Store {
     fn command(&self, py: Python<'_>, command: Command<'_>) -> PyResult<Reply> {
         let device = fail(py, device_of(&self.device))?;
@@ -401,7 +422,7 @@ impl Store {
     }
 
     fn handle(&self, space: Arc<engine::Space>, key: Option<Vec<u8>>) -> Space {
-        Space { device: self.device.clone(), id: space.id, name: RwLock::new(space.peek().record.name.clone()), key }
+        Space { device: self.device.clone(), id: space.id, name: RwLock::new(space.peek().record.name.clone()), key, flights: None }
     }
 }
 
@@ -427,6 +448,8 @@ pub(crate) struct Space {
     /// The name when it was last looked up: to find the space again after a refresh, and for messages.
     name: RwLock<String>,
     key: Option<Vec<u8>>,
+    /// Where reads and writes go that are submitted instead of executed.
+    flights: Option<Mutex<Vec<Flight>>>,
 }
 
 impl Space {
@@ -474,7 +497,8 @@ impl Space {
         self.look(py, |s, _| s.shape.item_bytes)
     }
 
-    fn boxed(&self, py: Python<'_>, lent: Lent, selection: BoxArgs, out: bool) -> PyResult<()> {
+    fn boxed(&self, py: Python<'_>, array: &Bound<'_, PyUntypedArray>, selection: BoxArgs, out: bool) -> PyResult<()> {
+        let lent = fail(py, lend(array, self.item_bytes(py)?, out))?;
         let BoxArgs { start, step, view } = selection;
         let step = step.unwrap_or_else(|| vec![1; start.len()]);
         let target = Target::Box {
@@ -484,7 +508,17 @@ impl Space {
             strides: &lent.strides,
             view: view.as_deref(),
         };
-        self.send(py, self.transfer(target, lent.first, out)).map(drop)
+        self.move_elements(py, self.transfer(target, lent.first, out), array)
+    }
+
+    /// Executes or submits a read or a write of an array's memory.
+    fn move_elements(&self, py: Python<'_>, command: Command<'_>, array: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
+        let Some(flights) = &self.flights else { return self.send(py, command).map(drop) };
+        let device = fail(py, device_of(&self.device))?;
+        let command = OwnedCommand::of(&command).expect("reads and writes can be submitted");
+        let kept = Kept::new(Some(array.clone().into_any().unbind()));
+        flights.lock().push(Flight::submit(py, &device, command, kept)?);
+        Ok(())
     }
 
     fn transfer<'a>(&self, target: Target<'a>, first: *mut u8, out: bool) -> Command<'a> {
@@ -517,7 +551,7 @@ impl Space {
         let starts = starts.to_vec()?;
         let (count, strides, stride) = (&lent.shape[1..], &lent.strides[1..], lent.strides[0]);
         let target = Target::Boxes { starts: &starts, step: &step, count, strides, stride, view: view.as_deref() };
-        self.send(py, self.transfer(target, lent.first, out)).map(drop)
+        self.move_elements(py, self.transfer(target, lent.first, out), array)
     }
 
     fn outer(
@@ -535,7 +569,7 @@ impl Space {
             return Err(to_py(py, &e, None));
         }
         let target = Target::Outer { axes, strides: &lent.strides };
-        self.send(py, self.transfer(target, lent.first, out)).map(drop)
+        self.move_elements(py, self.transfer(target, lent.first, out), array)
     }
 
     fn points(
@@ -553,7 +587,7 @@ impl Space {
         }
         let coordinates = coordinates.to_vec()?;
         let target = Target::Points { coordinates: &coordinates, stride: lent.strides[0] };
-        self.send(py, self.transfer(target, lent.first, out)).map(drop)
+        self.move_elements(py, self.transfer(target, lent.first, out), array)
     }
 }
 
@@ -571,6 +605,17 @@ struct BoxArgs {
 
 #[pymethods]
 impl Space {
+    /// The same space, whose reads and writes are submitted and collected.
+    fn in_flight(&self) -> Self {
+        let name = RwLock::new(self.name.read().clone());
+        Self { device: self.device.clone(), id: self.id, name, key: self.key.clone(), flights: Some(Mutex::default()) }
+    }
+
+    /// What was submitted since the last time.
+    fn take_flights(&self) -> Vec<Flight> {
+        self.flights.as_ref().map(|flights| std::mem::take(&mut *flights.lock())).unwrap_or_default()
+    }
+
     #[getter]
     fn name(&self, py: Python<'_>) -> PyResult<String> {
         self.look(py, |_, r| r.name.clone())
@@ -634,8 +679,7 @@ impl Space {
         step: Option<Vec<u64>>,
         view: Option<Vec<u64>>,
     ) -> PyResult<()> {
-        let lent = fail(py, lend(out, self.item_bytes(py)?, true))?;
-        self.boxed(py, lent, BoxArgs { start, step, view }, true)
+        self.boxed(py, out, BoxArgs { start, step, view }, true)
     }
 
     #[pyo3(signature = (src, start, step=None, view=None))]
@@ -647,8 +691,7 @@ impl Space {
         step: Option<Vec<u64>>,
         view: Option<Vec<u64>>,
     ) -> PyResult<()> {
-        let lent = fail(py, lend(src, self.item_bytes(py)?, false))?;
-        self.boxed(py, lent, BoxArgs { start, step, view }, false)
+        self.boxed(py, src, BoxArgs { start, step, view }, false)
     }
 
     /// Grows the space along an axis and writes the new part, as one; the shape then.

@@ -158,6 +158,12 @@ pub enum Error {
     /// The store was closed, or the space deleted.
     #[error("{0}")]
     Closed(String),
+    /// A command cannot be taken, or would wait for ever for others in flight. Nothing of it was done.
+    #[error("{0}")]
+    Busy(String),
+    /// A command in flight was cancelled before it began.
+    #[error("the command was cancelled before it began")]
+    Cancelled,
     /// A file is no program that runs beside the data.
     #[error(transparent)]
     Program(Box<nandarray_cores::LoadError>),
@@ -167,7 +173,7 @@ pub enum Error {
 }
 
 /// The stable strings of [`Error::kind`], in the order of their introduction. Append only.
-pub const KINDS: [&str; 20] = [
+pub const KINDS: [&str; 22] = [
     "not-found",
     "exists",
     "invalid",
@@ -188,6 +194,8 @@ pub const KINDS: [&str; 20] = [
     "program",
     "execution",
     "internal",
+    "busy",
+    "cancelled",
 ];
 
 impl Error {
@@ -211,6 +219,8 @@ impl Error {
             Self::Version { .. } => "version",
             Self::WrongKey { .. } => "wrong-key",
             Self::Closed(_) => "closed",
+            Self::Busy(_) => "busy",
+            Self::Cancelled => "cancelled",
             Self::Program(_) => "program",
             Self::Execution(_) => "execution",
             Self::Internal(_) => "internal",

@@ -1,7 +1,7 @@
 //! What one command of the store asked of the device: flash operations by building block, in order.
 //!
-//! The engine executes a command at once, on real bytes; a [`Recorder`] writes down what it asked of the medium and what the
-//! probe was told. The machine then lets modelled time pass for that. The order is the engine's own with one thread, which
+//! A [`Recorder`] writes down what the first half of a command asks of the medium, and what the probe is told. The machine then
+//! lets modelled time pass for that. The order is the engine's own with one thread, which
 //! depends on nothing but the commands.
 
 mod places;
@@ -81,9 +81,12 @@ impl Recorder {
         self.geometry
     }
 
-    /// Whether to write down anything: a store that is looked at by its maker (checks, tests) may be left alone.
-    pub fn arm(&self, armed: bool) {
-        self.armed.store(armed, Ordering::Relaxed);
+    /// Does something without writing down what it asks for: the second half of a command, whose pages the first half told.
+    pub(crate) fn silently<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.armed.store(false, Ordering::Relaxed);
+        let done = work();
+        self.armed.store(true, Ordering::Relaxed);
+        done
     }
 
     /// What was asked for since the last time.

@@ -138,6 +138,13 @@ impl Media for ModelMedia {
         self.below.write_at(offset, bytes)
     }
 
+    fn will_read(&self, offset: u64, len: u64) {
+        let Area::Pages(segment, at) = self.geometry.area_at(offset) else {
+            unreachable!("commands in flight read pages of data");
+        };
+        self.recorder.pages(Op::Read, self.is_log(segment), segment, at, len);
+    }
+
     fn sync(&self) -> Result<()> {
         self.recorder.barrier();
         self.below.sync()

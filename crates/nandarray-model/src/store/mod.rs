@@ -1,35 +1,54 @@
 //! The array store under the modelled clock: the same commands, the same bytes, and what they take on a described device.
 //!
-//! The engine executes a command at once and whole; a [`Recorder`] and a [`media::ModelMedia`] below the engine write down what
-//! it asked of the flash; the [`Machine`] then lets modelled time pass for that. The [`Clock`] is the engine's probe: it lets
-//! commands in one at a time, and with one thread each, so that one history of commands gives one trace. Every door works
-//! unchanged: it has a [`Device`] like any other. What runs side by side in modelled time is said by the caller
-//! ([`Clock::batch`]): so many commands in flight, as a host with that queue depth would have them.
+//! The [`Clock`] is the engine's probe, and calls the two halves of every command ([`Halves`]): the first tells what is asked of
+//! the flash, which a [`Recorder`] and a [`media::ModelMedia`] below the engine write down; the [`Machine`] then lets modelled
+//! time pass for that, and for all other commands in flight; when it is done with it, the second half completes the command for
+//! its caller. Every door works unchanged: it has a [`Device`] like any other, whose commands take modelled time.
+//!
+//! Any number of commands can be in flight ([`Device::submit`]). Time passes only while somebody waits: for a command of its own
+//! ([`Device::execute`]), for one that was submitted, or for the next that ends ([`Device::drive`]). So one history of calls gives
+//! one trace, whatever the machine that it runs on does. One thread at a time is inside the clock; commands that end are
+//! delivered outside of it, at their modelled time, and may give further commands.
+//!
+//! [`Clock::batch`] is for callers that want values at once: both halves happen in the call, and time passes for all commands of
+//! the batch at its end, so many of them in flight.
+//!
+//! | file | one idea |
+//! | --- | --- |
+//! | `flights` | commands in flight: which may begin |
+//! | `media` | which pages a command reads and programs |
+//! | `power` | what is left when the power fails |
 
+mod flights;
 pub mod media;
 pub mod power;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nandarray::device::{Device, Mode, Options};
 use nandarray::flash::Geometry;
 use nandarray::ftl::Verify;
 use nandarray::media::Media;
 use nandarray::media::sparse::SparseMedia;
-use nandarray::sim::{Moves, Probe, Purpose};
+use nandarray::sim::{FlightId, Halves, Moves, Probe, Purpose};
 use nandarray::{Error, Result};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::describe::Description;
 use crate::footprint::{Footprint, Places, Recorder};
-use crate::machine::{JobDone, JobKind, Machine};
+use crate::machine::{JobDone, JobId, JobKind, Machine};
 use crate::report::{Latencies, ManagementReport, Report, WearReport};
 use crate::spans::Spans;
 use crate::time::Ps;
 use crate::workload::RequestOp;
+use flights::{Flights, Held, Stage, stuck, too_many};
 use media::ModelMedia;
 use power::WriteLog;
+
+pub use flights::IN_FLIGHT_MAX;
 
 /// Where the bytes of a modelled device are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,71 +70,125 @@ struct State {
     machine: Machine,
     /// When the host gives its next command at the earliest.
     host: Ps,
+    flights: Flights,
+    /// Which command in flight a job of the machine is.
+    jobs: BTreeMap<JobId, FlightId>,
+    /// Commands given to the machine beside others: they go to its queues in turn.
+    given: u32,
     /// Commands of a batch, not timed yet.
     gathered: Option<Vec<(JobKind, Footprint)>>,
     latencies: Latencies,
     mount: Ps,
     /// Set while modelled time passes, and left so by a panic: what the machine holds is unknown then, and it is not run again.
     running: bool,
-    /// Programs that were run.
-    programs: u64,
 }
+
+/// Commands that have ended and are to be delivered, once the clock is let go of.
+type Ended = Vec<Box<dyn Halves>>;
 
 /// The modelled clock of one store.
 #[derive(Debug)]
 pub struct Clock {
     recorder: Arc<Recorder>,
-    /// Whether a command is being executed.
-    busy: Mutex<bool>,
-    idle: Condvar,
-    /// Made when the store is open.
+    /// Programs that were run.
+    programs: AtomicU64,
+    /// Made when the store is open. Whoever holds this is inside the clock.
     state: Mutex<Option<State>>,
 }
 
-/// A command's turn, which ends however the command does.
-struct Turn<'a>(&'a Clock);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        *self.0.busy.lock() = false;
-        self.0.idle.notify_one();
-    }
-}
-
 impl Probe for Clock {
-    fn begin(&self) {
-        let mut busy = self.busy.lock();
-        while *busy {
-            self.idle.wait(&mut busy);
+    fn run(&self, command: &mut dyn Halves) {
+        let mut guard = self.state.lock();
+        if guard.is_none() {
+            // Opening: timed as one, by `open`.
+            drop(guard);
+            command.plan();
+            command.complete();
+            return;
         }
-        *busy = true;
-        drop(busy);
-        let turn = Turn(self);
-        // A clock that a panic stopped must not give times. The entrance of the store makes an error of this.
-        let stopped = self.state.lock().as_ref().is_some_and(|state| state.running);
-        assert!(!stopped, "the modelled clock was stopped by an earlier panic");
-        std::mem::forget(turn);
-    }
-
-    fn end(&self, moved: Moves) {
-        let _turn = Turn(self);
-        let footprint = self.recorder.take();
-        // Looking numbers or names up is no command of a device.
-        if moved != Moves::Nothing || footprint != Footprint::default() {
-            if let Some(state) = &mut *self.state.lock() {
-                let kind = match moved {
-                    Moves::Out => JobKind::Read,
-                    Moves::In => JobKind::Write,
-                    Moves::Nothing => JobKind::Other,
-                };
-                state.run(|state| state.pass(kind, footprint));
+        // SAFETY: this call goes on until the command was taken out of the table, or panics with the clock stopped for good
+        // while it was inside: then nobody looks into the table again.
+        let held = unsafe { Held::borrowed(command) };
+        let id = Self::enter(&mut guard).give(held);
+        loop {
+            let mut ended = Ended::new();
+            let state = Self::enter(&mut guard);
+            let goes_on = state.run(|state| {
+                state.begin_all(&self.recorder, &mut ended);
+                !state.flights.contains(id) || state.advance(&self.recorder, &mut ended)
+            });
+            if !goes_on {
+                state.refuse(id, stuck(), &mut ended);
+            }
+            let over = !state.flights.contains(id);
+            if over && ended.is_empty() {
+                return;
+            }
+            MutexGuard::unlocked(&mut guard, || deliver(ended));
+            if over {
+                return;
             }
         }
     }
 
-    fn abandoned(&self) {
-        let _turn = Turn(self);
-        drop(self.recorder.take());
+    fn submit(&self, mut command: Box<dyn Halves>) -> Option<FlightId> {
+        let mut guard = self.state.lock();
+        let state = Self::enter(&mut guard);
+        if state.flights.len() >= IN_FLIGHT_MAX {
+            drop(guard);
+            command.refuse(too_many());
+            command.deliver();
+            return None;
+        }
+        let id = state.give(Held::Owned(command));
+        let mut ended = Ended::new();
+        state.run(|state| state.begin_all(&self.recorder, &mut ended));
+        let in_flight = state.flights.contains(id);
+        drop(guard);
+        deliver(ended);
+        in_flight.then_some(id)
+    }
+
+    fn drive(&self, flight: Option<FlightId>) -> bool {
+        let mut any = false;
+        loop {
+            let mut guard = self.state.lock();
+            let Some(state) = guard.as_mut().filter(|state| !state.running) else { return any };
+            let waits = match flight {
+                Some(id) => state.flights.contains(id),
+                None => state.flights.len() > 0 && !any,
+            };
+            if !waits {
+                return any;
+            }
+            let mut ended = Ended::new();
+            if !state.run(|state| state.advance(&self.recorder, &mut ended)) {
+                let id = flight.or(state.flights.first_waiting()).expect("what cannot go on has not begun");
+                state.refuse(id, stuck(), &mut ended);
+            }
+            state.run(|state| state.begin_all(&self.recorder, &mut ended));
+            any |= flight.is_some() || !ended.is_empty();
+            drop(guard);
+            deliver(ended);
+        }
+    }
+
+    fn cancel(&self, flight: FlightId) -> bool {
+        let mut guard = self.state.lock();
+        let Some(state) = guard.as_mut().filter(|state| !state.running) else { return false };
+        if !state.flights.contains(flight) || state.flights.get(flight).stage == Stage::Begun {
+            return false;
+        }
+        let mut ended = Ended::new();
+        state.refuse(flight, Error::Cancelled, &mut ended);
+        state.run(|state| state.begin_all(&self.recorder, &mut ended));
+        drop(guard);
+        deliver(ended);
+        true
+    }
+
+    fn has_clock(&self) -> bool {
+        true
     }
 
     fn moved(&self, runs: u64, bytes: u64) {
@@ -123,9 +196,7 @@ impl Probe for Clock {
     }
 
     fn executed(&self, programs: u64) {
-        if let Some(state) = &mut *self.state.lock() {
-            state.programs += programs;
-        }
+        self.programs.fetch_add(programs, Ordering::Relaxed);
     }
 
     fn freed(&self, segment: u32) {
@@ -135,6 +206,11 @@ impl Probe for Clock {
     fn purpose(&self, purpose: Purpose) -> Purpose {
         self.recorder.purpose(purpose)
     }
+}
+
+/// Gives the results of commands to whom they belong, in the order of their ends.
+fn deliver(ended: Ended) {
+    ended.into_iter().for_each(Halves::deliver);
 }
 
 /// Opens a store on a described device. What the description fixes (geometry, capacity) is taken from it; one thread works.
@@ -167,8 +243,7 @@ pub fn open_logged(
     let recorder = Recorder::new(places.store());
     let clock = Arc::new(Clock {
         recorder: recorder.clone(),
-        busy: Mutex::new(false),
-        idle: Condvar::new(),
+        programs: AtomicU64::new(0),
         state: Mutex::new(None),
     });
     let options = Options {
@@ -207,8 +282,17 @@ pub fn open_logged(
     let id = machine.submit_job(Ps::ZERO, JobKind::Other, 0, recorder.take());
     let mount = machine.run_job(id).done;
     let latencies = Latencies::default();
-    *clock.state.lock() =
-        Some(State { machine, host: mount, gathered: None, latencies, mount, running: false, programs: 0 });
+    *clock.state.lock() = Some(State {
+        machine,
+        host: mount,
+        flights: Flights::default(),
+        jobs: BTreeMap::new(),
+        given: 0,
+        gathered: None,
+        latencies,
+        mount,
+        running: false,
+    });
     Ok((device, clock))
 }
 
@@ -217,8 +301,23 @@ impl Clock {
         f(self.state.lock().as_mut().expect("the clock runs once the store is open"))
     }
 
-    /// Gathers commands from now on: they are executed at once, and timed together when the batch ends.
+    /// The state of an open store, unless a panic stopped the clock: it must not give times then. The entrance of the store makes
+    /// an error of this panic.
+    fn enter<'a>(guard: &'a mut MutexGuard<'_, Option<State>>) -> &'a mut State {
+        let state = guard.as_mut().expect("the clock runs once the store is open");
+        assert!(!state.running, "the modelled clock was stopped by an earlier panic");
+        state
+    }
+
+    /// Lets everything end that is in flight.
+    fn drain(&self) {
+        while self.drive(None) {}
+    }
+
+    /// Gathers commands from now on: both halves of them happen at once, and they are timed together when the batch ends. What
+    /// is in flight ends first.
     pub fn batch(&self) {
+        self.drain();
         self.with(|state| {
             state.gathered.get_or_insert_default();
         });
@@ -235,8 +334,9 @@ impl Clock {
         self.with(|state| state.host += time);
     }
 
-    /// Lets everything end that goes on in the background.
+    /// Lets everything end that is in flight, or goes on in the background.
     pub fn settle(&self) {
+        self.drain();
         self.with(|state| {
             state.run(|state| {
                 state.end_batch(1);
@@ -273,9 +373,9 @@ impl Clock {
                 "Spaces are translated and assembled by the host (software NDS).".to_owned()
             });
             report.notes.push(format!("Opening took {}.", state.mount));
-            if state.programs > 0 {
-                let ran =
-                    if state.programs == 1 { "1 program ran" } else { &format!("{} programs ran", state.programs) };
+            let programs = self.programs.load(Ordering::Relaxed);
+            if programs > 0 {
+                let ran = if programs == 1 { "1 program ran" } else { &format!("{programs} programs ran") };
                 report.notes.push(format!("{ran}; {PROGRAMS_UNTIMED}"));
             }
             report
@@ -316,19 +416,72 @@ impl State {
         done
     }
 
-    fn pass(&mut self, kind: JobKind, footprint: Footprint) {
-        if let Some(gathered) = &mut self.gathered {
-            gathered.push((kind, footprint));
-            return;
-        }
+    /// Takes a command in, at the host's time.
+    fn give(&mut self, held: Held) -> FlightId {
         let at = self.host.max(self.machine.now());
-        let id = self.machine.submit_job(at, kind, 0, footprint);
-        let done = self.machine.run_job(id);
-        self.took(&done);
+        self.flights.give(held, at)
+    }
+
+    /// Begins every command that may: its first half happens, and what it asked for goes to the machine.
+    fn begin_all(&mut self, recorder: &Recorder, ended: &mut Ended) {
+        while let Some(id) = self.flights.next_to_begin() {
+            let flight = self.flights.get(id);
+            let owned = matches!(flight.held, Held::Owned(_));
+            let moves = flight.held.halves().plan();
+            let footprint = recorder.take();
+            let kind = match moves {
+                Some(Moves::Out) => JobKind::Read,
+                Some(Moves::In) => JobKind::Write,
+                Some(Moves::Nothing) if footprint != Footprint::default() => JobKind::Other,
+                // Looking numbers or names up is no command of a device; nor is one that panicked.
+                Some(Moves::Nothing) | None => {
+                    self.end(id, recorder, ended);
+                    continue;
+                }
+            };
+            if let Some(gathered) = &mut self.gathered {
+                gathered.push((kind, footprint));
+                self.end(id, recorder, ended);
+                continue;
+            }
+            let queue = if owned { self.given % self.machine.description().host.queues } else { 0 };
+            self.given = self.given.wrapping_add(u32::from(owned));
+            let at = self.host.max(self.machine.now());
+            let job = self.machine.submit_job(at, kind, queue, footprint);
+            self.jobs.insert(job, id);
+        }
+    }
+
+    /// Lets time pass until a command ends, and those begin that waited for it. `false` if nothing is on its way.
+    fn advance(&mut self, recorder: &Recorder, ended: &mut Ended) -> bool {
+        let Some(done) = self.machine.next_job() else { return false };
+        let id = self.jobs.remove(&done.id).expect("every job is a command in flight");
+        let submitted = self.flights.get(id).submitted;
+        self.took(&JobDone { submitted, ..done });
+        self.end(id, recorder, ended);
+        self.begin_all(recorder, ended);
+        true
+    }
+
+    /// The second half of a command.
+    fn end(&mut self, id: FlightId, recorder: &Recorder, ended: &mut Ended) {
+        recorder.silently(|| self.flights.get(id).held.halves().complete());
+        if let Some(Held::Owned(halves)) = self.flights.remove(id).map(|flight| flight.held) {
+            ended.push(halves);
+        }
+    }
+
+    /// Ends a command that has not begun by an error.
+    fn refuse(&mut self, id: FlightId, why: Error, ended: &mut Ended) {
+        let mut flight = self.flights.remove(id).expect("a command in flight");
+        flight.held.halves().refuse(why);
+        if let Held::Owned(halves) = flight.held {
+            ended.push(halves);
+        }
     }
 
     fn took(&mut self, done: &JobDone) {
-        self.host = done.done;
+        self.host = self.host.max(done.done);
         let op = match done.kind {
             JobKind::Read => RequestOp::Read,
             JobKind::Write => RequestOp::Write,

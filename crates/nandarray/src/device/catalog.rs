@@ -127,7 +127,7 @@ impl Device {
     pub(super) fn delete(&self, name: &str) -> Result<()> {
         self.sound()?;
         let space = self.find(name)?;
-        let _range = space.ranges.lock(vec![]);
+        let _range = self.hold(&space, vec![])?;
         {
             let _epoch = self.epoch.read();
             let mut inner = space.write()?;

@@ -150,7 +150,7 @@ impl Device {
     ) -> Result<Vec<BadUnit>> {
         let inner = space.read()?;
         let name = inner.record.name.clone();
-        let reader = Reader { ftl: &self.ftl, space, inner: &inner };
+        let reader = Reader { ftl: &self.ftl, space, inner: &inner, watched: true };
         let segments = self.ftl.with_segments(|s| s.len()) as u64;
         let mut bad = Vec::new();
         let mut failed = None;

@@ -102,7 +102,7 @@ impl Device {
 
     /// Appends a block's pages side by side; gives how many, none if that brings nothing or somebody was there first.
     fn rewrite(&self, space: &Space, at: &BlockAt) -> Result<u64> {
-        let _range = space.ranges.lock(at.iter().map(|&c| (c, c)).collect());
+        let _range = self.hold(space, at.iter().map(|&c| (c, c)).collect())?;
         let (page, owner) = (space.shape.page, space.owner(at));
         let mut block = Vec::new();
         let map = {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::Device;
 use super::io::plan_box;
 use crate::error::{Error, Result};
-use crate::sched::{BlockBox, RangeGuard};
+use crate::sched::{BlockBox, RangeTicket};
 use crate::stl::plan::BlockAt;
 use crate::stl::space::Space;
 use crate::stl::write::{DIRECT_BYTES, Source, Staged, Writer, overlay};
@@ -24,7 +24,7 @@ pub(super) struct Staging {
     seq: u64,
     staged: BTreeMap<BlockAt, Staged>,
     bytes: u64,
-    _range: RangeGuard,
+    _range: RangeTicket,
 }
 
 impl Staging {
@@ -34,7 +34,7 @@ impl Staging {
         if space.coded() {
             space.codec()?;
         }
-        let range = space.ranges.lock(blocks);
+        let range = device.hold(space, blocks)?;
         // What gathers of these blocks becomes pages first: those that come later are newer by their number, too.
         if !space.read()?.gathered.is_empty() {
             device.commit(false)?;

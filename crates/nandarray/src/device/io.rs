@@ -8,6 +8,7 @@ use super::wire::{Op, Update};
 use super::{Device, Target};
 use crate::error::{Error, Result, Shape};
 use crate::media::EXTENT_BYTES;
+use crate::sched::BlockBox;
 use crate::sim::count;
 use crate::stl::plan::{Axis, BlockAt, Plan, Selection};
 use crate::stl::read::{BufferMut, Reader};
@@ -169,6 +170,20 @@ pub(super) fn plan_box(space: &Space, shape: &[u64], target: &Target<'_>) -> Res
     Ok(found)
 }
 
+/// The box of building blocks around all that a target touches; `None` if it touches none.
+pub(super) fn blocks_of(space: &Space, shape: &[u64], target: &Target<'_>) -> Result<Option<BlockBox>> {
+    let mut around: Option<BlockBox> = None;
+    for_work(space, shape, target, SELECTIONS_AT_ONCE, &mut |work, _| {
+        let bounds = work.bounds(shape.len());
+        match &mut around {
+            None => around = Some(bounds),
+            Some(all) => all.iter_mut().zip(bounds).for_each(|(x, y)| *x = (x.0.min(y.0), x.1.max(y.1))),
+        }
+        Ok(())
+    })?;
+    Ok(around)
+}
+
 /// The box of a target, if it is one of the space's own shape, and not empty.
 fn boxed<'a>(shape: &[u64], target: &'a Target<'_>) -> Option<SmallBox<'a>> {
     let &Target::Box { start, step, count, strides, view } = target else { return None };
@@ -237,7 +252,7 @@ impl Device {
     pub(super) fn lend(&self, id: SpaceId, target: Target<'_>, f: &mut dyn FnMut(&[u8])) -> Result<()> {
         let space = self.space(id)?;
         let inner = space.read()?;
-        let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner };
+        let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: true };
         let coming = coming(&space, &inner.record.shape, &target);
         let mut works = SmallVec::<[(Work, u64); 1]>::new();
         for_work(&space, &inner.record.shape, &target, ALL_AT_ONCE, &mut |work, bytes| {
@@ -256,12 +271,36 @@ impl Device {
         self.read_by(&self.workers, id, target, out)
     }
 
+    /// The first half of a read in flight: tells whoever looks on, and the medium, which pages it will read. Moves no byte.
+    pub(super) fn locate(&self, id: SpaceId, target: &Target<'_>) -> Result<()> {
+        let space = self.space(id)?;
+        let inner = space.read()?;
+        let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: true };
+        for_work(&space, &inner.record.shape, target, SELECTIONS_AT_ONCE, &mut |work, _| reader.locate(&work))
+    }
+
+    /// The second half: moves the bytes. The caller holds the blocks since they were located.
+    pub(super) fn read_located(&self, id: SpaceId, target: Target<'_>, out: BufferMut) -> Result<()> {
+        let space = self.space(id)?;
+        let inner = space.read()?;
+        let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: false };
+        let mut total = 0;
+        for_work(&space, &inner.record.shape, &target, SELECTIONS_AT_ONCE, &mut |work, bytes| {
+            total += bytes;
+            // SAFETY: a `BufferMut` is made by the promise that it covers its command's target.
+            unsafe { reader.read(&self.workers, &work, None, bytes, out) }
+        })?;
+        count(&self.counters.reads, 1);
+        count(&self.counters.bytes_read, total);
+        Ok(())
+    }
+
     /// The same with other helpers.
     pub(super) fn read_by(&self, workers: &Workers, id: SpaceId, target: Target<'_>, out: BufferMut) -> Result<()> {
         let space = self.space(id)?;
         // One guard for the whole command: it sees every write whole or not at all.
         let inner = space.read()?;
-        let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner };
+        let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: true };
         let coming = coming(&space, &inner.record.shape, &target);
         if coming.is_none() {
             // SAFETY: a `BufferMut` is made by the promise that it covers its command's target.
@@ -283,11 +322,20 @@ impl Device {
     }
 
     pub(super) fn write(&self, id: SpaceId, target: Target<'_>, source: Source) -> Result<()> {
+        self.write_to(id, &target, source, false)
+    }
+
+    /// The same of a command in flight, which holds the blocks.
+    pub(super) fn write_held(&self, id: SpaceId, target: &Target<'_>, source: Source) -> Result<()> {
+        self.write_to(id, target, source, true)
+    }
+
+    fn write_to(&self, id: SpaceId, target: &Target<'_>, source: Source, held: bool) -> Result<()> {
         self.ready()?;
         let space = self.space(id)?;
         let shape = space.read()?.record.shape.clone();
-        let Some((work, bytes)) = plan_box(&space, &shape, &target)? else { return Ok(()) };
-        let range = space.ranges.lock(work.bounds(shape.len()));
+        let Some((work, bytes)) = plan_box(&space, &shape, target)? else { return Ok(()) };
+        let range = if held { None } else { Some(self.hold(&space, work.bounds(shape.len()))?) };
         // The shape was read before the range was ours. What grew since still has the elements wanted, at the same places; but
         // a view of it is no longer one.
         let now = space.read()?.record.shape.clone();
@@ -295,7 +343,7 @@ impl Device {
         if now != shape && (view || now.iter().zip(&shape).any(|(now, before)| now < before)) {
             return Err(was_cut(&shape));
         }
-        let axis = extent(&now, &target).and_then(|written| space.successive.next(written));
+        let axis = extent(&now, target).and_then(|written| space.successive.next(written));
         let successive = axis.map(|axis| Successor { axis, end: now[axis] });
         self.write_work(&space, &now, &work, (bytes, successive), source, &mut |_| vec![])?;
         drop(range);
@@ -399,7 +447,7 @@ impl Device {
         let block = &space.shape.block;
         let ends: Vec<u64> = start.iter().zip(count).map(|(s, c)| s + c).collect();
         let around = (0..shape.len()).map(|i| (start[i] / block[i], (ends[i] - 1) / block[i])).collect();
-        let _range = space.ranges.lock(around);
+        let _range = self.hold(&space, around)?;
         let now = space.read()?.record.shape.clone();
         if now.iter().zip(&shape).any(|(now, before)| now < before) {
             return Err(was_cut(&shape));

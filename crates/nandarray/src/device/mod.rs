@@ -8,6 +8,7 @@
 //! | `command` | the commands and their replies |
 //! | `io` | read, write, deallocate: from a command to the layers below |
 //! | `draft` | what a long command writes bit by bit, applied as one |
+//! | `flight` | commands in two halves, between which time may pass |
 //! | `epoch` | the lock between commands that change something and the journal's cuts |
 //! | `reshape` | resize, append |
 //! | `catalog` | create, open, delete, attributes, numbers |
@@ -33,6 +34,7 @@ mod compact;
 mod defragment;
 mod draft;
 mod epoch;
+mod flight;
 mod io;
 mod log;
 mod offload;
@@ -57,6 +59,7 @@ use parking_lot::{Mutex, RwLock};
 
 pub use check::{CheckReport, Finding};
 pub use command::{Change, Command, NewSpace, Reply, Target};
+pub use flight::{Done, OwnedCommand, OwnedTarget};
 pub use offload::{Executed, ExecutedStage, Execution, Given, Input, Output, ProgramId, Stage};
 pub use opening::Dropped;
 pub use order::Tiles;
@@ -69,7 +72,7 @@ use crate::media::Media;
 use crate::media::file::{Access, FileMedia};
 use crate::sim::panics::caught;
 use crate::sim::process::{Inside, Place};
-use crate::sim::{Counters, Moves, Probe, Purpose};
+use crate::sim::{Counters, Moves, Order, Probe, Purpose};
 use crate::stl::space::{Space, SpaceId};
 use crate::stl::work::Workers;
 use epoch::Epoch;
@@ -300,14 +303,7 @@ impl Device {
         if self.read_only && command.writes() {
             return Err(Error::ReadOnly);
         }
-        self.guarded(|| {
-            let _watched = self.watched(match command {
-                Command::Read { .. } | Command::Execute(_) => Moves::Out,
-                Command::Write { .. } | Command::Append { .. } | Command::Stage { .. } => Moves::In,
-                _ => Moves::Nothing,
-            });
-            command.run(self)
-        })
+        if self.ftl.probe().is_some() { self.execute_watched(command) } else { self.guarded(|| command.run(self)) }
     }
 
     /// Panics inside of a command, as a broken invariant would: for tests of doors.
@@ -316,8 +312,7 @@ impl Device {
     /// [`Error::Internal`].
     pub fn panic_on_purpose(&self) -> Result<()> {
         let _inside = self.enter()?;
-        self.guarded(|| {
-            let _watched = self.watched(Moves::Nothing);
+        self.as_command(Order::Free, Moves::Nothing, || {
             let (_epoch, _log) = (self.epoch.read(), self.log.lock());
             panic!("on purpose")
         })
@@ -341,25 +336,6 @@ impl Device {
         }
     }
 
-    /// Tells a probe that a command begins, and when what is returned is dropped, that it is over.
-    fn watched(&self, moves: Moves) -> impl Drop {
-        struct Watched<'a>(Option<&'a dyn Probe>, Moves);
-        impl Drop for Watched<'_> {
-            fn drop(&mut self) {
-                match self.0 {
-                    Some(probe) if std::thread::panicking() => probe.abandoned(),
-                    Some(probe) => probe.end(self.1),
-                    None => {}
-                }
-            }
-        }
-        let probe = self.ftl.probe();
-        if let Some(probe) = probe {
-            probe.begin();
-        }
-        Watched(probe, moves)
-    }
-
     /// Flushes, and takes no more commands. Idempotent.
     ///
     /// # Errors
@@ -377,10 +353,8 @@ impl Device {
         let _inside = self.place.enter();
         // Nothing of a store that panicked is written: what is on the medium is whole, what is in memory may not be.
         let done = self.whole().and_then(|()| {
-            self.guarded(|| {
-                let _watched = self.watched(Moves::Nothing);
-                if self.read_only { Ok(()) } else { self.finish() }
-            })
+            // Commands in flight come to their end first.
+            self.as_command(Order::Alone, Moves::Nothing, || if self.read_only { Ok(()) } else { self.finish() })
         });
         if self.whole().is_err() {
             self.closed.store(true, Ordering::Release);

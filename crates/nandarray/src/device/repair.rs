@@ -285,7 +285,7 @@ impl Device {
                 runs.push(Run { unit, count: 1, ppa: copy.ppa });
             }
             let inner = space.peek();
-            let reader = Reader { ftl: &self.ftl, space, inner: &inner };
+            let reader = Reader { ftl: &self.ftl, space, inner: &inner, watched: true };
             let map = BlockMap::from_runs(runs.clone())?;
             let mut scratch = vec![0; space.shape.bytes];
             let whole: Range<usize> = 0..space.shape.bytes;

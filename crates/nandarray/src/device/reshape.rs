@@ -28,7 +28,7 @@ impl Device {
     ) -> Result<Vec<u64>> {
         self.ready()?;
         let space = self.space(id)?;
-        let range = space.ranges.lock(vec![]);
+        let range = self.hold(&space, vec![])?;
         let (from, scalar) = {
             let inner = space.read()?;
             (inner.record.shape.clone(), inner.record.scalar)
@@ -80,7 +80,7 @@ impl Device {
     pub(super) fn resize(&self, id: SpaceId, to: &[u64]) -> Result<()> {
         self.sound()?;
         let space = self.space(id)?;
-        let _range = space.ranges.lock(vec![]);
+        let _range = self.hold(&space, vec![])?;
         let from = space.read()?.record.shape.clone();
         let scalar = space.peek().record.scalar;
         if scalar && to.is_empty() {
@@ -137,7 +137,7 @@ impl Device {
             let work = Work::plans(vec![Plan::new(&selection, block, space.shape.item_bytes as u64)]);
             {
                 let inner = space.read()?;
-                let reader = Reader { ftl: &self.ftl, space, inner: &inner };
+                let reader = Reader { ftl: &self.ftl, space, inner: &inner, watched: true };
                 // SAFETY: the selection is contiguous in a buffer of its size.
                 unsafe { reader.read(&self.workers, &work, None, bytes, BufferMut::from_raw(buffer.as_mut_ptr()))? };
             }

@@ -552,6 +552,12 @@ impl Ftl {
         Ok(())
     }
 
+    /// Says that the pages of a run will be read, as [`Self::fetch`] would.
+    pub fn locate(&self, run: Run) {
+        let bytes = u64::from(run.count) * u64::from(self.geometry.page_bytes);
+        self.media.will_read(self.geometry.page_offset(run.ppa), bytes);
+    }
+
     /// The out-of-band record of a page; `None` if there is none or it is damaged.
     pub fn oob(&self, ppa: Ppa) -> Result<Option<OobRecord>> {
         let mut bytes = [0; OOB_BYTES as usize];

@@ -61,6 +61,10 @@ pub trait Media: Send + Sync + std::fmt::Debug {
     /// Those of one extent ([`EXTENT_BYTES`]) are best told together. What is in memory already costs little more than the call.
     fn prefetch(&self, _ranges: &[(u64, u64)]) {}
 
+    /// Says that a command in flight will read these bytes, once the time has passed that this takes: for media with a modelled
+    /// clock. The command reads them itself, later and silently.
+    fn will_read(&self, _offset: u64, _len: u64) {}
+
     /// Whether reading these bytes would not wait for a disk; a guess is enough.
     fn is_resident(&self, _offset: u64, _len: u64) -> bool {
         true

@@ -1,5 +1,9 @@
 //! The entrance: from a command to who executes it.
 //!
+//! [`Controller::submit`] answers when the command is over. [`Controller::submit_later`] answers by a callback, so that a transport
+//! or a ring in shared memory can have many commands in flight: on a modelled device they end in the order that modelled time
+//! has; on the wall clock each is over when the call returns.
+//!
 //! A controller keeps nothing but the views that are open. It does not keep its store open either: after the store was closed
 //! every command ends with "namespace not ready". Any number of threads may submit at once; commands are as atomic as the
 //! engine's, which is what identify tells (AWUN of FFFFh: a write is whole or absent, whatever its length).
@@ -13,7 +17,7 @@ use super::entry::{CompletionEntry, SubmissionEntry};
 use super::lent::Lent;
 use super::spaces::Views;
 use super::status::Status;
-use crate::device::{self, Device, Reply};
+use crate::device::{self, Device, OwnedCommand, Reply};
 
 /// What a command gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +86,48 @@ impl Controller {
         done.encode(entry.cid.get())
     }
 
+    /// Decodes an entry and begins with it; `done` gets the completion entry, in this call or in a later one that lets modelled
+    /// time pass ([`Device::drive`]), in any thread. Reads, writes and flushes of namespaces can be in flight; completions come in
+    /// any order. Reads and writes of the same blocks keep theirs; a flush, and force unit access, wait for every command
+    /// submitted before. All other commands are over when this returns.
+    ///
+    /// # Safety
+    /// The buffers lent must stay, and be used by nobody else, until `done` was called.
+    pub unsafe fn submit_later(
+        &self,
+        entry: &SubmissionEntry,
+        lent: Lent<'_>,
+        done: impl FnOnce(CompletionEntry) + Send + 'static,
+    ) {
+        let cid = entry.cid.get();
+        let begun = Command::decode(entry).and_then(|command| self.in_flight(&command, &lent));
+        let (device, command, fua) = match begun {
+            Ok(Some(begun)) => begun,
+            Ok(None) => return done(self.submit(entry, lent)),
+            Err(status) => return done(Completion::from(Err(status)).encode(cid)),
+        };
+        let answer = move |result: Result<(), Status>| done(Completion::from(result).encode(cid));
+        let again = Arc::downgrade(&device);
+        let ended = Box::new(move |result: crate::error::Result<Reply>| match (result, again.upgrade()) {
+            (Ok(_), Some(device)) if fua => {
+                let flushed = Box::new(move |result: crate::error::Result<Reply>| answer(status_of(result)));
+                device.submit(OwnedCommand::Flush, flushed);
+            }
+            (result, _) => answer(status_of(result)),
+        });
+        device.submit(command, ended);
+    }
+
+    /// The engine's command for a command that can be in flight, and whether it forces unit access; `None` for others.
+    fn in_flight(&self, command: &Command, lent: &Lent<'_>) -> Result<Option<(Arc<Device>, OwnedCommand, bool)>, Status> {
+        Ok(match *command {
+            Command::Flush { nsid } => self.flush_command(nsid, lent)?.map(|device| (device, OwnedCommand::Flush, false)),
+            Command::Read(blocks) => Some(self.read_command(&blocks, lent)?),
+            Command::Write(blocks) => Some(self.write_command(&blocks, lent)?),
+            _ => None,
+        })
+    }
+
     /// As [`Self::submit`], for a host that has the entries as bytes.
     pub fn submit_bytes(&self, entry: &[u8; 64], lent: Lent<'_>) -> [u8; 16] {
         zerocopy::transmute!(self.submit(zerocopy::transmute_ref!(entry), lent))
@@ -116,6 +162,10 @@ impl Controller {
     pub(super) fn after_write(device: &Device, fua: bool) -> Result<(), Status> {
         if fua { run(device, device::Command::Flush).map(drop) } else { Ok(()) }
     }
+}
+
+fn status_of(result: crate::error::Result<Reply>) -> Result<(), Status> {
+    result.map(drop).map_err(Status::from)
 }
 
 /// Executes a command of the engine.

@@ -15,7 +15,7 @@ use super::controller::{Controller, run};
 use super::lent::Lent;
 use super::pages::{CopyRange, DsmRange};
 use super::status::Status;
-use crate::device::{self, Device, NewSpace, Reply, Target};
+use crate::device::{self, Device, NewSpace, OwnedCommand, OwnedTarget, Reply, Target};
 use crate::error::Error;
 use crate::stl::read::BufferMut;
 use crate::stl::space::Space;
@@ -103,6 +103,11 @@ impl Namespace {
         run(&self.device, device::Command::Write { space: self.space.id, target, source }).map(drop)
     }
 
+    fn target(&self, blocks: &Blocks) -> OwnedTarget {
+        let (start, count) = (vec![blocks.slba], vec![blocks.nlb()]);
+        OwnedTarget::Box { start, step: vec![1], count, strides: vec![self.lba_bytes as isize], view: None }
+    }
+
     fn deallocate(&self, slba: u64, nlb: u64) -> Result<(), Status> {
         let command = device::Command::Deallocate { space: self.space.id, start: &[slba], count: &[nlb] };
         run(&self.device, command).map(drop)
@@ -172,12 +177,42 @@ impl Controller {
     }
 
     pub(super) fn flush(&self, nsid: u32, lent: &Lent<'_>) -> Result<(), Status> {
+        // In a store that is read only nothing can be waiting.
+        let Some(device) = self.flush_command(nsid, lent)? else { return Ok(()) };
+        run(&device, device::Command::Flush).map(drop)
+    }
+
+    /// The device that a flush in flight goes to; `None` if it has nothing to do.
+    pub(super) fn flush_command(&self, nsid: u32, lent: &Lent<'_>) -> Result<Option<Arc<Device>>, Status> {
         lent.none()?;
         let device = if nsid == NSID_ALL { self.device()? } else { self.namespace(nsid)?.device };
-        if device.read_only() {
-            return Ok(()); // nothing can be waiting
-        }
-        run(&device, device::Command::Flush).map(drop)
+        Ok((!device.read_only()).then_some(device))
+    }
+
+    /// A read in flight, without force unit access: what it reads is on the medium, or newer.
+    pub(super) fn read_command(
+        &self,
+        blocks: &Blocks,
+        lent: &Lent<'_>,
+    ) -> Result<(Arc<Device>, OwnedCommand, bool), Status> {
+        let ns = self.namespace(blocks.nsid)?;
+        ns.check(blocks.slba, blocks.nlb())?;
+        let out = lent.out(blocks.nlb() * ns.lba_bytes)?;
+        let command = OwnedCommand::Read { space: ns.space.id, target: ns.target(blocks), out };
+        Ok((ns.device, command, false))
+    }
+
+    /// A write in flight, and whether it forces unit access.
+    pub(super) fn write_command(
+        &self,
+        blocks: &Blocks,
+        lent: &Lent<'_>,
+    ) -> Result<(Arc<Device>, OwnedCommand, bool), Status> {
+        let ns = self.namespace(blocks.nsid)?;
+        ns.check(blocks.slba, blocks.nlb())?;
+        let source = lent.source(blocks.nlb() * ns.lba_bytes)?;
+        let command = OwnedCommand::Write { space: ns.space.id, target: ns.target(blocks), source };
+        Ok((ns.device, command, blocks.fua))
     }
 
     pub(super) fn read(&self, blocks: &Blocks, lent: &Lent<'_>) -> Result<(), Status> {
@@ -197,11 +232,13 @@ impl Controller {
         let ns = self.namespace(blocks.nsid)?;
         ns.check(blocks.slba, blocks.nlb())?;
         let wanted = lent.bytes(blocks.nlb() * ns.lba_bytes)?;
-        // Nobody writes to these building blocks meanwhile: what is compared was there at one time.
+        // Nobody writes to these building blocks meanwhile: what is compared was there at one time. On a modelled clock, where time
+        // passes between two reads and a writer may have its turn, it is compared by one.
         let side = ns.space.shape.block[0];
         let last = blocks.slba + u64::from(blocks.nlb_z);
-        let _range = ns.space.ranges.lock(vec![(blocks.slba / side, last / side)]);
-        let at_once = (COMPARE_BYTES / ns.lba_bytes).max(1);
+        let in_one = ns.device.has_clock();
+        let _range = (!in_one).then(|| ns.space.ranges.lock(vec![(blocks.slba / side, last / side)]));
+        let at_once = if in_one { blocks.nlb() } else { (COMPARE_BYTES / ns.lba_bytes).max(1) };
         let mut found = vec![0u8; (at_once.min(blocks.nlb()) * ns.lba_bytes) as usize];
         let mut slba = blocks.slba;
         for part in wanted.chunks(found.len()) {

@@ -34,12 +34,16 @@ statuses! {
     INVALID_FIELD = 0, 0x02, true, "Invalid Field in Command";
     /// The engine is in a state that it should not be in.
     INTERNAL_ERROR = 0, 0x06, true, "Internal Error";
+    /// The command was cancelled before it began.
+    ABORTED = 0, 0x07, false, "Command Abort Requested";
     /// No namespace has this id.
     INVALID_NAMESPACE = 0, 0x0b, true, "Invalid Namespace or Format";
     /// The lent buffer has another length or direction than the command.
     DATA_LENGTH_INVALID = 0, 0x0f, true, "Data SGL Length Invalid";
     /// The store is open for reading only.
     WRITE_PROTECTED = 0, 0x20, true, "Namespace is Write Protected";
+    /// Too many commands are in flight, or it would wait for ever for others.
+    INTERRUPTED = 0, 0x21, false, "Command Interrupted";
     /// A logical block, or an element of a view, lies outside.
     LBA_OUT_OF_RANGE = 0, 0x80, true, "LBA Out of Range";
     /// Capacity or disk used up.
@@ -139,6 +143,8 @@ impl From<&Error> for Status {
             Error::Corrupt(_) | Error::Checksum { .. } => Self::UNRECOVERED_READ_ERROR,
             Error::WrongKey { .. } => Self::ACCESS_DENIED,
             Error::Closed(_) => Self::NOT_READY,
+            Error::Busy(_) => Self::INTERRUPTED,
+            Error::Cancelled => Self::ABORTED,
             // Errors of opening a store, which no command meets, and of commands that have no NVMe entry.
             Error::FileExists { .. }
             | Error::FileMissing { .. }

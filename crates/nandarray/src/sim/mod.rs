@@ -2,8 +2,9 @@
 //!
 //! Everything random in the engine comes from one [`Chance`] seeded at the door, so that one seed gives one trace.
 //! [`Counters`] count what the engine did; nothing decides by them.
-//! A [`Probe`] is told what a medium cannot see of a command: it times and prices the work, and changes nothing.
-//! Usable by every layer, uses none.
+//! A [`Probe`] is told what a medium cannot see of a command: it times and prices the work, and changes nothing. One with a clock
+//! calls a command's two halves ([`Halves`]) and lets time pass in between.
+//! Usable by every layer; of the engine it knows errors only.
 
 pub mod panics;
 pub mod process;
@@ -52,17 +53,83 @@ pub enum Moves {
     Nothing,
 }
 
+/// Before which commands, of those in flight under a clock, a command may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// It begins at once: it looks at numbers and names only.
+    Free,
+    /// It begins when its blocks are granted ([`crate::sched`]): reads and writes.
+    Blocks,
+    /// It begins when every earlier command has ended: a flush. Later commands do not wait for it.
+    Behind,
+    /// It begins when every command that has begun has ended: steps of a transaction, which holds its blocks already.
+    Between,
+    /// It begins when every earlier command has ended, and later ones wait until it has: whatever changes names or shapes.
+    Alone,
+}
+
+/// A command in two halves, as a [`Probe`] with a clock calls them: [`Self::plan`], then time passes, then [`Self::complete`].
+/// What goes wrong in a half is the command's result, and no business of who calls it.
+pub trait Halves: Send {
+    /// Before which commands it may begin.
+    fn order(&self) -> Order;
+
+    /// Requests its blocks, if its order is [`Order::Blocks`]. Called once, behind all earlier commands' requests.
+    fn request(&mut self);
+
+    /// Whether the blocks that it requested are granted. Never blocks.
+    fn is_granted(&self) -> bool;
+
+    /// The first half: decides what the flash has to do, and does all of the command that nobody waits for. Gives what the
+    /// command moves, or nothing if it panicked: what was told of it does not count then.
+    fn plan(&mut self) -> Option<Moves>;
+
+    /// The second half: the caller's bytes are moved, blocks are released, and the result is there.
+    fn complete(&mut self);
+
+    /// The command ends without having begun: `why` is its result.
+    fn refuse(&mut self, why: crate::error::Error);
+
+    /// Gives the result to whom it belongs. Called after one of the two above, holding no lock of the clock, so it may give
+    /// further commands.
+    fn deliver(self: Box<Self>);
+}
+
+/// Names a command that was submitted to a clock.
+pub type FlightId = u64;
+
 /// Looks on, on the thread that works: with one thread ([`crate::device::Options::threads`]) in an order that depends on
-/// nothing but the commands. What is read, programmed and erased it sees as the medium itself.
+/// nothing but the commands. What is read, programmed and erased it sees as the medium itself. One with a clock also decides
+/// when a command's halves happen.
 pub trait Probe: Send + Sync + std::fmt::Debug {
-    /// A command begins. Whoever looks on may make the caller wait until another command has ended.
-    fn begin(&self) {}
+    /// Runs both halves of a command, and returns when the second is over. Without a clock one follows the other at once.
+    fn run(&self, command: &mut dyn Halves) {
+        command.plan();
+        command.complete();
+    }
 
-    /// The command that began is over, whether or not it succeeded.
-    fn end(&self, _moved: Moves) {}
+    /// Takes a command, to be run while others are in flight; it is delivered when its second half is over, during this call or
+    /// a later one of [`Self::drive`] or [`Self::run`]. Without a clock it is run at once.
+    fn submit(&self, mut command: Box<dyn Halves>) -> Option<FlightId> {
+        self.run(&mut *command);
+        command.deliver();
+        None
+    }
 
-    /// The command that began panicked. Called instead of [`Self::end`] while the stack unwinds, so it must not panic itself.
-    fn abandoned(&self) {}
+    /// Lets time pass until this command is delivered, or, for none, the next one. Gives whether there was one to wait for.
+    fn drive(&self, _flight: Option<FlightId>) -> bool {
+        false
+    }
+
+    /// Refuses a command that has not begun, by [`crate::error::Error::Cancelled`]. Gives whether it did.
+    fn cancel(&self, _flight: FlightId) -> bool {
+        false
+    }
+
+    /// Whether commands that wait for others must not block the thread, because only that thread lets time pass.
+    fn has_clock(&self) -> bool {
+        false
+    }
 
     /// One building block's share of a command was translated, and `bytes` of it moved between block and buffer in `runs`
     /// contiguous pieces. What the medium was asked for since the last call belongs to it.

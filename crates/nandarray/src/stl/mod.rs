@@ -5,7 +5,8 @@
 //! record, its index and the units that gather in memory; [`read`] assembles ([`assemble`] for large reads, with the loops of
 //! [`pieces`] and [`stream`], `first_look` where pages are still to be compared; `short` for small ones, whose tasks come from a `walk`;
 //! `fragments` for blocks whose pages lie apart, `points` for single elements, [`small`] for a few bytes), [`write`] composes; [`ahead`] asks for what is
-//! read next (`looks` say whether that is needed), within a command and, where [`sequence`] sees a scan, beyond it; [`lend`] shows bytes where they lie.
+//! read next (`looks` say whether that is needed), within a command and, where [`sequence`] sees a scan, beyond it;
+//! [`lend`] shows bytes where they lie; `locate` finds the pages of a read in flight.
 //! The layer knows dimensions and access units, never segments or erase blocks.
 
 pub mod ahead;
@@ -16,6 +17,7 @@ mod first_look;
 mod fragments;
 pub mod index;
 pub mod lend;
+mod locate;
 mod looks;
 pub mod pieces;
 pub mod plan;

@@ -27,6 +27,7 @@ use crate::codec::FrameTable;
 use crate::error::{Error, Result};
 use crate::flash::Run;
 use crate::ftl::Ftl;
+use crate::sim::Probe;
 
 /// A command that reads at least this much is assembled row by row and, where it can be, streamed past the caches: twice what a
 /// core's own holds.
@@ -83,7 +84,7 @@ pub fn with_scratch<T>(bytes: usize, f: impl FnOnce(&mut [u8]) -> T) -> T {
 }
 
 /// A second one, for a coded block's payload.
-fn with_payload<T>(bytes: usize, f: impl FnOnce(&mut [u8]) -> T) -> T {
+pub(super) fn with_payload<T>(bytes: usize, f: impl FnOnce(&mut [u8]) -> T) -> T {
     with_buffer(&PAYLOAD, bytes, f)
 }
 
@@ -113,9 +114,15 @@ pub struct Reader<'a> {
     pub space: &'a Space,
     /// Its state, locked.
     pub inner: &'a Inner,
+    /// Whether somebody who looks on is told of what is moved.
+    pub watched: bool,
 }
 
 impl<'a> Reader<'a> {
+    pub(super) fn probe(&self) -> Option<&'a dyn Probe> {
+        if self.watched { self.ftl.probe() } else { None }
+    }
+
     /// Does the work; `coming` is what commands after this one will probably read.
     ///
     /// # Safety
@@ -166,7 +173,7 @@ impl<'a> Reader<'a> {
                 }
                 let task = work.task(i);
                 let map = self.map(&task.at, kept);
-                let watched = self.ftl.probe().map(|probe| (probe, task.moves(self.space.shape.item_bytes)));
+                let watched = self.probe().map(|probe| (probe, task.moves(self.space.shape.item_bytes)));
                 // SAFETY: the caller's promise about the buffer covers this task's elements.
                 unsafe {
                     if looked && i + 1 < end {
@@ -351,15 +358,37 @@ impl<'a> Reader<'a> {
         block: &mut [u8],
     ) -> Result<()> {
         let page = self.space.shape.page;
-        let waiting = |unit: u32| match gathered {
-            Some(Gathered::Units(some)) => some.get(&unit),
-            _ => None,
-        };
+        self.by_place(map, gathered, units, &mut |units, run| {
+            let here = units.start as usize * page;
+            let bytes = &mut block[here..units.end as usize * page];
+            match (gathered, run) {
+                (_, Some(run)) => {
+                    let owner = crate::flash::Owner { unit: run.unit as u16, ..self.space.owner(at) };
+                    self.ftl.fetch(run, owner, bytes).map_err(|e| self.bad(at, e))?;
+                }
+                (Some(Gathered::Units(some)), None) if some.contains_key(&units.start) => {
+                    bytes.copy_from_slice(&some[&units.start].bytes);
+                }
+                _ => self.fill_units(here, bytes),
+            }
+            Ok(())
+        })
+    }
+
+    /// Cuts units of a plain block into parts that come from one place each: a unit that is buffered, a run of pages, or fill,
+    /// both without a run.
+    pub(super) fn by_place(
+        &self,
+        map: Option<&BlockMap>,
+        gathered: Option<&Gathered>,
+        units: Range<u32>,
+        each: &mut dyn FnMut(Range<u32>, Option<Run>) -> Result<()>,
+    ) -> Result<()> {
+        let is_buffered = |unit: u32| matches!(gathered, Some(Gathered::Units(some)) if some.contains_key(&unit));
         let mut unit = units.start;
         while unit < units.end {
-            let here = unit as usize * page;
-            if let Some(waits) = waiting(unit) {
-                block[here..here + page].copy_from_slice(&waits.bytes);
+            if is_buffered(unit) {
+                each(unit..unit + 1, None)?;
                 unit += 1;
                 continue;
             }
@@ -368,20 +397,12 @@ impl<'a> Reader<'a> {
             let limit = run.map_or(units.end, |r| r.end().min(units.end));
             let mut end = unit + 1;
             while end < limit
-                && waiting(end).is_none()
+                && !is_buffered(end)
                 && (run.is_some() || map.is_none_or(|m| m.page_of(end).is_none()))
             {
                 end += 1;
             }
-            let bytes = &mut block[here..end as usize * page];
-            match run {
-                Some(run) => {
-                    let part = Run { unit, count: end - unit, ppa: run.page_of(unit) };
-                    let owner = crate::flash::Owner { unit: unit as u16, ..self.space.owner(at) };
-                    self.ftl.fetch(part, owner, bytes).map_err(|e| self.bad(at, e))?;
-                }
-                None => self.fill_units(here, bytes),
-            }
+            each(unit..end, run.map(|run| Run { unit, count: end - unit, ppa: run.page_of(unit) }))?;
             unit = end;
         }
         Ok(())
@@ -417,18 +438,7 @@ impl<'a> Reader<'a> {
         }
         let map = map.expect("a coded block is gathered or mapped here");
         with_scratch(shape.bytes, |scratch| {
-            let mut wanted: SmallVec<[Range<usize>; 8]> = SmallVec::new();
-            let frame_bytes = self.space.codec()?.spec().frame_bytes();
-            task.touch(shape.item_bytes, frame_bytes, &mut |bytes| wanted.push(bytes));
-            // Lists and points come in any order.
-            wanted.sort_unstable_by_key(|r| r.start);
-            wanted.dedup_by(|next, last| {
-                let joins = next.start <= last.end + shape.page;
-                if joins {
-                    last.end = last.end.max(next.end);
-                }
-                joins
-            });
+            let wanted = self.wanted_of_coded(task)?;
             self.decode(&task.at, map, &wanted, scratch)?;
             // SAFETY: the scratch is a whole block; the destination by the caller's promise.
             unsafe { scatter(task, shape.item_bytes, kept.stream, scratch[task.in_block..].as_ptr(), to) };
@@ -436,13 +446,34 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// The byte ranges of a coded block that a task touches: in order, apart.
+    pub(super) fn wanted_of_coded(&self, task: &Task<'_>) -> Result<SmallVec<[Range<usize>; 8]>> {
+        let shape = &self.space.shape;
+        let mut wanted: SmallVec<[Range<usize>; 8]> = SmallVec::new();
+        let frame_bytes = self.space.codec()?.spec().frame_bytes();
+        task.touch(shape.item_bytes, frame_bytes, &mut |bytes| wanted.push(bytes));
+        // Lists and points come in any order.
+        wanted.sort_unstable_by_key(|r| r.start);
+        wanted.dedup_by(|next, last| {
+            let joins = next.start <= last.end + shape.page;
+            if joins {
+                last.end = last.end.max(next.end);
+            }
+            joins
+        });
+        Ok(wanted)
+    }
+
+    pub(super) fn without_holes(&self, at: &BlockAt, map: &BlockMap) -> Result<()> {
+        let in_order = map.runs().scan(0, |next, r| (r.unit == *next).then(|| *next = r.end())).count();
+        if in_order != map.runs().count() { Err(self.damaged(at, "its payload has holes")) } else { Ok(()) }
+    }
+
     /// Decodes the frames of a coded block that hold these byte ranges (in order, apart), into a block-sized buffer.
     pub fn decode(&self, at: &BlockAt, map: &BlockMap, wanted: &[Range<usize>], block: &mut [u8]) -> Result<()> {
         let page = self.space.shape.page;
         let pages = map.pages() as u32;
-        if map.runs().scan(0, |next, r| (r.unit == *next).then(|| *next = r.end())).count() != map.runs().count() {
-            return Err(self.damaged(at, "its payload has holes"));
-        }
+        self.without_holes(at, map)?;
         if let Some(run) = map.covering(0..pages) {
             if let Some(payload) = self.ftl.view(run.ppa, pages) {
                 let bring = |units: Range<u32>| {
@@ -521,7 +552,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn damaged(&self, at: &[u64], what: &str) -> Error {
+    pub(super) fn damaged(&self, at: &[u64], what: &str) -> Error {
         let block = crate::error::Shape(at);
         Error::corrupt(format!("array {:?}, building block {block}: {what}", self.inner.record.name))
     }

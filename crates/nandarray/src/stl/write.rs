@@ -275,7 +275,7 @@ impl Writer<'_> {
     ) -> Result<()> {
         let shape = &self.space.shape;
         let inner = self.space.read()?;
-        let reader = Reader { ftl: self.ftl, space: self.space, inner: &inner };
+        let reader = Reader { ftl: self.ftl, space: self.space, inner: &inner, watched: true };
         let at = &tasks[0].at;
         let (map, gathered) = (inner.index().get(at), inner.gathered.get(at));
         let staged = self.over.and_then(|over| over.get(at));

@@ -1,0 +1,161 @@
+//! Commands in flight under the modelled clock: which may begin, which wait, and for whom.
+//!
+//! Commands are numbered as they are given. One begins (its first half happens) when its [`Order`] lets it, looked at in the order
+//! of numbers whenever a command was given or has ended, so the same history of commands begins in the same order everywhere.
+//! The machine decides when one ends. Nothing here blocks, and nothing here knows time.
+
+use std::collections::BTreeMap;
+
+use nandarray::Error;
+use nandarray::sim::{FlightId, Halves, Order};
+
+use crate::time::Ps;
+
+/// Commands that may be in flight at once: NVMe's longest queue.
+pub const IN_FLIGHT_MAX: usize = 1 << 16;
+
+/// A command that its caller waits for within one call, which keeps it.
+pub(super) struct Borrowed(*mut dyn Halves);
+
+// SAFETY: `Halves` are `Send`, and the thread that owns it waits in `Clock::run` until it is taken out of the table.
+unsafe impl Send for Borrowed {}
+
+/// The halves of a command in flight.
+pub(super) enum Held {
+    /// The caller's.
+    Borrowed(Borrowed),
+    /// The clock's own, until they are delivered.
+    Owned(Box<dyn Halves>),
+}
+
+impl Held {
+    /// # Safety
+    /// What is given must stay where it is, and be left alone, until it was removed from the table.
+    pub(super) unsafe fn borrowed(halves: &mut dyn Halves) -> Self {
+        // SAFETY: only the lifetime changes, which the caller's promise bounds.
+        let halves = unsafe { std::mem::transmute::<&mut dyn Halves, &'static mut dyn Halves>(halves) };
+        Self::Borrowed(Borrowed(std::ptr::from_mut(halves)))
+    }
+
+    pub(super) fn halves(&mut self) -> &mut dyn Halves {
+        match self {
+            // SAFETY: the promise of `borrowed`; the table is used by one thread at a time.
+            Self::Borrowed(Borrowed(halves)) => unsafe { &mut **halves },
+            Self::Owned(halves) => &mut **halves,
+        }
+    }
+}
+
+/// Where a command in flight stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It was given; whatever changes names or shapes before it is not over, so it has requested nothing.
+    Given,
+    /// It has requested its blocks, and waits for them or for earlier commands.
+    Waiting,
+    /// Its first half is over.
+    Begun,
+}
+
+/// A command in flight.
+pub(super) struct Flight {
+    pub(super) held: Held,
+    pub(super) order: Order,
+    pub(super) stage: Stage,
+    /// When the host gave it.
+    pub(super) submitted: Ps,
+}
+
+/// All commands in flight.
+#[derive(Default)]
+pub(super) struct Flights {
+    next: FlightId,
+    table: BTreeMap<FlightId, Flight>,
+    begun: usize,
+}
+
+impl std::fmt::Debug for Flights {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Flights").field("in_flight", &self.table.len()).field("begun", &self.begun).finish()
+    }
+}
+
+impl Flights {
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) fn contains(&self, id: FlightId) -> bool {
+        self.table.contains_key(&id)
+    }
+
+    /// Takes a command in; it has not begun.
+    pub(super) fn give(&mut self, mut held: Held, submitted: Ps) -> FlightId {
+        self.next += 1;
+        let order = held.halves().order();
+        self.table.insert(self.next, Flight { held, order, stage: Stage::Given, submitted });
+        self.next
+    }
+
+    /// Takes a command out.
+    pub(super) fn remove(&mut self, id: FlightId) -> Option<Flight> {
+        let gone = self.table.remove(&id)?;
+        self.begun -= usize::from(gone.stage == Stage::Begun);
+        Some(gone)
+    }
+
+    /// The first command in order of numbers that may begin now; it counts as begun from here on.
+    pub(super) fn next_to_begin(&mut self) -> Option<FlightId> {
+        let begun = self.begun;
+        if begun == self.table.len() {
+            return None;
+        }
+        let mut is_first = true;
+        for (&id, flight) in &mut self.table {
+            if flight.stage == Stage::Given {
+                flight.held.halves().request();
+                flight.stage = Stage::Waiting;
+            }
+            let may = flight.stage == Stage::Waiting
+                && match flight.order {
+                    Order::Free => true,
+                    Order::Blocks => flight.held.halves().is_granted(),
+                    Order::Between => begun == 0,
+                    Order::Behind | Order::Alone => is_first,
+                };
+            if may {
+                flight.stage = Stage::Begun;
+                self.begun += 1;
+                return Some(id);
+            }
+            if flight.order == Order::Alone {
+                return None;
+            }
+            is_first = false;
+        }
+        None
+    }
+
+    pub(super) fn get(&mut self, id: FlightId) -> &mut Flight {
+        self.table.get_mut(&id).expect("a command in flight")
+    }
+
+    /// The first command that has not begun.
+    pub(super) fn first_waiting(&self) -> Option<FlightId> {
+        self.table.iter().find(|(_, flight)| flight.stage != Stage::Begun).map(|(&id, _)| id)
+    }
+}
+
+/// The error of a command that nothing in flight can ever let begin.
+pub(super) fn stuck() -> Error {
+    Error::Busy(
+        "the command waits for blocks that no command in flight will release: a transaction holds them, and on a modelled \
+         device nothing else can happen until it is applied or aborted"
+            .to_owned(),
+    )
+}
+
+/// The error of a command too many.
+pub(super) fn too_many() -> Error {
+    Error::Busy(format!("{IN_FLIGHT_MAX} commands are in flight, and no more may be; let some end first"))
+}

@@ -4,7 +4,7 @@
 //! of numbers whenever a command was given or has ended, so the same history of commands begins in the same order everywhere.
 //! The machine decides when one ends. Nothing here blocks, and nothing here knows time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nandarray::Error;
 use nandarray::sim::{FlightId, Halves, Order};
@@ -71,12 +71,15 @@ pub(super) struct Flight {
 pub(super) struct Flights {
     next: FlightId,
     table: BTreeMap<FlightId, Flight>,
-    begun: usize,
+    /// Those that have not begun.
+    waiting: BTreeSet<FlightId>,
+    /// One that has begun and that later ones wait for.
+    alone: Option<FlightId>,
 }
 
 impl std::fmt::Debug for Flights {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Flights").field("in_flight", &self.table.len()).field("begun", &self.begun).finish()
+        f.debug_struct("Flights").field("in_flight", &self.table.len()).field("waiting", &self.waiting.len()).finish()
     }
 }
 
@@ -94,46 +97,49 @@ impl Flights {
         self.next += 1;
         let order = held.halves().order();
         self.table.insert(self.next, Flight { held, order, stage: Stage::Given, submitted });
+        self.waiting.insert(self.next);
         self.next
     }
 
     /// Takes a command out.
     pub(super) fn remove(&mut self, id: FlightId) -> Option<Flight> {
         let gone = self.table.remove(&id)?;
-        self.begun -= usize::from(gone.stage == Stage::Begun);
+        self.waiting.remove(&id);
+        self.alone.take_if(|alone| *alone == id);
         Some(gone)
     }
 
     /// The first command in order of numbers that may begin now; it counts as begun from here on.
     pub(super) fn next_to_begin(&mut self) -> Option<FlightId> {
-        let begun = self.begun;
-        if begun == self.table.len() {
-            return None;
-        }
-        let mut is_first = true;
-        for (&id, flight) in &mut self.table {
-            if flight.stage == Stage::Given {
+        let first = *self.table.first_key_value()?.0;
+        let none_has_begun = self.waiting.len() == self.table.len();
+        let mut is_held_back = self.alone.is_some();
+        let mut found = None;
+        for &id in &self.waiting {
+            let flight = self.table.get_mut(&id).expect("a command that waits is in flight");
+            if flight.stage == Stage::Given && !is_held_back {
                 flight.held.halves().request();
                 flight.stage = Stage::Waiting;
             }
-            let may = flight.stage == Stage::Waiting
-                && match flight.order {
-                    Order::Free => true,
-                    Order::Blocks => flight.held.halves().is_granted(),
-                    Order::Between => begun == 0,
-                    Order::Behind | Order::Alone => is_first,
-                };
+            let may = match flight.order {
+                Order::Free => true,
+                Order::Between => none_has_begun,
+                Order::Blocks => !is_held_back && flight.held.halves().is_granted(),
+                Order::Behind | Order::Alone => !is_held_back && id == first,
+            };
             if may {
                 flight.stage = Stage::Begun;
-                self.begun += 1;
-                return Some(id);
+                found = Some((id, flight.order));
+                break;
             }
-            if flight.order == Order::Alone {
-                return None;
-            }
-            is_first = false;
+            is_held_back |= flight.order == Order::Alone;
         }
-        None
+        let (id, order) = found?;
+        self.waiting.remove(&id);
+        if order == Order::Alone {
+            self.alone = Some(id);
+        }
+        Some(id)
     }
 
     pub(super) fn get(&mut self, id: FlightId) -> &mut Flight {
@@ -142,7 +148,7 @@ impl Flights {
 
     /// The first command that has not begun.
     pub(super) fn first_waiting(&self) -> Option<FlightId> {
-        self.table.iter().find(|(_, flight)| flight.stage != Stage::Begun).map(|(&id, _)| id)
+        self.waiting.first().copied()
     }
 }
 

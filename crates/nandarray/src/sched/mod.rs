@@ -10,6 +10,7 @@
 //! whole or not at all. Reads on a modelled clock request their blocks, since time passes between their halves.
 //! A holder must not wait for a second ticket of the same space: with requests in order, it could wait for itself.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
@@ -42,13 +43,12 @@ struct Requests {
     next: u64,
     /// How many of them are exclusive: while there is none, every reader is granted without a look at the others.
     exclusive: usize,
-    /// In the order in which they came.
-    queue: Vec<Request>,
+    /// By number, which is the order in which they came.
+    queue: BTreeMap<u64, Request>,
 }
 
 #[derive(Debug)]
 struct Request {
-    number: u64,
     share: Share,
     blocks: BlockBox,
 }
@@ -67,13 +67,12 @@ fn meet(a: &BlockBox, b: &BlockBox) -> bool {
 
 impl Requests {
     fn is_granted(&self, number: u64) -> bool {
-        let at = self.queue.binary_search_by_key(&number, |r| r.number).expect("a ticket's request is in the queue");
-        let own = &self.queue[at];
+        let own = &self.queue[&number];
         if own.share == Share::Shared && self.exclusive == 0 {
             return true;
         }
         let excludes = |r: &Request| r.share == Share::Exclusive || own.share == Share::Exclusive;
-        !self.queue[..at].iter().any(|r| excludes(r) && meet(&r.blocks, &own.blocks))
+        !self.queue.range(..number).any(|(_, r)| excludes(r) && meet(&r.blocks, &own.blocks))
     }
 }
 
@@ -84,7 +83,7 @@ impl RangeLock {
         let number = requests.next;
         requests.next += 1;
         requests.exclusive += usize::from(share == Share::Exclusive);
-        requests.queue.push(Request { number, share, blocks });
+        requests.queue.insert(number, Request { share, blocks });
         RangeTicket { shelf: self.0.clone(), number }
     }
 
@@ -114,8 +113,7 @@ impl RangeTicket {
 impl Drop for RangeTicket {
     fn drop(&mut self) {
         let mut requests = self.shelf.requests.lock();
-        let at = requests.queue.binary_search_by_key(&self.number, |r| r.number);
-        let gone = requests.queue.remove(at.expect("a ticket's request is in the queue"));
+        let gone = requests.queue.remove(&self.number).expect("a ticket's request is in the queue");
         requests.exclusive -= usize::from(gone.share == Share::Exclusive);
         drop(requests);
         self.shelf.released.notify_all();

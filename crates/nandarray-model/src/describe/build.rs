@@ -8,7 +8,7 @@ use super::keys::{self, ArbitrationWord, CellWord, ComposesWord, EntriesWord, Gc
 use super::problem::{Invalid, Problem};
 use super::sheet::Sheet;
 use super::value::Quantity;
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 impl Sheet {
     /// The description, resolved into the simulation's own units.

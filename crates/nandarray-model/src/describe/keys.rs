@@ -4,7 +4,7 @@
 //! [`Description`](super::Description) is the business of `build`.
 
 use super::value::Kind;
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// A key of a description.
 #[derive(Clone, Copy, Debug, PartialEq)]

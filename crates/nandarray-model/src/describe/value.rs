@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// What stands behind the equals sign.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]

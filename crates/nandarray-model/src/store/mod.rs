@@ -26,9 +26,9 @@ use crate::footprint::{Footprint, Places, Recorder};
 use crate::machine::{JobDone, JobKind, Machine};
 use crate::report::{Latencies, ManagementReport, Report, WearReport};
 use crate::spans::Spans;
-use crate::time::Ps;
 use crate::workload::RequestOp;
 use media::ModelMedia;
+use nandarray_sim::Ps;
 use power::WriteLog;
 
 /// Where the bytes of a modelled device are.

@@ -436,3 +436,33 @@ fn completions_are_kept_until_they_are_asked_for() {
     others.sort_by_key(|done| done.id);
     assert_eq!(others.iter().map(|done| done.id).collect::<Vec<_>>(), ids);
 }
+
+#[test]
+fn shares_of_queues_follow_the_weights_of_their_classes() {
+    let shares = |arbitration: &str| {
+        let d = tiny(&[
+            ("host.queues", "4"),
+            ("host.arbitration", arbitration),
+            ("host.arbitration_weights", "[4, 2, 1]"),
+            // Queue 0 is urgent, 1 high, 2 medium, 3 low.
+            ("host.queue_classes", "[1, 1, 1, 1]"),
+            ("controller.command_slots", "1"),
+        ]);
+        let mut machine = with_blocks(Machine::new(&d, 1, None));
+        machine.ftl().fill_sequential().unwrap();
+        // All are there at the beginning, and the device takes one at a time.
+        let all = (0..4 * 200u64).map(|i| Request {
+            at: Some(Ps::ZERO),
+            stream: (i % 4) as u32,
+            ..request(RequestOp::Read, i * PAGE, PAGE)
+        });
+        let first: Vec<u32> = run(&mut machine, all, None).iter().map(|e| e.request.stream).take(200 + 140).collect();
+        [0, 1, 2, 3].map(|queue| first.iter().filter(|&&stream| stream == queue).count())
+    };
+    let [urgent, high, medium, low] = shares("weighted");
+    // The urgent queue goes first; the others share 140 commands by 4, 2 and 1. A few were fetched before all had come.
+    for (got, expected) in [(urgent, 200), (high, 80), (medium, 40), (low, 20)] {
+        assert!(got.abs_diff(expected) <= 2, "{urgent}, {high}, {medium}, {low}");
+    }
+    assert_eq!(shares("round-robin"), [85; 4]);
+}

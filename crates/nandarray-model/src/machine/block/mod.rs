@@ -37,7 +37,7 @@ use super::clients::{Asker, Client, OperationEnded, Packed};
 use super::fabric::{Fabric, Lent};
 use super::host_io::{Io, IoEvent, Way};
 use super::stages::Stage;
-use crate::flash::{Cause, Op, Outcome, Place};
+use crate::flash::{Cause, Outcome, Place};
 use crate::ftl::cache::Hit;
 use crate::ftl::{FtlError, FtlSetupError, MapOp, PageMapped, Urgency};
 use crate::host::Direction;
@@ -515,7 +515,7 @@ impl Block {
             Some(place) if !self.programs.is_in_memory(place) => {
                 (p.at, p.left) = (At::Merging, 1);
                 let bytes = lent.fabric.description.geometry.page_bytes;
-                self.programs.issue(lent.fabric, now, Op::Read, Cause::Host, place, bytes, Wait::Page(part));
+                self.programs.read(lent.fabric, now, Cause::Host, place, bytes, Wait::Page(part));
             }
             _ => self.write_page(lent, now, part),
         }
@@ -536,7 +536,7 @@ impl Block {
             Some(place) if !self.programs.is_in_memory(place) => {
                 let p = &mut self.pages[part as usize];
                 (p.left, p.at) = (1, At::Reading);
-                self.programs.issue(lent.fabric, now, Op::Read, Cause::Host, place, bytes, Wait::Page(part));
+                self.programs.read(lent.fabric, now, Cause::Host, place, bytes, Wait::Page(part));
             }
             // Never written, or still in the controller's memory.
             _ => self.page_up(lent, now, part, 1),
@@ -569,11 +569,10 @@ impl Block {
                 if whole && !programs.lost.is_empty() {
                     programs.lost.remove(&lpa);
                 }
-                let bytes = lent.fabric.description.geometry.page_bytes;
                 for &op in &map_ops {
                     programs.issue_map(lent.fabric, now, op, Wait::Page(part));
                 }
-                programs.issue(lent.fabric, now, Op::Program, Cause::Host, written.place, bytes, Wait::Page(part));
+                programs.program(lent.fabric, now, Cause::Host, written.place, Wait::Page(part));
                 if written.reclaim != Urgency::None {
                     self.go_on_reclaiming(lent, now, written.plane);
                 }

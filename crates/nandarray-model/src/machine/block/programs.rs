@@ -127,32 +127,26 @@ impl Programs {
         self.under_way.is_empty()
     }
 
-    /// Reads or programs a page; `waiting` is told when that has ended, programs that failed having been done elsewhere.
-    pub(super) fn issue(
-        &mut self,
-        fabric: &mut Fabric,
-        now: Ps,
-        op: Op,
-        cause: Cause,
-        place: Place,
-        bytes: u32,
-        waiting: Wait,
-    ) {
-        let mut waiting = waiting;
-        if op == Op::Program {
-            let epoch = self.epochs.begins();
-            *self.writing.entry(place).or_default() += 1;
-            waiting = Wait::Program(self.under_way.insert(Program { place, cause, waiting, epoch }) as u32);
-        }
-        fabric.issue(now, op, cause, place, bytes, Waiting::Block(waiting));
+    /// Reads a page; `waiting` is told when that has ended.
+    pub(super) fn read(&self, fabric: &mut Fabric, now: Ps, cause: Cause, place: Place, bytes: u32, waiting: Wait) {
+        fabric.issue(now, Op::Read, cause, place, bytes, Waiting::Block(waiting));
+    }
+
+    /// Programs a page; `waiting` is told when that has ended, here or, if it failed here, elsewhere.
+    pub(super) fn program(&mut self, fabric: &mut Fabric, now: Ps, cause: Cause, place: Place, waiting: Wait) {
+        let epoch = self.epochs.begins();
+        *self.writing.entry(place).or_default() += 1;
+        let program = self.under_way.insert(Program { place, cause, waiting, epoch }) as u32;
+        let bytes = fabric.description.geometry.page_bytes;
+        fabric.issue(now, Op::Program, cause, place, bytes, Waiting::Block(Wait::Program(program)));
     }
 
     /// Does what the map asks for.
     pub(super) fn issue_map(&mut self, fabric: &mut Fabric, now: Ps, op: MapOp, waiting: Wait) {
         let bytes = fabric.description.geometry.page_bytes;
         match op {
-            MapOp::Read(place) => self.issue(fabric, now, Op::Read, Cause::Map, place, bytes, waiting),
-            MapOp::Program(place) => self.issue(fabric, now, Op::Program, Cause::Map, place, bytes, waiting),
+            MapOp::Read(place) => self.read(fabric, now, Cause::Map, place, bytes, waiting),
+            MapOp::Program(place) => self.program(fabric, now, Cause::Map, place, waiting),
         }
     }
 
@@ -171,13 +165,12 @@ impl Programs {
             Outcome::Failed => self.ftl.program_failed(place, cause),
             _ => Ok(None),
         };
-        let geometry = &fabric.description.geometry;
-        let (bytes, planes) = (geometry.page_bytes, geometry.planes);
+        let planes = fabric.description.geometry.planes;
         let mut homeless = None;
         match renewed {
             Ok(None) => self.leaves_memory(place),
             Ok(Some(renewed)) => {
-                self.issue(fabric, now, Op::Program, cause, renewed.place, bytes, waiting);
+                self.program(fabric, now, cause, renewed.place, waiting);
                 self.leaves_memory(place);
             }
             Err(_) => {
@@ -197,13 +190,12 @@ impl Programs {
         if self.homeless.is_empty() {
             return;
         }
-        let bytes = fabric.description.geometry.page_bytes;
         for (place, cause) in std::mem::take(&mut self.homeless) {
             match self.ftl.program_failed(place, cause) {
                 // Moved, overwritten or trimmed meanwhile.
                 Ok(None) => self.leaves_memory(place),
                 Ok(Some(renewed)) => {
-                    self.issue(fabric, now, Op::Program, cause, renewed.place, bytes, Wait::Nobody);
+                    self.program(fabric, now, cause, renewed.place, Wait::Nobody);
                     self.leaves_memory(place);
                 }
                 Err(_) => self.homeless.push((place, cause)),

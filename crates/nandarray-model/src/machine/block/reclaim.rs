@@ -123,7 +123,7 @@ impl Reclaim {
                         }
                     } else {
                         let (bytes, wait) = (fabric.description.geometry.page_bytes, Wait::Move(slot));
-                        programs.issue(fabric, now, Op::Read, moved.cause, moved.from, bytes, wait);
+                        programs.read(fabric, now, moved.cause, moved.from, bytes, wait);
                     }
                 }
                 Step::Erase { place, cause } => {
@@ -171,7 +171,7 @@ impl Reclaim {
                 }
                 let bytes = fabric.description.geometry.page_bytes;
                 fabric.through_dram(now, 2 * u64::from(bytes), "moved page", moved.cause);
-                programs.issue(fabric, now, Op::Program, moved.cause, place, bytes, Wait::MoveTo(plane));
+                programs.program(fabric, now, moved.cause, place, Wait::MoveTo(plane));
                 None
             }
             // Overwritten meanwhile, or no room anywhere: then it stays where it is.

@@ -472,6 +472,11 @@ def test_cost_is_the_stated_sum() -> None:
         + 15 * resolved["dram"]["bytes"] / 2**30
         + 5 * resolved["controller"]["cores"]
     )
+    assert resolved["compute"] is None
+    assasin = device.load("assasin").resolved
+    alone = dict.fromkeys(WEIGHTS, 0.0) | {"core": 1.0}
+    # One core for the firmware, eight for programs.
+    assert cost(device.load("assasin"), alone) == assasin["controller"]["cores"] + assasin["compute"]["cores"] == 9
     only = dict.fromkeys(WEIGHTS, 0.0) | {"channel": 1.0}
     assert cost(tiny, only) == resolved["geometry"]["channels"]
     assert weights_of({"die": 3}) == WEIGHTS | {"die": 3.0}

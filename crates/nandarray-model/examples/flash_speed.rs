@@ -10,8 +10,8 @@ use std::fs;
 
 use nandarray_model::Ps;
 use nandarray_model::describe::{Description, Scheduling, preset, preset_with};
-use nandarray_model::events::Events;
 use nandarray_model::flash::{Backend, Cause, FlashEvent, Op, Operation, Place};
+use nandarray_sim::Events;
 
 /// CPU seconds of this process so far, from its scheduler statistics.
 fn cpu_seconds() -> f64 {

@@ -12,9 +12,9 @@ use crate::describe::Description;
 use crate::ftl::{FtlError, FtlSetupError, LayOutError};
 use crate::machine::{Machine, Progress, RequestEnded, Status};
 use crate::report::{Latencies, Profile, Report, promise};
-use crate::time::Ps;
 use crate::timeline::{Timeline, TimelineOptions};
 use crate::workload::{BoxRequests, Boxes, Generator, Source, Synthetic, Trace, TraceSettings, WorkloadError};
+use nandarray_sim::Ps;
 
 /// Pages written between two tellings while a device is brought into its steady state.
 const PAGES_A_TELLING: u64 = 1 << 20;

@@ -1,9 +1,8 @@
-//! Where the parts tell what they were busy with: spans of time on tracks, for a timeline and for the hash of a run.
+//! The tracks of a modelled device: its parts that can be busy, and the spans that they hand to a timeline.
 //!
-//! A part that was built without a sink spends one branch on this.
+//! A part that was built without a taker spends one branch on this.
 
 use crate::flash::Cause;
-use crate::time::Ps;
 
 /// Something that can be busy with one thing at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,25 +27,10 @@ pub enum Track {
     Request(u32),
 }
 
-/// One busy time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Whose.
-    pub track: Track,
-    /// From.
-    pub start: Ps,
-    /// Until.
-    pub end: Ps,
-    /// With what, in a word or two: "sense", "data out", "program", "translate".
-    pub what: &'static str,
-    /// For whom.
-    pub cause: Cause,
-    /// Something to tell it apart by: a block, a request.
-    pub detail: u64,
-}
+/// One busy time of a part of the device.
+pub type Span = nandarray_sim::Span<Track, Cause>;
 
-/// Takes spans as they end, in the order in which they are known.
-pub trait Spans: Send {
-    /// One more.
-    fn span(&mut self, span: Span);
-}
+/// Takes the spans of a device: whatever takes [`Span`]s.
+pub trait Spans: nandarray_sim::Spans<Span> {}
+
+impl<T: nandarray_sim::Spans<Span> + ?Sized> Spans for T {}

@@ -304,3 +304,35 @@ fn every_preset_becomes_a_device() {
         assert!((given / said - 1.0).abs() < 0.01, "{name}: {given} B of {said}");
     }
 }
+
+#[test]
+fn cores_for_programs_are_their_own_and_may_be_absent() {
+    let plain = describe::preset("samsung-970-pro").unwrap();
+    assert!(plain.compute.is_none() && plain.controller.cores > 0);
+    let assasin = describe::preset("assasin").unwrap();
+    let compute = assasin.compute.unwrap();
+    assert_eq!((compute.cores, compute.clock_hz), (8, 1_000_000_000));
+    // 12.625 mW for all of them.
+    assert!((compute.core_active_uw * 8.0 - 12_625.0).abs() < 2.0, "{}", compute.core_active_uw);
+    assert_eq!((assasin.geometry.page_bytes, assasin.geometry.ways), (4096, 16));
+    let overrides = [("compute.cores", "2"), ("compute.clock", "1.25 GHz"), ("compute.core_active", "3 mW")];
+    let own = describe::preset_with("tiny", &overrides).unwrap().compute.unwrap();
+    assert_eq!((own.cores, own.clock_hz, own.core_active_uw, own.core_idle_uw), (2, 1_250_000_000, 3_000.0, 0.0));
+    let error = describe::preset_with("tiny", &[("compute.clock", "1 GB/s")]).unwrap_err().to_string();
+    assert!(error.contains("compute.clock") && error.contains("a frequency from 1 MHz to 10 GHz"), "{error}");
+}
+
+#[test]
+fn an_emulated_flash_is_bound_by_its_dram() {
+    let coden = describe::preset("coden").unwrap();
+    let channels = u64::from(coden.geometry.channels) * coden.bus.bytes_per_s;
+    assert_eq!(channels, coden.dram.bytes_per_s, "its channels are as fast as its DRAM, and no faster");
+    assert_eq!((coden.compute.unwrap().cores, coden.controller.cores), (7, 1));
+}
+
+#[test]
+fn classes_of_queues_that_are_not_there_are_refused() {
+    let overrides = [("host.queues", "3"), ("host.arbitration", "weighted"), ("host.queue_classes", "[1, 1, 1, 1]")];
+    let error = describe::preset_with("tiny", &overrides).unwrap_err().to_string();
+    assert!(error.contains("names the classes of 4 queues") && error.contains("host.queues is 3"), "{error}");
+}

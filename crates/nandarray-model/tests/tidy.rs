@@ -10,8 +10,7 @@ mod tidy;
 
 /// From the bottom up; a module may use those before it, and itself. Modules of one entry do not use each other.
 const LAYERS: tidy::Layers = &[
-    &["time"],
-    &["events", "spans"],
+    &["spans"],
     &["describe"],
     &["flash"],
     &["ftl", "host", "workload", "footprint"],
@@ -47,4 +46,30 @@ fn time_chance_and_surroundings_come_in_through_the_door() {
 #[test]
 fn nothing_depends_on_the_order_of_a_hash() {
     tidy::nothing_depends_on_the_order_of_a_hash(&["draining", "writing"], &[]);
+}
+
+/// The machine is made of parts: its loop and dispatcher stay short, clients do not know each other, and a client's files do
+/// not call the client.
+#[test]
+fn the_machine_is_made_of_parts() {
+    let sources = tidy::sources();
+    let of = |file: &str| &sources.iter().find(|(name, _)| name == file).unwrap_or_else(|| panic!("{file}")).1;
+    let lines = of("machine/mod.rs").lines().count();
+    assert!(lines < 200, "the event loop and its dispatcher have {lines} lines");
+    let imports = |text: &str| text.lines().filter(|line| line.starts_with("use ")).collect::<Vec<_>>().join("\n");
+    for (file, text) in &sources {
+        let uses = imports(text);
+        for (client, other) in [("machine/block/", "space"), ("machine/space/", "block")] {
+            let knows = uses.contains(&format!("super::{other}")) || uses.contains(&format!("machine::{other}"));
+            assert!(!(file.starts_with(client) && knows), "{file} uses the client {other}:\n{uses}");
+        }
+        for (parts, client) in [
+            (&["machine/block/cached.rs", "machine/block/flush.rs"][..], "Block"),
+            (&["machine/block/programs.rs", "machine/block/reclaim.rs"], "Block"),
+            (&["machine/space/flash.rs", "machine/space/job.rs"], "Spaces"),
+        ] {
+            let calls = text.contains(&format!("impl {client} ")) || uses.contains(&format!("super::{client}"));
+            assert!(!(parts.contains(&file.as_str()) && calls), "{file} calls the client {client}");
+        }
+    }
 }

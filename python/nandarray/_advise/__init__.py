@@ -159,7 +159,7 @@ def advise(
     to_store: bool | Iterable[str] = False,
     direction: str | None = None,
     device: str | Description = "assasin",
-    core_hz: float = 1e9,
+    core_hz: float | None = None,
     times: bool = True,
 ) -> Advice:
     """Say whether a program should run beside the data, and why.
@@ -179,9 +179,9 @@ def advise(
     direction : {"read", "write"}, optional
         In the place of what is measured: all inputs lie in the store and outputs go to the host, or the other way.
     device : str or Description
-        Whose bandwidths count.
-    core_hz : float
-        Instructions a second of one of its cores; the dissertation's have 1 GHz.
+        Whose bandwidths count; its description has cores for programs (``compute.cores``).
+    core_hz : float, optional
+        Instructions a second of one of them, in the place of the described clock.
     times : bool
         Whether to time it with and without vector instructions: some tenths of a second, of trusted programs.
 
@@ -193,7 +193,7 @@ def advise(
     Raises
     ------
     InvalidError
-        There are no data, or they do not fit the program.
+        There are no data, or they do not fit the program; or the device has no cores for programs.
 
     Examples
     --------
@@ -250,9 +250,7 @@ def advise(
 
 def advise_all(**options: Any) -> tuple[list[Advice], dict[str, str]]:
     """Give advice on every ready-made program, on its sample; and on those without a sample why they have none."""
-    _bandwidths(
-        options.get("device", "assasin"), options.get("core_hz", 1e9)
-    )  # an error of the device's is not a program's
+    _bandwidths(options.get("device", "assasin"), options.get("core_hz"))  # an error of the device's is not a program's
     found, without = [], dict[str, str]()
     for name in programs.names():
         try:
@@ -298,20 +296,24 @@ def _small(made: Program, inputs: Sequence[_Array]) -> list[_Array]:
     return [one if p.get("whole") else one[: records * p["record_bytes"]] for p, one in zip(ports, raw, strict=True)]
 
 
-def _bandwidths(device: str | Description, core_hz: float) -> Bandwidths:
+def _bandwidths(device: str | Description, core_hz: float | None) -> Bandwidths:
     from nandarray.device import devices, load
 
     if isinstance(device, str):
         found = devices().get(device)
         device = load(device) if found is None else found
-    facts = device.effective
+    facts, compute = device.effective, device.resolved["compute"]
+    if compute is None:
+        raise InvalidError(
+            f"device {device.name} has no cores for programs: give its description compute.cores, and compute.clock"
+        )
     return Bandwidths(
         device.name,
         float(facts["read_bytes_per_s"]),
         float(facts["program_bytes_per_s"]),
         float(facts["link_bytes_per_s"]),
-        int(str(device["controller.cores"])),
-        float(core_hz),
+        int(compute["cores"]),
+        float(compute["clock_hz"] if core_hz is None else core_hz),
     )
 
 

@@ -1,9 +1,9 @@
 """A stated proxy of what a described device costs, to weigh designs against each other.
 
-It is no price. Flash counts by its cells, dies and channels, DRAM by its size, the controller by its cores:
+It is no price. Flash counts by its cells, dies and channels, DRAM by its size, firmware and programs by their cores:
 
     cost = flash x (raw bytes / 1e9) / (bits a cell) + die x dies + channel x channels
-         + dram x (DRAM bytes / 2**30) + core x (controller cores)
+         + dram x (DRAM bytes / 2**30) + core x (controller cores + compute cores)
 
 The unit is a billion bytes' worth of cells that hold one bit each. The weights are assumptions, chosen so that no part
 vanishes beside the others in a drive of today; a sweep may set its own.
@@ -60,10 +60,11 @@ def cost(description: Description, weights: Mapping[str, float] | None = None) -
     """
     weight = WEIGHTS if weights is None else weights
     facts, resolved = description.effective, description.resolved
+    cores = resolved["controller"]["cores"] + (resolved["compute"] or {"cores": 0})["cores"]
     return float(
         weight["flash"] * facts["raw_bytes"] / 1e9 / _BITS[facts["cell"]]
         + weight["die"] * facts["dies"]
         + weight["channel"] * resolved["geometry"]["channels"]
         + weight["dram"] * resolved["dram"]["bytes"] / 2**30
-        + weight["core"] * resolved["controller"]["cores"]
+        + weight["core"] * cores
     )

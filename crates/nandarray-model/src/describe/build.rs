@@ -8,7 +8,7 @@ use super::keys::{self, ArbitrationWord, CellWord, ComposesWord, EntriesWord, Gc
 use super::problem::{Invalid, Problem};
 use super::sheet::Sheet;
 use super::value::Quantity;
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 impl Sheet {
     /// The description, resolved into the simulation's own units.
@@ -169,6 +169,7 @@ impl Quantities {
             nand,
             reliability,
             controller: self.controller(),
+            compute: self.compute(),
             ftl: self.ftl(),
             dram: Dram {
                 bytes_per_s: self.maybe("dram.rate").unwrap_or(0),
@@ -273,6 +274,15 @@ impl Quantities {
         }
     }
 
+    fn compute(&self) -> Option<Compute> {
+        Some(Compute {
+            cores: self.maybe("compute.cores")? as u32,
+            clock_hz: self.whole("compute.clock"),
+            core_active_uw: self.real("compute.core_active"),
+            core_idle_uw: self.real("compute.core_idle"),
+        })
+    }
+
     fn controller(&self) -> Controller {
         Controller {
             cores: self.small("controller.cores"),
@@ -332,13 +342,16 @@ impl Quantities {
     fn host(&self) -> Host {
         let burst = self.small("host.arbitration_burst");
         let weights = self.counts("host.arbitration_weights");
+        let classes = self.counts("host.queue_classes");
+        let whole = |n: Option<u32>| n.expect("a list of counts has no \"none\"");
         Host {
             queues: self.small("host.queues"),
             queue_entries: self.small("host.queue_entries"),
             arbitration: match self.word("host.arbitration") {
                 ArbitrationWord::RoundRobin => Arbitration::RoundRobin { burst },
                 ArbitrationWord::Weighted => {
-                    Arbitration::Weighted { burst, weights: [0, 1, 2].map(|i| weights[i].unwrap_or(1)) }
+                    let (weights, classes) = ([0, 1, 2].map(|i| weights[i]), [0, 1, 2, 3].map(|i| classes[i]));
+                    Arbitration::Weighted { burst, weights: weights.map(whole), classes: classes.map(whole) }
                 }
             },
             t_submit: self.time("host.t_submit"),

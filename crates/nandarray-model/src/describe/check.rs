@@ -206,6 +206,15 @@ fn rest(d: &Description, checks: &mut Checks<'_>) {
         || "names a core that is not there".to_owned(),
         || format!("controller.cores is {cores}: allowed are 0 to {}, or \"none\"", cores - 1),
     );
+    if let Arbitration::Weighted { classes, .. } = d.host.arbitration {
+        let (named, queues) = (classes.iter().map(|&n| u64::from(n)).sum::<u64>(), u64::from(d.host.queues));
+        checks.hold(
+            named <= queues,
+            "host.queue_classes",
+            || format!("names the classes of {named} queues"),
+            || format!("host.queues is {queues}"),
+        );
+    }
     idle_states(d, checks);
     let depth = u64::from(d.host.queues) * u64::from(d.host.queue_entries);
     checks.hold(

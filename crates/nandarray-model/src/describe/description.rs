@@ -1,7 +1,7 @@
 //! A device's description, resolved: every number in the simulation's own integer units, in the parts that the model is cut
 //! into. How it is written in TOML, with units and sources, is the business of the files beside this one.
 
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// A device.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -20,6 +20,8 @@ pub struct Description {
     pub reliability: Reliability,
     /// Firmware: cores, stages, policies.
     pub controller: Controller,
+    /// Cores for programs; `None`: the device runs none.
+    pub compute: Option<Compute>,
     /// Flash management of the conventional, page-mapped configuration.
     pub ftl: FtlSettings,
     /// The device's DRAM.
@@ -265,6 +267,19 @@ pub struct Controller {
     pub spaces_in_device: bool,
 }
 
+/// Cores that run programs beside the data; firmware has its own ([`Controller::cores`]).
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Compute {
+    /// How many.
+    pub cores: u32,
+    /// Cycles a second.
+    pub clock_hz: u64,
+    /// What a core takes while it works, in microwatts.
+    pub core_active_uw: f64,
+    /// What it takes at rest.
+    pub core_idle_uw: f64,
+}
+
 /// Which order a conventional device fills its parallel units in.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -381,6 +396,8 @@ pub enum Arbitration {
         burst: u32,
         /// High, medium, low.
         weights: [u32; 3],
+        /// How many queues, from queue 0 on, are urgent, high, medium and low; those beyond are medium.
+        classes: [u32; 4],
     },
 }
 

@@ -4,7 +4,7 @@
 //! [`Description`](super::Description) is the business of `build`.
 
 use super::value::Kind;
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// A key of a description.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -217,6 +217,15 @@ pub const KEYS: &[Key] = &[
         Kind::Flag,
         "whether the device (or else the host) translates and assembles spaces",
     ),
+    key("compute.cores", Kind::CountOrNone(1, 4_096), "cores that run programs; none: the device runs none"),
+    bounded(
+        "compute.clock",
+        Kind::Frequency(1_000_000, 10_000_000_000),
+        "cycles a second of each",
+        "no processor sold runs at 10 GHz",
+    ),
+    key("compute.core_active", POWER, "a core that runs a program"),
+    key("compute.core_idle", POWER, "a core that waits for one, or for its data"),
     key("ftl.over_provisioning", Kind::Share(0.0, 0.9), "share of the flash that users do not see"),
     key("ftl.striping", Kind::Striping, "order of channel, way, die, plane in which pages are placed, first fastest"),
     key("ftl.map_cache", Kind::SizeOr("ideal", 4 * KIB, TIB), "map kept in DRAM; ideal: all of it, at no time"),
@@ -273,7 +282,17 @@ pub const KEYS: &[Key] = &[
     ),
     key("host.arbitration", Kind::Word(ArbitrationWord::WORDS), "whose command the device takes next"),
     bounded("host.arbitration_burst", Kind::Count(1, 128), "commands a turn", "NVMe writes it as a power of 2 up to 7"),
-    key("host.arbitration_weights", Kind::Counts(3, 1, 256), "weights of high, medium and low queues"),
+    key(
+        "host.arbitration_weights",
+        Kind::Counts(3, 1, 256),
+        "weighted: commands of high, medium and low queues in a round",
+    ),
+    bounded(
+        "host.queue_classes",
+        Kind::Counts(4, 0, 65_535),
+        "how many queues, from queue 0 on, are urgent, high, medium and low; those beyond are medium",
+        "there are at most 65,535 queues",
+    ),
     key("host.t_submit", SHORT, "CPU time to build and submit a command"),
     key("host.t_complete", SHORT, "CPU time to take a completion"),
     key(

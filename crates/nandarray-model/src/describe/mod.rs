@@ -62,7 +62,7 @@ pub fn parse(toml_text: &str) -> Result<Description, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Ps;
+    use nandarray_sim::Ps;
 
     #[test]
     fn presets_resolve() {

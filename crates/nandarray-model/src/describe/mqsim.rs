@@ -447,7 +447,7 @@ impl Import {
 mod tests {
     use super::*;
     use crate::describe::{GcPolicy, Scheduling};
-    use crate::time::Ps;
+    use nandarray_sim::Ps;
 
     const XML: &str = include_str!("testdata/mqsim.xml");
 

@@ -5,7 +5,7 @@
 //! other, reclaim, caches and retries are not in them.
 
 use super::description::{Cell, Description, StripeLevel, Striping};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// What follows from a description.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]

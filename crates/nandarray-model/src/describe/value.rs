@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// What stands behind the equals sign.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -137,6 +137,8 @@ pub enum Kind {
     Size(u64, u64),
     /// `"8 KiB"`, or this word.
     SizeOr(&'static str, u64, u64),
+    /// `"1 GHz"`.
+    Frequency(u64, u64),
     /// `"3.4 GB/s"`, `"333 MT/s x8"`, `"40 Gb/s"`, `"PCIe 4 x4"`.
     Rate(u64, u64),
     /// A rate, or this word.
@@ -166,7 +168,7 @@ pub enum Kind {
 /// A quantity read.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Quantity {
-    /// A count, a size in bytes or a rate in bytes a second.
+    /// A count, a size in bytes, a rate in bytes a second or a frequency in hertz.
     Whole(u64),
     /// A number, a share, an energy in picojoules, a power in microwatts.
     Real(f64),
@@ -225,6 +227,7 @@ const RATES: &[(&str, f64)] = &[
     ("Gb/s", 1e9 / 8.0),
     ("Tb/s", 1e12 / 8.0),
 ];
+const FREQUENCIES: &[(&str, f64)] = &[("Hz", 1.0), ("kHz", 1e3), ("MHz", 1e6), ("GHz", 1e9)];
 const ENERGIES: &[(&str, f64)] =
     &[("fJ", 1e-3), ("pJ", 1.0), ("nJ", 1e3), ("uJ", 1e6), ("µJ", 1e6), ("μJ", 1e6), ("mJ", 1e9), ("J", 1e12)];
 const ENERGIES_PER_BYTE: &[(&str, f64)] =
@@ -320,6 +323,7 @@ impl Kind {
     /// What it takes, in words: the range, and how it is written.
     pub fn allowed(&self) -> String {
         const PJ: &[&str] = &["pJ", "nJ", "uJ", "mJ", "J"];
+        const HZ: &[&str] = &["Hz", "kHz", "MHz", "GHz"];
         const UW: &[&str] = &["uW", "mW", "W", "kW"];
         match *self {
             Self::Count(min, max) => format!("a whole number from {min} to {max}"),
@@ -338,6 +342,12 @@ impl Kind {
                 format!("a size from {} to {}, in one of {}", show_size(min), show_size(max), list(SIZES))
             }
             Self::SizeOr(word, ..) => format!("{}, or \"{word}\"", self.or_less().allowed()),
+            Self::Frequency(min, max) => format!(
+                "a frequency from {} to {}, in one of {}",
+                show_decimal(min as f64, HZ),
+                show_decimal(max as f64, HZ),
+                list(FREQUENCIES)
+            ),
             Self::Rate(min, max) => format!(
                 "a rate from {} to {}, in one of {}, as \"333 MT/s x8\" or as \"PCIe 4 x4\"",
                 show_rate(min),
@@ -449,6 +459,10 @@ impl Kind {
             Self::Size(min, max) => {
                 let bytes = self.number(value, "size", SIZES, |t| in_units(t, SIZES))?;
                 self.whole(bytes, min, max)
+            }
+            Self::Frequency(min, max) => {
+                let hz = self.number(value, "frequency", FREQUENCIES, |t| in_units(t, FREQUENCIES))?;
+                self.whole(hz.round(), min, max)
             }
             Self::Rate(min, max) => {
                 let bytes_per_s = self.number(value, "rate", RATES, rate)?;

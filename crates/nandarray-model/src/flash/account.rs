@@ -2,7 +2,7 @@
 
 use super::operation::{Cause, Op, Operation, Outcome};
 use crate::describe::Energy;
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// By cause, in the order of [`Cause::ALL`].
 pub type ByCause<T> = [T; 4];

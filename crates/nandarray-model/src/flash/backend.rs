@@ -19,9 +19,9 @@ use super::policy::{self, Grant};
 use super::slab::{CLASSES, Class, List, NONE, Slab};
 use super::times::Times;
 use crate::describe::{Description, Energy, FlashGeometry, Scheduling};
-use crate::events::Events;
 use crate::spans::{Span, Spans, Track};
-use crate::time::Ps;
+use nandarray_sim::Events;
+use nandarray_sim::Ps;
 
 /// What the back end waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

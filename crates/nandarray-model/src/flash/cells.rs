@@ -5,7 +5,7 @@
 use super::operation::Place;
 use super::reliability::{Failures, is_factory_bad};
 use crate::describe::{Cell, Description, FlashGeometry};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// How a page that was sensed turns out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What a channel's bus is doing, and who waits for it.
 
 use super::slab::{List, NONE};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// What the bus is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,9 +11,9 @@ use super::operation::{Ended, Op, Outcome};
 use super::policy;
 use super::slab::{Class, ERASES, FRONT_READS, NONE, PROGRAMS, READS};
 use crate::describe::Scheduling;
-use crate::events::Events;
 use crate::spans::Track;
-use crate::time::Ps;
+use nandarray_sim::Events;
+use nandarray_sim::Ps;
 
 impl Backend {
     /// What a die would do with the bus.

@@ -2,7 +2,7 @@
 
 use super::operation::Op;
 use super::slab::{CLASSES, NONE};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// A die's array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::cells::{Cells, Verdict};
 use super::operation::Place;
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// What a wrapper that changes nothing would do: each writes only what it changes.
 macro_rules! as_within {

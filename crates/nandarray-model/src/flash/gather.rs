@@ -5,8 +5,8 @@ use super::die::Die;
 use super::operation::Op;
 use super::slab::{CLASSES, Class, ERASES, List, NONE, PROGRAMS, READS, Slot};
 use crate::describe::Scheduling;
-use crate::events::Events;
-use crate::time::Ps;
+use nandarray_sim::Events;
+use nandarray_sim::Ps;
 
 /// How far a plane's queue is searched for a read that may join: a stream that fell out of step by a page or two finds its
 /// step again, and a queue of thousands costs no more than one of four. With one-shot programming, word lines.

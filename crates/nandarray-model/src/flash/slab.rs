@@ -4,7 +4,7 @@
 //! one link is enough. Nothing is allocated once the slab has grown to the most operations that were in flight at once.
 
 use super::operation::{Cause, Op, Operation, Place};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;

@@ -1,7 +1,7 @@
 //! A description's times, ready to be added up: what a command, a transfer, a suspension takes.
 
 use crate::describe::{Description, Scheduling};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 use super::operation::Op;
 use super::slab::{CLASSES, Class};

@@ -6,9 +6,9 @@
 
 use crate::describe;
 use crate::flash::Cause;
-use crate::host::resource::{Booked, Resource, energy_pj};
+use crate::host::Resource;
 use crate::spans::{Span, Track};
-use crate::time::Ps;
+use nandarray_sim::{Booked, Ps, energy_pj};
 
 /// A core that polls: how much is on its way, since when, and how long that was before.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,9 +10,8 @@
 use crate::describe;
 use crate::flash::Cause;
 use crate::host::Resource;
-use crate::host::resource::Booked;
 use crate::spans::{Span, Track};
-use crate::time::Ps;
+use nandarray_sim::{Booked, Ps};
 
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +124,7 @@ impl HostLink {
 
     /// Energy of being up, in picojoules.
     pub fn idle_energy_pj(&self, elapsed: Ps) -> f64 {
-        super::resource::energy_pj(self.idle_uw, elapsed)
+        nandarray_sim::energy_pj(self.idle_uw, elapsed)
     }
 
     /// What a message looks like on a timeline: from its first byte leaving to the last one leaving.

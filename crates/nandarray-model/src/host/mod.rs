@@ -1,5 +1,5 @@
-//! The host's side under the clock: the link, queue pairs and their arbitration, processor cost; and [`Resource`], what is busy
-//! with one thing at a time, which firmware and DRAM are made of too.
+//! The host's side under the clock: the link, queue pairs and their arbitration, processor cost; and the resources of the
+//! device by their tracks.
 //!
 //! All of it is booked, not simulated: a part is asked *now* for a service and says at once when that begins and ends, in the
 //! order of asking. Nothing here pushes events.
@@ -7,9 +7,14 @@
 pub mod cpu;
 pub mod link;
 pub mod queues;
-pub mod resource;
 
 pub use cpu::HostCpu;
 pub use link::{Direction, HostLink, Sent};
+pub use nandarray_sim::Booked;
 pub use queues::{Class, Fetched, QueueFull, Queues};
-pub use resource::{Booked, Port, Resource};
+
+/// Servers of the device that are booked first come, first served: cores, firmware stages, ways of the link.
+pub type Resource = nandarray_sim::Resource<crate::spans::Track>;
+
+/// The device's DRAM port.
+pub type Port = nandarray_sim::Port<crate::spans::Track>;

@@ -84,20 +84,18 @@ impl<C: Copy> Queues<C> {
     /// If there are no queues or no entries.
     pub fn new(queues: u32, entries: u32, arbitration: &Arbitration) -> Self {
         assert!(queues > 0 && entries > 0, "{queues} queues of {entries} entries");
-        let (burst, credits) = match *arbitration {
-            Arbitration::RoundRobin { burst } => (burst, None),
-            Arbitration::Weighted { burst, weights } => (burst, Some(weights.map(|w| w.max(1)))),
+        let (burst, credits, classes) = match *arbitration {
+            Arbitration::RoundRobin { burst } => (burst, None, [0; 4]),
+            Arbitration::Weighted { burst, weights, classes } => (burst, Some(weights.map(|w| w.max(1))), classes),
         };
-        let pair = || Pair {
-            submitted: VecDeque::new(),
-            visible: 0,
-            completed: VecDeque::new(),
-            held: 0,
-            class: Class::default(),
-        };
+        let pair = |class| Pair { submitted: VecDeque::new(), visible: 0, completed: VecDeque::new(), held: 0, class };
+        // From queue 0 on, so many of each class; those beyond are medium.
+        let each = [Class::Urgent, Class::High, Class::Medium, Class::Low].into_iter().zip(classes);
+        let classes = each.flat_map(|(class, n)| std::iter::repeat_n(class, n as usize));
+        let classes = classes.chain(std::iter::repeat(Class::default())).take(queues as usize);
         let turns = || Turns { ready: vec![0; queues.div_ceil(64) as usize], waiting: 0, queue: queues - 1, left: 0 };
         Self {
-            pairs: (0..queues).map(|_| pair()).collect(),
+            pairs: classes.map(pair).collect(),
             entries,
             burst: burst.max(1),
             credits: credits.map(|c| (c, c)),
@@ -106,16 +104,6 @@ impl<C: Copy> Queues<C> {
             doorbells: 0,
             deepest: 0,
         }
-    }
-
-    /// Puts a queue into a class.
-    ///
-    /// # Panics
-    /// If it holds commands.
-    pub fn set_class(&mut self, queue: u32, class: Class) {
-        let pair = &mut self.pairs[queue as usize];
-        assert_eq!(pair.held, 0, "queue {queue} changes its class while it holds commands");
-        pair.class = class;
     }
 
     /// How many queue pairs there are.
@@ -328,27 +316,24 @@ mod tests {
 
     #[test]
     fn urgent_goes_first_and_the_others_by_weight() {
-        let mut all: Queues<u32> = Queues::new(5, 100, &Arbitration::Weighted { burst: 1, weights: [4, 2, 1] });
-        for (queue, class) in
-            [Class::Low, Class::Medium, Class::High, Class::Urgent, Class::High].into_iter().enumerate()
-        {
-            all.set_class(queue as u32, class);
-        }
-        for queue in [0, 1, 2, 4] {
+        // Queue 0 is urgent, 1 and 2 are high, 3 is medium, 4 low.
+        let arbitration = Arbitration::Weighted { burst: 1, weights: [4, 2, 1], classes: [1, 2, 1, 1] };
+        let mut all: Queues<u32> = Queues::new(5, 100, &arbitration);
+        for queue in [1, 2, 3, 4] {
             fill(&mut all, queue, 70);
         }
-        fill(&mut all, 3, 2);
+        fill(&mut all, 0, 2);
         let got = take(&mut all, 2 + 70);
-        assert_eq!(got[..9], [3, 3, 2, 4, 2, 4, 1, 1, 0]);
+        assert_eq!(got[..9], [0, 0, 1, 2, 1, 2, 3, 3, 4]);
         let share = |q| got[2..].iter().filter(|&&g| g == q).count();
-        assert_eq!([0, 1, 2, 4].map(share), [10, 20, 20, 20]);
-        fill(&mut all, 3, 1);
-        assert_eq!(all.fetch().unwrap().queue, 3, "urgent interrupts a round");
+        assert_eq!([4, 3, 1, 2].map(share), [10, 20, 20, 20]);
+        fill(&mut all, 0, 1);
+        assert_eq!(all.fetch().unwrap().queue, 0, "urgent interrupts a round");
     }
 
     #[test]
     fn a_class_alone_takes_all() {
-        let mut all = filled(2, 9, &Arbitration::Weighted { burst: 1, weights: [0, 1, 0] });
+        let mut all = filled(2, 9, &Arbitration::Weighted { burst: 1, weights: [0, 1, 0], classes: [0; 4] });
         assert_eq!(take(&mut all, 99).len(), 18);
         assert_eq!(all.visible(), 0);
     }
@@ -406,24 +391,25 @@ mod tests {
     proptest! {
         #[test]
         fn arbitration_is_that_of_a_simple_model(
-            classes in prop::collection::vec(0usize..4, 1..140),
+            classes in prop::array::uniform4(0u32..40),
+            beyond in 1u32..20,
             weights in prop::option::of([1u32..5, 1u32..5, 1u32..5]),
             burst in 1u32..4,
             steps in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 1..400),
         ) {
             let arbitration = match weights {
                 None => Arbitration::RoundRobin { burst },
-                Some(weights) => Arbitration::Weighted { burst, weights },
+                Some(weights) => Arbitration::Weighted { burst, weights, classes },
             };
-            let kinds = [Class::Urgent, Class::High, Class::Medium, Class::Low];
+            let classes: Vec<usize> = (0..4usize)
+                .flat_map(|class| std::iter::repeat_n(class, classes[class] as usize))
+                .chain(std::iter::repeat_n(2, beyond as usize))
+                .collect();
             let mut all = Queues::new(classes.len() as u32, 1024, &arbitration);
             let mut model = Model {
                 queues: classes.iter().map(|&c| (if weights.is_some() { c } else { 0 }, VecDeque::new())).collect(),
                 burst, weights, credit: weights.unwrap_or_default(), turn: [(classes.len() - 1, 0); 4],
             };
-            for (queue, &class) in classes.iter().enumerate() {
-                all.set_class(queue as u32, kinds[class]);
-            }
             for (n, (at, submits)) in steps.iter().enumerate() {
                 if *submits {
                     let queue = at.index(classes.len());

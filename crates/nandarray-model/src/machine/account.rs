@@ -2,9 +2,9 @@
 
 use super::{JobDone, JobKind, Machine};
 use crate::flash::Account;
-use crate::host::resource::energy_pj;
 use crate::host::{Direction, HostCpu, HostLink, Port};
-use crate::report::{Latencies, Parts, Report};
+use crate::report::{Latencies, Parts, Report, Slept};
+use nandarray_sim::energy_pj;
 
 /// Counts of one machine.
 #[derive(Clone, Debug, Default)]
@@ -37,15 +37,15 @@ impl Machine {
     /// Controller cores: how long each was busy until now, and the energy of all, working and resting, in picojoules.
     pub fn cores(&self) -> (Vec<crate::Ps>, (f64, f64)) {
         let now = self.now();
-        (self.stages.cores().busy_until(now).collect(), self.stages.energy_pj(now, self.asleep()))
+        (self.fabric.stages.cores().busy_until(now).collect(), self.fabric.stages.energy_pj(now, self.asleep()))
     }
 
     /// What the flash did until now.
     pub fn flash(&self) -> Account {
-        let mut account = self.flash.account(self.now());
+        let mut account = self.fabric.flash.account(self.now());
         // Dies take nothing of their own while the device is asleep.
-        let asleep = self.asleep() * u64::from(self.description.geometry.dies_total());
-        let asleep_pj = energy_pj(self.description.energy.die_idle_uw, asleep);
+        let asleep = self.asleep() * u64::from(self.fabric.description.geometry.dies_total());
+        let asleep_pj = energy_pj(self.fabric.description.energy.die_idle_uw, asleep);
         let awake_pj = account.energy.idle_pj - asleep_pj;
         assert!(
             awake_pj > -1e-6 * asleep_pj.max(1.0),
@@ -56,6 +56,11 @@ impl Machine {
         account
     }
 
+    /// How the device slept until now, by idle state.
+    pub fn slept(&self) -> Vec<Slept> {
+        self.io.slept_until(self.now())
+    }
+
     /// How long the device was in any idle state until now.
     fn asleep(&self) -> crate::Ps {
         self.slept().iter().map(|state| state.lasted).sum()
@@ -63,17 +68,17 @@ impl Machine {
 
     /// The link.
     pub fn link(&self) -> &HostLink {
-        &self.link
+        &self.fabric.link
     }
 
     /// The host's cores.
     pub fn cpu(&self) -> &HostCpu {
-        &self.cpu
+        &self.fabric.cpu
     }
 
     /// The DRAM port.
     pub fn dram(&self) -> &Port {
-        &self.dram
+        &self.fabric.dram
     }
 
     /// The seed of all chance in the device.
@@ -84,18 +89,18 @@ impl Machine {
     /// What came out until now, with the latencies of what was asked for.
     pub fn report(&self, latencies: &Latencies) -> Report {
         let (cores, cores_pj) = self.cores();
-        let (flash, ftl) = (self.flash(), self.block.as_ref().map(|b| b.ftl.report()));
+        let (flash, ftl) = (self.flash(), self.clients.block.as_ref().map(|b| b.ftl().report()));
         let parts = Parts {
-            device: &self.description.name,
-            energy: &self.description.energy,
+            device: &self.fabric.description.name,
+            energy: &self.fabric.description.energy,
             seed: self.seed,
             hash: self.hash,
             now: self.now(),
             flash: &flash,
             ftl: ftl.as_ref(),
-            link: &self.link,
-            cpu: &self.cpu,
-            dram: &self.dram,
+            link: &self.fabric.link,
+            cpu: &self.fabric.cpu,
+            dram: &self.fabric.dram,
             cores,
             cores_pj,
             slept: self.slept(),
@@ -109,31 +114,30 @@ impl Machine {
     /// # Panics
     /// If it cannot: the model is wrong.
     pub fn check(&self) {
-        assert!(self.ios.is_empty() && self.events.is_empty(), "a machine is checked at rest");
-        let Totals { submitted, completed, .. } = self.totals;
+        assert!(self.fabric.events.is_empty(), "a machine is checked at rest");
+        self.io.check_at_rest();
+        let Totals { submitted, completed, .. } = self.fabric.totals;
         assert_eq!(submitted, completed, "commands given and commands answered");
-        if let Some(block) = &self.block {
-            block.check_at_rest();
-        }
-        if let Err(imbalance) = self.flash.check(self.now()) {
+        self.clients.check_at_rest();
+        if let Err(imbalance) = self.fabric.flash.check(self.now()) {
             panic!("the flash does not add up: {imbalance}");
         }
-        for (i, busy) in self.stages.cores().busy_until(self.now()).enumerate() {
+        for (i, busy) in self.fabric.stages.cores().busy_until(self.now()).enumerate() {
             assert!(busy <= self.now(), "core {i} was busy for {busy} of {}", self.now());
         }
         for direction in [Direction::Down, Direction::Up] {
-            let busy = self.link.busy_until(direction, self.now());
+            let busy = self.fabric.link.busy_until(direction, self.now());
             assert!(busy <= self.now(), "the link was busy for {busy} of {}", self.now());
         }
     }
 
     /// How long each firmware stage worked, by name.
     pub fn stage_times(&self) -> Vec<(&'static str, crate::Ps)> {
-        self.stages.by_stage().collect()
+        self.fabric.stages.by_stage().collect()
     }
 
     /// Counts so far.
     pub fn totals(&self) -> &Totals {
-        &self.totals
+        &self.fabric.totals
     }
 }

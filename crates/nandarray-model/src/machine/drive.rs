@@ -1,8 +1,9 @@
 //! Runs a source of requests to its end: as many on their way as a closed loop keeps, or as they arrive.
 
-use super::{Event, Machine, RequestEnded};
-use crate::time::Ps;
+use super::fabric::Event;
+use super::{Machine, RequestEnded};
 use crate::workload::{Request, Source, WorkloadError};
+use nandarray_sim::Ps;
 
 /// How far a run is, told now and then.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +64,7 @@ impl Machine {
                     next = Some(request);
                     if alarm != Some(at) {
                         alarm = Some(at);
-                        self.events.push(at, Event::Arrival);
+                        self.fabric.push(at, Event::Alarm);
                     }
                     break;
                 }
@@ -81,7 +82,7 @@ impl Machine {
                     over |= !tell(Progress { requests, bytes, now, share: source.progress(now) });
                 }
             }
-            assert!(more || open == 0, "{open} requests never end: {}", self.blocks().waiting());
+            assert!(more || open == 0, "{open} requests never end: {}", self.block().waiting());
             if !more && over {
                 break;
             }

@@ -5,10 +5,9 @@
 //! one after the other and left at once, with the exit latency of the deepest. What such a state needs before it is entered
 //! (a write buffer emptied, a map saved) is not modelled, and the description's host asks for none: the device decides alone.
 
-use super::Machine;
 use crate::describe::IdleState;
 use crate::report::Slept;
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// A device's rest.
 #[derive(Clone, Debug)]
@@ -44,7 +43,10 @@ impl Sleep {
     }
 
     /// There is something to do: when the device is awake for it.
-    fn wakes(&mut self, now: Ps) -> Ps {
+    pub(super) fn wakes(&mut self, now: Ps) -> Ps {
+        if self.states.is_empty() {
+            return now;
+        }
         if let Some(since) = self.rests_since.take() {
             let rest = now.since(since);
             let within: Vec<Ps> = self.within(rest).collect();
@@ -59,8 +61,18 @@ impl Sleep {
         self.awake_at.max(now)
     }
 
+    /// Whether it works, and is not on its way out of an idle state; a device without such states never rests.
+    pub(super) fn is_up(&self, now: Ps) -> bool {
+        !self.states.is_empty() && self.rests_since.is_none() && now >= self.awake_at
+    }
+
+    /// It has nothing more to do.
+    pub(super) fn rests(&mut self, now: Ps) {
+        self.rests_since = Some(now);
+    }
+
     /// How it slept until `now`, state by state.
-    fn slept_until(&self, now: Ps) -> Vec<Slept> {
+    pub(super) fn slept_until(&self, now: Ps) -> Vec<Slept> {
         let rest = self.rests_since.map_or(Ps::ZERO, |since| now.since(since));
         let states = self.states.iter().zip(self.within(rest)).zip(self.slept.iter().zip(&self.entered));
         states
@@ -70,34 +82,6 @@ impl Sleep {
                 Slept { power_uw: state.power_uw, lasted, entered }
             })
             .collect()
-    }
-}
-
-impl Machine {
-    /// A doorbell: commands are fetched now, or when the device is awake.
-    pub(super) fn wake_and_fetch(&mut self, now: Ps) {
-        if self.description.idle_states.is_empty() {
-            return self.fetch(now);
-        }
-        let awake = self.sleep.wakes(now);
-        if awake > now { self.events.push(awake, super::Event::Awake) } else { self.fetch(now) }
-    }
-
-    /// Something has happened: the device may have come to rest with it.
-    pub(super) fn may_rest(&mut self, now: Ps) {
-        if self.description.idle_states.is_empty() || self.sleep.rests_since.is_some() || now < self.sleep.awake_at {
-            return;
-        }
-        let still =
-            self.in_device == 0 && self.parts.is_empty() && self.issued.is_empty() && self.flash.in_flight() == 0;
-        if still && self.queues.visible() == 0 && self.block.as_ref().is_none_or(|b| b.is_still()) {
-            self.sleep.rests_since = Some(now);
-        }
-    }
-
-    /// How the device slept until now, by idle state.
-    pub fn slept(&self) -> Vec<Slept> {
-        self.sleep.slept_until(self.now())
     }
 }
 

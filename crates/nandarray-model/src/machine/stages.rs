@@ -6,9 +6,9 @@
 use crate::describe::{Controller, Energy};
 use crate::flash::Cause;
 use crate::host::Resource;
-use crate::host::resource::energy_pj;
 use crate::spans::{Spans, Track};
-use crate::time::Ps;
+use nandarray_sim::Ps;
+use nandarray_sim::energy_pj;
 
 /// A stage, by its place in [`Controller::stage_cores`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,12 +7,15 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use super::{Machine, RequestEnded, Status};
+use nandarray::flash::Ppa;
+
+use super::{JobDone, JobId, JobKind, Machine, Part, RequestEnded, Status};
 use crate::describe::{self, Description};
 use crate::flash::fault::{BitErrors, DeadDie, SlowDie};
-use crate::flash::{Cells, NandCells, Place, Verdict};
-use crate::time::Ps;
+use crate::flash::{Cause, Cells, NandCells, Op, Place, Verdict};
+use crate::footprint::{Footprint, Piece, Places, Step};
 use crate::workload::{Listed, Request, RequestOp};
+use nandarray_sim::Ps;
 
 const PAGE: u64 = 4096;
 
@@ -328,11 +331,10 @@ fn urgent_reclaim_goes_before_reads_and_ends() {
         request(op, i * 7919 % pages * PAGE, PAGE)
     });
     run(&mut machine, asked, Some(32));
-    let urgent = &machine.block.as_ref().unwrap().is_urgent;
-    let now: Vec<bool> = (0..machine.block.as_ref().unwrap().ftl.planes())
-        .map(|p| machine.block.as_ref().unwrap().ftl.urgency(p) == crate::ftl::Urgency::Urgent)
-        .collect();
-    assert_eq!(urgent, &now, "what the flash was told last is what holds");
+    let urgent = machine.block().told_urgent().to_vec();
+    let now: Vec<bool> =
+        (0..machine.ftl().planes()).map(|p| machine.ftl().urgency(p) == crate::ftl::Urgency::Urgent).collect();
+    assert_eq!(urgent, now, "what the flash was told last is what holds");
 }
 
 /// Ten million requests of steady reclaim on a small device: run with `--ignored`.
@@ -383,4 +385,84 @@ fn a_device_that_slept_is_later_and_took_less() {
     assert!((asleep.1.energy.asleep_j - joules).abs() < 1e-12);
     assert!(asleep.1.energy.device_j < awake.1.energy.device_j / 5.0, "{} J", asleep.1.energy.device_j);
     assert!(awake.1.idle_states.is_empty() && awake.1.energy.asleep_j == 0.0);
+}
+
+/// A store's machine, and the footprint of a command that reads one page of the n-th plane.
+fn store_machine() -> (Machine, impl Fn(u64) -> Footprint) {
+    let d = tiny(&[("controller.spaces_in_device", "true")]);
+    let places = Places::new(d.geometry).unwrap();
+    let mut machine = Machine::new(&d, 1, None);
+    machine.add([Part::Spaces(places)]).unwrap();
+    let page = places.store().page_bytes;
+    let read = move |n: u64| Footprint {
+        steps: vec![Step { op: Op::Read, cause: Cause::Host, first: Ppa(n), pages: 1, last_bytes: page }],
+        pieces: vec![Piece { steps_end: 1, runs: 1, bytes: u64::from(page) }],
+        ..Footprint::default()
+    };
+    (machine, read)
+}
+
+#[test]
+fn commands_are_submitted_while_others_are_in_flight() {
+    let alone = {
+        let (mut machine, read) = store_machine();
+        let id = machine.submit_job(Ps::ZERO, JobKind::Read, 0, read(0));
+        machine.run_job(id).done
+    };
+    let half = Ps(alone.0 / 2);
+    let (mut machine, read) = store_machine();
+    let first = machine.submit_job(Ps::ZERO, JobKind::Read, 0, read(0));
+    assert_eq!(machine.next_job_until(half), None, "nothing is done by half its time");
+    assert!(machine.now() <= half);
+    let second = machine.submit_job(half, JobKind::Read, 0, read(1));
+    let (one, two) = (machine.next_job().unwrap(), machine.next_job().unwrap());
+    assert_eq!((one.id, one.done), (first, alone));
+    assert_eq!((two.id, two.submitted, two.done), (second, half, half + alone), "another plane, at its own time");
+    assert_eq!(machine.next_job(), None);
+    machine.settle();
+}
+
+#[test]
+fn completions_are_kept_until_they_are_asked_for() {
+    let (mut machine, read) = store_machine();
+    let ids: Vec<JobId> =
+        (0..6).map(|n| machine.submit_job(Ps::ZERO, JobKind::Read, n, read(u64::from(n % 2)))).collect();
+    // The last one waits behind two others of its plane.
+    let last = machine.run_job(ids[5]);
+    let mut others: Vec<JobDone> = std::iter::from_fn(|| machine.next_job()).collect();
+    assert_eq!(others.len(), 5);
+    assert!(others.is_sorted_by_key(|done| done.done) && others.iter().all(|done| done.id != last.id));
+    others.push(last);
+    others.sort_by_key(|done| done.id);
+    assert_eq!(others.iter().map(|done| done.id).collect::<Vec<_>>(), ids);
+}
+
+#[test]
+fn shares_of_queues_follow_the_weights_of_their_classes() {
+    let shares = |arbitration: &str| {
+        let d = tiny(&[
+            ("host.queues", "4"),
+            ("host.arbitration", arbitration),
+            ("host.arbitration_weights", "[4, 2, 1]"),
+            // Queue 0 is urgent, 1 high, 2 medium, 3 low.
+            ("host.queue_classes", "[1, 1, 1, 1]"),
+            ("controller.command_slots", "1"),
+        ]);
+        let mut machine = with_blocks(Machine::new(&d, 1, None));
+        machine.ftl().fill_sequential().unwrap();
+        // All are there at the beginning, and the device takes one at a time.
+        let all = (0..4 * 200u64).map(|i| Request {
+            at: Some(Ps::ZERO),
+            stream: (i % 4) as u32,
+            ..request(RequestOp::Read, i * PAGE, PAGE)
+        });
+        let first: Vec<u32> = run(&mut machine, all, None).iter().map(|e| e.request.stream).take(200 + 140).collect();
+        [0, 1, 2, 3].map(|queue| first.iter().filter(|&&stream| stream == queue).count())
+    };
+    let [urgent, high, medium, low] = shares("weighted");
+    // The urgent queue goes first; the others share 140 commands by 4, 2 and 1. A few were fetched before all had come.
+    for (got, expected) in [(urgent, 200), (high, 80), (medium, 40), (low, 20)] {
+        assert!(got.abs_diff(expected) <= 2, "{urgent}, {high}, {medium}, {low}");
+    }
+    assert_eq!(shares("round-robin"), [85; 4]);
 }

@@ -5,7 +5,7 @@
 //! run (few requests on their way, a chain of latencies) keeps nothing busy, and is not looked for.
 
 use super::{Parts, Utilisation};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// A share from which on something is busy all the time: a run has a beginning and an end.
 const BUSY: f64 = 0.95;

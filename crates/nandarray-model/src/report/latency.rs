@@ -6,8 +6,8 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::time::Ps;
 use crate::workload::RequestOp;
+use nandarray_sim::Ps;
 
 /// The longest latency that is told apart: 11.5 days.
 const LONGEST_PS: u64 = 1_000_000_000_000_000_000;

@@ -13,10 +13,10 @@ use serde::Serialize;
 
 use crate::flash::{Account, Cause};
 use crate::ftl::FtlReport;
-use crate::host::resource::energy_pj;
 use crate::host::{Direction, HostCpu, HostLink, Port};
-use crate::time::Ps;
 use crate::workload::RequestOp;
+use nandarray_sim::Ps;
+use nandarray_sim::energy_pj;
 
 pub use latency::{Latencies, Latency, OpReport};
 pub use promise::{Profile, Promise};

@@ -1,8 +1,9 @@
 //! Reports add up, serialise with the keys that are documented, and compare with what fits.
 
 use super::*;
-use crate::describe::{Dram, Energy, Spec, preset};
+use crate::describe::{Energy, Spec, preset};
 use crate::flash::{BusTime, DieTime, FlashEnergy};
+use crate::spans::Track;
 use crate::workload::{Arrival, Pattern, Size, Skew, Synthetic};
 
 fn report() -> Report {
@@ -11,7 +12,7 @@ fn report() -> Report {
     let now = Ps::from_ms(10);
     let mut link = HostLink::new(&description.link, &energy);
     link.send(Ps::ZERO, Direction::Up, 4 << 20);
-    let mut dram = Port::dram(&Dram { bytes_per_s: 8_000_000_000, ..description.dram }, &energy);
+    let mut dram = Port::new(|_| Track::Dram, 8_000_000_000, description.dram.t_access, energy.dram_pj_per_byte);
     dram.transfer(Ps::ZERO, 4 << 20);
     let mut cpu = HostCpu::new(&description.host, &energy);
     cpu.submit(Ps::ZERO, 0);

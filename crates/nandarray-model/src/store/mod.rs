@@ -42,10 +42,10 @@ use crate::footprint::{Footprint, Places, Recorder};
 use crate::machine::{JobDone, JobId, JobKind, Machine};
 use crate::report::{Latencies, ManagementReport, Report, WearReport};
 use crate::spans::Spans;
-use crate::time::Ps;
 use crate::workload::RequestOp;
 use flights::{Flights, Held, Stage, stuck, too_many};
 use media::ModelMedia;
+use nandarray_sim::Ps;
 use power::WriteLog;
 
 pub use flights::IN_FLIGHT_MAX;

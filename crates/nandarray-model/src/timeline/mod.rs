@@ -20,7 +20,7 @@ use prost::Message;
 use crate::describe::FlashGeometry;
 use crate::flash::Cause;
 use crate::spans::{Span, Spans, Track};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 use proto::{
     DebugAnnotation, EventCategory, EventName, InternedData, ProcessDescriptor, SliceType, TracePacket,
     TrackDescriptor, TrackEvent,
@@ -151,7 +151,7 @@ impl Timeline {
 
 struct Taker(Arc<Mutex<Writer>>);
 
-impl Spans for Taker {
+impl nandarray_sim::Spans<Span> for Taker {
     fn span(&mut self, span: Span) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).span(span);
     }

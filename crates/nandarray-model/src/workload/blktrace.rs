@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use super::trace::{BlktraceEvent, Expected, Go, Record, When, number};
 use super::{RequestOp, SECTOR_BYTES};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 #[derive(Debug)]
 pub(super) struct Blktrace {

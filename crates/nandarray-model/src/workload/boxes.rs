@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::synthetic::SECTOR_BYTES;
 use super::{Request, RequestOp, Source, WorkloadError};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// A box of an array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::RequestOp;
 use super::trace::{Expected, Go, Record, When, number};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// Most files of one trace; a file's name is kept.
 const FILES_MAX: usize = 65_536;

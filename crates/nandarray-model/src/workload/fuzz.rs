@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use super::trace::{BlktraceEvent, Trace, TraceSettings};
 use super::{RequestOp, SECTOR_BYTES, Source, WorkloadError};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// Reads any bytes as a trace of any format, for devices of several sizes.
 ///

@@ -16,7 +16,7 @@ pub mod trace;
 
 use std::collections::VecDeque;
 
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 pub use boxes::{BoxRequests, Boxes};
 pub use skew::Skew;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::RequestOp;
 use super::trace::{Expected, Go, Record, When, number};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 #[derive(Debug, Default)]
 pub(super) struct Msr {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::skew::{Places, Skew};
 use super::{Request, RequestOp, Source, WorkloadError};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// A size of request, and how often it comes beside the others.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

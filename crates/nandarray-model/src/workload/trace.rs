@@ -17,7 +17,7 @@ use super::blktrace::Blktrace;
 use super::fio::Fio;
 use super::msr::Msr;
 use super::{Request, RequestOp, SECTOR_BYTES, Source, WorkloadError};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// The longest line that is read; beyond it something is wrong with the file.
 const LINE_BYTES_MAX: usize = 64 << 10;

@@ -63,7 +63,7 @@ mod tests {
     use super::super::super::operation::{Cause, Op, Operation, Place};
     use super::super::super::slab::Slab;
     use super::*;
-    use crate::time::Ps;
+    use nandarray_sim::Ps;
 
     /// A channel where data of the host and of the background waits, `n` each.
     fn waiting(slab: &mut Slab, n: u32) -> Channel {

@@ -3,7 +3,7 @@
 
 use super::{Rig, at, device};
 use crate::flash::{Cause, Op, Outcome};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 const READ: u64 = 290;
 const SENSE: u64 = 75_020;

@@ -2,7 +2,7 @@
 
 use super::{Rig, at, device};
 use crate::flash::{Cause, Op};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 fn within(what: &str, got: Ps, want_us: f64, percent: f64) {
     let off = (got.us() / want_us - 1.0) * 100.0;

@@ -5,7 +5,7 @@ use crate::describe::{Description, Reliability};
 use crate::flash::fault::{BitErrors, DeadDie, SlowDie};
 use crate::flash::reliability::{codeword_failure, rber};
 use crate::flash::{Cause, NandCells, Op, Outcome, Verdict};
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 #[test]
 fn the_tail_of_a_binomial() {

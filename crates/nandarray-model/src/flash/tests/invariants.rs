@@ -8,15 +8,15 @@ use proptest::prelude::*;
 
 use super::{at, device};
 use crate::describe::Description;
-use crate::events::Events;
 use crate::flash::{Backend, Cause, Cells, Ended, FlashEvent, NandCells, Op, Operation, Place, Verdict};
-use crate::spans::{Span, Spans, Track};
-use crate::time::Ps;
+use crate::spans::{Span, Track};
+use nandarray_sim::Events;
+use nandarray_sim::Ps;
 
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<Span>>>);
 
-impl Spans for Seen {
+impl nandarray_sim::Spans<Span> for Seen {
     fn span(&mut self, span: Span) {
         self.0.lock().expect("nobody panicked").push(span);
     }

@@ -7,9 +7,9 @@ mod invariants;
 mod mqsim_rows;
 
 use crate::describe::{Description, preset_with};
-use crate::events::Events;
 use crate::flash::{Backend, Cause, Cells, Ended, FlashEvent, Op, Operation, Outcome, Place};
-use crate::time::Ps;
+use nandarray_sim::Events;
+use nandarray_sim::Ps;
 
 /// MQSim's default geometry and times, with some values changed.
 pub(crate) fn device(overrides: &[(&str, &str)]) -> Description {

@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 
 use super::{at, device};
 use crate::describe::FlashGeometry;
-use crate::events::Events;
 use crate::flash::{Backend, Cause, FlashEvent, Op, Operation, Place};
-use crate::time::Ps;
+use nandarray_sim::Events;
+use nandarray_sim::Ps;
 
 /// What happens to the host.
 #[derive(Clone, Copy)]

@@ -1,4 +1,5 @@
-//! The write cache under the clock: writes are offered to it, pages drain from it, flushes empty it.
+//! The write cache and the parts that wait for it: writes are offered to it, pages drain from it, flushes empty it. It knows no
+//! clock; it says what is to be done next ([`Next`]), and the client does that.
 //!
 //! With early completion a write is done for its host once the cache has it, otherwise once the flash has what the cache had
 //! then; small writes gather either way. Draining begins when three quarters of the cache are dirty and ends at one half; it
@@ -16,12 +17,8 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::Machine;
-use super::block::{At, Page, PageOf, Status};
 use crate::describe::Description;
-use crate::flash::Cause;
-use crate::ftl::cache::{CacheOrder, Hit, Put, WriteCache};
-use crate::time::Ps;
+use crate::ftl::cache::{CacheOrder, Drain, Put, WriteCache};
 
 /// Pages (word lines, where they are programmed at once) that are on their way to each plane at once, on average: enough that
 /// no plane rests while others have work.
@@ -34,6 +31,38 @@ struct Waiters {
     this: Vec<u32>,
     /// For the one after it.
     next: Vec<u32>,
+}
+
+/// The bytes of a logical page that a part writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bytes {
+    pub(super) lpa: u64,
+    pub(super) from: u32,
+    pub(super) bytes: u32,
+}
+
+/// Whether the cache took a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// It did, and the part is done.
+    Done,
+    /// It did; the part waits for the flash.
+    Waits,
+    /// It has no room.
+    No,
+}
+
+/// What is to be done next for the cache.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// A part is done.
+    Done(u32),
+    /// Parts fail, for there is no space.
+    Refused(Vec<u32>),
+    /// A page leaves for the flash.
+    Drain(Drain),
+    /// Nothing for now; flushes may see what became of it.
+    Nothing,
 }
 
 /// The cache and who waits for it.
@@ -141,148 +170,120 @@ impl Cached {
         parts
     }
 
-    pub(super) fn check_at_rest(&self) {
-        assert!(self.waiting.is_empty() && self.waiters.is_empty(), "a write was left waiting for the cache");
-        assert!(self.cache.draining_pages() == 0 && !self.busy, "a page was left on its way from the cache");
-    }
-}
-
-impl Machine {
-    fn cached(&mut self) -> &mut Cached {
-        self.blocks().cached.as_mut().expect("a device with a write cache")
-    }
-
-    /// What the cache has of a page that is read.
-    pub(super) fn look_in_cache(&mut self, part: u32) -> Hit {
-        let p = &self.blocks().pages[part as usize];
-        let (lpa, from, bytes) = (p.lpa, p.from, p.bytes);
-        self.cached().cache.read(lpa, from, bytes)
-    }
-
-    /// A page of a write comes to the cache; it waits behind others that found no room.
-    pub(super) fn offer(&mut self, now: Ps, part: u32) {
-        self.blocks().pages[part as usize].at = At::Caching;
-        if !self.cached().waiting.is_empty() || !self.take(now, part) {
-            self.cached().waiting.push_back(part);
+    /// A page of a write comes, to bytes of a logical page; it waits behind others that found no room. Says whether its part is
+    /// done.
+    pub(super) fn offer(&mut self, part: u32, of: Bytes) -> bool {
+        if !self.waiting.is_empty() {
+            self.waiting.push_back(part);
+            return false;
+        }
+        match self.take(part, of) {
+            Taken::Done => true,
+            Taken::Waits => false,
+            Taken::No => {
+                self.waiting.push_back(part);
+                false
+            }
         }
     }
 
     /// The cache takes a page, if it has room.
-    fn take(&mut self, now: Ps, part: u32) -> bool {
-        let p = &self.blocks().pages[part as usize];
-        let (lpa, from, bytes) = (p.lpa, p.from, p.bytes);
-        let cached = self.cached();
-        if cached.cache.write(lpa, from, bytes) == Put::Full {
-            return false;
+    fn take(&mut self, part: u32, of: Bytes) -> Taken {
+        if self.cache.write(of.lpa, of.from, of.bytes) == Put::Full {
+            return Taken::No;
         }
-        if cached.early {
-            self.page_done(now, part);
-        } else {
-            cached.waiters.entry(lpa).or_default().next.push(part);
+        if self.early {
+            return Taken::Done;
         }
-        true
+        self.waiters.entry(of.lpa).or_default().next.push(part);
+        Taken::Waits
     }
 
-    /// Lets the cache drain, take what waits for room, and flushes see what became of it.
-    pub(super) fn go_on_draining(&mut self, now: Ps) {
-        let blocks = self.blocks();
-        let Some(cached) = &mut blocks.cached else { return };
-        if std::mem::replace(&mut cached.busy, true) {
-            return;
-        }
-        loop {
-            let blocks = self.blocks();
-            let flushing = blocks.flushes.drains();
-            let cached = blocks.cached.as_mut().expect("it was there");
-            if let Some(&part) = cached.waiting.front() {
-                if self.take(now, part) {
-                    self.cached().waiting.pop_front();
-                    continue;
-                }
-                if self.cached().is_stuck() {
-                    self.cached().waiting.pop_front();
-                    self.fail(part, Status::NoSpace);
-                    self.page_done(now, part);
-                    continue;
-                }
-            }
-            let cached = self.cached();
-            if !cached.drains(flushing) {
-                let refused = cached.give_up_waiters();
-                for &part in &refused {
-                    self.fail(part, Status::NoSpace);
-                    self.page_done(now, part);
-                }
-                if refused.is_empty() {
-                    break;
-                }
-                continue;
-            }
-            let to_fill = self.blocks().ftl.word_lines_to_fill() as usize;
-            let cached = self.cached();
-            cached.leaves(flushing, to_fill);
-            // What was refused is put back behind the others: by order of use all get their turn.
-            let in_order = flushing && cached.refused == 0;
-            let drain = if in_order { cached.cache.drain_for_flush() } else { cached.cache.drain() };
-            let drain = drain.expect("a page is dirty");
-            if let Some(waiters) = cached.waiters.get_mut(&drain.lpa) {
-                std::mem::swap(&mut waiters.this, &mut waiters.next);
-            }
-            let page_bytes = self.description.geometry.page_bytes;
-            let mut page = Page::new(PageOf::Cache, drain.lpa, 0, page_bytes);
-            (page.write, page.whole) = (true, drain.whole);
-            let part = self.blocks().pages.insert(page) as u32;
-            let there = self.through_dram(now, u64::from(drain.bytes), "cached page", Cause::Host);
-            self.translate(now, part, there);
-        }
-        self.cached().busy = false;
-        self.go_on_flushing(now);
+    /// Begins to hand out what is to be done; `false` if that is going on already.
+    pub(super) fn begin(&mut self) -> bool {
+        !std::mem::replace(&mut self.busy, true)
     }
 
-    /// A page's way to flash has ended.
-    pub(super) fn drained(&mut self, now: Ps, lpa: u64, status: Status) {
-        let cached = self.cached();
-        if status == Status::NoSpace {
-            cached.cache.put_back(lpa);
-            cached.refused += 1;
+    /// The next thing to be done, to be asked until it is `Nothing`. `bytes_of` tells what a part writes.
+    pub(super) fn next(
+        &mut self,
+        flushing: bool,
+        bytes_of: impl Fn(u32) -> Bytes,
+        to_fill: impl FnOnce() -> usize,
+    ) -> Next {
+        while let Some(&part) = self.waiting.front() {
+            match self.take(part, bytes_of(part)) {
+                taken @ (Taken::Done | Taken::Waits) => {
+                    self.waiting.pop_front();
+                    if taken == Taken::Done {
+                        return Next::Done(part);
+                    }
+                }
+                Taken::No if self.is_stuck() => {
+                    self.waiting.pop_front();
+                    return Next::Refused(vec![part]);
+                }
+                Taken::No => break,
+            }
+        }
+        if !self.drains(flushing) {
+            let refused = self.give_up_waiters();
+            if refused.is_empty() {
+                self.busy = false;
+                return Next::Nothing;
+            }
+            return Next::Refused(refused);
+        }
+        self.leaves(flushing, to_fill());
+        // What was refused is put back behind the others: by order of use all get their turn.
+        let in_order = flushing && self.refused == 0;
+        let drain = if in_order { self.cache.drain_for_flush() } else { self.cache.drain() };
+        let drain = drain.expect("a page is dirty");
+        if let Some(waiters) = self.waiters.get_mut(&drain.lpa) {
+            std::mem::swap(&mut waiters.this, &mut waiters.next);
+        }
+        Next::Drain(drain)
+    }
+
+    /// A page's way to flash has ended, or found no place there; returns the parts that waited for it.
+    pub(super) fn drained(&mut self, lpa: u64, no_space: bool) -> Vec<u32> {
+        if no_space {
+            self.cache.put_back(lpa);
+            self.refused += 1;
         } else {
-            cached.cache.drained(lpa);
-            cached.refused = 0;
+            self.cache.drained(lpa);
+            self.refused = 0;
         }
         let mut done = Vec::new();
-        if let Some(waiters) = cached.waiters.get_mut(&lpa) {
+        if let Some(waiters) = self.waiters.get_mut(&lpa) {
             done = std::mem::take(&mut waiters.this);
-            if status == Status::NoSpace {
+            if no_space {
                 done.append(&mut waiters.next);
             }
             if waiters.next.is_empty() {
-                cached.waiters.remove(&lpa);
+                self.waiters.remove(&lpa);
             }
         }
-        for part in done {
-            if status != Status::Success {
-                self.fail(part, status);
-            }
-            self.page_done(now, part);
-        }
-        self.go_on_draining(now);
+        done
     }
 
-    /// Pages are wanted no more: whoever waits for them to reach the flash waits no longer.
-    pub(super) fn trim_cached(&mut self, now: Ps, first: u64, end: u64) {
-        let Some(cached) = &mut self.blocks().cached else { return };
+    /// Pages are wanted no more; returns the parts that waited for them to reach the flash.
+    pub(super) fn trim(&mut self, first: u64, end: u64) -> Vec<u32> {
         let mut done = Vec::new();
         for lpa in first..end {
-            cached.cache.trim(lpa);
-            if let Some(waiters) = cached.waiters.get_mut(&lpa) {
+            self.cache.trim(lpa);
+            if let Some(waiters) = self.waiters.get_mut(&lpa) {
                 done.append(&mut waiters.next);
                 if waiters.this.is_empty() {
-                    cached.waiters.remove(&lpa);
+                    self.waiters.remove(&lpa);
                 }
             }
         }
-        for part in done {
-            self.page_done(now, part);
-        }
+        done
+    }
+
+    pub(super) fn check_at_rest(&self) {
+        assert!(self.waiting.is_empty() && self.waiters.is_empty(), "a write was left waiting for the cache");
+        assert!(self.cache.draining_pages() == 0 && !self.busy, "a page was left on its way from the cache");
     }
 }

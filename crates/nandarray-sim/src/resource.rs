@@ -2,12 +2,10 @@
 //!
 //! A booking is final when it is made: it takes the server that is free first and lasts as long as asked. Whoever asks at a time
 //! books for that time, so callers ask when the work is there, not ahead of it; else what comes earlier waits behind what was
-//! asked for earlier. Host cores, controller cores, firmware stages and the DRAM port are resources; channels and dies, which
-//! choose among what waits, are not.
+//! asked for earlier. A processor core, a firmware stage, a DRAM port or a link is a resource; a part that chooses among what
+//! waits (a flash channel) is not.
 
-use crate::describe;
-use crate::flash::Cause;
-use crate::spans::{Span, Track};
+use crate::spans::Span;
 use crate::time::Ps;
 
 /// A service that was booked.
@@ -21,22 +19,22 @@ pub struct Booked {
     pub server: u32,
 }
 
-/// Some servers of a kind.
+/// Some servers of a kind, each with a track `T` on a timeline.
 #[derive(Clone, Debug)]
-pub struct Resource {
-    track: fn(u32) -> Track,
+pub struct Resource<T> {
+    track: fn(u32) -> T,
     free_at: Vec<Ps>,
     busy: Vec<Ps>,
     served: u64,
     waited: Ps,
 }
 
-impl Resource {
+impl<T> Resource<T> {
     /// So many servers, all free; `track` names each on a timeline.
     ///
     /// # Panics
     /// If there are none.
-    pub fn new(servers: u32, track: fn(u32) -> Track) -> Self {
+    pub fn new(servers: u32, track: fn(u32) -> T) -> Self {
         assert!(servers > 0, "a resource of 0 servers");
         let servers = servers as usize;
         Self { track, free_at: vec![Ps::ZERO; servers], busy: vec![Ps::ZERO; servers], served: 0, waited: Ps::ZERO }
@@ -114,31 +112,25 @@ impl Resource {
     }
 
     /// What a booking looks like on a timeline.
-    pub fn span(&self, booked: Booked, what: &'static str, cause: Cause, detail: u64) -> Span {
+    pub fn span<C>(&self, booked: Booked, what: &'static str, cause: C, detail: u64) -> Span<T, C> {
         Span { track: (self.track)(booked.server), start: booked.start, end: booked.end, what, cause, detail }
     }
 }
 
-/// A port that moves bytes: the DRAM's. One transfer at a time, each followed by a latency that is pipelined.
+/// A port that moves bytes, such as a DRAM's. One transfer at a time, each followed by a latency that is pipelined.
 #[derive(Clone, Debug)]
-pub struct Port {
-    resource: Resource,
+pub struct Port<T> {
+    resource: Resource<T>,
     bytes_per_s: u64,
     t_access: Ps,
     bytes: u64,
     pj_per_byte: f64,
 }
 
-impl Port {
-    /// The DRAM port of a device. 0 bytes a second is ideal: takes no time, is never busy, but counts bytes and energy.
-    pub fn dram(dram: &describe::Dram, energy: &describe::Energy) -> Self {
-        Self {
-            resource: Resource::new(1, |_| Track::Dram),
-            bytes_per_s: dram.bytes_per_s,
-            t_access: dram.t_access,
-            bytes: 0,
-            pj_per_byte: energy.dram_pj_per_byte,
-        }
+impl<T> Port<T> {
+    /// A port at rest. 0 bytes a second is ideal: takes no time, is never busy, but counts bytes and energy.
+    pub fn new(track: fn(u32) -> T, bytes_per_s: u64, t_access: Ps, pj_per_byte: f64) -> Self {
+        Self { resource: Resource::new(1, track), bytes_per_s, t_access, bytes: 0, pj_per_byte }
     }
 
     /// Moves bytes; the end is when the last of them is there.
@@ -162,12 +154,12 @@ impl Port {
     }
 
     /// The port's bookings, without the pipelined latency.
-    pub fn resource(&self) -> &Resource {
+    pub fn resource(&self) -> &Resource<T> {
         &self.resource
     }
 
     /// What a transfer looks like on a timeline: the port's busy time.
-    pub fn span(&self, booked: Booked, what: &'static str, cause: Cause, detail: u64) -> Span {
+    pub fn span<C>(&self, booked: Booked, what: &'static str, cause: C, detail: u64) -> Span<T, C> {
         let latency = if self.bytes_per_s == 0 { Ps::ZERO } else { self.t_access };
         self.resource.span(Booked { end: booked.end - latency, ..booked }, what, cause, detail)
     }
@@ -183,9 +175,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A track of the tests.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Track(u32);
+
     #[test]
     fn a_booking_takes_the_server_that_is_free_first() {
-        let mut cores = Resource::new(2, Track::Core);
+        let mut cores = Resource::new(2, Track);
         assert_eq!(cores.book(Ps(0), Ps(10)), Booked { start: Ps(0), end: Ps(10), server: 0 });
         assert_eq!(cores.book(Ps(1), Ps(4)), Booked { start: Ps(1), end: Ps(5), server: 1 });
         assert_eq!(cores.book(Ps(2), Ps(4)), Booked { start: Ps(5), end: Ps(9), server: 1 });
@@ -193,13 +189,13 @@ mod tests {
         assert_eq!((cores.served(), cores.waited()), (4, Ps(10)));
         assert_eq!(cores.busy(), [Ps(11), Ps(8)]);
         assert_eq!(cores.busy_until(Ps(10)).collect::<Vec<_>>(), [Ps(10), Ps(8)]);
-        let span = cores.span(Booked { start: Ps(1), end: Ps(5), server: 1 }, "translate", Cause::Host, 7);
-        assert_eq!((span.track, span.start, span.end), (Track::Core(1), Ps(1), Ps(5)));
+        let span = cores.span(Booked { start: Ps(1), end: Ps(5), server: 1 }, "translate", "host", 7);
+        assert_eq!((span.track, span.start, span.end), (Track(1), Ps(1), Ps(5)));
     }
 
     #[test]
     fn pipelined_hardware_never_waits() {
-        let mut stage = Resource::new(1, Track::Stage);
+        let mut stage = Resource::new(1, Track);
         stage.pipelined(0, Ps(0), Ps(10));
         assert_eq!(stage.pipelined(0, Ps(1), Ps(10)), Booked { start: Ps(1), end: Ps(11), server: 0 });
         assert_eq!((stage.busy(), stage.free_at(0), stage.waited()), (&[Ps(20)][..], Ps(11), Ps::ZERO));
@@ -207,20 +203,17 @@ mod tests {
 
     #[test]
     fn a_port_is_busy_for_its_bytes_and_late_by_its_latency() {
-        let energy = describe::Energy { dram_pj_per_byte: 2.5, ..Default::default() };
-        let dram =
-            describe::Dram { bytes_per_s: 1_000_000_000, t_access: Ps::from_ns(26), bytes: 1 << 20, read_crossings: 2 };
-        let mut port = Port::dram(&dram, &energy);
+        let mut port = Port::new(Track, 1_000_000_000, Ps::from_ns(26), 2.5);
         let first = port.transfer(Ps::ZERO, 100);
         let second = port.transfer(Ps::ZERO, 100);
         assert_eq!((first.start, first.end), (Ps::ZERO, Ps::from_ns(126)));
         assert_eq!((second.start, second.end), (Ps::from_ns(100), Ps::from_ns(226)));
-        assert_eq!(port.span(second, "fill", Cause::Host, 0).end, Ps::from_ns(200));
+        assert_eq!(port.span(second, "fill", (), 0).end, Ps::from_ns(200));
         assert_eq!((port.bytes(), port.energy_pj()), (200, 500.0));
-        let mut ideal = Port::dram(&describe::Dram { bytes_per_s: 0, ..dram }, &energy);
+        let mut ideal = Port::new(Track, 0, Ps::from_ns(26), 2.5);
         let there = ideal.transfer(Ps(5), 1 << 30);
         assert_eq!((there.start, there.end, ideal.resource().busy()[0]), (Ps(5), Ps(5), Ps::ZERO));
-        assert_eq!(ideal.span(there, "fill", Cause::Host, 0).end, Ps(5));
+        assert_eq!(ideal.span(there, "fill", (), 0).end, Ps(5));
     }
 
     #[test]
@@ -232,7 +225,7 @@ mod tests {
         /// Against a model: servers as plain numbers, each booking searched for from scratch.
         #[test]
         fn first_come_first_served(servers in 1u32..5, asked in prop::collection::vec((0u64..20, 0u64..30), 1..100)) {
-            let mut resource = Resource::new(servers, Track::Core);
+            let mut resource = Resource::new(servers, Track);
             let mut model = vec![0u64; servers as usize];
             let (mut now, mut total) = (0, 0);
             for (wait, lasts) in asked {

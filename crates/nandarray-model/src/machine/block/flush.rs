@@ -1,0 +1,95 @@
+//! What a flush waits for: what was in the write cache when it came, then the changed pages of a cached map, then every program
+//! that had begun by then ([`super::programs::Epochs`]).
+
+use std::collections::VecDeque;
+
+use super::Status;
+use super::cached::Cached;
+use super::programs::Programs;
+use crate::ftl::cache::FlushTicket;
+use crate::machine::fabric::Fabric;
+use nandarray_sim::Ps;
+
+/// Where a flush stands.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// The cache writes what was dirty at that time.
+    Draining(Option<FlushTicket>),
+    /// Programs up to that epoch end.
+    Programming(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flush {
+    io: u32,
+    stage: Stage,
+    status: Status,
+}
+
+/// A flush that is done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flushed {
+    /// Its command on the link.
+    pub(super) io: u32,
+    /// How it ended.
+    pub(super) status: Status,
+}
+
+/// Flushes under way, in order.
+#[derive(Debug, Default)]
+pub(super) struct Flushes {
+    waiting: VecDeque<Flush>,
+}
+
+impl Flushes {
+    /// A flush begins: the cache writes what `ticket` stands for.
+    pub(super) fn begin(&mut self, io: u32, ticket: Option<FlushTicket>) {
+        self.waiting.push_back(Flush { io, stage: Stage::Draining(ticket), status: Status::Success });
+    }
+
+    /// Whether the cache has to be emptied for a flush.
+    pub(super) fn drains(&self) -> bool {
+        self.waiting.back().is_some_and(|flush| matches!(flush.stage, Stage::Draining(_)))
+    }
+
+    /// Lets the first flush go on; returns it once it is done, to be called again then.
+    pub(super) fn go_on(
+        &mut self,
+        programs: &mut Programs,
+        cached: Option<&Cached>,
+        fabric: &mut Fabric,
+        now: Ps,
+    ) -> Option<Flushed> {
+        loop {
+            let flush = self.waiting.front_mut()?;
+            match flush.stage {
+                Stage::Draining(ticket) => {
+                    if let (Some(cached), Some(ticket)) = (cached, ticket) {
+                        if !cached.cache.is_flushed(ticket) {
+                            if !cached.is_stuck() {
+                                return None;
+                            }
+                            flush.status = Status::NoSpace;
+                        }
+                    }
+                    programs.write_map(fabric, now);
+                    if programs.has_homeless() {
+                        flush.status = Status::NoSpace;
+                    }
+                    flush.stage = Stage::Programming(programs.epochs.next());
+                }
+                Stage::Programming(epoch) => {
+                    if !programs.epochs.is_over(epoch) {
+                        return None;
+                    }
+                    let Flush { io, status, .. } = self.waiting.pop_front().expect("it was there");
+                    return Some(Flushed { io, status });
+                }
+            }
+        }
+    }
+
+    pub(super) fn check_at_rest(&self) {
+        assert!(self.waiting.is_empty(), "a flush was left on its way");
+    }
+}

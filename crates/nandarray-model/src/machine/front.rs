@@ -1,0 +1,143 @@
+//! What callers ask of a machine: requests and commands given, completions taken, time let pass; and its clients, looked at.
+
+use super::fabric::Lent;
+use super::power::Power;
+use super::{JobDone, JobId, JobKind, Machine, Part, Programmed, RequestEnded, block, space};
+use crate::describe::Description;
+use crate::footprint::{Footprint, Places};
+use crate::ftl::{FtlSetupError, PageMapped};
+use crate::workload::Request;
+use nandarray_sim::Ps;
+
+impl Machine {
+    /// What the machine was made from.
+    pub fn description(&self) -> &Description {
+        &self.fabric.description
+    }
+
+    /// Modelled time: that of the last event.
+    pub fn now(&self) -> Ps {
+        self.fabric.events.now()
+    }
+
+    /// Events that have happened or wait.
+    pub fn events(&self) -> u64 {
+        self.fabric.events.pushed()
+    }
+
+    /// Two runs with the same hash did the same things at the same times.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Lets the power fail when so many more events have happened. Time goes on, for whoever wants to know what would have
+    /// been; [`Machine::power_failed`] tells what was in the flash then.
+    pub fn fail_power_after(&mut self, events: u64) {
+        self.power = Some(Power::fails_after(events));
+    }
+
+    /// What was in the flash when the power failed; `None` if it has not.
+    pub fn power_failed(&self) -> Option<&Programmed> {
+        self.power.as_ref()?.failed()
+    }
+
+    // Conventional requests -----------------------------------------------------------------------------------------------
+
+    /// Gives the device page-mapped flash management ([`Part::Blocks`]).
+    ///
+    /// # Errors
+    /// If the description leaves nothing to manage.
+    pub fn attach_blocks(&mut self, seed: u64) -> Result<(), FtlSetupError> {
+        self.add([Part::Blocks { seed }])
+    }
+
+    /// Page-mapped flash management, for preconditioning and reports.
+    ///
+    /// # Panics
+    /// If the device has none.
+    pub fn ftl(&mut self) -> &mut PageMapped {
+        self.block().ftl_mut()
+    }
+
+    /// Bytes that requests can address.
+    ///
+    /// # Panics
+    /// If the device has no page-mapped flash management.
+    pub fn capacity_bytes(&mut self) -> u64 {
+        self.block().capacity_bytes()
+    }
+
+    pub(super) fn block(&mut self) -> &mut block::Block {
+        self.clients.block.as_mut().expect("a device with page-mapped flash management")
+    }
+
+    /// The host gives a request, now.
+    pub(super) fn give(&mut self, now: Ps, request: Request) {
+        let block = self.clients.block.as_mut().expect("a device with page-mapped flash management");
+        block.give(&mut Lent { fabric: &mut self.fabric, io: &mut self.io }, now, request);
+    }
+
+    /// The next request that has ended and was not asked for yet.
+    pub(super) fn take_ended(&mut self) -> Option<RequestEnded> {
+        self.block().take_ended()
+    }
+
+    // Commands of the store -----------------------------------------------------------------------------------------------
+
+    /// Says where the store's pages lie; before its first command ([`Part::Spaces`]).
+    pub fn attach_store(&mut self, places: Places) {
+        self.add([Part::Spaces(places)]).expect("only flash management can be refused");
+    }
+
+    fn spaces(&mut self) -> &mut space::Spaces {
+        self.clients.spaces.as_mut().expect("a machine with an attached store")
+    }
+
+    /// The host gives a command that asked for this, at a time, on a queue; any number may be in flight.
+    ///
+    /// # Panics
+    /// If no store is attached, or the time is over.
+    pub fn submit_job(&mut self, at: Ps, kind: JobKind, queue: u32, footprint: Footprint) -> JobId {
+        let spaces = self.clients.spaces.as_mut().expect("a machine with an attached store");
+        spaces.submit(&mut self.fabric, at, kind, queue, footprint)
+    }
+
+    /// Lets time pass until a command is done.
+    ///
+    /// # Panics
+    /// If it never is: nothing waits that could end it.
+    pub fn run_job(&mut self, id: JobId) -> JobDone {
+        loop {
+            if let Some(done) = self.spaces().take_done_of(id) {
+                return done;
+            }
+            assert!(self.step(), "nothing waits, and command {id:?} is not done");
+        }
+    }
+
+    /// The command that was done first among those not asked for yet, letting time pass until there is one; `None` when
+    /// nothing is on its way.
+    pub fn next_job(&mut self) -> Option<JobDone> {
+        self.next_job_until(Ps::MAX)
+    }
+
+    /// The same, but lets nothing happen that is later than `until`: `None` when no command is done by then. A command may be
+    /// submitted at `until` afterwards.
+    pub fn next_job_until(&mut self, until: Ps) -> Option<JobDone> {
+        loop {
+            if let Some(done) = self.spaces().take_done() {
+                return Some(done);
+            }
+            if self.fabric.events.next_at().is_none_or(|at| at > until) {
+                return None;
+            }
+            self.step();
+        }
+    }
+
+    /// Lets everything end that is on its way, in the background too.
+    pub fn settle(&mut self) {
+        while self.step() {}
+        self.check();
+    }
+}

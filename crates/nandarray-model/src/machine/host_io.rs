@@ -1,0 +1,293 @@
+//! The life of a command on the link: from the host's core into a queue, fetched, decoded; and back.
+//!
+//! ```text
+//! host core: submit -> doorbell -> fetched by arbitration -> entry crosses the link -> command handler -> decoded ...
+//! ... parts done -> command handler -> completion crosses the link -> interrupt or poll -> host core: reap -> answered
+//! ```
+//!
+//! Clients submit ios and tell their progress; they are told when an io is decoded and when the host has its answer
+//! ([`IoDone`]). Doorbells and the device's asking for an entry are messages without payload: they are part of what fetching an
+//! entry takes. A sleeping device ([`Sleep`]) fetches once it is awake.
+
+use std::collections::VecDeque;
+
+use slab::Slab;
+
+use super::clients::Asker;
+use super::fabric::Fabric;
+use super::sleep::Sleep;
+use super::stages::Stage;
+use crate::describe::Description;
+use crate::host::{Direction, Queues};
+use crate::report::Slept;
+use nandarray_sim::Ps;
+
+/// Which way an io's data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// To the host.
+    Read,
+    /// To the device.
+    Write,
+    /// None.
+    Neither,
+}
+
+/// A command on the link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Io {
+    pub(super) asker: Asker,
+    pub(super) way: Way,
+    pub(super) queue: u32,
+    pub(super) submitted: Ps,
+    /// Parts that are not done, plus one while more are to come.
+    pub(super) parts_left: u32,
+}
+
+/// An event of a command on the link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum IoEvent {
+    /// A doorbell reaches the device.
+    Doorbell(u32),
+    /// A command's entry is in the controller.
+    Arrived(u32),
+    /// The command handler has decoded an io.
+    Decoded(u32),
+    /// One thing less to wait for before an io is finished.
+    Progress(u32),
+    /// An io is through with everything but telling so.
+    Finished(u32),
+    /// A completion's entry is in the host's memory.
+    Completed(u32),
+    /// A host core takes a completion.
+    Noticed(u32),
+    /// The host has its answer.
+    Reaped(u32),
+    /// The device is awake for what woke it.
+    Awake,
+}
+
+impl IoEvent {
+    pub(super) fn code(self) -> (u64, u32) {
+        match self {
+            Self::Doorbell(queue) => (1, queue),
+            Self::Arrived(io) => (2, io),
+            Self::Decoded(io) => (3, io),
+            Self::Finished(io) => (8, io),
+            Self::Completed(io) => (9, io),
+            Self::Noticed(io) => (10, io),
+            Self::Reaped(io) => (11, io),
+            Self::Progress(io) => (20, io),
+            Self::Awake => (25, 0),
+        }
+    }
+}
+
+/// What the client that asked for an io is told of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum IoDone {
+    /// The device has decoded it.
+    Decoded(u32, Asker),
+    /// The host has its answer; the io is gone.
+    Answered(Asker),
+}
+
+/// The commands on the link, and the queues that they pass.
+pub(crate) struct HostIo {
+    ios: Slab<Io>,
+    queues: Queues<u32>,
+    /// Ios that wait for room in their queue.
+    backlog: Vec<VecDeque<u32>>,
+    in_device: u32,
+    sleep: Sleep,
+}
+
+impl HostIo {
+    /// No command on its way, the device at rest.
+    pub(super) fn new(d: &Description) -> Self {
+        Self {
+            ios: Slab::new(),
+            queues: Queues::new(d.host.queues, d.host.queue_entries, &d.host.arbitration),
+            backlog: vec![VecDeque::new(); d.host.queues as usize],
+            in_device: 0,
+            sleep: Sleep::new(&d.idle_states),
+        }
+    }
+
+    /// Handles an event; at most one client is to be told of it, after everything else that the event sets off.
+    pub(super) fn happened(&mut self, fabric: &mut Fabric, now: Ps, event: IoEvent) -> Option<IoDone> {
+        match event {
+            IoEvent::Doorbell(queue) => self.doorbell(fabric, now, queue),
+            IoEvent::Arrived(io) => {
+                let at = fabric.run_stage(Stage::Command, now, fabric.description.controller.t_command);
+                if at == now {
+                    return Some(self.decoded(io));
+                }
+                fabric.push(at, IoEvent::Decoded(io));
+            }
+            IoEvent::Decoded(io) => return Some(self.decoded(io)),
+            IoEvent::Progress(io) => self.progress(fabric, now, io),
+            IoEvent::Finished(io) => self.finished(fabric, now, io),
+            IoEvent::Completed(io) => return self.completed(fabric, now, io),
+            IoEvent::Noticed(io) => return self.noticed(fabric, now, io),
+            IoEvent::Reaped(io) => return Some(self.reaped(fabric, now, io)),
+            IoEvent::Awake => self.fetch(fabric, now),
+        }
+        None
+    }
+
+    /// The host builds a command; it waits on the host while its queue is full.
+    pub(super) fn submit(&mut self, fabric: &mut Fabric, now: Ps, io: Io) -> u32 {
+        let queue = io.queue;
+        let io = self.ios.insert(Io { submitted: now, ..io }) as u32;
+        fabric.totals.submitted += 1;
+        if self.queues.room(queue) == 0 {
+            self.backlog[queue as usize].push_back(io);
+        } else {
+            self.enqueue(fabric, now, io);
+        }
+        io
+    }
+
+    /// Who asked for an io.
+    pub(super) fn asker(&self, io: u32) -> Asker {
+        self.ios[io as usize].asker
+    }
+
+    /// Which way its data goes.
+    pub(super) fn way(&self, io: u32) -> Way {
+        self.ios[io as usize].way
+    }
+
+    /// So many more parts are to be waited for.
+    pub(super) fn add_parts(&mut self, io: u32, parts: u32) {
+        self.ios[io as usize].parts_left += parts;
+    }
+
+    /// Parts that are still to be waited for.
+    pub(super) fn parts_left(&self, io: u32) -> u32 {
+        self.ios[io as usize].parts_left
+    }
+
+    fn enqueue(&mut self, fabric: &mut Fabric, now: Ps, io: u32) {
+        let queue = self.ios[io as usize].queue;
+        self.queues.submit(queue, io).expect("the queue had room");
+        let core = fabric.cpu.core_of(queue);
+        let booked = fabric.cpu.submit(now, core);
+        fabric.host_span(booked, "submit", u64::from(io));
+        if booked.end == now {
+            self.doorbell(fabric, now, queue);
+        } else {
+            fabric.push(booked.end, IoEvent::Doorbell(queue));
+        }
+    }
+
+    /// A doorbell: commands are fetched now, or when the device is awake.
+    fn doorbell(&mut self, fabric: &mut Fabric, now: Ps, queue: u32) {
+        self.queues.show(queue, 1);
+        let awake = self.sleep.wakes(now);
+        if awake > now { fabric.push(awake, IoEvent::Awake) } else { self.fetch(fabric, now) }
+    }
+
+    /// The device takes commands while it has slots for them.
+    fn fetch(&mut self, fabric: &mut Fabric, now: Ps) {
+        while self.in_device < fabric.description.controller.command_slots {
+            let Some(fetched) = self.queues.fetch() else { return };
+            self.in_device += 1;
+            let entry = u64::from(fabric.description.link.command_bytes);
+            let sent = fabric.send_entry(now, Direction::Down, entry, "command");
+            fabric.push(sent.end, IoEvent::Arrived(fetched.command));
+        }
+    }
+
+    fn decoded(&self, io: u32) -> IoDone {
+        IoDone::Decoded(io, self.asker(io))
+    }
+
+    /// One thing less to wait for before an io is finished.
+    pub(super) fn progress(&mut self, fabric: &mut Fabric, now: Ps, io: u32) {
+        let one = &mut self.ios[io as usize];
+        assert!(one.parts_left > 0, "an io that was finished makes progress");
+        one.parts_left -= 1;
+        if one.parts_left == 0 {
+            let at = fabric.run_stage(Stage::Command, now, fabric.description.controller.t_complete);
+            if at == now { self.finished(fabric, now, io) } else { fabric.push(at, IoEvent::Finished(io)) }
+        }
+    }
+
+    /// The last part of an io has just left for the host: its completion goes right behind.
+    pub(super) fn finished_with_data(&mut self, fabric: &mut Fabric, now: Ps, io: u32) {
+        self.ios[io as usize].parts_left = 0;
+        self.finished(fabric, now, io);
+    }
+
+    fn finished(&mut self, fabric: &mut Fabric, now: Ps, io: u32) {
+        let entry = u64::from(fabric.description.link.completion_bytes);
+        let sent = fabric.send_entry(now, Direction::Up, entry, "completion");
+        fabric.push(sent.end, IoEvent::Completed(io));
+    }
+
+    fn completed(&mut self, fabric: &mut Fabric, now: Ps, io: u32) -> Option<IoDone> {
+        self.queues.post(self.ios[io as usize].queue, io);
+        self.in_device -= 1;
+        self.fetch(fabric, now);
+        let at = fabric.cpu.notices(now);
+        if at == now {
+            return self.noticed(fabric, now, io);
+        }
+        fabric.push(at, IoEvent::Noticed(io));
+        None
+    }
+
+    fn noticed(&mut self, fabric: &mut Fabric, now: Ps, io: u32) -> Option<IoDone> {
+        let core = fabric.cpu.core_of(self.ios[io as usize].queue);
+        let booked = fabric.cpu.complete(now, core);
+        fabric.host_span(booked, "complete", u64::from(io));
+        if booked.end == now {
+            return Some(self.reaped(fabric, now, io));
+        }
+        fabric.push(booked.end, IoEvent::Reaped(io));
+        None
+    }
+
+    fn reaped(&mut self, fabric: &mut Fabric, now: Ps, io: u32) -> IoDone {
+        let one = self.ios.remove(io as usize);
+        let oldest = self.queues.reap(one.queue);
+        debug_assert_eq!(oldest, Some(io), "completions are taken in order");
+        fabric.totals.completed += 1;
+        let what = match one.way {
+            Way::Read => "read",
+            Way::Write => "write",
+            Way::Neither => "command",
+        };
+        fabric.io_span(one.queue, one.submitted, now, what, io);
+        if let Some(next) = self.backlog[one.queue as usize].pop_front() {
+            self.enqueue(fabric, now, next);
+        }
+        IoDone::Answered(one.asker)
+    }
+
+    /// Whether the device could come to rest now, as far as commands on the link go: asked of a device that has idle states
+    /// and does not rest already.
+    pub(super) fn may_rest(&self, now: Ps) -> bool {
+        self.sleep.is_up(now) && self.in_device == 0 && self.queues.visible() == 0
+    }
+
+    /// The device rests from now on.
+    pub(super) fn rest(&mut self, now: Ps) {
+        self.sleep.rests(now);
+    }
+
+    /// How the device slept until now, by idle state.
+    pub(super) fn slept_until(&self, now: Ps) -> Vec<Slept> {
+        self.sleep.slept_until(now)
+    }
+
+    /// That no command was left on its way.
+    ///
+    /// # Panics
+    /// If one was: the model is wrong.
+    pub(super) fn check_at_rest(&self) {
+        assert!(self.ios.is_empty(), "a command was left on the link");
+    }
+}

@@ -1,0 +1,38 @@
+//! Promise: the kernel stays small and stands on nothing of the project.
+//!
+//! Arrows between modules only point down; every file opens with what it is; nothing reads a clock, the environment or the
+//! machine's chance. How it is looked for is `crates/tidy.rs`'.
+
+#[path = "../../tidy.rs"]
+mod tidy;
+
+/// From the bottom up; a module may use those before it, and itself.
+const LAYERS: tidy::Layers = &[&["time"], &["events", "spans"], &["resource"], &["lib"]];
+
+#[test]
+fn arrows_only_point_down() {
+    tidy::arrows_only_point_down(LAYERS, &[]);
+}
+
+#[test]
+fn every_module_is_in_a_layer() {
+    tidy::every_module_is_in_a_layer(LAYERS);
+}
+
+#[test]
+fn every_file_says_what_it_is_and_ends_in_time() {
+    tidy::every_file_says_what_it_is_and_ends_in_time(&["src", "tests"], 400);
+}
+
+#[test]
+fn time_chance_and_surroundings_come_in_through_the_door() {
+    tidy::time_chance_and_surroundings_come_in_through_the_door(&[]);
+}
+
+#[test]
+fn it_depends_on_nothing_of_the_project() {
+    let manifest = include_str!("../Cargo.toml");
+    let (_, dependencies) = manifest.split_once("[dependencies]").unwrap();
+    let uses = dependencies.lines().filter(|line| line.contains("nandarray") || line.contains("path")).count();
+    assert_eq!(uses, 0, "{dependencies}");
+}

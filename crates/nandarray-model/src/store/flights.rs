@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nandarray::Error;
 use nandarray::sim::{FlightId, Halves, Order};
 
-use crate::time::Ps;
+use nandarray_sim::Ps;
 
 /// Commands that may be in flight at once: NVMe's longest queue.
 pub const IN_FLIGHT_MAX: usize = 1 << 16;

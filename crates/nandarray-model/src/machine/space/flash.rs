@@ -28,6 +28,8 @@ struct Held {
 #[derive(Debug)]
 struct Chunk {
     job: u32,
+    /// The job's number among all: how old it is.
+    age: u64,
     steps: Vec<Step>,
     left: u32,
     programming: bool,
@@ -38,15 +40,16 @@ struct Chunk {
 pub(super) struct ChunkProgress {
     /// The job whose chunk is over with it.
     pub(super) over: Option<u32>,
-    /// Whether it was a program.
-    pub(super) programmed: bool,
+    /// If it was a program: of a job of this age.
+    pub(super) programmed: Option<u64>,
 }
 
 /// The flash as the store sees it.
 #[derive(Debug)]
 pub(super) struct StoreFlash {
     places: Places,
-    programs: u64,
+    /// Programs under way, by the age of their job.
+    programs: BTreeMap<u64, u64>,
     /// Blocks of a segment that are still to be erased.
     erasing: BTreeMap<u32, u32>,
     held: Vec<Held>,
@@ -55,7 +58,7 @@ pub(super) struct StoreFlash {
 
 impl StoreFlash {
     pub(super) fn new(places: Places) -> Self {
-        Self { places, programs: 0, erasing: BTreeMap::new(), held: Vec::new(), chunks: slab::Slab::new() }
+        Self { places, programs: BTreeMap::new(), erasing: BTreeMap::new(), held: Vec::new(), chunks: slab::Slab::new() }
     }
 
     /// Bytes of a page of the store.
@@ -63,20 +66,20 @@ impl StoreFlash {
         self.places.store().page_bytes
     }
 
-    /// Whether no program is on its way.
-    pub(super) fn is_settled(&self) -> bool {
-        self.programs == 0
+    /// Whether no program of this job or of an older one is on its way.
+    pub(super) fn is_settled(&self, age: u64) -> bool {
+        self.programs.first_key_value().is_none_or(|(&oldest, _)| oldest > age)
     }
 
-    /// Reads or programs the pages of some steps.
-    pub(super) fn issue(&mut self, fabric: &mut Fabric, now: Ps, steps: &[Step], wait: Wait) {
+    /// Reads or programs the pages of some steps of a job of this age.
+    pub(super) fn issue(&mut self, fabric: &mut Fabric, now: Ps, age: u64, steps: &[Step], wait: Wait) {
         let page = self.page_bytes();
         for step in steps {
             for i in 0..step.pages {
                 let place = self.places.place(nandarray::flash::Ppa(step.first.0 + u64::from(i)));
                 let bytes = if i + 1 == step.pages { step.last_bytes } else { page };
                 if step.op == Op::Program {
-                    self.programs += 1;
+                    *self.programs.entry(age).or_default() += 1;
                     if self.erasing.contains_key(&place.block) {
                         self.held.push(Held { op: step.op, cause: step.cause, place, bytes, wait });
                         continue;
@@ -87,15 +90,26 @@ impl StoreFlash {
         }
     }
 
-    /// A program has ended; `true` if it was the last one under way.
-    pub(super) fn program_ended(&mut self) -> bool {
-        self.programs -= 1;
-        self.programs == 0
+    /// A program of a job of this age has ended; `true` if it was the job's last one under way.
+    pub(super) fn program_ended(&mut self, age: u64) -> bool {
+        let left = self.programs.get_mut(&age).expect("a program that ends was counted");
+        *left -= 1;
+        let last = *left == 0;
+        if last {
+            self.programs.remove(&age);
+        }
+        last
     }
 
     /// Begins with a chunk of a job: its reads, then its programs. `true` if it is over at once, having neither.
-    pub(super) fn start_chunk(&mut self, fabric: &mut Fabric, now: Ps, job: u32, steps: Vec<Step>) -> bool {
-        let chunk = self.chunks.insert(Chunk { job, steps, left: 0, programming: false }) as u32;
+    pub(super) fn start_chunk(
+        &mut self,
+        fabric: &mut Fabric,
+        now: Ps,
+        (job, age): (u32, u64),
+        steps: Vec<Step>,
+    ) -> bool {
+        let chunk = self.chunks.insert(Chunk { job, age, steps, left: 0, programming: false }) as u32;
         self.chunk_next(fabric, now, chunk, Op::Read).is_some()
     }
 
@@ -107,7 +121,8 @@ impl StoreFlash {
         if c.left == 0 {
             return self.chunk_stage_over(fabric, now, chunk);
         }
-        self.issue(fabric, now, &steps, Wait::Chunk(chunk));
+        let age = c.age;
+        self.issue(fabric, now, age, &steps, Wait::Chunk(chunk));
         None
     }
 
@@ -122,7 +137,7 @@ impl StoreFlash {
     pub(super) fn chunk_operation_ended(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32) -> ChunkProgress {
         let c = &mut self.chunks[chunk as usize];
         c.left -= 1;
-        let (stage_over, programmed) = (c.left == 0, c.programming);
+        let (stage_over, programmed) = (c.left == 0, c.programming.then_some(c.age));
         let over = if stage_over { self.chunk_stage_over(fabric, now, chunk) } else { None };
         ChunkProgress { over, programmed }
     }

@@ -242,13 +242,14 @@ impl Client for Spaces {
                     self.background(lent, now, job);
                     self.forget(job);
                 }
-                if progress.programmed {
-                    self.program_ended(lent, now);
+                if let Some(age) = progress.programmed {
+                    self.program_ended(lent, now, age);
                 }
             }
             Wait::Log(job) | Wait::LogRead(job) => {
                 if ended.op == Op::Program {
-                    self.program_ended(lent, now);
+                    let age = self.age(job);
+                    self.program_ended(lent, now, age);
                 }
                 let j = &mut self.jobs[job as usize];
                 j.log_left -= 1;
@@ -526,19 +527,32 @@ impl Spaces {
         if pages == 0 {
             return self.leave(lent, now, part);
         }
-        self.flash.issue(lent.fabric, now, &wanted, Wait::Part(part));
+        let age = self.age(self.parts[part as usize].job);
+        self.flash.issue(lent.fabric, now, age, &wanted, Wait::Part(part));
     }
 
-    fn program_ended(&mut self, lent: &mut Lent<'_>, now: Ps) {
-        if self.flash.program_ended() {
+    /// How old a job is: its number among all.
+    fn age(&self, job: u32) -> u64 {
+        self.jobs[job as usize].id.0
+    }
+
+    /// A program of a job of this age has ended: logs may be written that waited for it. Programs of younger jobs hold no log
+    /// back, so that a stream of writes does not keep a flush from its end.
+    fn program_ended(&mut self, lent: &mut Lent<'_>, now: Ps, age: u64) {
+        if self.flash.program_ended(age) && !self.settling.is_empty() {
             for job in std::mem::take(&mut self.settling) {
-                self.write_log(lent, now, job);
+                if self.flash.is_settled(self.age(job)) {
+                    self.write_log(lent, now, job);
+                } else {
+                    self.settling.push_back(job);
+                }
             }
         }
     }
 
     fn part_operation_ended(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, ended: OperationEnded) {
         let reads = self.parts[part as usize].at == At::Reading;
+        let age = self.age(self.parts[part as usize].job);
         if reads {
             // What the device assembles lies in its DRAM; pages for a host that assembles them itself may stream past.
             let d = &lent.fabric.description;
@@ -556,7 +570,7 @@ impl Spaces {
             if ready == now { self.leave(lent, now, part) } else { lent.push(ready, SpaceEvent::Staged(part)) }
         }
         if !reads {
-            self.program_ended(lent, now);
+            self.program_ended(lent, now, age);
         }
     }
 
@@ -601,7 +615,8 @@ impl Spaces {
             return;
         }
         j.phase = Phase::Settling;
-        if !j.settle || self.flash.is_settled() {
+        let (settle, age) = (j.settle, j.id.0);
+        if !settle || self.flash.is_settled(age) {
             self.write_log(lent, now, job);
         } else {
             self.settling.push_back(job);
@@ -626,8 +641,9 @@ impl Spaces {
             return self.host_reads(lent, now, whole);
         }
         let (reads, programs): (Vec<_>, Vec<_>) = log.into_iter().partition(|s| s.op == Op::Read);
-        self.flash.issue(lent.fabric, now, &reads, Wait::LogRead(job));
-        self.flash.issue(lent.fabric, now, &programs, Wait::Log(job));
+        let age = self.age(job);
+        self.flash.issue(lent.fabric, now, age, &reads, Wait::LogRead(job));
+        self.flash.issue(lent.fabric, now, age, &programs, Wait::Log(job));
     }
 
     fn logged(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
@@ -661,8 +677,9 @@ impl Spaces {
             match j.background.front() {
                 Some(Background::Chunk(_)) if j.chunks_left < CHUNKS_AT_ONCE => {
                     let Some(Background::Chunk(steps)) = j.background.pop_front() else { unreachable!() };
-                    if !self.flash.start_chunk(lent.fabric, now, job, steps) {
-                        j.chunks_left += 1;
+                    let age = j.id.0;
+                    if !self.flash.start_chunk(lent.fabric, now, (job, age), steps) {
+                        self.jobs[job as usize].chunks_left += 1;
                     }
                 }
                 Some(&Background::Erase(segment)) if j.chunks_left == 0 => {

@@ -128,6 +128,32 @@ def test_errors_are_those_of_the_hart(store: Any) -> None:
                 nandarray.offload(program, [given], form=form, threads=1)
 
 
+WAITS = """int64_t nd_stream(nd_args *a) {
+    (void)a;
+    size_t n;
+    if (nd_wait(0, 1)) nd_store_u8(0, nd_peek_u8(0, nd_left(0) - 1));
+    while ((n = nd_wait(0, 7))) {
+        nd_store_u8(0, n);
+        nd_store_u8(0, nd_peek_u8(0, n - 1));
+        for (; n; n--) nd_store_u8(0, nd_load_u8(0));
+        nd_store_u8(0, nd_peek_u8(0, -1));
+    }
+    nd_store_u8(0, nd_input_tail(0));
+    return nd_wait(0, 1) + nd_left(0) + !nd_at_end(0) == 0 ? 0 : -1;
+}"""
+
+
+def test_streams_are_waited_for(store: Any) -> None:
+    program = Program.from_c(HEAD + STREAM.replace('"fixed": 64', '"fixed": 999') + WAITS, trusted=True)
+    want = [99]
+    for begin in range(0, 100, 7):
+        some = list(range(begin, min(begin + 7, 100)))
+        want += [len(some), some[-1], *some, some[-1]]
+    for form in ("interpreted", "translated", "native"):
+        found = nandarray.offload(program, [store["bytes"]], form=form)
+        assert list(found.result) == [*want, 100], form
+
+
 @settings(max_examples=20)
 @given(data=st.data(), threads=st.integers(1, 3), task_bytes=st.sampled_from([8, 1000, 1 << 16, 1 << 20]))
 def test_boxes_lent_and_fetched(store: Any, data: st.DataObject, threads: int, task_bytes: int) -> None:

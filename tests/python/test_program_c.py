@@ -184,6 +184,8 @@ def test_stream_instructions_are_encoded_as_the_interface_says() -> None:
         "nd_store_i64(1, -1)": (0x2B, 3, 1),
         "nd_read_input_u16(3, 8)": (0x5B, 5, 3),
         "nd_read_output_u8(2, 1)": (0x7B, 4, 2),
+        "nd_peek_u32(5, -4)": (0x5B, 2, 5),
+        "nd_wait(6, 100)": (0x5B, 7, 6),
     }
     calls = "".join(f"(void){call};" for call in lines)
     made = Program.from_c(
@@ -193,6 +195,7 @@ def test_stream_instructions_are_encoded_as_the_interface_says() -> None:
     words = _instructions(made, "nd_stream")
     custom = [word for word in words if word & 0x7F in (0x0B, 0x2B, 0x5B, 0x7B)]
     assert [(word & 0x7F, word >> 12 & 7, word >> 15 & 31) for word in custom] == list(lines.values())
+    assert [word >> 25 for word in custom if word & 0x7F == 0x5B] == [0, 1, 0]
     for word in custom:
         if word & 0x7F == 0x0B:
             assert word >> 20 == 0

@@ -2,92 +2,44 @@
 //!
 //! A core runs one task after another. Windows are lent for one call; what else it may reach is its own. Its place is either
 //! a hart's memory, with a [`Processor`], or this process ([`Host`]): what differs is where things are and how a function is
-//! called.
+//! called. Calls run to their end here, on inputs that are all there; one that can be left and taken up again is a
+//! [`Call`](crate::Call).
 
 use std::sync::atomic::AtomicBool;
 
-use nandarray_hart::{
-    Cause, Extensions, Hart, Input, Limits, Memory, Mode, Output, Room, Rv32, Rv64, Stop, Streams, Xlen,
-};
+use nandarray_hart::{Cause, Extensions, Hart, Input, Limits, Memory, Mode, Output, Room, Rv32, Rv64, Stop, Streams};
 
 use crate::abi::{self, Arguments, Port};
 use crate::error::{LoadError, RunError, Site};
 use crate::metadata::{Kind, Metadata, Phase, states};
 use crate::native::{Host, Native};
+use crate::processor::Processor;
 use crate::program::{Entry, Program};
 
-/// What executes a program's instructions.
-pub trait Processor: Send {
-    /// Call the function at `entry` with one argument, and run until something stops it.
-    fn call(
-        &mut self,
-        entry: u64,
-        stack: u64,
-        argument: u64,
-        memory: &mut Memory<'_>,
-        streams: &mut Streams<'_>,
-        limits: Limits<'_>,
-    ) -> Stop;
-    /// Where it stopped.
-    fn pc(&self) -> u64;
-    /// The return address, by the calling convention, if it is known.
-    fn link(&self) -> Option<u64> {
-        None
-    }
-    /// What a function of 64 bits returned.
-    fn result(&self) -> i64;
-    /// Instructions executed so far.
-    fn instructions(&self) -> u64;
-}
-
-impl<X: Xlen> Processor for Hart<X>
-where
-    Self: Send,
-{
-    fn call(
-        &mut self,
-        entry: u64,
-        stack: u64,
-        argument: u64,
-        memory: &mut Memory<'_>,
-        streams: &mut Streams<'_>,
-        limits: Limits<'_>,
-    ) -> Stop {
-        Hart::call(self, entry, stack, &[argument]);
-        self.run(memory, streams, limits)
-    }
-
-    fn pc(&self) -> u64 {
-        Hart::pc(self)
-    }
-
-    fn link(&self) -> Option<u64> {
-        Some(self.x(1))
-    }
-
-    fn result(&self) -> i64 {
-        let low = self.x(10);
-        if X::BITS == 32 { (low & 0xffff_ffff | self.x(11) << 32) as i64 } else { low as i64 }
-    }
-
-    fn instructions(&self) -> u64 {
-        Hart::instructions(self)
-    }
-}
-
 /// One call's inputs, as they lie in windows or come by streams.
-pub(crate) struct Task<'t> {
+#[derive(Clone, Copy, Debug)]
+pub struct Task<'t> {
     /// Its number.
-    pub(crate) number: u64,
+    pub number: u64,
     /// Where its first record is.
-    pub(crate) first_record: u64,
+    pub first_record: u64,
     /// Records of the first input.
-    pub(crate) records: u64,
+    pub records: u64,
     /// What it is of an array, in elements; none if it is just records.
-    pub(crate) extents: &'t [u64],
+    pub extents: &'t [u64],
     /// Bytes of each input.
-    pub(crate) inputs: &'t [&'t [u8]],
+    pub inputs: &'t [&'t [u8]],
 }
+
+impl Task<'_> {
+    /// No inputs, for an entry point that has none.
+    pub(crate) fn nothing(number: u64) -> Self {
+        Self { number, first_record: 0, records: 0, extents: &[], inputs: &[] }
+    }
+}
+
+/// Bytes of a stream whose end is not known when a call begins.
+pub(crate) const UNKNOWN: u64 = u64::MAX;
 
 /// The shape of so many records: the task's as a part of an array, if each element is a record.
 fn shape(records: u64, extents: &[u64]) -> Vec<u64> {
@@ -95,14 +47,16 @@ fn shape(records: u64, extents: &[u64]) -> Vec<u64> {
 }
 
 /// What bounds a call.
-#[derive(Clone, Copy)]
-pub(crate) struct Bounds<'l> {
-    pub(crate) instructions: Option<u64>,
-    pub(crate) stop: &'l AtomicBool,
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds<'l> {
+    /// The most instructions of a call; `None` is no limit.
+    pub instructions: Option<u64>,
+    /// Set from elsewhere to end the call.
+    pub stop: &'l AtomicBool,
 }
 
 /// Where a core's memory is, and what executes.
-enum Place {
+pub(crate) enum Place {
     /// A hart's addresses.
     Hart { processor: Box<dyn Processor>, memory: Memory<'static>, stack: u64 },
     /// This process's.
@@ -111,8 +65,8 @@ enum Place {
 
 /// A core.
 pub struct Core<'p> {
-    program: &'p Program,
-    place: Place,
+    pub(crate) program: &'p Program,
+    pub(crate) place: Place,
 }
 
 impl<'p> Core<'p> {
@@ -160,11 +114,11 @@ impl<'p> Core<'p> {
     }
 
     /// Whether its inputs may be lent: what it runs is trusted to come to an end.
-    pub(crate) fn lends(&self) -> bool {
+    pub fn lends(&self) -> bool {
         matches!(self.place, Place::Host(_))
     }
 
-    fn metadata(&self) -> &'p Metadata {
+    pub(crate) fn metadata(&self) -> &'p Metadata {
         self.program.metadata()
     }
 
@@ -192,124 +146,157 @@ impl<'p> Core<'p> {
     }
 
     /// Whether an entry point gets windows; streams have none on a hart.
-    fn windows(&self, entry: Entry) -> bool {
+    pub(crate) fn windows(&self, entry: Entry) -> bool {
         let host = matches!(self.place, Place::Host(_));
         host || entry != Entry::Task || self.metadata().kind == Kind::Block
     }
 
     /// A state of zeros, and what `nd_begin` makes of it.
-    pub(crate) fn begin(&mut self, scalars: &[u64], task: u64, bounds: Bounds<'_>) -> Result<(), RunError> {
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn begin(&mut self, scalars: &[u64], task: u64, bounds: Bounds<'_>) -> Result<(), RunError> {
+        let arguments = self.to_begin(scalars, task)?;
+        self.call(Entry::Begin, &arguments, Task::nothing(task), &mut [], bounds).map(drop)
+    }
+
+    /// What `nd_begin` is told, once the state is zeros.
+    pub(crate) fn to_begin(&mut self, scalars: &[u64], task: u64) -> Result<Arguments, RunError> {
         self.state_mut(0)?.fill(0);
-        let mut arguments = self.arguments(scalars);
-        arguments.task = task;
-        self.call(
-            Entry::Begin,
-            &arguments,
-            Task { number: task, first_record: 0, records: 0, extents: &[], inputs: &[] },
-            &mut [],
-            bounds,
-        )
-        .map(drop)
+        Ok(Arguments { task, ..self.arguments(scalars) })
     }
 
     /// One task: fills `outputs`, of the room that their bounds give, and tells how many bytes of each.
-    pub(crate) fn task(
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn task(
         &mut self,
         scalars: &[u64],
         task: Task<'_>,
         outputs: &mut [Vec<u8>],
         bounds: Bounds<'_>,
     ) -> Result<Vec<u64>, RunError> {
-        let metadata = self.metadata();
-        let bytes =
-            task.inputs.iter().zip(&metadata.inputs).filter(|(_, p)| !p.whole).map(|(b, _)| b.len() as u64).sum();
-        let mut arguments = self.arguments(scalars);
-        (arguments.task, arguments.first_record) = (task.number, task.first_record);
-        for (i, (input, port)) in task.inputs.iter().zip(&metadata.inputs).enumerate() {
-            let address = match &self.place {
-                Place::Host(_) => input.as_ptr() as u64,
-                Place::Hart { .. } if self.windows(Entry::Task) => abi::input_window(i),
-                Place::Hart { .. } => 0,
-            };
-            let records = (input.len() as u64).div_ceil(port.record_bytes);
-            let whole = if port.whole { &[] } else { task.extents };
-            arguments.inputs[i] = Port { address, bytes: input.len() as u64, shape: shape(records, whole) };
-        }
-        for (i, port) in metadata.outputs.iter().enumerate() {
-            let room = if port.phase == Phase::Task { port.bound.room(task.records, bytes) } else { 0 };
-            self.make_room(&mut arguments, outputs, i, room, Entry::Task, task.number)?;
-            arguments.outputs[i].shape = shape(room / port.record_bytes, task.extents);
-        }
+        let bytes: Vec<u64> = task.inputs.iter().map(|input| input.len() as u64).collect();
+        let mut arguments = self.to_task(scalars, &task, &bytes)?;
+        self.make_room(&mut arguments, outputs);
+        self.lend(&mut arguments, task.inputs);
         self.call(Entry::Task, &arguments, task, outputs, bounds)
     }
 
+    /// What a task is told, whose inputs have so many bytes; without this process's addresses.
+    pub(crate) fn to_task(&self, scalars: &[u64], task: &Task<'_>, bytes: &[u64]) -> Result<Arguments, RunError> {
+        let metadata = self.metadata();
+        let mut arguments = self.arguments(scalars);
+        (arguments.task, arguments.first_record) = (task.number, task.first_record);
+        let hart = matches!(self.place, Place::Hart { .. });
+        for (i, (bytes, port)) in bytes.iter().zip(&metadata.inputs).enumerate() {
+            let address = if hart && self.windows(Entry::Task) { abi::input_window(i) } else { 0 };
+            let records = if *bytes == UNKNOWN { UNKNOWN } else { bytes.div_ceil(port.record_bytes) };
+            let whole = if port.whole { &[] } else { task.extents };
+            arguments.inputs[i] = Port { address, bytes: *bytes, shape: shape(records, whole) };
+        }
+        let cut = bytes.iter().zip(&metadata.inputs).filter(|(_, port)| !port.whole);
+        let all = cut.fold(0u64, |all, (bytes, _)| all.saturating_add(*bytes));
+        for (i, port) in metadata.outputs.iter().enumerate() {
+            let room = match port.phase {
+                Phase::End => 0,
+                // Nothing bounds what an input without end may give.
+                Phase::Task if all == UNKNOWN && !self.windows(Entry::Task) => UNKNOWN,
+                Phase::Task => port.bound.room(task.records, all),
+            };
+            self.room(&mut arguments, i, room, Entry::Task)?;
+            arguments.outputs[i].shape = shape(room / port.record_bytes, task.extents);
+        }
+        Ok(arguments)
+    }
+
+    /// Put this process's addresses of inputs to what a function is told.
+    pub(crate) fn lend(&self, arguments: &mut Arguments, inputs: &[&[u8]]) {
+        if matches!(self.place, Place::Host(_)) {
+            arguments.inputs.iter_mut().zip(inputs).for_each(|(port, input)| port.address = input.as_ptr() as u64);
+        }
+    }
+
     /// The end: fills the outputs of that phase.
-    pub(crate) fn end(
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn end(
         &mut self,
         scalars: &[u64],
         tasks: u64,
         outputs: &mut [Vec<u8>],
         bounds: Bounds<'_>,
     ) -> Result<Vec<u64>, RunError> {
-        let mut arguments = self.arguments(scalars);
-        arguments.task = tasks;
-        for (i, port) in self.metadata().outputs.iter().enumerate() {
-            let room = if port.phase == Phase::End { port.bound.room(0, 0) } else { 0 };
-            self.make_room(&mut arguments, outputs, i, room, Entry::End, tasks)?;
-        }
-        let task = Task { number: tasks, first_record: 0, records: 0, extents: &[], inputs: &[] };
-        self.call(Entry::End, &arguments, task, outputs, bounds)
+        let mut arguments = self.to_end(scalars, tasks)?;
+        self.make_room(&mut arguments, outputs);
+        self.call(Entry::End, &arguments, Task::nothing(tasks), outputs, bounds)
     }
 
-    fn make_room(
-        &self,
-        arguments: &mut Arguments,
-        outputs: &mut [Vec<u8>],
-        output: usize,
-        room: u64,
-        entry: Entry,
-        task: u64,
-    ) -> Result<(), RunError> {
-        if room > abi::WINDOW_BYTES {
-            return Err(RunError::Overflow { task, output, used: room, room: abi::WINDOW_BYTES });
+    /// What `nd_end` is told; without this process's addresses.
+    pub(crate) fn to_end(&self, scalars: &[u64], tasks: u64) -> Result<Arguments, RunError> {
+        let mut arguments = Arguments { task: tasks, ..self.arguments(scalars) };
+        for (i, port) in self.metadata().outputs.iter().enumerate() {
+            let room = if port.phase == Phase::End { port.bound.room(0, 0) } else { 0 };
+            self.room(&mut arguments, i, room, Entry::End)?;
         }
-        // Zeros: nothing of one task is seen by another.
-        outputs[output].clear();
-        outputs[output].resize(room as usize, 0);
-        let address = match &self.place {
-            _ if room == 0 || !self.windows(entry) => 0,
-            Place::Hart { .. } => abi::output_window(output),
-            Place::Host(_) => outputs[output].as_mut_ptr() as u64,
-        };
+        Ok(arguments)
+    }
+
+    /// Say that there is so much room for an output.
+    fn room(&self, arguments: &mut Arguments, output: usize, room: u64, entry: Entry) -> Result<(), RunError> {
+        if room > abi::WINDOW_BYTES && room != UNKNOWN {
+            return Err(RunError::Overflow { task: arguments.task, output, used: room, room: abi::WINDOW_BYTES });
+        }
+        let window = room > 0 && self.windows(entry) && matches!(self.place, Place::Hart { .. });
+        let address = if window { abi::output_window(output) } else { 0 };
         let records = room / self.metadata().outputs[output].record_bytes;
         arguments.outputs[output] = Port { address, bytes: room, shape: vec![records] };
         Ok(())
     }
 
+    /// Make the room that a function is told of.
+    pub(crate) fn make_room(&self, arguments: &mut Arguments, outputs: &mut [Vec<u8>]) {
+        for (port, output) in arguments.outputs.iter_mut().zip(outputs) {
+            // Zeros: nothing of one task is seen by another.
+            output.clear();
+            output.resize(port.bytes as usize, 0);
+            if matches!(self.place, Place::Host(_)) && port.bytes > 0 {
+                port.address = output.as_mut_ptr() as u64;
+            }
+        }
+    }
+
     /// Fold a state into this core's.
-    pub(crate) fn merge(
-        &mut self,
-        scalars: &[u64],
-        other: &[u8],
-        task: u64,
-        bounds: Bounds<'_>,
-    ) -> Result<(), RunError> {
-        let mut arguments = self.arguments(scalars);
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn merge(&mut self, scalars: &[u64], other: &[u8], task: u64, bounds: Bounds<'_>) -> Result<(), RunError> {
+        let arguments = self.to_merge(scalars, other, task)?;
+        self.call(Entry::Merge, &arguments, Task::nothing(task), &mut [], bounds).map(drop)
+    }
+
+    /// What `nd_merge` is told, once the other state is beside the core's.
+    pub(crate) fn to_merge(&mut self, scalars: &[u64], other: &[u8], task: u64) -> Result<Arguments, RunError> {
         let half = states(self.metadata().state_bytes) / 2;
-        arguments.task = task;
-        arguments.other_state = self.scratchpad() + half;
         self.state_mut(half)?.copy_from_slice(other);
-        let none = Task { number: task, first_record: 0, records: 0, extents: &[], inputs: &[] };
-        self.call(Entry::Merge, &arguments, none, &mut [], bounds).map(drop)
+        Ok(Arguments { task, other_state: self.scratchpad() + half, ..self.arguments(scalars) })
     }
 
     /// The state.
-    pub(crate) fn state(&mut self) -> Result<Vec<u8>, RunError> {
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn state(&mut self) -> Result<Vec<u8>, RunError> {
         Ok(self.state_mut(0)?.to_vec())
     }
 
     /// Set the state.
-    pub(crate) fn set_state(&mut self, state: &[u8]) -> Result<(), RunError> {
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn set_state(&mut self, state: &[u8]) -> Result<(), RunError> {
         self.state_mut(0)?.copy_from_slice(state);
         Ok(())
     }
@@ -326,7 +313,7 @@ impl<'p> Core<'p> {
     }
 
     /// Call an entry point; nothing if the program does not have it. Gives the bytes of each output.
-    fn call(
+    pub(crate) fn call(
         &mut self,
         entry: Entry,
         arguments: &Arguments,
@@ -345,8 +332,14 @@ impl<'p> Core<'p> {
             }
             Place::Hart { .. } => self.execute(entry, arguments, &task, outputs, bounds, &room)?,
         };
-        for (output, port) in self.metadata().outputs.iter().enumerate().take(outputs.len()) {
-            let (used, room, task) = (used[output], room[output], task.number);
+        self.fits(&used, &room, task.number)?;
+        Ok(used)
+    }
+
+    /// Whether outputs are whole elements, and no more than there is room for.
+    pub(crate) fn fits(&self, used: &[u64], room: &[u64], task: u64) -> Result<(), RunError> {
+        for (output, (port, (used, room))) in self.metadata().outputs.iter().zip(used.iter().zip(room)).enumerate() {
+            let (used, room) = (*used, *room);
             if used > room {
                 return Err(RunError::Overflow { task, output, used, room });
             }
@@ -354,7 +347,7 @@ impl<'p> Core<'p> {
                 return Err(RunError::Ragged { task, output, used, item: port.item_bytes });
             }
         }
-        Ok(used)
+        Ok(())
     }
 
     /// What a function of this process gave.
@@ -396,11 +389,8 @@ impl<'p> Core<'p> {
         }
         for (i, output) in outputs.iter_mut().enumerate() {
             if streamed {
-                // A ring cannot be empty; what goes into this one is more than there is room for.
-                if output.is_empty() {
-                    output.resize(8, 0);
-                }
-                streams.outputs.push(Output::new(output, Room::Width));
+                let room = output.len() as u64;
+                streams.outputs.push(Output::resume(output, 0, 0, Room::Width).limited(room));
             } else if !output.is_empty() {
                 memory.lend_mut(abi::output_window(i), output)?;
             }
@@ -413,7 +403,7 @@ impl<'p> Core<'p> {
         let block = own.get(block)?;
         let used = |i: usize| if streamed { stored[i] } else { Arguments::used(block, i) };
         let used: Vec<u64> = (0..outputs.len()).map(used).collect();
-        self.ended(stop, at, entry, task.number, bounds, room)?;
+        self.ended(stop, at, entry, task.number, bounds.instructions, room)?;
         Ok(used)
     }
 
@@ -424,14 +414,14 @@ impl<'p> Core<'p> {
         (pc < code.address + code.length).then(|| Site { pc, symbol: self.program.place(pc) })
     }
 
-    /// What a stop means.
-    fn ended(
+    /// What a stop means that ends a call.
+    pub(crate) fn ended(
         &self,
         stop: Stop,
         (pc, result, link): (u64, i64, Option<u64>),
         entry: Entry,
         task: u64,
-        bounds: Bounds<'_>,
+        limit: Option<u64>,
         room: &[u64],
     ) -> Result<(), RunError> {
         let site = || Site { pc, symbol: self.program.place(pc) };
@@ -442,7 +432,7 @@ impl<'p> Core<'p> {
             },
             Stop::InputExhausted { left: 0, .. } => Ok(()),
             Stop::InputExhausted { stream, left } => Err(RunError::Torn { task, stream, left, site: Some(site()) }),
-            Stop::WaitOutput { stream } => {
+            Stop::OutputFull { stream } => {
                 let output = usize::from(stream);
                 let room = room.get(output).copied().unwrap_or(0);
                 Err(RunError::Full { task, output, room, site: site() })
@@ -454,12 +444,17 @@ impl<'p> Core<'p> {
                 caller: self.caller(trap.cause, link),
             }),
             Stop::InstructionLimit => {
-                let limit = bounds.instructions.unwrap_or(u64::MAX);
+                let limit = limit.unwrap_or(u64::MAX);
                 Err(RunError::Limit { task, limit, pc, symbol: self.program.place(pc) })
             }
             Stop::Interrupted => Err(RunError::Cancelled(Some((task, site())))),
-            // A program has nobody to call, no tohost, and its inputs are closed.
-            Stop::EnvironmentCall | Stop::WaitInput { .. } | Stop::ToHost(_) => {
+            // A program has nobody to call, and no tohost; waits and pauses end no call that can wait, and others have nothing
+            // to wait for, nor a meter that pauses.
+            Stop::EnvironmentCall
+            | Stop::WaitInput { .. }
+            | Stop::WaitOutput { .. }
+            | Stop::Paused
+            | Stop::ToHost(_) => {
                 // The call was executed: it stands before the program counter.
                 let pc = if stop == Stop::EnvironmentCall { pc.wrapping_sub(4) } else { pc };
                 let trap = nandarray_hart::Trap { cause: Cause::UserCall, pc, value: 0 };

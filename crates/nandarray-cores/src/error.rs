@@ -142,6 +142,16 @@ pub enum RunError {
         /// Where it writes.
         site: Site,
     },
+    /// A program waits for input that never comes.
+    #[error("task {task}: waits for bytes of input {input} that never come{}", at(site.as_ref()))]
+    Starved {
+        /// The task.
+        task: u64,
+        /// The input.
+        input: usize,
+        /// Where it waits; none if it has not begun.
+        site: Option<Site>,
+    },
     /// The inputs do not fit the program, or a task its windows.
     #[error("{0}")]
     Inputs(String),
@@ -183,7 +193,7 @@ impl RunError {
             Self::Trap { trap, .. } => Some(trap.pc),
             Self::Limit { pc, .. } => Some(*pc),
             Self::Full { site, .. } => Some(site.pc),
-            Self::Torn { site, .. } => site.as_ref().map(|site| site.pc),
+            Self::Torn { site, .. } | Self::Starved { site, .. } => site.as_ref().map(|site| site.pc),
             Self::Cancelled(at) => at.as_ref().map(|(_, site)| site.pc),
             _ => None,
         }
@@ -206,6 +216,7 @@ impl RunError {
             | Self::Overflow { task, .. }
             | Self::Ragged { task, .. }
             | Self::Torn { task, .. }
+            | Self::Starved { task, .. }
             | Self::Full { task, .. } => Some(*task),
             Self::Cancelled(at) => at.as_ref().map(|(task, _)| *task),
             Self::Inputs(_) | Self::Memory(_) | Self::Held { .. } | Self::Transfer(_) => None,

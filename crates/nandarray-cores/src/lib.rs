@@ -7,29 +7,37 @@
 //!
 //! A [`pipeline`] runs several programs at once, what one gives being what another takes.
 //!
+//! A [`Call`] is one call of a program that can be left and taken up again: somebody else fills its inputs between runs.
+//!
 //! What executes instructions is a [`Processor`]: the interpreter of `nandarray-hart` is one. A trusted program can be called as
 //! functions of this process instead ([`Native`]). How long anything takes on a
 //! described core is not told here.
 
 pub mod abi;
 mod board;
+mod call;
 mod core;
 mod error;
 mod held;
+mod inflow;
 mod metadata;
 mod native;
 mod pipeline;
+mod processor;
 mod profile;
 mod program;
 mod run;
 mod stage;
 mod tasks;
 
-pub use crate::core::{Core, Processor};
+pub use crate::core::{Bounds, Core, Task};
+pub use call::{Advance, Call, Job};
 pub use error::{LoadError, RunError, Site, StageError};
+pub use inflow::Inflow;
 pub use metadata::{Bound, InputPort, Kind, Metadata, OutputPort, Phase, Records, ScalarPort};
 pub use native::{Form, Native};
 pub use pipeline::{Completed, Ended, Resources, pipeline};
+pub use processor::Processor;
 pub use profile::Profiler;
 pub use program::{Entry, Program};
 pub use run::{Account, Failure, HOLD_BYTES, Options, Outcome, Progress, Sink, Source, run};

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Profile, Rv32, Rv64, Stop, Streams, Xlen};
+use nandarray_hart::{Counter, Extensions, Hart, Limits, Memory, Mode, Profile, Rv32, Rv64, Stop, Streams, Xlen};
 use parking_lot::Mutex;
 
-use crate::core::{Core, Processor};
+use crate::core::Core;
 use crate::error::LoadError;
+use crate::processor::Processor;
 use crate::program::Program;
 
 /// Makes cores that count how often each instruction is executed.
@@ -37,38 +38,29 @@ impl Profiler {
 
 /// An interpreter that counts.
 struct Counting<X: Xlen> {
-    hart: Hart<X>,
+    hart: Hart<X, Counter>,
     to: Profiler,
 }
 
 impl<X: Xlen> Counting<X> {
     fn new(to: Profiler) -> Self {
-        let mut hart = Hart::new(Mode::Program, Extensions::PROGRAM);
-        hart.count_instructions();
-        Self { hart, to }
+        Self { hart: Hart::with_meter(Mode::Program, Extensions::PROGRAM, Counter::default()), to }
     }
 }
 
 impl<X: Xlen> Drop for Counting<X> {
     fn drop(&mut self) {
-        self.to.0.lock().add(&self.hart.take_profile());
+        self.to.0.lock().add(&self.hart.meter_mut().take());
     }
 }
 
-impl<X: Xlen> Processor for Counting<X>
-where
-    Hart<X>: Processor,
-{
-    fn call(
-        &mut self,
-        entry: u64,
-        stack: u64,
-        argument: u64,
-        memory: &mut Memory<'_>,
-        streams: &mut Streams<'_>,
-        limits: Limits<'_>,
-    ) -> Stop {
-        Processor::call(&mut self.hart, entry, stack, argument, memory, streams, limits)
+impl<X: Xlen> Processor for Counting<X> {
+    fn start(&mut self, entry: u64, stack: u64, argument: u64) {
+        self.hart.start(entry, stack, argument);
+    }
+
+    fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
+        self.hart.run(memory, streams, limits)
     }
 
     fn pc(&self) -> u64 {

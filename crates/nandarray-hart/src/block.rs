@@ -3,23 +3,18 @@
 //! It is what the interpreter executes, what a translator translates and what a timing model sums up: it ends at the first
 //! instruction that may go elsewhere, after [`OPS_MAX`] instructions, or where no more can be fetched.
 
-use std::any::Any;
-use std::sync::OnceLock;
-
 use crate::isa::{Extensions, Format, Op, decode};
 
 /// The most instructions of a block.
 pub const OPS_MAX: usize = 64;
 
 /// Instructions that are executed one after the other.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Block {
     /// Address of the first.
     pub pc: u64,
     /// The instructions; at least one.
     pub ops: Vec<Op>,
-    /// What a model of a processor worked out about the block, once: its timing summary, its vector operations.
-    pub summary: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl Block {
@@ -45,7 +40,7 @@ impl Block {
             at = wrap(at.wrapping_add(u64::from(op.len)), bits);
         }
         ops.shrink_to_fit();
-        (!ops.is_empty()).then(|| Self { pc, ops, summary: OnceLock::new() })
+        (!ops.is_empty()).then(|| Self { pc, ops })
     }
 
     /// Bytes from the first instruction to behind the last.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::block::Block;
 use crate::exec::{Steps, steps};
+use crate::meter::Meter;
 use crate::xlen::Xlen;
 
 /// Blocks kept at most; then all are dropped, so that a program that makes code does not fill the host's memory.
@@ -42,11 +43,11 @@ impl<X: Xlen> Cache<X> {
         self.by_pc.get(&pc).map(|unit| *unit as usize)
     }
 
-    /// Keep a block; where `counted`, one that counts how often it is entered.
-    pub(crate) fn insert(&mut self, block: Block, float_off: bool, counted: bool) -> usize {
+    /// Keep a block, to be executed by a hart with such a meter.
+    pub(crate) fn insert<M: Meter>(&mut self, block: Block, float_off: bool) -> usize {
         let unit = self.blocks.len();
         self.by_pc.insert(block.pc, unit as u32);
-        self.steps.push(steps::<X>(&block, unit as u32, float_off, counted));
+        self.steps.push(steps::<X, M>(&block, unit as u32, float_off));
         if self.is_marked(block.pc) {
             self.steps[unit].mark(true);
         }

@@ -31,6 +31,7 @@ mod float;
 mod hart;
 pub mod isa;
 mod memory;
+mod meter;
 mod profile;
 #[cfg(feature = "elf")]
 mod program;
@@ -45,9 +46,10 @@ pub use float::{FloatFunction, float_function};
 pub use hart::{Door, Hart, Limits, Mode, Registers, Span, Stop};
 pub use isa::{Class, Extension, Extensions};
 pub use memory::{Memory, MemoryError};
-pub use profile::Profile;
+pub use meter::{DataAccess, Go, Meter, StreamAccess, Unmetered};
+pub use profile::{Counter, Profile};
 #[cfg(feature = "elf")]
 pub use program::{Loaded, Program, ProgramError, SPAN_MAX, Segment};
-pub use streams::{Input, Output, Room, STREAMS_MAX, Streams};
+pub use streams::{Input, Output, REACH, Room, STREAMS_MAX, Streams};
 pub use trap::{Cause, Trap};
 pub use xlen::{Rv32, Rv64, Xlen};

@@ -1,12 +1,15 @@
 //! What a program can reach: regions of memory at addresses, owned or lent for a call; everything else is a fault.
 //!
 //! A region is readable throughout, writable and executable in parts of it. A misaligned access is as good as any; one that
-//! crosses the end of a region is a fault. `spans` is how a hart reaches all of it.
+//! crosses the end of a region is a fault. `spans` is how a hart reaches all of it; its tables are kept here until the regions
+//! change, so that a run that is taken up again builds nothing.
 
 mod spans;
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::Arc;
 
 pub(crate) use spans::Spans;
 
@@ -14,16 +17,42 @@ pub(crate) use spans::Spans;
 #[derive(Debug)]
 enum Bytes<'m> {
     Owned(Vec<u8>),
+    Counted(Arc<Vec<u8>>, Range<usize>),
     Shared(&'m [u8]),
-    Exclusive(&'m mut [u8]),
+    /// A borrowed slice. Kept as a pointer: references made of it in turn would invalidate those that `spans` keeps.
+    Exclusive(*mut u8, usize, PhantomData<&'m mut [u8]>),
 }
 
 impl Bytes<'_> {
     fn as_slice(&self) -> &[u8] {
         match self {
             Self::Owned(bytes) => bytes,
+            Self::Counted(bytes, range) => &bytes[range.clone()],
             Self::Shared(bytes) => bytes,
-            Self::Exclusive(bytes) => bytes,
+            // SAFETY: the slice is borrowed for as long as this is there, and nobody writes it while `self` is borrowed.
+            Self::Exclusive(pointer, length, _) => unsafe { std::slice::from_raw_parts(*pointer, *length) },
+        }
+    }
+
+    /// The same, to be written; none if they may only be read.
+    fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Self::Owned(bytes) => Some(bytes),
+            // SAFETY: the slice is borrowed exclusively for as long as this is there, and `self` is, too.
+            Self::Exclusive(pointer, length, _) => Some(unsafe { std::slice::from_raw_parts_mut(*pointer, *length) }),
+            Self::Counted(..) | Self::Shared(_) => None,
+        }
+    }
+
+    /// The first byte and how many there are, and whether they may be written.
+    fn raw(&mut self) -> (*mut u8, usize, bool) {
+        match self {
+            Self::Owned(bytes) => (bytes.as_mut_ptr(), bytes.len(), true),
+            Self::Exclusive(pointer, length, _) => (*pointer, *length, true),
+            Self::Counted(..) | Self::Shared(_) => {
+                let bytes = self.as_slice();
+                (bytes.as_ptr().cast_mut(), bytes.len(), false)
+            }
         }
     }
 }
@@ -90,7 +119,15 @@ pub struct Memory<'m> {
     limit: Option<u64>,
     /// An address whose 8 bytes are looked at after each store: `tohost`.
     watched: Option<u64>,
+    /// How a hart reaches the regions; none if they changed since.
+    spans: Option<Box<Spans>>,
 }
+
+// SAFETY: pointers are to bytes that the memory owns or borrows exclusively, which may go wherever it goes; those of `spans` to
+// what was lent for a run are not used after it.
+unsafe impl Send for Memory<'_> {}
+// SAFETY: nothing is written, and no pointer of `spans` is used, through a shared reference.
+unsafe impl Sync for Memory<'_> {}
 
 impl<'m> Memory<'m> {
     /// No memory at all.
@@ -123,6 +160,7 @@ impl<'m> Memory<'m> {
             return Err(error);
         }
         self.regions.push(Region { base, bytes, writable, executable });
+        self.spans = None;
         Ok(())
     }
 
@@ -171,27 +209,62 @@ impl<'m> Memory<'m> {
     /// [`MemoryError::Overlap`].
     pub fn lend_mut(&mut self, base: u64, bytes: &'m mut [u8]) -> Result<(), MemoryError> {
         let end = base.saturating_add(bytes.len() as u64);
-        self.insert(base, Bytes::Exclusive(bytes), base..end, 0..0)
+        self.insert(base, Bytes::Exclusive(bytes.as_mut_ptr(), bytes.len(), PhantomData), base..end, 0..0)
+    }
+
+    /// Have bytes at `base` until they are taken back, to be read, and written where `writable`.
+    ///
+    /// # Errors
+    /// [`MemoryError::Overlap`]; the bytes are gone then.
+    pub fn put(&mut self, base: u64, bytes: Vec<u8>, writable: bool) -> Result<(), MemoryError> {
+        let end = base.saturating_add(bytes.len() as u64);
+        self.insert(base, Bytes::Owned(bytes), if writable { base..end } else { 0..0 }, 0..0)
+    }
+
+    /// Have a range of shared bytes at `base` until they are taken back, to be read.
+    ///
+    /// # Errors
+    /// [`MemoryError::Overlap`].
+    ///
+    /// # Panics
+    /// If there is no such range of them.
+    pub fn share(&mut self, base: u64, bytes: Arc<Vec<u8>>, range: Range<usize>) -> Result<(), MemoryError> {
+        assert!(range.start <= range.end && range.end <= bytes.len(), "{range:?} of {} bytes", bytes.len());
+        self.insert(base, Bytes::Counted(bytes, range), 0..0, 0..0)
+    }
+
+    /// Take back the region that begins at `base`, if there is one; gives its bytes if it has them for itself.
+    pub fn take(&mut self, base: u64) -> Option<Vec<u8>> {
+        let at = self.regions.iter().position(|r| r.base == base)?;
+        self.spans = None;
+        match self.regions.remove(at).bytes {
+            Bytes::Owned(bytes) => Some(bytes),
+            _ => None,
+        }
     }
 
     /// The same memory for the length of a call, to which more can be lent that is gone afterwards.
     pub fn for_call(&mut self) -> Memory<'_> {
         let regions = self.regions.iter_mut().map(|r| Region {
             base: r.base,
-            bytes: match &mut r.bytes {
-                Bytes::Owned(bytes) => Bytes::Exclusive(bytes),
-                Bytes::Shared(bytes) => Bytes::Shared(bytes),
-                Bytes::Exclusive(bytes) => Bytes::Exclusive(bytes),
-            },
             writable: r.writable.clone(),
             executable: r.executable.clone(),
+            bytes: match &mut r.bytes {
+                Bytes::Counted(bytes, range) => Bytes::Shared(&bytes[range.clone()]),
+                Bytes::Shared(bytes) => Bytes::Shared(bytes),
+                own => {
+                    let (pointer, length, _) = own.raw();
+                    Bytes::Exclusive(pointer, length, PhantomData)
+                }
+            },
         });
-        Memory { regions: regions.collect(), limit: self.limit, watched: self.watched }
+        Memory { regions: regions.collect(), limit: self.limit, watched: self.watched, spans: None }
     }
 
     /// Stop a hart after a store to the 8 bytes at `address` with [`Stop::ToHost`](crate::Stop::ToHost).
     pub fn watch(&mut self, address: u64) {
         self.watched = Some(address);
+        self.spans = None;
     }
 
     /// The bytes of `addresses`, which one region must hold.
@@ -217,11 +290,7 @@ impl<'m> Memory<'m> {
         let holds = |r: &&mut Region<'_>| r.range().start <= addresses.start && addresses.end <= r.range().end;
         let region = self.regions.iter_mut().find(holds).ok_or(error.clone())?;
         let from = (addresses.start - region.base) as usize;
-        match &mut region.bytes {
-            Bytes::Owned(all) => Ok(&mut all[from..from + bytes as usize]),
-            Bytes::Exclusive(all) => Ok(&mut all[from..from + bytes as usize]),
-            Bytes::Shared(_) => Err(error),
-        }
+        region.bytes.as_mut_slice().map(|all| &mut all[from..from + bytes as usize]).ok_or(error)
     }
 
     /// Two or four bytes of code at `address`: what the hart decodes. None where nothing may be executed.

@@ -41,7 +41,7 @@ fn a_hart_reads_and_writes_to_the_last_byte() {
     memory.add(0x1000, 64).unwrap();
     memory.lend(0x2000, &shared).unwrap();
     memory.lend_mut(0x3000, &mut exclusive).unwrap();
-    let mut spans = memory.spans();
+    let spans = memory.spans();
     for base in [0x1000, 0x2000, 0x3000] {
         let len = if base == 0x1000 { 64 } else { 9 };
         for address in base - 8..base + len + 8 {
@@ -62,7 +62,7 @@ fn a_hart_reads_and_writes_to_the_last_byte() {
 fn addresses_do_not_wrap() {
     let mut memory = Memory::new();
     memory.add(0, 64).unwrap();
-    let mut spans = memory.spans();
+    let spans = memory.spans();
     for address in [u64::MAX, u64::MAX - 6, u64::MAX - 7] {
         assert!(spans.load_fast::<8>(address).is_none());
         assert_eq!(spans.load::<8>(address), Err(Fault { page: false, address }));
@@ -75,7 +75,7 @@ fn stores_to_code_and_to_the_watched_address_are_seen() {
     let mut memory = Memory::new();
     memory.add_program(0x1000, 0x1000, 0x1000..0x2000, 0x1000..0x2000).unwrap();
     memory.watch(0x1800);
-    let mut spans = memory.spans();
+    let spans = memory.spans();
     spans.decoded(0x1100..0x1110);
     for address in 0x1000..0x1ff9u64 {
         (spans.code_written, spans.watch_hit) = (false, false);
@@ -109,7 +109,7 @@ fn regions_in_turn_are_found_whether_or_not_they_share_a_part_of_the_addresses()
     for (base, bytes) in bases.iter().zip(&mut lent) {
         memory.lend_mut(*base, bytes).unwrap();
     }
-    let mut spans = memory.spans();
+    let spans = memory.spans();
     let mut load = |address| match spans.load_near::<8>(address) {
         Some(bytes) => Ok(bytes),
         None => spans.load::<8>(address),
@@ -129,4 +129,43 @@ fn regions_in_turn_are_found_whether_or_not_they_share_a_part_of_the_addresses()
         let wanted: Vec<u8> = (0..16).map(|at| of((at / 4).min(2))).collect();
         assert_eq!(bytes.as_slice(), wanted);
     }
+}
+
+#[test]
+fn tables_are_kept_until_regions_change() {
+    let mut memory = Memory::new();
+    memory.add(0x1000, 16).unwrap();
+    let kept = |memory: &Memory<'_>| memory.spans.is_some();
+    let at = |memory: &mut Memory<'_>, address| memory.spans().load::<1>(address).ok().map(|[byte]| byte);
+    assert_eq!((kept(&memory), at(&mut memory, 0x1000), kept(&memory)), (false, Some(0), true));
+    // What the caller writes is seen without building anything.
+    memory.get_mut(0x1000..0x1001).unwrap()[0] = 7;
+    assert_eq!((kept(&memory), at(&mut memory, 0x1000)), (true, Some(7)));
+    memory.put(0x2000, vec![1, 2], true).unwrap();
+    memory.share(0x3000, Arc::new(vec![3, 4, 5]), 1..2).unwrap();
+    assert!(!kept(&memory));
+    assert_eq!([0x2001, 0x3000, 0x3001].map(|a| at(&mut memory, a)), [Some(2), Some(4), None]);
+    let written = [0x2000, 0x3000].map(|a| memory.spans().store(a, [9u8]).is_ok());
+    assert_eq!((written, memory.put(0x2001, vec![0], false).is_err()), ([true, false], true));
+    assert_eq!((memory.take(0x2000), memory.take(0x3000), memory.take(0x2000)), (Some(vec![9, 2]), None, None));
+    assert_eq!([0x1000, 0x2000, 0x3000].map(|a| at(&mut memory, a)), [Some(7), None, None]);
+    memory.watch(0x1008);
+    assert!(!kept(&memory));
+}
+
+#[test]
+fn a_run_finds_the_code_that_its_own_hart_decoded() {
+    let mut memory = Memory::new();
+    memory.add_program(0x1000, 0x1000, 0x1000..0x2000, 0x1000..0x2000).unwrap();
+    let flagged = |memory: &mut Memory<'_>, code: Range<u64>, address: u64| {
+        let spans = memory.spans();
+        spans.begin(&code);
+        assert!(spans.store_fast(address, [0u8]) || spans.store(address, [0u8]).is_ok());
+        spans.code_written
+    };
+    assert!(flagged(&mut memory, 0x1000..0x1100, 0x1010));
+    // Another hart decoded something else, and the first one has forgotten what it had.
+    assert!(!flagged(&mut memory, 0x1800..0x1900, 0x1010));
+    assert!(flagged(&mut memory, 0x1800..0x1900, 0x1810));
+    assert!(!flagged(&mut memory, 0..0, 0x1810));
 }

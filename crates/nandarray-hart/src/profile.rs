@@ -1,13 +1,14 @@
 //! Where instructions go: how often each was executed, and each block entered.
 //!
-//! A hart that counts has a step at the head of each block that adds one; nothing else of it is slower, and one that does
-//! not count has no such step. Counts are kept by address: where code was rewritten, the last instruction is named. How
-//! addresses become functions and lines is the caller's business.
+//! [`Counter`] is a meter that is told of blocks alone: a step at the head of each block adds one, and nothing else of the hart is
+//! slower. Counts are kept by address: where code was rewritten, the last instruction is named. How addresses become functions
+//! and lines is the caller's business.
 
 use std::collections::BTreeMap;
 
 use crate::block::Block;
 use crate::isa::Op;
+use crate::meter::Meter;
 
 /// How often instructions were executed.
 #[derive(Clone, Debug, Default)]
@@ -46,13 +47,13 @@ impl Profile {
     }
 
     /// An instruction was executed so many times.
-    pub(crate) fn op(&mut self, pc: u64, op: &Op, times: u64) {
+    fn op(&mut self, pc: u64, op: &Op, times: u64) {
         let entry = self.ops.entry(pc).or_insert((*op, 0));
         *entry = (*op, entry.1.wrapping_add(times));
     }
 
-    /// A block was entered so many times, and executed to its end but for what [`Profile::left`] takes back.
-    pub(crate) fn entered(&mut self, block: &Block, times: u64) {
+    /// A block was entered so many times, and executed to its end but for what `left` takes back.
+    fn entered(&mut self, block: &Block, times: u64) {
         if times > 0 {
             self.first(block, block.ops.len(), times);
             let entry = self.blocks.entry(block.pc).or_insert((0, 0));
@@ -61,7 +62,7 @@ impl Profile {
     }
 
     /// The first instructions of a block were executed so many times.
-    pub(crate) fn first(&mut self, block: &Block, ops: usize, times: u64) {
+    fn first(&mut self, block: &Block, ops: usize, times: u64) {
         let mut at = block.pc;
         for op in &block.ops[..ops] {
             self.op(at, op, times);
@@ -70,11 +71,60 @@ impl Profile {
     }
 
     /// A block that was entered was left before this instruction: take back the rest, which may be counted later only.
-    pub(crate) fn left(&mut self, block: &Block, index: usize) {
+    fn left(&mut self, block: &Block, index: usize) {
         let mut at = block.address(index);
         for op in &block.ops[index..] {
             self.op(at, op, 1u64.wrapping_neg());
             at = at.wrapping_add(u64::from(op.len));
         }
+    }
+}
+
+/// Counts how often each instruction is executed.
+#[derive(Debug, Default)]
+pub struct Counter {
+    /// Blocks by number, and how often each was entered since it has it.
+    units: Vec<(Block, u64)>,
+    /// What was counted otherwise.
+    profile: Profile,
+}
+
+impl Counter {
+    /// What was counted since this was last asked.
+    pub fn take(&mut self) -> Profile {
+        for (block, times) in &mut self.units {
+            self.profile.entered(block, std::mem::take(times));
+        }
+        std::mem::take(&mut self.profile)
+    }
+}
+
+impl Meter for Counter {
+    const BLOCKS: bool = true;
+
+    fn decoded(&mut self, unit: u32, block: &Block) {
+        match self.units.get_mut(unit as usize) {
+            Some((old, times)) => {
+                self.profile.entered(old, std::mem::take(times));
+                old.clone_from(block);
+            }
+            None => self.units.push((block.clone(), 0)),
+        }
+    }
+
+    fn enter(&mut self, unit: u32) {
+        self.units[unit as usize].1 += 1;
+    }
+
+    fn part(&mut self, block: &Block) {
+        self.profile.first(block, block.ops.len(), 1);
+    }
+
+    fn left(&mut self, block: &Block, index: usize) {
+        self.profile.left(block, index);
+    }
+
+    fn single(&mut self, pc: u64, op: &Op) {
+        self.profile.op(pc, op, 1);
     }
 }

@@ -10,9 +10,56 @@ fn an_input_wraps_around_its_ring() {
     assert_eq!(input.load::<4>(), None);
     assert_eq!(input.load::<2>(), Some([2, 3]));
     assert_eq!((input.head(), input.available()), (11, 1));
-    assert_eq!(input.behind_tail::<2>(3), Some([2, 3]));
-    assert_eq!(input.behind_tail::<2>(8), None);
-    assert_eq!(input.behind_tail::<2>(1), None);
+    // What was read may be overwritten, unless the caller promises otherwise.
+    assert_eq!(input.peek::<2>(-2), Look::Never);
+    let input = input.keeping(3);
+    assert_eq!(input.peek::<2>(-2), Look::There([2, 3]));
+    assert_eq!(input.peek::<2>(-4), Look::Never);
+    assert_eq!(input.peek::<1>(0), Look::There([4]));
+    assert_eq!(input.peek::<2>(0), Look::Wait);
+    assert_eq!(input.peek::<2>(3), Look::Never, "it would overwrite what is kept");
+}
+
+#[test]
+fn looking_at_an_input_tells_nothing_of_when_its_bytes_arrive() {
+    let bytes: Vec<u8> = (0..200).map(|i| i as u8).collect();
+    let whole = Input::whole(&bytes);
+    for arrived in 0..=200 {
+        for end in [None, Some(200)].into_iter().filter(|end| arrived < 200 || end.is_some()) {
+            let input = Input::window(&bytes[..arrived], 0).ending(end);
+            let (wanted, told) = ([0, 1, 7, 150, 200, 300, u64::MAX], |l: Look<u64>| l != Look::Wait);
+            for bytes in wanted {
+                let (now, then) = (input.wait(bytes), whole.wait(bytes));
+                assert!(!told(now) || now == then, "{arrived} of {end:?}, {bytes}: {now:?}");
+            }
+            for at in [0, 3, 196, 199, 200, 70_000, -1] {
+                let (now, then) = (input.peek::<4>(at), whole.peek::<4>(at));
+                assert!(now == Look::Wait || now == then, "{arrived} of {end:?}, at {at}: {now:?}");
+                let (now, then) = (input.before_end::<4>(at as u64), whole.before_end::<4>(at as u64));
+                assert!(now == Look::Wait || now == then, "{arrived} of {end:?}, {at} back: {now:?}");
+            }
+        }
+    }
+    assert_eq!((whole.wait(u64::MAX), whole.before_end::<4>(4)), (Look::There(200), Look::There([196, 197, 198, 199])));
+    let long = vec![7; 3 * REACH as usize];
+    let input = Input::window(&long, 2 * REACH);
+    assert_eq!(input.wait(u64::MAX), Look::There(REACH));
+    assert_eq!(
+        (input.peek::<1>(-(REACH as i64)), input.peek::<1>(-(REACH as i64) - 1)),
+        (Look::There([7]), Look::Never)
+    );
+    assert_eq!((input.peek::<1>(REACH as i64 - 1), input.peek::<1>(REACH as i64)), (Look::There([7]), Look::Never));
+}
+
+#[test]
+fn an_output_that_is_full_is_no_output_that_waits() {
+    let mut ring = [0; 4];
+    let mut output = Output::new(&mut ring, Room::Width).limited(6);
+    assert!(output.store([1, 2, 3, 4]));
+    assert!(!output.store([5]) && !output.is_full(1));
+    output.drained(4);
+    assert!(output.store([5, 6]) && !output.store([7]) && output.is_full(1));
+    assert_eq!((output.waiting(), output.head(), output.limit()), (2, 6, 6));
 }
 
 #[test]
@@ -40,7 +87,7 @@ fn an_output_is_drained_where_it_wraps() {
     let mut output = Output::resume(&mut ring, 6, 6, Room::Width);
     assert!(output.store([1, 2, 3, 4]));
     assert_eq!(output.waiting_at(), [6..8, 0..2]);
-    assert_eq!(output.behind_head::<4>(4), Some([1, 2, 3, 4]));
+    assert_eq!(output.behind_head::<4>(4), Look::There([1, 2, 3, 4]));
     output.drained(3);
     assert_eq!(output.waiting_at(), [1..2, 0..0]);
     assert_eq!((output.head(), output.tail()), (10, 17));

@@ -12,6 +12,7 @@ const LAYERS: tidy::Layers = &[
     &["xlen", "trap", "isa"],
     &["protect"],
     &["memory", "streams", "block", "float"],
+    &["meter"],
     &["exec"],
     &["profile"],
     &["cache", "csr"],

@@ -27,8 +27,8 @@ pub(crate) struct Ring {
     pub(crate) end: u64,
     /// What the head is, less `at`.
     pub(crate) head: u64,
-    /// The tail.
-    pub(crate) tail: u64,
+    /// Of an input, the most bytes that may be waited for.
+    pub(crate) ahead: u64,
     /// Where `at` was when this was filled in.
     pub(crate) from: u64,
 }

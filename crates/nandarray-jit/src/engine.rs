@@ -182,13 +182,13 @@ impl Engine {
         for (ring, input) in self.context.inputs.iter_mut().zip(&streams.inputs) {
             let (at, length) = (input.together().as_ptr() as u64, input.together().len() as u64);
             let head = input.head().wrapping_sub(at);
-            *ring = Ring { at, end: at + length, head, tail: input.tail(), from: at };
+            *ring = Ring { at, end: at + length, head, ahead: input.ahead(), from: at };
         }
         for (ring, output) in self.context.outputs.iter_mut().zip(&mut streams.outputs) {
-            let (head, tail) = (output.head(), output.tail());
+            let head = output.head();
             let room = output.room_together();
             let (at, length) = (room.as_mut_ptr() as u64, room.len() as u64);
-            *ring = Ring { at, end: at + length, head: head.wrapping_sub(at), tail, from: at };
+            *ring = Ring { at, end: at + length, head: head.wrapping_sub(at), ahead: 0, from: at };
         }
     }
 

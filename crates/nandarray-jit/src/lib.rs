@@ -6,7 +6,7 @@
 //! loop looks at the instructions that are left, so it can be stopped.
 //!
 //! What is not translated is interpreted, one instruction at a time: atomic operations, control and status registers but for
-//! the stream registers, `readistream` and `readostream`, system instructions; everything while the rounding mode is not to
+//! the streams' heads and ends, `readistream`, `peekistream` and `readostream`, system instructions; everything while the rounding mode is not to
 //! nearest, in memory that can be both written and executed, and in privileged mode.
 
 mod code;

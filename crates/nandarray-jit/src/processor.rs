@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nandarray_cores::Processor;
-use nandarray_hart::{Extensions, Hart, Limits, Memory, Rv32, Rv64, Stop, Streams, Xlen};
+use nandarray_hart::{Extensions, Limits, Memory, Rv32, Rv64, Stop, Streams, Xlen};
 
 use crate::pace::Purse;
 use crate::shared::Shared;
@@ -64,21 +64,13 @@ impl std::fmt::Debug for Run {
     }
 }
 
-impl<X: Xlen> Processor for Translated<X>
-where
-    Hart<X>: Processor,
-{
-    fn call(
-        &mut self,
-        entry: u64,
-        stack: u64,
-        argument: u64,
-        memory: &mut Memory<'_>,
-        streams: &mut Streams<'_>,
-        limits: Limits<'_>,
-    ) -> Stop {
-        self.hart_mut().call(entry, stack, &[argument]);
-        self.run(memory, streams, limits)
+impl<X: Xlen> Processor for Translated<X> {
+    fn start(&mut self, entry: u64, stack: u64, argument: u64) {
+        self.hart_mut().start(entry, stack, argument);
+    }
+
+    fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
+        Translated::run(self, memory, streams, limits)
     }
 
     fn pc(&self) -> u64 {

@@ -314,9 +314,11 @@ fn mark_headers(nodes: &mut [Node]) {
 pub(crate) fn translates(op: &Op) -> bool {
     use Code::*;
     match op.row().format {
-        Format::LoadReserved | Format::Atomic | Format::FenceVma | Format::Illegal | Format::StreamRead => false,
+        Format::LoadReserved | Format::Atomic | Format::FenceVma | Format::Illegal => false,
+        Format::StreamRead => op.code == StreamWait,
         Format::Bare => false,
-        Format::Csr | Format::CsrImmediate => op.reads_stream_register(),
+        // Ends and limits are read seldom, and the interpreter knows them.
+        Format::Csr | Format::CsrImmediate => op.reads_stream_register() && !matches!((op.imm - 0x800) >> 5, 1 | 3),
         _ => !matches!(op.code, Ecall | Ebreak),
     }
 }

@@ -1,6 +1,6 @@
 //! Jumps, branches, and what a block ends with.
 
-use super::{Exit, JUMP, NEXT, RECENT, State, Step, TAKEN, enter, follow, handlers, next, operands};
+use super::{Exit, JUMP, NEXT, RECENT, State, Step, TAKEN, enter, follow, handlers, operands};
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
@@ -68,13 +68,6 @@ handlers! {
         let o = operands!(step);
         s.x[o.rd as usize] = X::word(s.pc().wrapping_add(o.imm as u64));
         follow!(TAKEN, step, s, e)
-    }
-    // Before the first instruction of a block that is counted.
-    fn count(step, s, e) {
-        // SAFETY: it is the first step of its block.
-        let unit = unsafe { super::header(step) }.unit as usize;
-        s.entered[unit] += 1;
-        next!(step, s, e)
     }
     // In place of the first step of a block that is marked.
     fn marked(step, s, e) {

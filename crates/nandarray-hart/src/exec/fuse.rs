@@ -11,11 +11,13 @@ use super::{Env, Flow, Handler, NEXT, Slot, State, Step, TAKEN, bits, enter, fol
 use crate::isa::{Code, Op};
 use crate::xlen::Xlen;
 
-/// Join what can be joined in the steps of one block, from its end: a branch is joined first.
-pub(super) fn fuse<X: Xlen>(ops: &[Op], steps: &mut [Step<X>]) {
+/// Join what can be joined in the steps of one block, from its end: a branch is joined first. What is `alone` is not joined.
+pub(super) fn fuse<X: Xlen>(ops: &[Op], steps: &mut [Step<X>], alone: impl Fn(&Op) -> bool) {
     let mut behind = ops.len();
     while behind >= 2 {
-        if let Some(run) = pair::<X>(ops[behind - 2].code, ops[behind - 1].code) {
+        let (first, second) = (&ops[behind - 2], &ops[behind - 1]);
+        let joined = if alone(first) || alone(second) { None } else { pair::<X>(first.code, second.code) };
+        if let Some(run) = joined {
             steps[behind - 2].run = run;
             behind -= 1;
         }

@@ -128,7 +128,7 @@ macro_rules! register {
 }
 
 #[inline(always)]
-fn address<X: Xlen>(o: &Step<X>, s: &State<X>) -> u64 {
+pub(super) fn address<X: Xlen>(o: &Step<X>, s: &State<X>) -> u64 {
     X::unsigned(X::word(X::unsigned(s.x[o.rs1 as usize]).wrapping_add(o.imm as u64)))
 }
 

@@ -8,7 +8,7 @@
 //! outside the main region, inexact rounding) is in functions of its own, so that the common ones need no stack.
 //!
 //! `int`, `bits`, `mem`, `atomic`, `float`, `convert`, `stream` and `control` hold the functions by instruction group,
-//! `select` chooses among them, `fuse` joins pairs. Nothing here knows blocks, privilege, or control and status registers.
+//! `select` chooses among them, `fuse` joins pairs, `metered` tells of them first where somebody wants it. Nothing here knows blocks, privilege, or control and status registers.
 
 mod atomic;
 mod bits;
@@ -18,13 +18,18 @@ mod float;
 mod fuse;
 mod int;
 mod mem;
+mod metered;
 mod select;
 mod stream;
 
+pub(crate) use metered::PART;
 pub(crate) use select::steps;
 pub(crate) use stream::register as stream_register;
 
-use crate::memory::Spans;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use crate::memory::{Memory, Spans};
 use crate::streams::Streams;
 use crate::trap::Cause;
 use crate::xlen::Xlen;
@@ -52,6 +57,8 @@ pub(crate) enum Exit {
     System,
     /// The block is marked: a translator has code for it.
     Marked,
+    /// A meter wants it executed later.
+    Paused,
     /// It was executed, but what was decoded behind it may be no longer true, or `tohost` was written.
     Stored,
     /// It waits for bytes of an input stream.
@@ -60,6 +67,8 @@ pub(crate) enum Exit {
     Exhausted(u8),
     /// It waits for room in an output stream.
     WaitOutput(u8),
+    /// The output stream has all the bytes that it may have.
+    Full(u8),
 }
 
 /// Entries of the table by which indirect jumps find their target.
@@ -92,8 +101,6 @@ pub(crate) struct State<X: Xlen> {
     pub(crate) exit: Exit,
     /// The address that is reserved, and what was there.
     pub(crate) reserved: Option<(u64, u64)>,
-    /// How often each block of the cache was entered, where blocks count that.
-    pub(crate) entered: Vec<u64>,
 }
 
 impl<X: Xlen> State<X> {
@@ -111,7 +118,6 @@ impl<X: Xlen> State<X> {
             target: 0,
             exit: Exit::System,
             reserved: None,
-            entered: Vec::new(),
         }
     }
 
@@ -157,11 +163,44 @@ impl<X: Xlen> State<X> {
     }
 }
 
-/// What a program reaches while it runs.
+/// What a program reaches while it runs: memory, and beside it streams and what is told of it.
 #[derive(Debug)]
+#[repr(transparent)]
 pub(crate) struct Env<'e, 's> {
-    pub(crate) spans: Spans<'e>,
-    pub(crate) streams: &'e mut Streams<'s>,
+    pub(crate) spans: Spans,
+    streams: PhantomData<&'e mut Streams<'s>>,
+}
+
+impl<'e, 's> Env<'e, 's> {
+    /// Memory and streams for a run of a hart that has decoded what is at `code`. What is at `meter` is told of it.
+    pub(crate) fn open(
+        memory: &'e mut Memory<'_>,
+        streams: &'e mut Streams<'s>,
+        meter: *mut (),
+        code: &Range<u64>,
+    ) -> &'e mut Self {
+        let spans = memory.spans();
+        spans.begin(code);
+        spans.beside = [(&raw mut *streams).cast(), meter];
+        // SAFETY: it is the same thing by another name: `Self` is transparent.
+        unsafe { &mut *(&raw mut *spans).cast() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn streams(&mut self) -> &mut Streams<'s> {
+        // SAFETY: `open` put them there, and borrows them exclusively for as long as this is there.
+        unsafe { &mut *self.spans.beside[0].cast() }
+    }
+
+    /// What is told of the run.
+    ///
+    /// # Safety
+    /// It is an `M`, which nothing else refers to.
+    #[inline(always)]
+    pub(crate) unsafe fn meter<M>(&mut self) -> &mut M {
+        // SAFETY: the caller's promise, and that of who called `open`.
+        unsafe { &mut *self.spans.beside[1].cast() }
+    }
 }
 
 // SAFETY: the pointers are to steps that the hart's own cache holds, which goes wherever this goes.
@@ -230,7 +269,7 @@ fn nowhere<X: Xlen>() -> *const Slot<X> {
 #[derive(Debug)]
 pub(crate) struct Steps<X: Xlen> {
     slots: std::ptr::NonNull<[Slot<X>]>,
-    /// Steps before that of the first instruction: 1 in a block that is counted.
+    /// Steps before that of the first instruction: 1 where a meter is told of blocks.
     before: usize,
     /// Handler of the first step where the block is marked.
     marked: Option<Handler<X>>,
@@ -243,9 +282,9 @@ unsafe impl<X: Xlen> Sync for Steps<X> {}
 
 impl<X: Xlen> Steps<X> {
     /// Slots as `select` makes them: a header, steps, links.
-    fn new(slots: Vec<Slot<X>>, counted: bool) -> Self {
+    fn new(slots: Vec<Slot<X>>, told: bool) -> Self {
         let slots = std::ptr::NonNull::from(Box::leak(slots.into_boxed_slice()));
-        Self { slots, before: usize::from(counted), marked: None }
+        Self { slots, before: usize::from(told), marked: None }
     }
 
     /// The first step.

@@ -1,23 +1,27 @@
 //! From decoded instructions to steps: which function executes what.
 
 use super::{
-    Handler, Header, SINK, Slot, Step, Steps, atomic, bits, control, convert, float, fuse, int, mem, nowhere, stream,
+    Handler, Header, SINK, Slot, Step, Steps, atomic, bits, control, convert, float, fuse, int, mem, metered, nowhere,
+    stream,
 };
 use crate::block::Block;
 use crate::float::{Double, Single};
 use crate::isa::{Code, Format, Op};
+use crate::meter::Meter;
 use crate::xlen::Xlen;
 
 /// The steps of a block, which is number `unit` in the cache: one an instruction, and one behind the last if that does not
-/// jump. Where `float_off`, instructions that need the floating-point unit are illegal. Where `counted`, a step before all
-/// others counts how often the block is entered.
-pub(crate) fn steps<X: Xlen>(block: &Block, unit: u32, float_off: bool, counted: bool) -> Steps<X> {
+/// jump. Where `float_off`, instructions that need the floating-point unit are illegal. A meter that wants to is told of blocks
+/// by a step before all others, and of instructions by other functions for them.
+pub(crate) fn steps<X: Xlen, M: Meter>(block: &Block, unit: u32, float_off: bool) -> Steps<X> {
     let mut steps: Vec<Step<X>> = Vec::with_capacity(block.ops.len() + 1);
     let mut offset = 0;
     for op in &block.ops {
         let mut step = step::<X>(op, offset);
         if float_off && op.row().format.float() {
             step.run = control::system;
+        } else if let Some(run) = metered::handler::<X, M>(op) {
+            step.run = run;
         }
         steps.push(step);
         offset += u16::from(op.len);
@@ -25,16 +29,25 @@ pub(crate) fn steps<X: Xlen>(block: &Block, unit: u32, float_off: bool, counted:
     if !block.ops.last().is_some_and(Op::ends_block) {
         steps.push(Step { run: control::end, rd: SINK, rs1: 0, rs2: 0, rs3: 0, imm: 0 });
     }
-    fuse::fuse(&block.ops, &mut steps);
+    fuse::fuse(&block.ops, &mut steps, |op| told::<M>(op));
     let header = Header { pc: block.pc, count: block.ops.len() as u32, unit };
     let mut slots = Vec::with_capacity(steps.len() + 3);
     slots.push(Slot { header });
-    if counted {
-        slots.push(Slot { step: Step { run: control::count, rd: SINK, rs1: 0, rs2: 0, rs3: 0, imm: 0 } });
+    if M::BLOCKS {
+        slots.push(Slot { step: Step { run: metered::enter::<X, M>, rd: SINK, rs1: 0, rs2: 0, rs3: 0, imm: 0 } });
     }
     slots.extend(steps.into_iter().map(|step| Slot { step }));
     slots.push(Slot { links: [nowhere(); 2] });
-    Steps::new(slots, counted)
+    Steps::new(slots, M::BLOCKS)
+}
+
+/// Whether a meter is told of an instruction, so that it is a step of its own.
+fn told<M: Meter>(op: &Op) -> bool {
+    match op.row().format {
+        Format::Branch => M::BRANCHES,
+        Format::Load | Format::Store => M::ACCESSES,
+        _ => false,
+    }
 }
 
 fn step<X: Xlen>(op: &Op, offset: u16) -> Step<X> {
@@ -282,6 +295,14 @@ fn handler<X: Xlen>(op: &Op) -> Handler<X> {
         ReadIStreamBu => stream::input_bu,
         ReadIStreamHu => stream::input_hu,
         ReadIStreamWu => stream::input_wu,
+        PeekIStreamB => stream::peek_b,
+        PeekIStreamH => stream::peek_h,
+        PeekIStreamW => stream::peek_w,
+        PeekIStreamD => stream::peek_d,
+        PeekIStreamBu => stream::peek_bu,
+        PeekIStreamHu => stream::peek_hu,
+        PeekIStreamWu => stream::peek_wu,
+        StreamWait => stream::wait,
         ReadOStreamB => stream::output_b,
         ReadOStreamH => stream::output_h,
         ReadOStreamW => stream::output_w,

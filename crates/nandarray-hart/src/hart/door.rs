@@ -40,7 +40,7 @@ pub struct Span {
 #[derive(Debug)]
 pub struct Door<'h, 'e, 's, X: Xlen> {
     hart: &'h mut Hart<X>,
-    env: Env<'e, 's>,
+    env: &'e mut Env<'e, 's>,
 }
 
 impl<X: Xlen> Hart<X> {
@@ -50,8 +50,7 @@ impl<X: Xlen> Hart<X> {
         memory: &'e mut Memory<'_>,
         streams: &'e mut Streams<'s>,
     ) -> Door<'h, 'e, 's, X> {
-        let mut env = Env { spans: memory.spans(), streams };
-        env.spans.decoded(self.code.clone());
+        let env = Env::open(memory, streams, std::ptr::null_mut(), &self.code);
         Door { hart: self, env }
     }
 }
@@ -87,7 +86,7 @@ impl<'s, X: Xlen> Door<'_, '_, 's, X> {
 
     /// The streams.
     pub fn streams(&mut self) -> &mut Streams<'s> {
-        self.env.streams
+        self.env.streams()
     }
 
     /// The memory, in the order in which it was laid out.
@@ -110,7 +109,7 @@ impl<'s, X: Xlen> Door<'_, '_, 's, X> {
 
     /// Interpret one instruction.
     pub fn step(&mut self) -> Option<Stop> {
-        self.hart.part(&mut self.env, 1)
+        self.hart.part(self.env, 1)
     }
 
     /// From now on, [`Door::interpret`] ends before the block at `pc`, unless it begins there; [`Hart::run`] forgets it.
@@ -133,12 +132,12 @@ impl<'s, X: Xlen> Door<'_, '_, 's, X> {
         if self.is_marked() {
             return self.part(most);
         }
-        let length = match self.hart.find(&mut self.env) {
+        let length = match self.hart.find(self.env) {
             Ok(unit) => self.hart.cache.blocks[unit].ops.len() as u64,
             Err(Left::Returned) => return Some(Stop::Returned { code: self.hart.x(10) }),
             Err(_) => 1,
         };
-        if length <= most { self.hart.slice(&mut self.env, length) } else { self.part(most) }
+        if length <= most { self.hart.slice(self.env, length) } else { self.part(most) }
     }
 
     /// Interpret at most `most` instructions; fewer if something stops it, after a few thousand, or before a marked block.
@@ -147,11 +146,11 @@ impl<'s, X: Xlen> Door<'_, '_, 's, X> {
         if most < crate::block::OPS_MAX as u64 || self.is_marked() {
             self.part(most)
         } else {
-            self.hart.slice(&mut self.env, most.min(SLICE))
+            self.hart.slice(self.env, most.min(SLICE))
         }
     }
 
     fn part(&mut self, most: u64) -> Option<Stop> {
-        self.hart.part(&mut self.env, most.min(crate::block::OPS_MAX as u64) as usize)
+        self.hart.part(self.env, most.min(crate::block::OPS_MAX as u64) as usize)
     }
 }

@@ -5,11 +5,11 @@
 //! caller's and lent for each run. It does not load programs (`program`), and knows nothing of how long anything takes.
 
 mod door;
+mod stop;
 mod system;
 
-use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::block::{Block, OPS_MAX};
 use crate::cache::Cache;
@@ -17,12 +17,13 @@ use crate::csr::{Csrs, Privilege};
 use crate::exec::{self, Env, Exit, JUMP, LEAVE, State};
 use crate::isa::Extensions;
 use crate::memory::Memory;
-use crate::profile::Profile;
+use crate::meter::{Meter, Unmetered};
 use crate::protect::{Access, Guard};
 use crate::streams::Streams;
-use crate::trap::{Cause, Trap};
+use crate::trap::Cause;
 use crate::xlen::Xlen;
 pub use door::{Door, Registers, Span};
+pub use stop::{Limits, Stop};
 use system::Outcome;
 
 /// Instructions between two looks at the stop flag.
@@ -37,71 +38,9 @@ pub enum Mode {
     Bare,
 }
 
-/// What bounds one run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Limits<'l> {
-    /// The most instructions that are executed; a bare machine's traps count, too.
-    pub instructions: Option<u64>,
-    /// Set by another thread: stop soon.
-    pub stop: Option<&'l AtomicBool>,
-}
-
-/// Why a run ended. The hart's program counter is at the instruction to go on with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// The function returned.
-    Returned {
-        /// Register `a0`.
-        code: u64,
-    },
-    /// A `StreamLoad` from an input that is closed and holds less than it needs: the usual end of a stream program.
-    InputExhausted {
-        /// Its number.
-        stream: u8,
-        /// Bytes that it still holds: fewer than the load's width.
-        left: u8,
-    },
-    /// More bytes of an input are needed.
-    WaitInput {
-        /// Its number.
-        stream: u8,
-    },
-    /// More room in an output is needed.
-    WaitOutput {
-        /// Its number.
-        stream: u8,
-    },
-    /// `ecall` of a program; it is already behind it.
-    EnvironmentCall,
-    /// A trap that nothing in the program handles.
-    Trap(Trap),
-    /// The limit on instructions is used up.
-    InstructionLimit,
-    /// The stop flag was set.
-    Interrupted,
-    /// A bare machine wrote this to `tohost`.
-    ToHost(u64),
-}
-
-impl fmt::Display for Stop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Returned { code } => write!(f, "returned {code}"),
-            Self::InputExhausted { stream, left } => write!(f, "input stream {stream} is exhausted, {left} bytes left"),
-            Self::WaitInput { stream } => write!(f, "waits for input stream {stream}"),
-            Self::WaitOutput { stream } => write!(f, "waits for room in output stream {stream}"),
-            Self::EnvironmentCall => f.write_str("environment call"),
-            Self::Trap(trap) => write!(f, "{trap}"),
-            Self::InstructionLimit => f.write_str("instruction limit reached"),
-            Self::Interrupted => f.write_str("interrupted"),
-            Self::ToHost(value) => write!(f, "wrote {value} to tohost"),
-        }
-    }
-}
-
-/// A RISC-V hart of width `X`: [`Rv32`](crate::Rv32) or [`Rv64`](crate::Rv64).
+/// A RISC-V hart of width `X`: [`Rv32`](crate::Rv32) or [`Rv64`](crate::Rv64); `M` is told what it executes.
 #[derive(Debug)]
-pub struct Hart<X: Xlen> {
+pub struct Hart<X: Xlen, M: Meter = Unmetered> {
     pub(crate) state: State<X>,
     pub(crate) cache: Cache<X>,
     pub(crate) extensions: Extensions,
@@ -118,8 +57,8 @@ pub struct Hart<X: Xlen> {
     looks_anew: bool,
     /// What stood before memory when the blocks were decoded.
     decoded_behind: Option<Guard>,
-    /// What was counted of blocks that are no longer kept, where instructions are counted.
-    profile: Option<Box<Profile>>,
+    /// Told what is executed; lent to the run while there is one.
+    meter: Option<Box<M>>,
 }
 
 /// Why the inner loop ended.
@@ -135,11 +74,18 @@ enum Left {
 }
 
 impl<X: Xlen> Hart<X> {
-    /// The address that `ra` holds when a program's function is entered; jumping there returns. No memory can be there.
-    pub const RETURN: u64 = if X::BITS == 32 { 0xffff_fff0 } else { 0xffff_ffff_ffff_fff0 };
-
     /// A hart whose registers are zero.
     pub fn new(mode: Mode, extensions: Extensions) -> Self {
+        Self::with_meter(mode, extensions, Unmetered)
+    }
+
+    /// The address that `ra` holds when a program's function is entered; jumping there returns. No memory can be there.
+    pub const RETURN: u64 = if X::BITS == 32 { 0xffff_fff0 } else { 0xffff_ffff_ffff_fff0 };
+}
+
+impl<X: Xlen, M: Meter> Hart<X, M> {
+    /// A hart whose registers are zero, and that tells `meter` what it executes.
+    pub fn with_meter(mode: Mode, extensions: Extensions, meter: M) -> Self {
         let all = u64::from(u32::MAX);
         let (privilege, csrs) = match mode {
             Mode::Program => (Privilege::User, Csrs { mcounteren: all, scounteren: all, ..Csrs::default() }),
@@ -157,7 +103,7 @@ impl<X: Xlen> Hart<X> {
             code: 0..0,
             looks_anew: false,
             decoded_behind: None,
-            profile: None,
+            meter: Some(Box::new(meter)),
         }
     }
 
@@ -168,7 +114,7 @@ impl<X: Xlen> Hart<X> {
     pub fn call(&mut self, entry: u64, stack: u64, arguments: &[u64]) {
         assert!(arguments.len() <= 8, "arguments beyond the eighth are passed on the stack");
         self.set_pc(entry);
-        self.set_x(1, Self::RETURN);
+        self.set_x(1, Hart::<X>::RETURN);
         self.set_x(2, stack & !15);
         for (i, value) in arguments.iter().enumerate() {
             self.set_x(10 + i, *value);
@@ -235,38 +181,37 @@ impl<X: Xlen> Hart<X> {
 
     /// Forget decoded blocks: the caller changed code in memory.
     pub fn forget_blocks(&mut self) {
-        self.fold_entered();
         self.cache.clear();
         self.state.forget_blocks();
         self.code = 0..0;
     }
 
-    /// From now on, count how often each instruction is executed.
-    pub fn count_instructions(&mut self) {
-        self.cache.unmark();
-        self.forget_blocks();
-        self.profile = Some(Box::default());
+    /// What is told what it executes.
+    pub fn meter(&self) -> &M {
+        self.meter.as_deref().expect("between runs the meter is here")
     }
 
-    /// What was counted since this was last asked, or since counting began.
-    pub fn take_profile(&mut self) -> Profile {
-        self.fold_entered();
-        self.profile.as_deref_mut().map(std::mem::take).unwrap_or_default()
+    /// The same, for whoever is done with the hart.
+    pub fn into_meter(self) -> M {
+        *self.meter.expect("between runs the meter is here")
     }
 
-    /// Put what blocks counted to the rest.
-    fn fold_entered(&mut self) {
-        let Some(profile) = &mut self.profile else { return };
-        for (block, times) in self.cache.blocks.iter().zip(&mut self.state.entered) {
-            profile.entered(block, std::mem::take(times));
-        }
+    /// What is told what it executes, to be changed.
+    pub fn meter_mut(&mut self) -> &mut M {
+        self.meter.as_deref_mut().expect("between runs the meter is here")
     }
 
     /// Execute until something stops it.
     pub fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
+        let mut meter = self.meter.take().expect("between runs the meter is here");
+        let env = Env::open(memory, streams, (&raw mut *meter).cast(), &self.code);
+        let stop = self.run_in(env, limits);
+        self.meter = Some(meter);
+        stop
+    }
+
+    fn run_in(&mut self, env: &mut Env<'_, '_>, limits: Limits<'_>) -> Stop {
         self.cache.unmark();
-        let mut env = Env { spans: memory.spans(), streams };
-        env.spans.decoded(self.code.clone());
         self.looks_anew = self.mode == Mode::Bare;
         let mut left = limits.instructions.unwrap_or(u64::MAX);
         loop {
@@ -278,14 +223,11 @@ impl<X: Xlen> Hart<X> {
             }
             self.take_interrupt();
             if self.looks_anew {
-                self.look(&mut env);
+                self.look(env);
             }
             let before = self.retired;
-            let stop = if left < OPS_MAX as u64 {
-                self.part(&mut env, left as usize)
-            } else {
-                self.slice(&mut env, left.min(SLICE))
-            };
+            let stop =
+                if left < OPS_MAX as u64 { self.part(env, left as usize) } else { self.slice(env, left.min(SLICE)) };
             // A trap counts as an instruction here, so that one whose handler traps at once comes to an end.
             left -= (self.retired - before).max(1);
             if let Some(stop) = stop {
@@ -296,7 +238,7 @@ impl<X: Xlen> Hart<X> {
 
     /// Why a run ends that may execute nothing more: the limit, unless the function has just returned.
     pub fn out_of_instructions(&self) -> Stop {
-        if self.pc == Self::RETURN && self.mode == Mode::Program {
+        if self.pc == Hart::<X>::RETURN && self.mode == Mode::Program {
             Stop::Returned { code: self.x(10) }
         } else {
             Stop::InstructionLimit
@@ -319,8 +261,8 @@ impl<X: Xlen> Hart<X> {
                 let block = &self.cache.blocks[unit];
                 self.retired -= block.ops.len() as u64 - index as u64;
                 let (pc, op) = (block.address(index), block.ops[index]);
-                if let Some(profile) = &mut self.profile {
-                    profile.left(block, index);
+                if M::BLOCKS {
+                    Self::told(env).left(block, index);
                 }
                 self.left(pc, &op, env)
             }
@@ -374,7 +316,7 @@ impl<X: Xlen> Hart<X> {
     /// The unit at the program counter, found or decoded.
     fn find(&mut self, env: &mut Env<'_, '_>) -> Result<usize, Left> {
         let pc = self.pc;
-        if pc == Self::RETURN && self.mode == Mode::Program {
+        if pc == Hart::<X>::RETURN && self.mode == Mode::Program {
             return Err(Left::Returned);
         }
         if let Some(unit) = self.cache.find(pc) {
@@ -386,11 +328,10 @@ impl<X: Xlen> Hart<X> {
         }
         env.spans.note_decoded(pc, block.bytes());
         self.code = env.spans.decoded_range();
-        let counted = self.profile.is_some();
-        if counted {
-            self.state.entered.resize(self.cache.blocks.len() + 1, 0);
+        if M::BLOCKS {
+            Self::told(env).decoded(self.cache.blocks.len() as u32, &block);
         }
-        Ok(self.cache.insert(block, self.float_off(), counted))
+        Ok(self.cache.insert::<M>(block, self.float_off()))
     }
 
     /// Decode at most `most` instructions at the program counter; none where nothing can be fetched.
@@ -411,11 +352,14 @@ impl<X: Xlen> Hart<X> {
     /// Execute at most `most` instructions of the block at the program counter: fewer than are left of the limit.
     fn part(&mut self, env: &mut Env<'_, '_>, most: usize) -> Option<Stop> {
         let pc = self.pc;
-        if pc == Self::RETURN && self.mode == Mode::Program {
+        if pc == Hart::<X>::RETURN && self.mode == Mode::Program {
             return Some(Stop::Returned { code: self.x(10) });
         }
         let Some(block) = self.decode(env, most) else { return self.fetch_trap(env) };
-        let steps = exec::steps::<X>(&block, 0, self.float_off(), false);
+        let steps = exec::steps::<X, M>(&block, exec::PART, self.float_off());
+        if M::BLOCKS {
+            Self::told(env).part(&block);
+        }
         // None are left behind this block, so that it ends even where it could go on.
         self.state.left = block.ops.len() as i64;
         // SAFETY: the steps were made of the block just now, and are linked to nothing.
@@ -423,15 +367,12 @@ impl<X: Xlen> Hart<X> {
         if flow == LEAVE {
             let index = steps.index(self.state.at);
             self.retired += index as u64;
-            if let Some(profile) = &mut self.profile {
-                profile.first(&block, index, 1);
+            if M::BLOCKS {
+                Self::told(env).left(&block, index);
             }
             return self.left(block.address(index), &block.ops[index], env);
         }
         self.retired += block.ops.len() as u64;
-        if let Some(profile) = &mut self.profile {
-            profile.first(&block, block.ops.len(), 1);
-        }
         self.pc = match flow {
             exec::TAKEN => block.taken(X::BITS).unwrap_or(pc),
             exec::NEXT => block.next(X::BITS),
@@ -448,7 +389,7 @@ impl<X: Xlen> Hart<X> {
             match self.system(op, pc, env) {
                 Outcome::Leave(exit) => exit,
                 outcome => {
-                    self.retire(pc, op);
+                    self.retire(pc, op, env);
                     self.pc = if let Outcome::Jump(to) = outcome { to } else { behind };
                     return if let Outcome::Stop(stop) = outcome { Some(stop) } else { None };
                 }
@@ -463,7 +404,7 @@ impl<X: Xlen> Hart<X> {
             }
             Exit::Trap { cause, value } => self.trapped(cause, value, pc),
             Exit::Stored => {
-                self.retire(pc, op);
+                self.retire(pc, op, env);
                 self.pc = behind;
                 if std::mem::take(&mut env.spans.code_written) {
                     self.forget_code(env);
@@ -471,22 +412,30 @@ impl<X: Xlen> Hart<X> {
                 let told = std::mem::take(&mut env.spans.watch_hit).then(|| env.spans.watched_value());
                 told.filter(|value| *value != 0).map(Stop::ToHost)
             }
+            Exit::Paused => Some(Stop::Paused),
             Exit::WaitInput(stream) => Some(Stop::WaitInput { stream }),
             Exit::WaitOutput(stream) => Some(Stop::WaitOutput { stream }),
             Exit::Exhausted(stream) => {
-                let left = env.streams.inputs[stream as usize].available() as u8;
+                let left = env.streams().inputs[stream as usize].left().unwrap_or_default() as u8;
                 Some(Stop::InputExhausted { stream, left })
             }
+            Exit::Full(stream) => Some(Stop::OutputFull { stream }),
             Exit::System | Exit::Marked => None,
         }
     }
 
     /// An instruction outside of blocks was executed.
-    fn retire(&mut self, pc: u64, op: &crate::isa::Op) {
+    fn retire(&mut self, pc: u64, op: &crate::isa::Op, env: &mut Env<'_, '_>) {
         self.retired += 1;
-        if let Some(profile) = &mut self.profile {
-            profile.op(pc, op, 1);
+        if M::BLOCKS {
+            Self::told(env).single(pc, op);
         }
+    }
+
+    /// The meter of this run.
+    fn told<'e>(env: &'e mut Env<'_, '_>) -> &'e mut M {
+        // SAFETY: `run` lent this hart's own, which nobody else reaches meanwhile; translators lend none, and want none told.
+        unsafe { env.meter::<M>() }
     }
 
     fn trapped(&mut self, cause: Cause, value: u64, pc: u64) -> Option<Stop> {

@@ -4,6 +4,7 @@ use crate::csr::{FS, MIE, MPIE, MPP, MPRV, Privilege, SIE, SPIE, SPP, TSR, TVM, 
 use crate::exec::{Env, Exit};
 use crate::hart::{Hart, Mode, Stop};
 use crate::isa::{Code, Format, Op};
+use crate::meter::Meter;
 use crate::trap::{Cause, Trap};
 use crate::xlen::Xlen;
 
@@ -33,7 +34,7 @@ fn trap(cause: Cause, value: u64) -> Outcome {
     Outcome::Leave(Exit::Trap { cause, value })
 }
 
-impl<X: Xlen> Hart<X> {
+impl<X: Xlen, M: Meter> Hart<X, M> {
     /// Execute `op`, which stands at `pc`.
     pub(crate) fn system(&mut self, op: &Op, pc: u64, env: &mut Env<'_, '_>) -> Outcome {
         let status = self.csrs.mstatus;
@@ -126,7 +127,7 @@ impl<X: Xlen> Hart<X> {
         Outcome::Next
     }
 
-    fn read_csr(&self, number: u32, env: &Env<'_, '_>) -> Option<Result<u64, Exit>> {
+    fn read_csr(&self, number: u32, env: &mut Env<'_, '_>) -> Option<Result<u64, Exit>> {
         match number {
             FFLAGS..=FCSR if self.float_off() => None,
             FFLAGS => Some(Ok(u64::from(self.state.fflags))),

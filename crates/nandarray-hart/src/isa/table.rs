@@ -3,7 +3,7 @@
 //! Decoder, encoder, disassembler, assembler and the random tests all read these rows; nothing else in the crate knows an
 //! encoding, but for the 16-bit ones in `compressed.rs`. Sources: the RISC-V unprivileged and privileged specifications
 //! (2024), and for the stream instructions Table 7.2 of the ASSASIN dissertation, which gives their fields; the four
-//! custom opcodes are put in them here. It does not say what an instruction does: that is `exec`.
+//! custom opcodes are put in them here, and `peekistream` and `streamwait` beside them. It does not say what an instruction does: that is `exec`.
 
 use super::{Extension::*, Format, Row, Width::*};
 
@@ -255,13 +255,21 @@ table! {
     StreamStoreH "streamstore.h" Stream Both StreamStore 0x707f 0x102b;
     StreamStoreW "streamstore.w" Stream Both StreamStore 0x707f 0x202b;
     StreamStoreD "streamstore.d" Stream Rv64 StreamStore 0x707f 0x302b;
-    ReadIStreamB "readistream.b" Stream Both StreamRead 0x707f 0x5b;
-    ReadIStreamH "readistream.h" Stream Both StreamRead 0x707f 0x105b;
-    ReadIStreamW "readistream.w" Stream Both StreamRead 0x707f 0x205b;
-    ReadIStreamD "readistream.d" Stream Rv64 StreamRead 0x707f 0x305b;
-    ReadIStreamBu "readistream.bu" Stream Both StreamRead 0x707f 0x405b;
-    ReadIStreamHu "readistream.hu" Stream Both StreamRead 0x707f 0x505b;
-    ReadIStreamWu "readistream.wu" Stream Rv64 StreamRead 0x707f 0x605b;
+    ReadIStreamB "readistream.b" Stream Both StreamRead 0xfe00707f 0x5b;
+    ReadIStreamH "readistream.h" Stream Both StreamRead 0xfe00707f 0x105b;
+    ReadIStreamW "readistream.w" Stream Both StreamRead 0xfe00707f 0x205b;
+    ReadIStreamD "readistream.d" Stream Rv64 StreamRead 0xfe00707f 0x305b;
+    ReadIStreamBu "readistream.bu" Stream Both StreamRead 0xfe00707f 0x405b;
+    ReadIStreamHu "readistream.hu" Stream Both StreamRead 0xfe00707f 0x505b;
+    ReadIStreamWu "readistream.wu" Stream Rv64 StreamRead 0xfe00707f 0x605b;
+    PeekIStreamB "peekistream.b" Stream Both StreamRead 0xfe00707f 0x200005b;
+    PeekIStreamH "peekistream.h" Stream Both StreamRead 0xfe00707f 0x200105b;
+    PeekIStreamW "peekistream.w" Stream Both StreamRead 0xfe00707f 0x200205b;
+    PeekIStreamD "peekistream.d" Stream Rv64 StreamRead 0xfe00707f 0x200305b;
+    PeekIStreamBu "peekistream.bu" Stream Both StreamRead 0xfe00707f 0x200405b;
+    PeekIStreamHu "peekistream.hu" Stream Both StreamRead 0xfe00707f 0x200505b;
+    PeekIStreamWu "peekistream.wu" Stream Rv64 StreamRead 0xfe00707f 0x200605b;
+    StreamWait "streamwait" Stream Both StreamRead 0xfe00707f 0x705b;
     ReadOStreamB "readostream.b" Stream Both StreamRead 0x707f 0x7b;
     ReadOStreamH "readostream.h" Stream Both StreamRead 0x707f 0x107b;
     ReadOStreamW "readostream.w" Stream Both StreamRead 0x707f 0x207b;

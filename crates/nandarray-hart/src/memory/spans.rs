@@ -1,51 +1,44 @@
 //! The regions of a memory while a hart runs, as raw spans.
 //!
 //! One compare finds an address in the region that is used most, a table by the address's upper bits and another compare in any
-//! other; what those miss is looked up. Where a [`Guard`] is set, addresses are translated and protected (`guarded`). The borrow
-//! of the memory is held, its bytes are reached by pointers.
+//! other; what those miss is looked up. Where a [`Guard`] is set, addresses are translated and protected (`guarded`). A memory
+//! keeps them as long as its regions stay what they are; its bytes are reached by pointers, while it is borrowed exclusively.
 
 mod guarded;
 
 use std::ops::Range;
 
-use super::{Bytes, Memory};
+use super::{Memory, Region};
 use crate::protect::{Fault, Guard};
 
 impl Memory<'_> {
-    pub(crate) fn spans(&mut self) -> Spans<'_> {
-        let watched = self.watched;
-        let all: Vec<Span> = self
-            .regions
-            .iter_mut()
-            .map(|r| {
-                let (pointer, len) = match &mut r.bytes {
-                    Bytes::Owned(bytes) => (bytes.as_mut_ptr(), bytes.len()),
-                    Bytes::Exclusive(bytes) => (bytes.as_mut_ptr(), bytes.len()),
-                    // Never written through: a shared region's `writable` is empty.
-                    Bytes::Shared(bytes) => (bytes.as_ptr().cast_mut(), bytes.len()),
-                };
-                let shared = matches!(r.bytes, Bytes::Shared(_));
+    /// How a hart reaches the regions: what the last run left, if they have not changed since.
+    pub(crate) fn spans(&mut self) -> &mut Spans {
+        let (regions, watched) = (&mut self.regions, self.watched);
+        self.spans.get_or_insert_with(|| {
+            let span = |r: &mut Region<'_>| {
+                let (pointer, len, written) = r.bytes.raw();
                 let range = r.base..r.base + len as u64;
-                let writable = if shared { 0..0 } else { intersect(&r.writable, &range) };
+                let writable = if written { intersect(&r.writable, &range) } else { 0..0 };
                 let executable = intersect(&r.executable, &range);
                 Span { range, pointer, writable, executable }
-            })
-            .collect();
-        let mut spans = Spans {
-            load: Fast::NONE,
-            store: Fast::NONE,
-            load_near: [Fast::NONE; PARTS],
-            store_near: [Fast::NONE; PARTS],
-            all,
-            watched,
-            code: 0..0,
-            code_written: false,
-            watch_hit: false,
-            guard: None,
-            borrowed: std::marker::PhantomData,
-        };
-        spans.choose();
-        spans
+            };
+            let mut spans = Box::new(Spans {
+                load: Fast::NONE,
+                store: Fast::NONE,
+                load_near: [Fast::NONE; PARTS],
+                store_near: [Fast::NONE; PARTS],
+                all: regions.iter_mut().map(span).collect(),
+                watched,
+                code: 0..0,
+                code_written: false,
+                watch_hit: false,
+                guard: None,
+                beside: [std::ptr::null_mut(); 2],
+            });
+            spans.choose();
+            spans
+        })
     }
 }
 
@@ -102,9 +95,9 @@ impl Fast {
     }
 }
 
-/// The regions of a [`Memory`] while a hart runs. It borrows them exclusively, and reaches them by pointers only.
+/// The regions of a [`Memory`], reached by pointers only: usable while it is borrowed exclusively.
 #[derive(Debug)]
-pub(crate) struct Spans<'m> {
+pub(crate) struct Spans {
     load: Fast,
     store: Fast,
     /// The region, or the page, that was found last in a part of the address space, or the region that begins there.
@@ -121,10 +114,25 @@ pub(crate) struct Spans<'m> {
     pub(crate) watch_hit: bool,
     /// What stands before memory, if anything does.
     pub(crate) guard: Option<Box<Guard>>,
-    borrowed: std::marker::PhantomData<&'m mut [u8]>,
+    /// What else is lent for a run, so that executing needs one pointer to reach all: whoever runs puts it here, and knows it.
+    pub(crate) beside: [*mut (); 2],
 }
 
-impl Spans<'_> {
+impl Spans {
+    /// A run of a hart begins, which has decoded what is at `code`, and has not looked at its registers yet.
+    pub(crate) fn begin(&mut self, code: &Range<u64>) {
+        (self.code_written, self.watch_hit) = (false, false);
+        let guarded = self.guard.take().is_some();
+        if guarded || self.code != *code {
+            let cuts = |range: &Range<u64>| self.all.iter().any(|s| !intersect(&s.writable, range).is_empty());
+            let differs = cuts(&self.code) || cuts(code);
+            self.code = code.clone();
+            if guarded || differs {
+                self.choose();
+            }
+        }
+    }
+
     /// Take the program's own memory as the region that is used most, and note where the others begin.
     fn choose(&mut self) {
         (self.load_near, self.store_near) = ([Fast::NONE; PARTS], [Fast::NONE; PARTS]);

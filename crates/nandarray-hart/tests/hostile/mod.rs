@@ -6,7 +6,8 @@
 )]
 
 use nandarray_hart::{
-    Extensions, Hart, Input, Limits, Memory, Mode, Output, Program, Room, Rv32, Rv64, Stop, Streams, Xlen, bare, isa,
+    Block, Class, Counter, DataAccess, Extensions, Go, Hart, Input, Limits, Memory, Meter, Mode, Output, Program, Room,
+    Rv32, Rv64, Stop, StreamAccess, Streams, Unmetered, Xlen, bare, isa, isa::Op,
 };
 
 const CODE: u64 = 0x1000;
@@ -54,51 +55,154 @@ pub fn execute(data: &[u8]) {
 /// What is left of a run: the stop, registers, flags, counters, memory.
 type Rest = (Stop, Vec<u64>, u8, u64, u64, Vec<u8>, Vec<u8>);
 
-fn run_in_parts<X: Xlen>(data: &[u8], arguments: &[u16], part: u64, counted: bool) -> Rest {
+fn run_in_parts<X: Xlen, M: Meter>(data: &[u8], arguments: &[u16], part: u64, meter: M) -> (Rest, M) {
     let code = &data[..data.len().min(1024)];
     let mut window: Vec<u8> = (0..=255).cycle().take(600).collect();
     let mut memory = Memory::new();
     memory.add_program(CODE, END - CODE, CODE + 1024..END, CODE..CODE + 1024).unwrap();
     memory.get_mut(CODE..CODE + code.len() as u64).unwrap().copy_from_slice(code);
     memory.lend_mut(END + 0x1000, &mut window).unwrap();
-    let mut hart = Hart::<X>::new(Mode::Program, Extensions::PROGRAM);
+    let mut hart = Hart::<X, M>::with_meter(Mode::Program, Extensions::PROGRAM, meter);
     hart.call(CODE, END, &[]);
-    if counted {
-        hart.count_instructions();
-    }
     // Registers point into the program's memory, into the window, and to their edges.
     for (i, value) in (5..32).zip(arguments.iter().cycle()) {
         let base = if i % 2 == 0 { CODE + 1024 } else { END + 0x1000 };
         hart.set_x(i, base + u64::from(*value) % 620);
     }
+    let (mut ring, mut head, mut written) = ([0; 64], 0, 0);
     let mut left = LIMIT;
     let stop = loop {
         let limits = Limits { instructions: Some(part.min(left)), stop: None };
         let before = hart.instructions();
-        let stop = hart.run(&mut memory, &mut Streams::none(), limits);
+        let mut streams = Streams::none();
+        streams.inputs.push(Input::resume(data, head, data.len() as u64, true));
+        streams.outputs.push(Output::resume(&mut ring, written, written, Room::Width));
+        let stop = hart.run(&mut memory, &mut streams, limits);
+        (head, written) = (streams.inputs[0].head(), streams.outputs[0].head());
         left -= hart.instructions() - before;
-        if stop != Stop::InstructionLimit || left == 0 {
+        if !matches!(stop, Stop::InstructionLimit | Stop::Paused) || left == 0 && stop != Stop::Paused {
             break stop;
         }
     };
     let registers = (0..32).map(|i| hart.x(i)).chain((0..32).map(|i| hart.f(i))).collect();
     let own = memory.get(CODE..END).unwrap().to_vec();
     let (fcsr, pc, instructions) = (hart.fcsr(), hart.pc(), hart.instructions());
-    let profile = hart.take_profile();
-    assert_eq!(profile.total(), if counted { instructions } else { 0 });
-    assert!(profile.instructions().all(|(_, _, times)| times <= instructions));
     drop(memory);
-    (stop, registers, fcsr, pc, instructions, own, window)
+    ((stop, registers, fcsr, pc, instructions, own, window), hart.into_meter())
 }
 
-/// Any bytes as code: executed in one go, and in parts, counted and not, it comes to the same.
+/// Adds up what it is told, and pauses before accesses as its seed says.
+#[derive(Debug)]
+struct Fickle {
+    seed: u64,
+    /// Pauses before one in so many accesses; none if it is 0.
+    pauses: u64,
+    blocks: Vec<Block>,
+    /// The last block, and whether it was told of its end.
+    last: Option<Block>,
+    branched: Option<bool>,
+    executed: u64,
+    accesses: u64,
+}
+
+impl Fickle {
+    fn new(seed: u64, pauses: u64) -> Self {
+        Self { seed, pauses, blocks: Vec::new(), last: None, branched: None, executed: 0, accesses: 0 }
+    }
+
+    fn begin(&mut self, block: Block) {
+        // A branch that was told goes where it said; nothing else was executed in between.
+        if let (Some(taken), Some(last)) = (self.branched.take(), &self.last) {
+            let to = if taken { last.taken(64) } else { Some(last.next(64)) };
+            assert!(to == Some(block.pc) || last.taken(32) == Some(block.pc) || last.next(32) == block.pc);
+        }
+        self.executed += block.ops.len() as u64;
+        self.last = Some(block);
+    }
+
+    fn asked(&mut self, index: u32, wanted: &[Class]) -> Go {
+        let op = self.last.as_ref().unwrap().ops[index as usize];
+        assert!(wanted.contains(&op.class()), "{} is none of {wanted:?}", op.row().name);
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if self.pauses > 0 && (self.seed >> 33).is_multiple_of(self.pauses) {
+            return Go::Pause;
+        }
+        self.accesses += 1;
+        Go::On
+    }
+}
+
+impl Meter for Fickle {
+    const BLOCKS: bool = true;
+    const BRANCHES: bool = true;
+    const ACCESSES: bool = true;
+    const STREAMS: bool = true;
+
+    fn decoded(&mut self, unit: u32, block: &Block) {
+        self.blocks.truncate(unit as usize);
+        self.blocks.push(block.clone());
+    }
+
+    fn enter(&mut self, unit: u32) {
+        self.begin(self.blocks[unit as usize].clone());
+    }
+
+    fn part(&mut self, block: &Block) {
+        self.begin(block.clone());
+    }
+
+    fn left(&mut self, block: &Block, index: usize) {
+        assert_eq!(block.pc, self.last.as_ref().unwrap().pc);
+        self.executed -= (block.ops.len() - index) as u64;
+    }
+
+    fn single(&mut self, _pc: u64, _op: &Op) {
+        self.executed += 1;
+    }
+
+    fn branch(&mut self, taken: bool) {
+        self.branched = Some(taken);
+    }
+
+    fn access(&mut self, index: u32, kind: DataAccess, _address: u64, bytes: u32) -> Go {
+        assert!(matches!(bytes, 1 | 2 | 4 | 8));
+        self.asked(
+            index,
+            match kind {
+                DataAccess::Load => &[Class::Load, Class::Atomic],
+                DataAccess::Store => &[Class::Store],
+                DataAccess::Atomic => &[Class::Atomic],
+            },
+        )
+    }
+
+    fn stream(&mut self, index: u32, _kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> Go {
+        self.asked(index, &[Class::Stream])
+    }
+}
+
+/// The same with somebody who counts, with one who looks at everything, and with one who pauses now and then.
+fn metered<X: Xlen>(data: &[u8], arguments: &[u16], part: u64) -> Rest {
+    let (rest, mut counter) = run_in_parts::<X, _>(data, arguments, part, Counter::default());
+    let profile = counter.take();
+    assert_eq!(profile.total(), rest.4);
+    assert!(profile.instructions().all(|(_, _, times)| times <= rest.4));
+    let (looked, all) = run_in_parts::<X, _>(data, arguments, part, Fickle::new(1, 0));
+    let (again, some) = run_in_parts::<X, _>(data, arguments, part, Fickle::new(u64::from(arguments[0]), 3));
+    assert_eq!((&looked, &again), (&rest, &rest));
+    assert_eq!((all.executed, some.executed), (rest.4, rest.4));
+    assert_eq!(all.accesses, some.accesses);
+    rest
+}
+
+/// Any bytes as code: executed in one go, and in parts, metered and not, it comes to the same.
 pub fn stepwise(data: &[u8], arguments: &[u16]) {
-    let whole = run_in_parts::<Rv64>(data, arguments, LIMIT, false);
-    assert_eq!(whole, run_in_parts::<Rv64>(data, arguments, LIMIT, true));
-    assert_eq!(whole, run_in_parts::<Rv64>(data, arguments, 1, false));
-    assert_eq!(whole, run_in_parts::<Rv64>(data, arguments, 3, true));
-    let narrow = run_in_parts::<Rv32>(data, arguments, LIMIT, false);
-    assert_eq!(narrow, run_in_parts::<Rv32>(data, arguments, 1, true));
+    let whole = run_in_parts::<Rv64, _>(data, arguments, LIMIT, Unmetered).0;
+    assert_eq!(whole, metered::<Rv64>(data, arguments, LIMIT));
+    assert_eq!(whole, run_in_parts::<Rv64, _>(data, arguments, 1, Unmetered).0);
+    assert_eq!(whole, metered::<Rv64>(data, arguments, 3));
+    let narrow = run_in_parts::<Rv32, _>(data, arguments, LIMIT, Unmetered).0;
+    assert_eq!(narrow, metered::<Rv32>(data, arguments, 1));
 }
 
 /// Any bytes as an ELF file: refused, or loaded and executed.

@@ -380,6 +380,7 @@ impl<'e> Emit<'e, '_> {
             Format::FloatStore => self.float_store(op),
             Format::StreamLoad => self.stream_load(op),
             Format::StreamStore => self.stream_store(op),
+            Format::StreamRead => self.stream_wait(op),
             Format::Csr | Format::CsrImmediate => self.stream_register(op),
             Format::Fence => {}
             Format::Jump => {

@@ -61,27 +61,40 @@ impl Emit<'_, '_> {
         self.b.ins().store(own(), behind, self.context, at);
     }
 
-    /// Reads a stream register. What holds bytes is there, so only then it is answered here.
+    /// Waits for bytes. If they are there, and may be waited for, it is as many as were asked for.
+    pub(super) fn stream_wait(&mut self, op: &Op) {
+        let [at, end, ahead] = [offset_of!(Ring, at), offset_of!(Ring, end), offset_of!(Ring, ahead)].map(|field| {
+            let field = self.ring(true, op.rs1, field);
+            self.b.ins().load(types::I64, own(), self.context, field)
+        });
+        let there = self.b.ins().isub(end, at);
+        let most = self.b.ins().umin(there, ahead);
+        let value = self.get(op.rs2);
+        let wanted = self.wide(value);
+        // None is for the interpreter, which knows whether there is such a stream.
+        let less = self.b.ins().iadd_imm_s(wanted, -1);
+        let enough = self.b.ins().icmp(IntCC::UnsignedLessThan, less, most);
+        self.unless_here(enough, Left::Handover);
+        self.set(op.rd, value);
+    }
+
+    /// Reads a stream register: a head, or whether an input is at its end. What holds bytes is there, and not at its end, so only
+    /// then it is answered here.
     pub(super) fn stream_register(&mut self, op: &Op) {
         let (kind, stream) = ((op.imm - 0x800) >> 5, (op.imm & 31) as u8);
-        let inputs = matches!(kind, 0 | 1 | 4);
+        let inputs = kind != 2;
         let at = self.ring(inputs, stream, offset_of!(Ring, at));
         let end = self.ring(inputs, stream, offset_of!(Ring, end));
         let at = self.b.ins().load(types::I64, own(), self.context, at);
         let end = self.b.ins().load(types::I64, own(), self.context, end);
         let some = self.b.ins().icmp(IntCC::UnsignedLessThan, at, end);
         self.unless_here(some, Left::Handover);
-        let value = match kind {
-            0 | 2 => {
-                let head = self.ring(inputs, stream, offset_of!(Ring, head));
-                let head = self.b.ins().load(types::I64, own(), self.context, head);
-                self.b.ins().iadd(at, head)
-            }
-            1 | 3 => {
-                let tail = self.ring(inputs, stream, offset_of!(Ring, tail));
-                self.b.ins().load(types::I64, own(), self.context, tail)
-            }
-            _ => self.b.ins().iconst(types::I64, 0),
+        let value = if kind == 4 {
+            self.b.ins().iconst(types::I64, 0)
+        } else {
+            let head = self.ring(inputs, stream, offset_of!(Ring, head));
+            let head = self.b.ins().load(types::I64, own(), self.context, head);
+            self.b.ins().iadd(at, head)
         };
         let value = self.cut(value, self.ty);
         self.set(op.rd, value);

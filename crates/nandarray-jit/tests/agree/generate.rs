@@ -6,6 +6,7 @@
 use nandarray_hart::isa::{self, Code, Extensions, Format, Op, TABLE};
 
 /// The draws of one seed (SplitMix64).
+#[derive(Debug)]
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
@@ -173,6 +174,10 @@ fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Op {
             Format::Atomic | Format::LoadReserved if rare => op.rs1 = BASE,
             Format::StreamLoad | Format::StreamStore | Format::StreamRead => {
                 op.rs1 = if rare { chance.below(2) as u8 } else { chance.below(4) as u8 };
+                if row.format == Format::StreamRead && chance.one_in(2) {
+                    // Small numbers, most of the time.
+                    op.rs2 = 27 + chance.below(2) as u8;
+                }
             }
             Format::Csr | Format::CsrImmediate => {
                 op.imm = match chance.below(6) {

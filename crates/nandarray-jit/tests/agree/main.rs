@@ -1,6 +1,6 @@
 //! Promise: the translator does what the interpreter does, to the bit, whatever the program.
 //!
-//! Registers, flags, memory, streams, count of instructions, program counter and why it stopped are compared after random
+//! The same for a hart whose meter counts, and for one whose meter pauses it. Registers, flags, memory, streams, count of instructions, program counter and why it stopped are compared after random
 //! programs, at random limits, and when both go on afterwards. What fails prints its seed; `PROPTEST_CASES=n` in the
 //! environment runs more.
 
@@ -8,7 +8,8 @@ mod generate;
 
 use generate::{BASE, Chance, Kind, WINDOW, float, integer, ordinary, program};
 use nandarray_hart::{
-    Extensions, Hart, Input, Limits, Memory, Mode, Output, Room, Rv32, Rv64, Stop, Streams, Xlen, isa,
+    Counter, DataAccess, Extensions, Go, Hart, Input, Limits, Memory, Meter, Mode, Output, Room, Rv32, Rv64, Stop,
+    StreamAccess, Streams, Unmetered, Xlen, isa,
 };
 use nandarray_jit::{Costs, Settings, Translated, When};
 use proptest::prelude::*;
@@ -19,23 +20,60 @@ const END: u64 = 0x1_2000;
 const WINDOW_AT: u64 = 0x2000_0000;
 const WINDOW_BYTES: usize = 512;
 
-/// One of the two.
+/// One of them.
 trait Runner<X: Xlen> {
-    fn hart(&mut self) -> &mut Hart<X>;
+    type Meter: Meter;
+    fn hart(&mut self) -> &mut Hart<X, Self::Meter>;
     fn go(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop;
 }
 
-impl<X: Xlen> Runner<X> for Hart<X> {
-    fn hart(&mut self) -> &mut Hart<X> {
+impl<X: Xlen, M: Meter> Runner<X> for Hart<X, M> {
+    type Meter = M;
+
+    fn hart(&mut self) -> &mut Hart<X, M> {
         self
     }
 
-    fn go(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
-        self.run(memory, streams, limits)
+    fn go(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, mut limits: Limits<'_>) -> Stop {
+        loop {
+            let before = self.instructions();
+            let stop = self.run(memory, streams, limits);
+            if stop != Stop::Paused {
+                return stop;
+            }
+            limits.instructions = limits.instructions.map(|left| left - (self.instructions() - before));
+        }
+    }
+}
+
+/// Pauses before one in three accesses.
+#[derive(Debug)]
+struct Pauses(Chance);
+
+impl Pauses {
+    fn go(&mut self) -> Go {
+        if self.0.below(3) == 0 { Go::Pause } else { Go::On }
+    }
+}
+
+impl Meter for Pauses {
+    const BLOCKS: bool = true;
+    const BRANCHES: bool = true;
+    const ACCESSES: bool = true;
+    const STREAMS: bool = true;
+
+    fn access(&mut self, _index: u32, _kind: DataAccess, _address: u64, _bytes: u32) -> Go {
+        self.go()
+    }
+
+    fn stream(&mut self, _index: u32, _kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> Go {
+        self.go()
     }
 }
 
 impl<X: Xlen> Runner<X> for Translated<X> {
+    type Meter = Unmetered;
+
     fn hart(&mut self) -> &mut Hart<X> {
         self.hart_mut()
     }
@@ -46,7 +84,7 @@ impl<X: Xlen> Runner<X> for Translated<X> {
 }
 
 /// What can be seen of a hart between two runs.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Seen {
     stop: Stop,
     pc: u64,
@@ -70,6 +108,8 @@ struct Start {
     /// Limits of the runs, one after the other; 0 is none.
     limits: Vec<u64>,
     ring: usize,
+    /// The most bytes of the output.
+    most: u64,
 }
 
 fn start(chance: &mut Chance, bits: u32, kind: Kind) -> Start {
@@ -91,6 +131,7 @@ fn start(chance: &mut Chance, bits: u32, kind: Kind) -> Start {
         input: (0..64 + chance.below(512)).map(|_| chance.bits() as u8).collect(),
         limits,
         ring: if chance.below(2) == 0 { 64 } else { 24 + chance.below(80) },
+        most: if chance.below(2) == 0 { u64::MAX } else { 100 + chance.below(400) as u64 },
     }
 }
 
@@ -119,11 +160,12 @@ fn play<X: Xlen>(start: &Start, runner: &mut impl Runner<X>) -> (Vec<Seen>, Vec<
         let mut memory = own.for_call();
         memory.lend_mut(WINDOW_AT, &mut window).unwrap();
         let mut streams = Streams::none();
-        // The first is a ring of what has arrived so far, the second an array that is all there.
-        streams.inputs.push(Input::resume(&start.input, head, arrived, arrived == start.input.len() as u64));
+        // The first is what has arrived so far, the second an array that is all there.
+        let end = Some(start.input.len() as u64).filter(|end| arrived == *end);
+        streams.inputs.push(Input::window(&start.input[..arrived as usize], head).ending(end));
         streams.inputs.push(Input::whole(&start.input));
         let room = if run % 2 == 0 { Room::Eight } else { Room::Width };
-        streams.outputs.push(Output::resume(&mut ring, written, drained, room));
+        streams.outputs.push(Output::resume(&mut ring, written, drained, room).limited(start.most));
         let limit = start.limits[run % start.limits.len()];
         // Programs that do not end are stopped.
         let limit = if limit == 0 { 20_000 } else { limit };
@@ -183,12 +225,22 @@ fn agree<X: Xlen>(seed: u64, kind: Kind) {
         region_instructions: [12, 60, 1500][chance.below(3)],
         code_bytes: [4096, 1 << 20][chance.below(2)],
     };
+    let mut executed = 0;
     let mut interpreter = Hart::<X>::new(Mode::Program, Extensions::PROGRAM);
     let mut translated = Translated::<X>::with_settings(Extensions::PROGRAM, settings);
+    let mut counting = Hart::<X, _>::with_meter(Mode::Program, Extensions::PROGRAM, Counter::default());
+    let mut pausing = Hart::<X, _>::with_meter(Mode::Program, Extensions::PROGRAM, Pauses(Chance(seed)));
     // The second time, code is there from the beginning.
     for round in 0..2 {
         let (ours, our_memory) = play(&start, &mut translated);
         let (theirs, their_memory) = play(&start, &mut interpreter);
+        assert!(
+            play(&start, &mut counting) == (theirs.clone(), their_memory.clone()),
+            "seed {seed} {kind:?}: counting"
+        );
+        assert!(play(&start, &mut pausing) == (theirs.clone(), their_memory.clone()), "seed {seed} {kind:?}: pausing");
+        assert_eq!(counting.meter_mut().take().total() + executed, counting.instructions(), "seed {seed} {kind:?}");
+        executed = counting.instructions();
         for (run, (a, b)) in ours.iter().zip(&theirs).enumerate() {
             assert!(
                 a == b,

@@ -20,6 +20,8 @@
 #define ND_MAX_INPUTS 8
 #define ND_MAX_OUTPUTS 8
 #define ND_MAX_SCALARS 16
+/* Bytes that a program may look at from a stream's head on, or back from it, and the most that it can wait for. */
+#define ND_REACH 65536
 
 /* ---- arguments ------------------------------------------------------------------------------------------------------ */
 
@@ -122,12 +124,12 @@ static inline float nd_scalar_f32(const nd_args *args, unsigned i) {
         __asm__ volatile(".insn s 0x2b, " #width ", %0, 0(x%1)" : : "r"((uintptr_t)(value)), "i"(s)); \
         (void)0;                                                                                     \
     })
-#define ND_INSN_READ_(opcode, s, width, back, type)                                                  \
+#define ND_INSN_READ_(opcode, kind, s, width, distance, type)                                        \
     __extension__({                                                                                  \
         uintptr_t nd_v_;                                                                             \
-        __asm__ volatile(".insn r " #opcode ", " #width ", 0, %0, x%1, %2"                           \
+        __asm__ volatile(".insn r " #opcode ", " #width ", " #kind ", %0, x%1, %2"                     \
                          : "=r"(nd_v_)                                                               \
-                         : "i"(s), "r"((uintptr_t)(back)));                                          \
+                         : "i"(s), "r"((uintptr_t)(distance)));                                      \
         (type) nd_v_;                                                                                \
     })
 #define ND_CSR_(number)                                                                              \
@@ -172,25 +174,38 @@ static inline float nd_scalar_f32(const nd_args *args, unsigned i) {
     })
 #endif
 
-/* ReadIStream: the element BACK bytes before the tail of input stream S (what came in last), without taking it. */
-#define nd_read_input_u8(s, back) ND_INSN_READ_(0x5b, s, 4, back, uint8_t)
-#define nd_read_input_u16(s, back) ND_INSN_READ_(0x5b, s, 5, back, uint16_t)
-#define nd_read_input_i32(s, back) ND_INSN_READ_(0x5b, s, 2, back, int32_t)
+/* StreamWait: waits until input stream S has BYTES more bytes (ND_REACH at most), or its end is there; gives how many of them
+ * can be loaded before its end. */
+#define nd_wait(s, bytes) ((size_t)ND_INSN_READ_(0x5b, 0, s, 7, bytes, uintptr_t))
+
+/* PeekIStream: the element AHEAD bytes behind the next one of input stream S (before it if AHEAD is negative), without taking
+ * it; waits for it. It has to lie before the end, which nd_wait() tells. */
+#define nd_peek_u8(s, ahead) ND_INSN_READ_(0x5b, 1, s, 4, ahead, uint8_t)
+#define nd_peek_u16(s, ahead) ND_INSN_READ_(0x5b, 1, s, 5, ahead, uint16_t)
+#define nd_peek_i32(s, ahead) ND_INSN_READ_(0x5b, 1, s, 2, ahead, int32_t)
+
+/* ReadIStream: the element BACK bytes before the end of input stream S, without taking it; waits for it, and for the end to be
+ * known. */
+#define nd_read_input_u8(s, back) ND_INSN_READ_(0x5b, 0, s, 4, back, uint8_t)
+#define nd_read_input_u16(s, back) ND_INSN_READ_(0x5b, 0, s, 5, back, uint16_t)
+#define nd_read_input_i32(s, back) ND_INSN_READ_(0x5b, 0, s, 2, back, int32_t)
 
 /* ReadOStream: the element BACK bytes before the head of output stream S (what was stored last). */
-#define nd_read_output_u8(s, back) ND_INSN_READ_(0x7b, s, 4, back, uint8_t)
-#define nd_read_output_u16(s, back) ND_INSN_READ_(0x7b, s, 5, back, uint16_t)
-#define nd_read_output_i32(s, back) ND_INSN_READ_(0x7b, s, 2, back, int32_t)
+#define nd_read_output_u8(s, back) ND_INSN_READ_(0x7b, 0, s, 4, back, uint8_t)
+#define nd_read_output_u16(s, back) ND_INSN_READ_(0x7b, 0, s, 5, back, uint16_t)
+#define nd_read_output_i32(s, back) ND_INSN_READ_(0x7b, 0, s, 2, back, int32_t)
 #if __riscv_xlen == 64
-#define nd_read_input_u64(s, back) ND_INSN_READ_(0x5b, s, 3, back, uint64_t)
-#define nd_read_output_u64(s, back) ND_INSN_READ_(0x7b, s, 3, back, uint64_t)
+#define nd_peek_u64(s, ahead) ND_INSN_READ_(0x5b, 1, s, 3, ahead, uint64_t)
+#define nd_read_input_u64(s, back) ND_INSN_READ_(0x5b, 0, s, 3, back, uint64_t)
+#define nd_read_output_u64(s, back) ND_INSN_READ_(0x7b, 0, s, 3, back, uint64_t)
 #endif
 
-/* Where a stream stands: bytes since the task began (on RV32 their lower 32 bits). */
+/* Where a stream stands, and where it ends: bytes since the task began (on RV32 their lower 32 bits). None of them tells how
+ * far the bytes of an input have arrived, or those of an output were taken: a program waits, it does not look. */
 #define nd_input_head(s) ND_CSR_(0x800 + (s))  /* taken by the program */
-#define nd_input_tail(s) ND_CSR_(0x820 + (s))  /* arrived */
+#define nd_input_tail(s) ND_CSR_(0x820 + (s))  /* the end; waits until it is known */
 #define nd_output_head(s) ND_CSR_(0x840 + (s)) /* stored by the program */
-#define nd_output_tail(s) ND_CSR_(0x860 + (s)) /* where there is room up to */
+#define nd_output_tail(s) ND_CSR_(0x860 + (s)) /* the most that its bound leaves room for */
 /* Has input stream S ended? Waits until there is a byte, or until there will be none. */
 #define nd_at_end(s) (ND_CSR_(0x880 + (s)) != 0)
 
@@ -206,13 +221,10 @@ static inline float nd_scalar_f32(const nd_args *args, unsigned i) {
 #define nd_store_f64(s, v) nd_store_u64(s, nd_bits_of_f64_(v))
 #define nd_read_input_u32(s, back) ((uint32_t)nd_read_input_i32(s, back))
 #define nd_read_output_u32(s, back) ((uint32_t)nd_read_output_i32(s, back))
-/* Bytes that can be loaded, or stored, without waiting. */
-#define nd_available(s) (nd_input_tail(s) - nd_input_head(s))
+#define nd_peek_u32(s, ahead) ((uint32_t)nd_peek_i32(s, ahead))
+/* Bytes of input stream S up to its end; waits until that is known. Bytes that may still be stored to output stream S. */
+#define nd_left(s) (nd_input_tail(s) - nd_input_head(s))
 #define nd_room(s) (nd_output_tail(s) - nd_output_head(s))
-/* The element AHEAD bytes behind the next one of input stream S, without taking it. It has to be there: nd_available(). */
-#define nd_peek_u8(s, ahead) nd_read_input_u8(s, nd_available(s) - (uintptr_t)(ahead))
-#define nd_peek_u16(s, ahead) nd_read_input_u16(s, nd_available(s) - (uintptr_t)(ahead))
-#define nd_peek_u32(s, ahead) nd_read_input_u32(s, nd_available(s) - (uintptr_t)(ahead))
 
 static inline float nd_f32_of_bits_(uint32_t bits) {
     float value;

@@ -4,7 +4,7 @@
  * output itself, which lies in memory whole, and how far the program got with it. What a hart does by stopping, the end of a
  * task within a load, is a jump out of the program here. Positions are a thread's own: several run one program at once.
  *
- * Not checked is what a hart checks: nd_read_input, nd_read_output, nd_peek beyond what there is.
+ * Not checked is what a hart checks: nd_read_input, nd_read_output, nd_peek beyond what there is, or farther than ND_REACH.
  */
 #ifndef NANDARRAY_NATIVE_H
 #define NANDARRAY_NATIVE_H
@@ -94,6 +94,20 @@ __attribute__((always_inline, unused)) static inline unsigned char *nd_native_gi
 #define nd_read_output_u16(s, back) ND_NATIVE_BACK_(nd_native_.out[s].head, back, uint16_t)
 #define nd_read_output_i32(s, back) ND_NATIVE_BACK_(nd_native_.out[s].head, back, int32_t)
 #define nd_read_output_u64(s, back) ND_NATIVE_BACK_(nd_native_.out[s].head, back, uint64_t)
+
+/* All bytes are there: what is waited for is what is left, as far as a hart would wait. */
+__attribute__((always_inline, unused)) static inline size_t nd_native_wait_(unsigned s, uintptr_t bytes) {
+    size_t left = (size_t)(nd_native_.in[s].end - nd_native_.in[s].head);
+    size_t wanted = bytes < ND_REACH ? bytes : ND_REACH;
+    return wanted < left ? wanted : left;
+}
+
+#define nd_wait(s, bytes) nd_native_wait_((s), (uintptr_t)(bytes))
+#define ND_NATIVE_PEEK_(s, ahead, type) ND_NATIVE_GET_(nd_native_.in[s].head + (intptr_t)(ahead), type)
+#define nd_peek_u8(s, ahead) ND_NATIVE_PEEK_(s, ahead, uint8_t)
+#define nd_peek_u16(s, ahead) ND_NATIVE_PEEK_(s, ahead, uint16_t)
+#define nd_peek_i32(s, ahead) ND_NATIVE_PEEK_(s, ahead, int32_t)
+#define nd_peek_u64(s, ahead) ND_NATIVE_PEEK_(s, ahead, uint64_t)
 
 #define nd_input_head(s) ((uintptr_t)(nd_native_.in[s].head - nd_native_.in[s].begin))
 #define nd_input_tail(s) ((uintptr_t)(nd_native_.in[s].end - nd_native_.in[s].begin))

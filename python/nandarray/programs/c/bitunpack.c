@@ -33,7 +33,7 @@ int64_t nd_stream(nd_args *args) {
     uint64_t waiting = 0, left = allowed(args);
     unsigned bits = 0;
     while (!nd_at_end(0)) {
-        if (nd_available(0) >= 4) {
+        if (nd_wait(0, 4) == 4) {
             waiting |= (uint64_t)nd_load_u32(0) << bits;
             bits += 32;
         } else {

@@ -185,11 +185,13 @@ static inline __attribute__((always_inline)) void copy_fixed(void *to, const voi
 
 /* ---- streams -------------------------------------------------------------------------------------------------------- */
 
-/* How many elements of stream S can be loaded without asking for its end; 1 at least, which may have to be waited for. */
-#define READY(s, type)                                   \
-    __extension__({                                      \
-        size_t ready_n_ = nd_available(s) / sizeof(type); \
-        ready_n_ ? ready_n_ : (size_t)1;                 \
+/* Bytes of a stream that are waited for together: a page. */
+#define AT_A_TIME 4096
+/* Wait for elements of stream S: how many can be loaded without asking for its end; 1 at least, which may be torn. */
+#define READY(s, type)                                           \
+    __extension__({                                              \
+        size_t ready_n_ = nd_wait((s), AT_A_TIME) / sizeof(type); \
+        ready_n_ ? ready_n_ : (size_t)1;                         \
     })
 /* Do what follows once for each element of input stream S; it loads exactly one. */
 #define EACH_OF_STREAM(s, type) \

@@ -56,7 +56,7 @@ static size_t stream_chunk(double *sum) {
     double lane[LANES] = {0};
     size_t i = 0;
     while (i < CHUNK && !nd_at_end(0)) {
-        size_t ready = nd_available(0) / sizeof(T);
+        size_t ready = nd_wait(0, AT_A_TIME) / sizeof(T);
         if (i % LANES || ready < LANES) {
             lane[i++ % LANES] += (double)T_LOAD(0);
             continue;

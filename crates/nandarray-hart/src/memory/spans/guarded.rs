@@ -11,7 +11,7 @@ const PAGE: u64 = 1 << 12;
 /// Where the bytes of an access are: those of its first page, and those of the next.
 type Parts = [(u64, usize); 2];
 
-impl Spans<'_> {
+impl Spans {
     /// From now on reach memory as `guard` says.
     pub(crate) fn set_guard(&mut self, guard: Option<Guard>) {
         self.guard = guard.map(Box::new);
@@ -171,19 +171,19 @@ impl Spans<'_> {
 }
 
 /// Page tables, which are reached as supervisor mode reaches memory.
-struct InMemory<'s, 'm, 'g> {
-    spans: &'s mut Spans<'m>,
+struct InMemory<'s, 'g> {
+    spans: &'s mut Spans,
     guard: &'g Guard,
 }
 
-impl InMemory<'_, '_, '_> {
+impl InMemory<'_, '_> {
     fn place(&self, address: u64, bytes: u64, access: Access) -> Option<*mut u8> {
         let allowed = self.guard.pmp.allows(address, bytes, access, false);
         self.spans.place(address, bytes, access).filter(|_| allowed)
     }
 }
 
-impl Tables for InMemory<'_, '_, '_> {
+impl Tables for InMemory<'_, '_> {
     fn entry(&mut self, address: u64, bytes: u64) -> Option<u64> {
         let from = self.place(address, bytes, Access::Load)?;
         let mut all = [0; 8];

@@ -1,0 +1,143 @@
+//! An input of a call as it arrives: somebody pushes bytes, and says where it ends; a program takes them.
+//!
+//! It is all there and shared, a window that grows to its end, or a ring that holds a part of a stream at once: what is behind the
+//! program's head by more than it may look back is overwritten.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use nandarray_hart::{Input, REACH};
+
+use crate::abi;
+
+/// Where the bytes of an input are.
+#[derive(Debug)]
+pub(crate) enum Bytes {
+    /// All of them, elsewhere too.
+    Shared(Arc<Vec<u8>>, Range<usize>),
+    /// Those that arrived so far.
+    Window(Vec<u8>),
+    /// The last of those that arrived so far: byte `n` is at `n` modulo the ring's length.
+    Ring(Box<[u8]>),
+}
+
+/// An input of a call: what has arrived of it so far.
+#[derive(Debug)]
+pub struct Inflow {
+    pub(crate) bytes: Bytes,
+    /// Bytes that the program has taken.
+    pub(crate) head: u64,
+    /// Bytes that have arrived.
+    pub(crate) tail: u64,
+    pub(crate) end: Option<u64>,
+    /// Whether the program is told where it ends before it begins.
+    pub(crate) told: bool,
+}
+
+impl Inflow {
+    /// The fewest bytes of a ring: what a program may look back at, and what it may wait for.
+    pub const RING_BYTES_MIN: usize = 2 * REACH as usize;
+
+    /// All of an input, in memory that is shared.
+    ///
+    /// # Panics
+    /// If there is no such range.
+    pub fn shared(bytes: Arc<Vec<u8>>, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= bytes.len(), "{range:?} of {} bytes", bytes.len());
+        let tail = range.len() as u64;
+        Self { bytes: Bytes::Shared(bytes, range), head: 0, tail, end: Some(tail), told: true }
+    }
+
+    /// All of an input.
+    pub fn whole(bytes: Vec<u8>) -> Self {
+        let tail = bytes.len() as u64;
+        Self { bytes: Bytes::Window(bytes), head: 0, tail, end: Some(tail), told: true }
+    }
+
+    /// Nothing yet of an input of so many bytes, if that is known; all that arrive stay in memory.
+    pub fn window(end: Option<u64>) -> Self {
+        let bytes = Vec::with_capacity(end.unwrap_or(0).min(abi::WINDOW_BYTES) as usize);
+        Self { bytes: Bytes::Window(bytes), head: 0, tail: 0, end, told: end.is_some() }
+    }
+
+    /// Nothing yet of a stream of so many bytes, if that is known; only so many of them are in memory at once.
+    ///
+    /// # Panics
+    /// If the ring is shorter than [`RING_BYTES_MIN`](Self::RING_BYTES_MIN).
+    pub fn ring(ring_bytes: usize, end: Option<u64>) -> Self {
+        assert!(ring_bytes >= Self::RING_BYTES_MIN, "a ring of {ring_bytes} bytes");
+        let ring = Bytes::Ring(vec![0; ring_bytes].into_boxed_slice());
+        Self { bytes: ring, head: 0, tail: 0, end, told: end.is_some() }
+    }
+
+    /// Bytes that have arrived.
+    pub fn arrived(&self) -> u64 {
+        self.tail
+    }
+
+    /// Bytes that the program has taken; of a window, none before it begins.
+    pub fn taken(&self) -> u64 {
+        self.head
+    }
+
+    /// Whether all of it is there.
+    pub fn is_complete(&self) -> bool {
+        self.end == Some(self.tail)
+    }
+
+    /// Bytes that there is room for.
+    pub fn room(&self) -> u64 {
+        let rest = self.end.map_or(u64::MAX, |end| end - self.tail);
+        match &self.bytes {
+            Bytes::Ring(ring) => rest.min(ring.len() as u64 - (self.tail - self.head.saturating_sub(REACH))),
+            Bytes::Window(_) => rest,
+            Bytes::Shared(..) => 0,
+        }
+    }
+
+    /// Take bytes that have arrived, as far as there is room for them; tells how many that is.
+    pub fn push(&mut self, bytes: &[u8]) -> usize {
+        let count = self.room().min(bytes.len() as u64) as usize;
+        let bytes = &bytes[..count];
+        match &mut self.bytes {
+            Bytes::Window(all) => all.extend_from_slice(bytes),
+            Bytes::Ring(ring) => {
+                let at = (self.tail % ring.len() as u64) as usize;
+                let first = count.min(ring.len() - at);
+                ring[at..at + first].copy_from_slice(&bytes[..first]);
+                ring[..count - first].copy_from_slice(&bytes[first..]);
+            }
+            Bytes::Shared(..) => {}
+        }
+        self.tail += count as u64;
+        count
+    }
+
+    /// Say that it ends here.
+    ///
+    /// # Panics
+    /// If more bytes were promised.
+    pub fn close(&mut self) {
+        assert!(self.end.is_none_or(|end| end == self.tail), "{} bytes arrived of {:?}", self.tail, self.end);
+        self.end = Some(self.tail);
+    }
+
+    /// As a hart's stream.
+    pub(crate) fn stream(&self) -> Input<'_> {
+        match &self.bytes {
+            Bytes::Shared(bytes, range) => Input::window(&bytes[range.clone()], self.head),
+            Bytes::Window(bytes) => Input::window(bytes, self.head),
+            Bytes::Ring(ring) => Input::resume(ring, self.head, self.tail, false).keeping(REACH),
+        }
+        .ending(self.end)
+    }
+
+    /// All of it, which is there.
+    pub(crate) fn all(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Shared(bytes, range) => &bytes[range.clone()],
+            Bytes::Window(bytes) => bytes,
+            Bytes::Ring(_) => unreachable!("rings are streams"),
+        }
+    }
+}

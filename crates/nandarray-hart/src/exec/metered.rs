@@ -1,0 +1,256 @@
+//! Steps that tell a meter what they are about to do, and then do it by the function of the instruction itself.
+//!
+//! They are chosen in place of the plain ones only for harts whose meter wants to be told, and are the only functions here that
+//! are compiled for each meter. The meter is where [`Env::open`] put it, without its type: a hart chooses steps for its own
+//! meter only, and executes only steps that it chose.
+
+use super::{Env, Exit, Flow, Handler, Slot, State, Step, atomic, control, mem, operands, otherwise, stream};
+use crate::isa::{Code, Op};
+use crate::meter::{DataAccess, Go, Meter, StreamAccess};
+use crate::xlen::Xlen;
+
+/// The number of a block that is not kept.
+pub(crate) const PART: u32 = u32::MAX;
+
+/// The meter of the hart that executes.
+macro_rules! meter {
+    ($e:expr) => {
+        // SAFETY: this function was chosen for the meter of the hart that executes it, which lent it for the run.
+        unsafe { $e.meter::<M>() }
+    };
+}
+
+/// Which instruction of its block a step is.
+#[inline(always)]
+fn index<X: Xlen, M: Meter>(step: *const Slot<X>, s: &State<X>) -> u32 {
+    ((step as usize - s.block as usize) / size_of::<Slot<X>>()) as u32 - u32::from(M::BLOCKS)
+}
+
+/// Before the first instruction of a block.
+#[allow(clippy::missing_safety_doc, reason = "see `Handler`")]
+pub(super) unsafe fn enter<X: Xlen, M: Meter>(step: *const Slot<X>, s: &mut State<X>, e: &mut Env<'_, '_>) -> Flow {
+    // SAFETY: it is the first step of its block.
+    let unit = unsafe { super::header(step) }.unit;
+    if unit != PART {
+        meter!(e).enter(unit);
+    }
+    // SAFETY: a block has an instruction behind it.
+    unsafe {
+        let next = step.add(1);
+        ((*next).step.run)(next, s, e)
+    }
+}
+
+/// Functions named as the plain ones of a module, which tell `$told` first. It gives whether to go on.
+macro_rules! told {
+    ($module:ident: $($name:ident ($step:ident, $o:ident, $s:ident, $e:ident) $told:expr;)*) => {$(
+        #[allow(unused_variables, reason = "not every position needs the operands")]
+        unsafe fn $name<X: Xlen, M: Meter>($step: *const Slot<X>, $s: &mut State<X>, $e: &mut Env<'_, '_>) -> Flow {
+            let $o = operands!($step);
+            if $told == Go::Pause {
+                return $s.leave($step, Exit::Paused);
+            }
+            otherwise!($module::$name, $step, $s, $e)
+        }
+    )*};
+}
+
+/// Accesses of memory, and the function that chooses among them.
+macro_rules! accesses {
+    ($chooses:ident $module:ident $address:ident: $($kind:ident $n:literal { $($code:ident $name:ident)* })*) => {
+        mod $chooses {
+            use super::*;
+            $(told! { $module: $(
+                $name (step, o, s, e) meter!(e).access(index::<X, M>(step, s), DataAccess::$kind, $address(o, s), $n);
+            )* })*
+            pub(super) fn choose<X: Xlen, M: Meter>(code: Code) -> Option<Handler<X>> {
+                Some(match code {
+                    $($(Code::$code => $name::<X, M>,)*)*
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+fn offset<X: Xlen>(o: &Step<X>, s: &State<X>) -> u64 {
+    mem::address(o, s)
+}
+
+fn plain<X: Xlen>(o: &Step<X>, s: &State<X>) -> u64 {
+    X::unsigned(s.x[o.rs1 as usize])
+}
+
+accesses! {
+    memory mem offset:
+    Load 1 { Lb lb Lbu lbu }
+    Load 2 { Lh lh Lhu lhu }
+    Load 4 { Lw lw Lwu lwu Flw flw }
+    Load 8 { Ld ld Fld fld }
+    Store 1 { Sb sb }
+    Store 2 { Sh sh }
+    Store 4 { Sw sw Fsw fsw }
+    Store 8 { Sd sd Fsd fsd }
+}
+
+accesses! {
+    atomics atomic plain:
+    Load 4 { LrW lr_w }
+    Load 8 { LrD lr_d }
+    Atomic 4 {
+        ScW sc_w AmoswapW amoswap_w AmoaddW amoadd_w AmoxorW amoxor_w AmoandW amoand_w AmoorW amoor_w AmominW amomin_w
+        AmomaxW amomax_w AmominuW amominu_w AmomaxuW amomaxu_w
+    }
+    Atomic 8 {
+        ScD sc_d AmoswapD amoswap_d AmoaddD amoadd_d AmoxorD amoxor_d AmoandD amoand_d AmoorD amoor_d AmominD amomin_d
+        AmomaxD amomax_d AmominuD amominu_d AmomaxuD amomaxu_d
+    }
+}
+
+/// Branches, and the function that chooses among them.
+macro_rules! branches {
+    ($($code:ident $name:ident)*) => {
+        mod branch {
+            use super::*;
+            use control::Condition;
+            told! { control: $(
+                $name (step, o, s, e) {
+                    meter!(e).branch(control::$name::holds(o, s));
+                    Go::On
+                };
+            )* jalr (step, o, s, e) {
+                meter!(e).jump(target(o, s));
+                Go::On
+            }; jump_register (step, o, s, e) {
+                meter!(e).jump(target(o, s));
+                Go::On
+            }; }
+            pub(super) fn choose<X: Xlen, M: Meter>(op: &Op) -> Option<Handler<X>> {
+                Some(match op.code {
+                    $(Code::$code => $name::<X, M>,)*
+                    Code::Jalr if op.rd == 0 => jump_register::<X, M>,
+                    Code::Jalr => jalr::<X, M>,
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+fn target<X: Xlen>(o: &Step<X>, s: &State<X>) -> u64 {
+    mem::address(o, s) & !1
+}
+
+branches! { Beq beq Bne bne Blt blt Bge bge Bltu bltu Bgeu bgeu }
+
+/// Accesses of streams, and the function that chooses among them.
+macro_rules! streams {
+    ($($kind:ident $position:ident $n:literal { $($code:ident $name:ident)* })*) => {
+        mod streamed {
+            use super::*;
+            $(told! { stream: $(
+                $name (step, o, s, e) tell::<X, M>(step, s, e, StreamAccess::$kind, $position::<X>, $n);
+            )* })*
+            told! { stream:
+                wait (step, o, s, e) {
+                    let bytes = X::unsigned(s.x[o.rs2 as usize]);
+                    tell::<X, M>(step, s, e, StreamAccess::Wait, head_in::<X>, bytes)
+                };
+                read_register (step, o, s, e) tell::<X, M>(step, s, e, StreamAccess::Register, register::<X>, 0);
+            }
+            pub(super) fn choose<X: Xlen, M: Meter>(op: &Op) -> Option<Handler<X>> {
+                Some(match op.code {
+                    $($(Code::$code => $name::<X, M>,)*)*
+                    Code::StreamWait => wait::<X, M>,
+                    _ if op.reads_stream_register() => read_register::<X, M>,
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+streams! {
+    Load head_in 1 { StreamLoadB load_b StreamLoadBu load_bu }
+    Load head_in 2 { StreamLoadH load_h StreamLoadHu load_hu }
+    Load head_in 4 { StreamLoadW load_w StreamLoadWu load_wu }
+    Load head_in 8 { StreamLoadD load_d }
+    Store head_out 1 { StreamStoreB store_b }
+    Store head_out 2 { StreamStoreH store_h }
+    Store head_out 4 { StreamStoreW store_w }
+    Store head_out 8 { StreamStoreD store_d }
+    LookIn before_end 1 { ReadIStreamB input_b ReadIStreamBu input_bu }
+    LookIn before_end 2 { ReadIStreamH input_h ReadIStreamHu input_hu }
+    LookIn before_end 4 { ReadIStreamW input_w ReadIStreamWu input_wu }
+    LookIn before_end 8 { ReadIStreamD input_d }
+    LookIn ahead 1 { PeekIStreamB peek_b PeekIStreamBu peek_bu }
+    LookIn ahead 2 { PeekIStreamH peek_h PeekIStreamHu peek_hu }
+    LookIn ahead 4 { PeekIStreamW peek_w PeekIStreamWu peek_wu }
+    LookIn ahead 8 { PeekIStreamD peek_d }
+    LookOut behind_head 1 { ReadOStreamB output_b ReadOStreamBu output_bu }
+    LookOut behind_head 2 { ReadOStreamH output_h ReadOStreamHu output_hu }
+    LookOut behind_head 4 { ReadOStreamW output_w ReadOStreamWu output_wu }
+    LookOut behind_head 8 { ReadOStreamD output_d }
+}
+
+/// Tell of an access at a position of a stream; of none where there is no such stream, which traps.
+fn tell<X: Xlen, M: Meter>(
+    step: *const Slot<X>,
+    s: &State<X>,
+    e: &mut Env<'_, '_>,
+    kind: StreamAccess,
+    position: impl Fn(&Step<X>, &State<X>, &mut Env<'_, '_>) -> Option<u64>,
+    bytes: u64,
+) -> Go {
+    let o = operands!(step);
+    let stream = if kind == StreamAccess::Register { o.imm as u8 & 31 } else { o.rs1 };
+    match position(o, s, e) {
+        Some(position) => meter!(e).stream(index::<X, M>(step, s), kind, stream, position, bytes),
+        None => Go::On,
+    }
+}
+
+fn head_in<X: Xlen>(o: &Step<X>, _s: &State<X>, e: &mut Env<'_, '_>) -> Option<u64> {
+    Some(e.streams().inputs.get(o.rs1 as usize)?.head())
+}
+
+fn head_out<X: Xlen>(o: &Step<X>, _s: &State<X>, e: &mut Env<'_, '_>) -> Option<u64> {
+    Some(e.streams().outputs.get(o.rs1 as usize)?.head())
+}
+
+/// From where it begins if the end is known, otherwise from the head: it waits there for the end.
+fn before_end<X: Xlen>(o: &Step<X>, s: &State<X>, e: &mut Env<'_, '_>) -> Option<u64> {
+    let input = e.streams().inputs.get(o.rs1 as usize)?;
+    let back = X::unsigned(s.x[o.rs2 as usize]);
+    Some(input.end().map_or(input.head(), |end| end.wrapping_sub(back)))
+}
+
+fn ahead<X: Xlen>(o: &Step<X>, s: &State<X>, e: &mut Env<'_, '_>) -> Option<u64> {
+    let head = head_in(o, s, e)?;
+    Some(head.wrapping_add_signed(X::signed(s.x[o.rs2 as usize])))
+}
+
+fn behind_head<X: Xlen>(o: &Step<X>, s: &State<X>, e: &mut Env<'_, '_>) -> Option<u64> {
+    let head = head_out(o, s, e)?;
+    Some(head.wrapping_sub(X::unsigned(s.x[o.rs2 as usize])))
+}
+
+/// The head of the stream that a register is of.
+fn register<X: Xlen>(o: &Step<X>, _s: &State<X>, e: &mut Env<'_, '_>) -> Option<u64> {
+    let (number, stream) = ((o.imm - stream::REGISTERS.start) >> 5, (o.imm & 31) as usize);
+    let streams = e.streams();
+    if matches!(number, 2 | 3) {
+        Some(streams.outputs.get(stream)?.head())
+    } else {
+        Some(streams.inputs.get(stream)?.head())
+    }
+}
+
+/// The function that tells a meter of an instruction first; none if it wants to be told nothing of it.
+pub(super) fn handler<X: Xlen, M: Meter>(op: &Op) -> Option<Handler<X>> {
+    let memory = || memory::choose::<X, M>(op.code).or_else(|| atomics::choose::<X, M>(op.code));
+    let wanted = |wants: bool, choose: &dyn Fn() -> Option<Handler<X>>| if wants { choose() } else { None };
+    wanted(M::ACCESSES, &memory)
+        .or_else(|| wanted(M::BRANCHES, &|| branch::choose::<X, M>(op)))
+        .or_else(|| wanted(M::STREAMS, &|| streamed::choose::<X, M>(op)))
+}

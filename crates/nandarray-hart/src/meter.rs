@@ -1,0 +1,114 @@
+//! Being told what a hart executes, and pausing it: the seam for timing models, caches, profiles. Knows no time.
+//!
+//! A [`Meter`] belongs to a hart's type, and says by constants what it wants to be told: a hart whose meter wants nothing, as
+//! [`Unmetered`], executes the same host code as if there were no meters. Blocks are told by number, so that a meter works out
+//! once what it wants of each, in a table of its own. An access is told before it is executed, and also if it will trap or wait;
+//! a meter may pause the hart there: the instruction is left as if a stream had run dry, and told again when the hart goes on.
+
+use std::fmt::Debug;
+
+use crate::block::Block;
+use crate::isa::Op;
+
+/// Whether an access is executed now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Go {
+    /// Now.
+    On,
+    /// Not now: the run ends before it with [`Stop::Paused`](crate::Stop::Paused).
+    Pause,
+}
+
+/// What an instruction does with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DataAccess {
+    /// Loads; a load-reserved does, too.
+    Load,
+    /// Stores.
+    Store,
+    /// Loads and stores, or stores if a reservation holds.
+    Atomic,
+}
+
+/// What an instruction does with a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StreamAccess {
+    /// Takes bytes at an input's head.
+    Load,
+    /// Puts bytes at an output's head.
+    Store,
+    /// Looks at bytes of an input.
+    LookIn,
+    /// Looks at bytes of an output.
+    LookOut,
+    /// Waits for bytes of an input.
+    Wait,
+    /// Reads a register of an input or an output: waits, or gives a number.
+    Register,
+}
+
+/// What is told of what a hart executes. Indices are of instructions in the block entered last, from 0 on.
+pub trait Meter: Debug + Send {
+    /// It wants [`decoded`](Self::decoded), [`enter`](Self::enter), [`part`](Self::part), [`left`](Self::left) and
+    /// [`single`](Self::single).
+    const BLOCKS: bool = false;
+    /// It wants [`branch`](Self::branch) and [`jump`](Self::jump).
+    const BRANCHES: bool = false;
+    /// It wants [`access`](Self::access).
+    const ACCESSES: bool = false;
+    /// It wants [`stream`](Self::stream).
+    const STREAMS: bool = false;
+
+    /// From now on, `unit` is the number of this block. Numbers count from 0; when blocks were dropped they begin anew.
+    fn decoded(&mut self, unit: u32, block: &Block) {
+        let _ = (unit, block);
+    }
+
+    /// A block is entered, and executed to its end unless [`left`](Self::left) is told.
+    fn enter(&mut self, unit: u32) {
+        let _ = unit;
+    }
+
+    /// The same, of a block without a number: instructions up to a limit.
+    fn part(&mut self, block: &Block) {
+        let _ = block;
+    }
+
+    /// The block entered last, which this is, was left before its instruction `index`.
+    fn left(&mut self, block: &Block, index: usize) {
+        let _ = (block, index);
+    }
+
+    /// The instruction before which the block was left was executed outside of blocks.
+    fn single(&mut self, pc: u64, op: &Op) {
+        let _ = (pc, op);
+    }
+
+    /// The conditional branch at the block's end is taken, or not.
+    fn branch(&mut self, taken: bool) {
+        let _ = taken;
+    }
+
+    /// The block ends with a jump to an address in a register.
+    fn jump(&mut self, target: u64) {
+        let _ = target;
+    }
+
+    /// Instruction `index` is to reach `bytes` bytes of memory at `address`.
+    fn access(&mut self, index: u32, kind: DataAccess, address: u64, bytes: u32) -> Go {
+        let _ = (index, kind, address, bytes);
+        Go::On
+    }
+
+    /// Instruction `index` is to reach `bytes` bytes of a stream from `position` on; it waits if they are not there.
+    fn stream(&mut self, index: u32, kind: StreamAccess, stream: u8, position: u64, bytes: u64) -> Go {
+        let _ = (index, kind, stream, position, bytes);
+        Go::On
+    }
+}
+
+/// Nobody is told anything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unmetered;
+
+impl Meter for Unmetered {}

@@ -76,17 +76,18 @@ where
 }
 
 /// One call's inputs, as they lie in windows or come by streams.
-pub(crate) struct Task<'t> {
+#[derive(Clone, Copy, Debug)]
+pub struct Task<'t> {
     /// Its number.
-    pub(crate) number: u64,
+    pub number: u64,
     /// Where its first record is.
-    pub(crate) first_record: u64,
+    pub first_record: u64,
     /// Records of the first input.
-    pub(crate) records: u64,
+    pub records: u64,
     /// What it is of an array, in elements; none if it is just records.
-    pub(crate) extents: &'t [u64],
+    pub extents: &'t [u64],
     /// Bytes of each input.
-    pub(crate) inputs: &'t [&'t [u8]],
+    pub inputs: &'t [&'t [u8]],
 }
 
 /// The shape of so many records: the task's as a part of an array, if each element is a record.
@@ -95,10 +96,12 @@ fn shape(records: u64, extents: &[u64]) -> Vec<u64> {
 }
 
 /// What bounds a call.
-#[derive(Clone, Copy)]
-pub(crate) struct Bounds<'l> {
-    pub(crate) instructions: Option<u64>,
-    pub(crate) stop: &'l AtomicBool,
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds<'l> {
+    /// The most instructions of a call; `None` is no limit.
+    pub instructions: Option<u64>,
+    /// Set from elsewhere to end the call.
+    pub stop: &'l AtomicBool,
 }
 
 /// Where a core's memory is, and what executes.
@@ -160,7 +163,7 @@ impl<'p> Core<'p> {
     }
 
     /// Whether its inputs may be lent: what it runs is trusted to come to an end.
-    pub(crate) fn lends(&self) -> bool {
+    pub fn lends(&self) -> bool {
         matches!(self.place, Place::Host(_))
     }
 
@@ -198,7 +201,10 @@ impl<'p> Core<'p> {
     }
 
     /// A state of zeros, and what `nd_begin` makes of it.
-    pub(crate) fn begin(&mut self, scalars: &[u64], task: u64, bounds: Bounds<'_>) -> Result<(), RunError> {
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn begin(&mut self, scalars: &[u64], task: u64, bounds: Bounds<'_>) -> Result<(), RunError> {
         self.state_mut(0)?.fill(0);
         let mut arguments = self.arguments(scalars);
         arguments.task = task;
@@ -213,7 +219,10 @@ impl<'p> Core<'p> {
     }
 
     /// One task: fills `outputs`, of the room that their bounds give, and tells how many bytes of each.
-    pub(crate) fn task(
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn task(
         &mut self,
         scalars: &[u64],
         task: Task<'_>,
@@ -244,7 +253,10 @@ impl<'p> Core<'p> {
     }
 
     /// The end: fills the outputs of that phase.
-    pub(crate) fn end(
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn end(
         &mut self,
         scalars: &[u64],
         tasks: u64,
@@ -287,13 +299,10 @@ impl<'p> Core<'p> {
     }
 
     /// Fold a state into this core's.
-    pub(crate) fn merge(
-        &mut self,
-        scalars: &[u64],
-        other: &[u8],
-        task: u64,
-        bounds: Bounds<'_>,
-    ) -> Result<(), RunError> {
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn merge(&mut self, scalars: &[u64], other: &[u8], task: u64, bounds: Bounds<'_>) -> Result<(), RunError> {
         let mut arguments = self.arguments(scalars);
         let half = states(self.metadata().state_bytes) / 2;
         arguments.task = task;
@@ -304,12 +313,18 @@ impl<'p> Core<'p> {
     }
 
     /// The state.
-    pub(crate) fn state(&mut self) -> Result<Vec<u8>, RunError> {
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn state(&mut self) -> Result<Vec<u8>, RunError> {
         Ok(self.state_mut(0)?.to_vec())
     }
 
     /// Set the state.
-    pub(crate) fn set_state(&mut self, state: &[u8]) -> Result<(), RunError> {
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn set_state(&mut self, state: &[u8]) -> Result<(), RunError> {
         self.state_mut(0)?.copy_from_slice(state);
         Ok(())
     }

@@ -158,16 +158,10 @@ pub enum Error {
     /// The store was closed, or the space deleted.
     #[error("{0}")]
     Closed(String),
-    /// A file is no program that runs beside the data.
-    #[error(transparent)]
-    Program(Box<nandarray_cores::LoadError>),
-    /// A program beside the data did not come to its end; its outputs do not count.
-    #[error(transparent)]
-    Execution(Box<nandarray_cores::StageError>),
 }
 
 /// The stable strings of [`Error::kind`], in the order of their introduction. Append only.
-pub const KINDS: [&str; 20] = [
+pub const KINDS: [&str; 18] = [
     "not-found",
     "exists",
     "invalid",
@@ -185,8 +179,6 @@ pub const KINDS: [&str; 20] = [
     "closed",
     "file-exists",
     "file-missing",
-    "program",
-    "execution",
     "internal",
 ];
 
@@ -211,8 +203,6 @@ impl Error {
             Self::Version { .. } => "version",
             Self::WrongKey { .. } => "wrong-key",
             Self::Closed(_) => "closed",
-            Self::Program(_) => "program",
-            Self::Execution(_) => "execution",
             Self::Internal(_) => "internal",
         }
     }
@@ -251,7 +241,7 @@ impl fmt::Display for Place {
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Prints a shape or coordinate as Python would: `(3, 4)`, `(3,)`, `()`.
-pub(crate) struct Shape<'a>(pub(crate) &'a [u64]);
+pub struct Shape<'a>(pub &'a [u64]);
 
 impl fmt::Display for Shape<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 
 #[path = "../../crates/nandarray-cores/tests/common/mod.rs"]
 mod common;
-#[path = "../../crates/nandarray-cores/tests/hostile/mod.rs"]
+#[path = "../../crates/nandarray-runtime/tests/hostile/mod.rs"]
 mod hostile;
 
 use std::sync::LazyLock;

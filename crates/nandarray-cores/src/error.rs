@@ -168,22 +168,12 @@ pub enum RunError {
         /// The most.
         most: u64,
     },
+    /// The worker that was at it died of a fault of the implementation; what it says.
+    #[error("a worker died: {0}")]
+    Worker(String),
     /// Bytes could not be fetched or delivered.
     #[error("{0}")]
     Transfer(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-/// Which stage of a pipeline did not come to its end, and why.
-#[derive(Debug, thiserror::Error)]
-#[error("{program}: {error}")]
-pub struct StageError {
-    /// The stage's number.
-    pub stage: usize,
-    /// Its program's name.
-    pub program: String,
-    /// Why.
-    #[source]
-    pub error: RunError,
 }
 
 impl RunError {
@@ -219,7 +209,7 @@ impl RunError {
             | Self::Starved { task, .. }
             | Self::Full { task, .. } => Some(*task),
             Self::Cancelled(at) => at.as_ref().map(|(task, _)| *task),
-            Self::Inputs(_) | Self::Memory(_) | Self::Held { .. } | Self::Transfer(_) => None,
+            Self::Inputs(_) | Self::Memory(_) | Self::Held { .. } | Self::Worker(_) | Self::Transfer(_) => None,
         }
     }
 }

@@ -1,11 +1,8 @@
-//! Programs that run beside the data, and the cores that they run on, under the wall clock.
+//! One core and one program: what a program is, and what calls its entry points.
 //!
-//! A [`Program`] is a RISC-V ELF and its metadata (docs/reference/program-abi.md). [`run`] cuts inputs into tasks of whole
-//! records, runs them on as many [`Core`]s as there are threads, gives outputs in the order of tasks and folds states in that
-//! order, so that a result does not depend on how many cores there are. Where bytes come from and go to is the caller's
-//! ([`Source`], [`Sink`]); a program reaches its memory, its scratchpad and its windows, and nothing else.
-//!
-//! A [`pipeline`] runs several programs at once, what one gives being what another takes.
+//! A [`Program`] is a RISC-V ELF and its metadata (docs/reference/program-abi.md). A [`Core`] holds the memory of one worker and calls
+//! the program's entry points, one task after another; a program reaches its memory, its scratchpad and its windows, and nothing
+//! else. How inputs are cut into tasks, which task is next and on what it runs is `nandarray-runtime`'s business.
 //!
 //! A [`Call`] is one call of a program that can be left and taken up again: somebody else fills its inputs between runs.
 //!
@@ -14,31 +11,22 @@
 //! described core is not told here.
 
 pub mod abi;
-mod board;
 mod call;
 mod core;
 mod error;
-mod held;
 mod inflow;
 mod metadata;
 mod native;
-mod pipeline;
 mod processor;
 mod profile;
 mod program;
-mod run;
-mod stage;
-mod tasks;
 
 pub use crate::core::{Bounds, Core, Task};
 pub use call::{Advance, Call, Job};
-pub use error::{LoadError, RunError, Site, StageError};
+pub use error::{LoadError, RunError, Site};
 pub use inflow::Inflow;
 pub use metadata::{Bound, InputPort, Kind, Metadata, OutputPort, Phase, Records, ScalarPort};
 pub use native::{Form, Native};
-pub use pipeline::{Completed, Ended, Resources, pipeline};
 pub use processor::Processor;
 pub use profile::Profiler;
 pub use program::{Entry, Program};
-pub use run::{Account, Failure, HOLD_BYTES, Options, Outcome, Progress, Sink, Source, run};
-pub use stage::{Feed, Maker, Stage};

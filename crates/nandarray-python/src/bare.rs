@@ -5,7 +5,7 @@ use nandarray_hart::{Extensions, Limits, Stop};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::errors::{detached, to_py};
+use crate::errors::{detached, run_to_py, to_py};
 use crate::offload::Watch;
 
 /// Run a bare-metal test; `isa` is an architecture string. What it came to is a dictionary.
@@ -35,8 +35,8 @@ pub(crate) fn program_run_bare<'py>(
     let options = BareOptions { granularity, bits, extensions, limits };
     let outcome = detached(py, || bare::run(elf, options)).map_err(|e| to_py(py, &e, None))?;
     let outcome = outcome.map_err(|e| {
-        let error = nandarray::Error::Program(Box::new(nandarray_cores::LoadError::Elf(e)));
-        to_py(py, &error, None)
+        let error = nandarray_runtime::Error::Program(Box::new(nandarray_cores::LoadError::Elf(e)));
+        run_to_py(py, &error)
     })?;
     let given = PyDict::new(py);
     let (status, test, stop) = match outcome.status {

@@ -1,15 +1,15 @@
 //! Engine errors as the exceptions of `nandarray.errors`, found by kind.
 
-use nandarray::error::KINDS;
 use nandarray::sim::panics::caught;
 use nandarray::{Error, Result};
+use nandarray_runtime as runtime;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Every kind that the engine knows.
+/// Every kind that the engine and the runtime know.
 #[pyfunction]
 pub(crate) fn error_kinds() -> Vec<&'static str> {
-    KINDS.to_vec()
+    [&nandarray::error::KINDS[..], &runtime::KINDS[..]].concat()
 }
 
 /// The exception for an error; `path` is told where the error is about opening a file.
@@ -20,18 +20,27 @@ pub(crate) fn to_py(py: Python<'_>, error: &Error, path: Option<&str>) -> PyErr 
     };
     match error.os_error() {
         Some(code) => media(py, error, code, &text),
-        None => class(py, error.kind()).and_then(|c| {
-            let made = c.call1((text,))?;
-            if let Error::Execution(failed) = error {
-                made.setattr("stage", failed.stage)?;
-                made.setattr("pc", failed.error.pc())?;
-                made.setattr("caller", failed.error.caller())?;
-                made.setattr("task", failed.error.task())?;
-            }
-            Ok(PyErr::from_value(made))
-        }),
+        None => class(py, error.kind()).and_then(|c| Ok(PyErr::from_value(c.call1((text,))?))),
     }
     .unwrap_or_else(|e| e)
+}
+
+/// The same for an error of the runtime. A program that failed says where.
+pub(crate) fn run_to_py(py: Python<'_>, error: &runtime::Error) -> PyErr {
+    if let runtime::Error::Engine(error) = error {
+        return to_py(py, error, None);
+    }
+    let made = class(py, error.kind()).and_then(|c| {
+        let made = c.call1((error.to_string(),))?;
+        if let runtime::Error::Execution(failed) = error {
+            made.setattr("stage", failed.stage)?;
+            made.setattr("pc", failed.error.pc())?;
+            made.setattr("caller", failed.error.caller())?;
+            made.setattr("task", failed.error.task())?;
+        }
+        Ok(PyErr::from_value(made))
+    });
+    made.unwrap_or_else(|e| e)
 }
 
 /// Runs a call without the GIL. A panic in it is an [`Error::Internal`], which `except Exception` catches.

@@ -37,8 +37,8 @@ impl Nvme {
 
     fn controller(&self) -> Arc<Controller> {
         let mut controller = self.controller.lock();
-        if let Some(device) = self.device.read().as_ref().filter(|d| !controller.serves(d)) {
-            *controller = Arc::new(Controller::new(device));
+        if let Some(device) = device_of(&self.device).ok().filter(|d| !controller.serves(d)) {
+            *controller = Arc::new(Controller::new(&device));
         }
         controller.clone()
     }

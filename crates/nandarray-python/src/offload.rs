@@ -6,14 +6,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use nandarray::device::{Command, Device, Execution, Given, Input, Output, ProgramId, Reply, Stage, Tiles};
+use nandarray::device::Device;
 use nandarray::stl::space::SpaceId;
-use nandarray_cores::{Account, Form, Native, Profiler, Progress};
+use nandarray_cores::{Form, Native, Profiler};
+use nandarray_runtime::{
+    Account, Execution, Input, Output, OutputValue, ProgramId, Progress, Runtime, StageRequest, Tiles,
+};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::errors::{detached, to_py};
+use crate::errors::{detached, run_to_py, to_py};
 use crate::store::Space;
 
 /// An instruction that was counted: address, class, text, times.
@@ -116,7 +119,7 @@ fn owned(py: Python<'_>, device: &Arc<Device>, boxed: &Boxed<'_>, tiles: Option<
 
 /// One program of a run, as Python asks for it.
 #[derive(FromPyObject)]
-struct AskedStage<'py> {
+struct StageGiven<'py> {
     program: ProgramId,
     form: String,
     /// Addresses of nd_begin, of the task, of nd_merge and nd_end in this process, for the form "native"; 0 is none.
@@ -130,8 +133,8 @@ struct AskedStage<'py> {
 
 /// One run, as Python asks for it.
 #[derive(FromPyObject)]
-pub(crate) struct Asked<'py> {
-    stages: Vec<AskedStage<'py>>,
+pub(crate) struct ExecuteRequest<'py> {
+    stages: Vec<StageGiven<'py>>,
     threads: usize,
     hold_bytes: u64,
 }
@@ -198,15 +201,15 @@ fn output_of(held: &HeldOutput) -> Option<Output<'_>> {
     }
 }
 
-pub(crate) fn load(py: Python<'_>, device: &Arc<Device>, elf: &[u8], metadata: Option<&[u8]>) -> PyResult<ProgramId> {
-    match device.execute(Command::LoadProgram { elf, metadata }) {
-        Ok(Reply::Program(id)) => Ok(id),
-        Ok(other) => panic!("a program was to be loaded, and the reply is {other:?}"),
-        Err(e) => Err(to_py(py, &e, None)),
-    }
+pub(crate) fn load(py: Python<'_>, runtime: &Runtime, elf: &[u8], metadata: Option<&[u8]>) -> PyResult<ProgramId> {
+    runtime.load(elf, metadata).map_err(|e| run_to_py(py, &e))
 }
 
-fn form_of(py: Python<'_>, asked: &AskedStage<'_>) -> PyResult<Form> {
+pub(crate) fn unload(py: Python<'_>, runtime: &Runtime, program: ProgramId) -> PyResult<()> {
+    runtime.unload(program).map_err(|e| run_to_py(py, &e))
+}
+
+fn form_of(py: Python<'_>, asked: &StageGiven<'_>) -> PyResult<Form> {
     let found = match (asked.form.as_str(), asked.entries) {
         ("interpreted", None) => Some(Form::Interpreted),
         ("translated", None) => Some(Form::Translated),
@@ -221,10 +224,11 @@ fn form_of(py: Python<'_>, asked: &AskedStage<'_>) -> PyResult<Form> {
 
 pub(crate) fn execute<'py>(
     py: Python<'py>,
-    device: &Arc<Device>,
-    asked: &Asked<'py>,
+    runtime: &Runtime,
+    asked: &ExecuteRequest<'py>,
     watch: &Watch,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let device = runtime.device();
     let mut held = Vec::new();
     for stage in &asked.stages {
         let inputs: Vec<_> = stage.inputs.iter().map(|i| held_input(py, device, i)).collect::<PyResult<_>>()?;
@@ -236,12 +240,12 @@ pub(crate) fn execute<'py>(
         .map(|(inputs, outputs)| (inputs.iter().map(input_of).collect(), outputs.iter().map(output_of).collect()))
         .collect();
     let forms: Vec<Form> = asked.stages.iter().map(|stage| form_of(py, stage)).collect::<PyResult<_>>()?;
-    let stages: Vec<Stage<'_>> = asked
+    let stages: Vec<StageRequest<'_>> = asked
         .stages
         .iter()
         .zip(&lent)
         .zip(forms)
-        .map(|((stage, (inputs, outputs)), form)| Stage {
+        .map(|((stage, (inputs, outputs)), form)| StageRequest {
             program: stage.program,
             form,
             inputs,
@@ -251,16 +255,11 @@ pub(crate) fn execute<'py>(
             instructions: stage.instructions,
         })
         .collect();
-    let (threads, hold_bytes, progress) = (asked.threads, asked.hold_bytes, watch.progress.clone());
+    let (executor, hold_bytes, progress) = (runtime.threads(asked.threads), asked.hold_bytes, watch.progress.clone());
     let done = detached(py, || {
-        let execution = Execution { stages: &stages, threads, hold_bytes, progress: &progress };
-        device.execute(Command::Execute(execution))
+        runtime.execute(&Execution { stages: &stages, executor: &executor, hold_bytes, progress: &progress })
     });
-    let outcome = match done.flatten() {
-        Ok(Reply::Executed(outcome)) => outcome,
-        Ok(other) => panic!("programs were to be run, and the reply is {other:?}"),
-        Err(e) => return Err(to_py(py, &e, None)),
-    };
+    let outcome = done.map_err(|e| to_py(py, &e, None))?.map_err(|e| run_to_py(py, &e))?;
     let given = accounted(py, outcome.account)?;
     let mut parts = Vec::new();
     for stage in outcome.stages {
@@ -269,8 +268,8 @@ pub(crate) fn execute<'py>(
         for output in stage.outputs {
             outputs.push(match output {
                 None => None,
-                Some(Given::Bytes(bytes)) => Some(PyArray1::from_vec(py, bytes).into_any().unbind()),
-                Some(Given::Elements(written)) => Some(written.into_pyobject(py)?.into_any().unbind()),
+                Some(OutputValue::Bytes(bytes)) => Some(PyArray1::from_vec(py, bytes).into_any().unbind()),
+                Some(OutputValue::Elements(written)) => Some(written.into_pyobject(py)?.into_any().unbind()),
             });
         }
         part.set_item("outputs", outputs)?;
@@ -294,8 +293,10 @@ fn accounted(py: Python<'_>, account: Account) -> PyResult<Bound<'_, PyDict>> {
 #[pyfunction]
 pub(crate) fn program_disassemble(py: Python<'_>, elf: &[u8]) -> PyResult<Vec<(u64, Option<String>, String)>> {
     use nandarray_hart::{Extensions, Program, isa};
-    let program = Program::from_elf(elf, Extensions::ALL)
-        .map_err(|e| to_py(py, &nandarray::Error::Program(Box::new(nandarray_cores::LoadError::Elf(e))), None))?;
+    let program = Program::from_elf(elf, Extensions::ALL).map_err(|e| {
+        let error = nandarray_runtime::Error::Program(Box::new(nandarray_cores::LoadError::Elf(e)));
+        run_to_py(py, &error)
+    })?;
     let mut lines = Vec::new();
     for segment in program.segments.iter().filter(|s| s.executable) {
         let mut at = 0usize;

@@ -11,12 +11,13 @@ use nandarray::stl::write::Source;
 use nandarray::{Error, Result};
 use nandarray_model::describe::Description;
 use nandarray_model::store::Bytes;
+use nandarray_runtime::Runtime;
 use numpy::{PyArray2, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::{Mutex, RwLock};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use crate::buffers::{Lent, axis, lend};
+use crate::buffers::{axis, lend};
 use crate::clock::{self, Clock};
 use crate::errors::{detached, to_py};
 use crate::flight::{Flight, Kept};
@@ -49,11 +50,20 @@ struct Model {
     bytes: Bytes,
 }
 
-/// The device of a store object; none once it is closed, so that the file is let go of while arrays still refer to it.
-pub(crate) type Shared = Arc<RwLock<Option<Arc<Device>>>>;
+/// The device of a store object with its programs; none once it is closed, so that the file is let go of while arrays still refer to it.
+pub(crate) type Shared = Arc<RwLock<Option<Arc<Runtime>>>>;
+
+fn runtime_of(shared: &Shared) -> Result<Arc<Runtime>> {
+    shared.read().clone().ok_or_else(|| Error::Closed("the store is closed".to_owned()))
+}
 
 pub(crate) fn device_of(shared: &Shared) -> Result<Arc<Device>> {
-    shared.read().clone().ok_or_else(|| Error::Closed("the store is closed".to_owned()))
+    let found = shared.read().as_ref().map(|runtime| runtime.device().clone());
+    found.ok_or_else(|| Error::Closed("the store is closed".to_owned()))
+}
+
+fn beside(device: Device) -> Option<Arc<Runtime>> {
+    Some(Arc::new(Runtime::new(Arc::new(device))))
 }
 
 #[pyclass(module = "nandarray._nandarray", frozen)]
@@ -106,7 +116,7 @@ impl Store {
         let opened = detached(py, || Device::open_file(&path, mode, &options)).flatten();
         let device = opened.map_err(|e| to_py(py, &e, Some(&path.display().to_string())))?;
         let read_only = device.read_only();
-        let device = Arc::new(RwLock::new(Some(Arc::new(device))));
+        let device = Arc::new(RwLock::new(beside(device)));
         Ok(Self { device, opening: Opening { path, options, model: None }, read_only, clock: Mutex::new(None) })
     }
 
@@ -147,7 +157,7 @@ impl Store {
         let opened = detached(py, || clock::open(&bytes, mode, options.clone(), &description, trace)).flatten();
         let (device, clock, timeline) = opened.map_err(|e| to_py(py, &e, Some(&path.display().to_string())))?;
         let read_only = device.read_only();
-        let device: Shared = Arc::new(RwLock::new(Some(Arc::new(device))));
+        let device: Shared = Arc::new(RwLock::new(beside(device)));
         let clock = Py::new(py, Clock::new(clock, device.clone(), timeline))?;
         let opening = Opening { path, options, model: Some(Model { description, bytes }) };
         Ok(Self { device, opening, read_only, clock: Mutex::new(Some(clock)) })
@@ -175,7 +185,7 @@ impl Store {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(device) = self.device.read().clone() else { return Ok(()) };
+        let Ok(device) = device_of(&self.device) else { return Ok(()) };
         // If the last flush fails (a full disk), the store stays open and nothing is lost. After a refused barrier, or if the
         // engine panicked, it is closed.
         let done = detached(py, || device.close()).flatten();
@@ -215,21 +225,24 @@ impl Store {
 
     #[pyo3(signature = (elf, metadata=None))]
     fn load_program(&self, py: Python<'_>, elf: &[u8], metadata: Option<&[u8]>) -> PyResult<u32> {
-        offload::load(py, &fail(py, device_of(&self.device))?, elf, metadata)
+        let runtime = fail(py, runtime_of(&self.device))?;
+        offload::load(py, &runtime, elf, metadata)
     }
 
     fn unload_program(&self, py: Python<'_>, program: u32) -> PyResult<()> {
-        self.command(py, Command::UnloadProgram { program }).map(drop)
+        let runtime = fail(py, runtime_of(&self.device))?;
+        offload::unload(py, &runtime, program)
     }
 
     /// Runs a program. `asked` has the attributes of `nandarray._program.run.Asked`.
     fn execute<'py>(
         &self,
         py: Python<'py>,
-        asked: offload::Asked<'py>,
+        asked: offload::ExecuteRequest<'py>,
         watch: &offload::Watch,
     ) -> PyResult<Bound<'py, PyDict>> {
-        offload::execute(py, &fail(py, device_of(&self.device))?, &asked, watch)
+        let runtime = fail(py, runtime_of(&self.device))?;
+        offload::execute(py, &runtime, &asked, watch)
     }
 
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
@@ -241,13 +254,13 @@ impl Store {
         if let Some(Model { description, bytes }) = model {
             // Another opening, on a clock of its own.
             let (new, clock, _) = run(py, move || clock::open(&bytes, Mode::Read, options, &description, None))?;
-            *self.device.write() = Some(Arc::new(new));
+            *self.device.write() = beside(new);
             *self.clock.lock() = Some(Py::new(py, Clock::new(clock, self.device.clone(), None))?);
             return Ok(());
         }
         // The new one is open before the old one is let go of: the readers' lock is never free in between.
         let new = run(py, move || Device::open_file(&path, Mode::Read, &options))?;
-        *self.device.write() = Some(Arc::new(new));
+        *self.device.write() = beside(new);
         Ok(())
     }
 
@@ -405,7 +418,7 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         // Commands in flight keep the device, and what they lead to keeps them: let them end.
-        if let Some(device) = &*self.device.read() {
+        if let Ok(device) = device_of(&self.device) {
             while let Ok(true) = device.drive(None) {}
         }
     }
@@ -460,7 +473,7 @@ impl Space {
 
     /// Whether it is a space of this device.
     pub(crate) fn of(&self, device: &Arc<Device>) -> bool {
-        self.device.read().as_ref().is_some_and(|own| Arc::ptr_eq(own, device))
+        self.device.read().as_ref().is_some_and(|own| Arc::ptr_eq(own.device(), device))
     }
 
     pub(crate) fn send(&self, py: Python<'_>, command: Command<'_>) -> PyResult<Reply> {

@@ -164,16 +164,10 @@ pub enum Error {
     /// A command in flight was cancelled before it began.
     #[error("the command was cancelled before it began")]
     Cancelled,
-    /// A file is no program that runs beside the data.
-    #[error(transparent)]
-    Program(Box<nandarray_cores::LoadError>),
-    /// A program beside the data did not come to its end; its outputs do not count.
-    #[error(transparent)]
-    Execution(Box<nandarray_cores::StageError>),
 }
 
 /// The stable strings of [`Error::kind`], in the order of their introduction. Append only.
-pub const KINDS: [&str; 22] = [
+pub const KINDS: [&str; 20] = [
     "not-found",
     "exists",
     "invalid",
@@ -191,8 +185,6 @@ pub const KINDS: [&str; 22] = [
     "closed",
     "file-exists",
     "file-missing",
-    "program",
-    "execution",
     "internal",
     "busy",
     "cancelled",
@@ -221,8 +213,6 @@ impl Error {
             Self::Closed(_) => "closed",
             Self::Busy(_) => "busy",
             Self::Cancelled => "cancelled",
-            Self::Program(_) => "program",
-            Self::Execution(_) => "execution",
             Self::Internal(_) => "internal",
         }
     }
@@ -261,7 +251,7 @@ impl fmt::Display for Place {
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Prints a shape or coordinate as Python would: `(3, 4)`, `(3,)`, `()`.
-pub(crate) struct Shape<'a>(pub(crate) &'a [u64]);
+pub struct Shape<'a>(pub &'a [u64]);
 
 impl fmt::Display for Shape<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

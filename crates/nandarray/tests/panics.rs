@@ -3,7 +3,7 @@
 //!
 //! [`Panicking`] is a medium whose n-th operation panics, for a seeded choice of n over a drawn workload. Helper threads of a
 //! command, threads of their own that use the store at the same time, opening, and a probe panic in tests of their own.
-//! Not here: readahead threads (`media/extents.rs`), crews of programs (`tests/python/test_panic.py`), the modelled clock
+//! Not here: readahead threads (`media/extents.rs`), workers that run programs (`crates/nandarray-runtime/tests/`), the modelled clock
 //! (`nandarray-model`), exceptions in Python.
 
 mod common;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use super::Device;
 use super::check::CheckReport;
-use super::offload::{Executed, Execution, ProgramId};
 use super::transaction::TransactionId;
 use crate::error::Result;
 use crate::stl::plan::Axis;
@@ -248,20 +247,6 @@ pub enum Command<'a> {
         /// How they begin.
         prefix: &'a str,
     },
-    /// Loads a program. Gives [`Reply::Program`].
-    LoadProgram {
-        /// A RISC-V ELF with its metadata (docs/reference/program-abi.md).
-        elf: &'a [u8],
-        /// Metadata in place of the ELF's.
-        metadata: Option<&'a [u8]>,
-    },
-    /// Runs programs beside the data. Gives [`Reply::Executed`].
-    Execute(Execution<'a>),
-    /// Forgets a program. Whoever runs it goes on.
-    UnloadProgram {
-        /// Which.
-        program: ProgramId,
-    },
 }
 
 /// What a command gives.
@@ -281,10 +266,6 @@ pub enum Reply {
     Checked(CheckReport),
     /// Bytes.
     Bytes(u64),
-    /// A loaded program.
-    Program(ProgramId),
-    /// What a program gave.
-    Executed(Executed),
     /// A transaction.
     Transaction(TransactionId),
 }
@@ -307,8 +288,6 @@ impl Command<'_> {
     pub fn writes(&self) -> bool {
         match self {
             Self::Open { .. } | Self::Read { .. } | Self::Stat | Self::StatSpace { .. } | Self::List { .. } => false,
-            Self::LoadProgram { .. } | Self::UnloadProgram { .. } => false,
-            Self::Execute(execution) => execution.writes(),
             Self::Check { repair, .. } => *repair,
             Self::Create(_)
             | Self::Delete { .. }
@@ -360,9 +339,6 @@ impl Command<'_> {
             Self::Stat => Ok(Reply::Numbers(device.stat())),
             Self::StatSpace { space } => device.stat_space(space).map(Reply::Numbers),
             Self::List { prefix } => Ok(Reply::Names(device.list(prefix))),
-            Self::LoadProgram { elf, metadata } => device.load_program(elf, metadata).map(Reply::Program),
-            Self::Execute(execution) => device.execute_program(&execution).map(Reply::Executed),
-            Self::UnloadProgram { program } => device.unload_program(program).map(|()| Reply::Done),
         }
     }
 }

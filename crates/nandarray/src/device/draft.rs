@@ -5,11 +5,13 @@
 //! leaves nothing: that is how a failed command changes nothing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::Device;
 use super::io::plan_box;
 use crate::error::{Error, Result};
 use crate::sched::{BlockBox, RangeTicket};
+use crate::sim::count;
 use crate::stl::plan::BlockAt;
 use crate::stl::space::Space;
 use crate::stl::write::{DIRECT_BYTES, Source, Staged, Writer, overlay};
@@ -86,32 +88,38 @@ impl Staging {
     }
 }
 
-/// Writes to one space that are made as one.
-pub(super) struct Draft<'d> {
+/// Writes to one space that are made as one. Dropped without being applied, they leave nothing.
+#[derive(Debug)]
+pub struct Draft<'d> {
     device: &'d Device,
-    space: &'d Space,
+    space: Arc<Space>,
     staging: Staging,
 }
 
 impl<'d> Draft<'d> {
     /// Hold these blocks of a space, none for all.
-    pub(super) fn begin(device: &'d Device, space: &'d Space, blocks: BlockBox) -> Result<Self> {
-        Ok(Self { device, space, staging: Staging::begin(device, space, blocks)? })
+    pub(super) fn begin(device: &'d Device, space: Arc<Space>, blocks: BlockBox) -> Result<Self> {
+        let staging = Staging::begin(device, &space, blocks)?;
+        Ok(Self { device, space, staging })
     }
 
     /// The space.
-    pub(super) fn space(&self) -> &'d Space {
-        self.space
+    pub fn space(&self) -> &Space {
+        &self.space
     }
 
     /// The space's shape, which stays while the draft is there.
-    pub(super) fn shape(&self) -> &[u64] {
+    pub fn shape(&self) -> &[u64] {
         self.staging.shape()
     }
 
-    /// Write a part.
-    pub(super) fn put(&mut self, target: &Target<'_>, source: Source) -> Result<()> {
-        self.staging.put(self.device, self.space, target, source).map(drop)
+    /// Writes a part.
+    ///
+    /// # Errors
+    /// As [`super::Command::Write`]; what was staged before stays staged.
+    pub fn put(&mut self, target: &Target<'_>, source: Source) -> Result<()> {
+        let Self { device, space, staging } = self;
+        device.guarded(|| staging.put(device, space, target, source).map(drop))
     }
 }
 
@@ -122,8 +130,11 @@ impl Drop for Draft<'_> {
 }
 
 impl Device {
-    /// Applies drafts together, all or none; gives the bytes written.
-    pub(super) fn apply_drafts(&self, mut drafts: Vec<Draft<'_>>) -> Result<u64> {
+    /// Applies drafts together, all or none.
+    pub(super) fn apply_drafts(&self, mut drafts: Vec<Draft<'_>>) -> Result<()> {
+        if drafts.is_empty() {
+            return Ok(());
+        }
         let bytes = drafts.iter().map(|draft| draft.staging.bytes).sum();
         {
             // Against commits and deletions: what is there now stays until all is applied.
@@ -137,20 +148,20 @@ impl Device {
             for draft in &mut drafts {
                 let staged = draft.staging.take();
                 let mut inner = draft.space.write().expect("the space was there just now");
-                self.apply_to(draft.space, &mut inner, staged, &mut |_| vec![]);
+                self.apply_to(&draft.space, &mut inner, staged, &mut |_| vec![]);
             }
         }
         // Their blocks are free again before anything else is done.
         drop(drafts);
         self.after_write();
-        Ok(bytes)
+        count(&self.counters.writes, 1);
+        count(&self.counters.bytes_written, bytes);
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -252,7 +263,7 @@ mod tests {
             let before = read(&device).unwrap();
             let mut model = before.clone();
             let space = device.execute(Command::Open { name: "x", key: None }).unwrap().into_space();
-            let mut draft = Draft::begin(&device, &space, vec![]).unwrap();
+            let mut draft = Draft::begin(&device, space, vec![]).unwrap();
             draw(&device, &mut draft, &parts, &mut model).unwrap();
             if applied {
                 device.apply_drafts(vec![draft]).unwrap();
@@ -283,7 +294,7 @@ mod tests {
             let mut model = before.clone();
             media.crash_at_write(media.writes() + 1 + at);
             let space = device.execute(Command::Open { name: "x", key: None }).unwrap().into_space();
-            let done = Draft::begin(&device, &space, vec![]).and_then(|mut draft| {
+            let done = Draft::begin(&device, space, vec![]).and_then(|mut draft| {
                 draw(&device, &mut draft, &parts, &mut model)?;
                 device.apply_drafts(vec![draft])
             });

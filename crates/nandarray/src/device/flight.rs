@@ -220,7 +220,6 @@ pub(super) fn order_of(command: &Command<'_>) -> Order {
     match command {
         Command::Read { .. } | Command::Write { .. } => Order::Blocks,
         Command::Open { .. } | Command::Stat | Command::StatSpace { .. } | Command::List { .. } => Order::Free,
-        Command::LoadProgram { .. } | Command::UnloadProgram { .. } => Order::Free,
         Command::Stage { .. } | Command::Apply { .. } | Command::Abort { .. } => Order::Between,
         Command::Flush => Order::Behind,
         Command::Create(_)
@@ -233,15 +232,14 @@ pub(super) fn order_of(command: &Command<'_>) -> Order {
         | Command::SetAttrs { .. }
         | Command::Deallocate { .. }
         | Command::Check { .. }
-        | Command::Compact
-        | Command::Execute(_) => Order::Alone,
+        | Command::Compact => Order::Alone,
     }
 }
 
 /// What a command moves.
 fn moves_of(command: &Command<'_>) -> Moves {
     match command {
-        Command::Read { .. } | Command::Execute(_) => Moves::Out,
+        Command::Read { .. } => Moves::Out,
         Command::Write { .. } | Command::Append { .. } | Command::Stage { .. } => Moves::In,
         _ => Moves::Nothing,
     }

@@ -12,9 +12,7 @@
 //! | `epoch` | the lock between commands that change something and the journal's cuts |
 //! | `reshape` | resize, append |
 //! | `catalog` | create, open, delete, attributes, numbers |
-//! | `offload` | programs beside the data: execute |
-//! | `offload_io` | where programs' inputs come from, and where their outputs go |
-//! | `programs` | those that are loaded: load, unload, and what executes them |
+//! | `compound` | reads, and drafts applied as one, of a caller that decides in between: programs beside the data |
 //! | `transaction` | writes to several spaces, over several commands, applied as one |
 //! | `together` | several changes of names and attributes as one command |
 //! | `log` | commit: the journal; checkpoints; flush |
@@ -31,17 +29,14 @@ mod catalog;
 mod check;
 mod command;
 mod compact;
+mod compound;
 mod defragment;
 mod draft;
 mod epoch;
 mod flight;
 mod io;
 mod log;
-mod offload;
-mod offload_io;
 mod opening;
-mod order;
-mod programs;
 mod reclaim;
 mod recover;
 mod repair;
@@ -59,10 +54,10 @@ use parking_lot::{Mutex, RwLock};
 
 pub use check::{CheckReport, Finding};
 pub use command::{Change, Command, NewSpace, Reply, Target};
+pub use compound::Compound;
+pub use draft::Draft;
 pub use flight::{Done, OwnedCommand, OwnedTarget};
-pub use offload::{Executed, ExecutedStage, Execution, Given, Input, Output, ProgramId, Stage};
 pub use opening::Dropped;
-pub use order::Tiles;
 pub use transaction::TransactionId;
 
 use crate::error::{Error, Holder, Result};
@@ -234,7 +229,6 @@ pub struct Device {
     opening: opening::Opening,
     uuid: [u8; 16],
     capacity_bytes: u64,
-    programs: RwLock<programs::Programs>,
     transactions: Mutex<transaction::Transactions>,
     /// Where threads are while they execute commands.
     place: Place,

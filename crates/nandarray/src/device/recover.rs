@@ -154,7 +154,6 @@ fn device(
         failed: Mutex::new(None),
         panicked: OnceLock::new(),
         opening,
-        programs: RwLock::default(),
         transactions: Mutex::default(),
         place: Place::here(),
     })

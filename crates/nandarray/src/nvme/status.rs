@@ -130,7 +130,7 @@ impl From<&Error> for Status {
     /// The table of docs/reference/nvme.md.
     fn from(error: &Error) -> Self {
         match error {
-            Error::Invalid(_) | Error::Program(_) => Self::INVALID_FIELD,
+            Error::Invalid(_) => Self::INVALID_FIELD,
             Error::OutOfRange { .. } => Self::LBA_OUT_OF_RANGE,
             Error::VolumeMismatch { .. } => Self::VOLUME_MISMATCH,
             Error::NotFound { .. } => Self::SPACE_NOT_FOUND,
@@ -151,7 +151,6 @@ impl From<&Error> for Status {
             | Error::Locked { .. }
             | Error::NotAStore { .. }
             | Error::Version { .. }
-            | Error::Execution(_)
             | Error::Internal(_) => Self::INTERNAL_ERROR,
         }
     }

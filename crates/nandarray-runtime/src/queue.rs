@@ -1,24 +1,24 @@
-//! What a program has given and others have not taken yet: bytes in order, held until the last reader has them.
+//! Stream queues: what a stage has given and its readers have not taken yet, bytes in order.
 //!
-//! Bytes stay in the pieces that they were given in and are lent, not copied. Positions are bytes from the beginning of the
-//! output. With each piece goes its turn, which [`crate::stage::When`] explains. How much may be held is the board's business.
+//! Bytes stay in the chunks that they were given in and are lent, not copied. Positions are bytes from the beginning of the
+//! output. With each chunk goes its turn, which [`crate::stage::Rank`] explains. How much may be queued is the scheduler's business.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A piece of an output, and which bytes of it are meant.
-pub(crate) type Piece = (Arc<Vec<u8>>, Range<usize>);
+/// A part of what was given at once, and which bytes of it are meant.
+pub(crate) type Chunk = (Arc<Vec<u8>>, Range<usize>);
 
-/// A piece, where it begins.
+/// What was given at once, where it begins.
 #[derive(Debug)]
-struct Given {
+struct Entry {
     at: u64,
     bytes: Arc<Vec<u8>>,
     turn: u64,
 }
 
-impl Given {
+impl Entry {
     fn end(&self) -> u64 {
         self.at + self.bytes.len() as u64
     }
@@ -26,8 +26,8 @@ impl Given {
 
 /// An output on its way to its readers.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
-    pieces: VecDeque<Given>,
+pub(crate) struct StreamQueue {
+    chunks: VecDeque<Entry>,
     end: u64,
     /// The turn of the end, once nothing comes any more.
     closed: Option<u64>,
@@ -35,9 +35,9 @@ pub(crate) struct Held {
     readers: Vec<u64>,
 }
 
-impl Held {
+impl StreamQueue {
     /// Another reader, from the beginning on; gives its number.
-    pub(crate) fn reader(&mut self) -> usize {
+    pub(crate) fn add_reader(&mut self) -> usize {
         self.readers.push(0);
         self.readers.len() - 1
     }
@@ -53,7 +53,7 @@ impl Held {
         if !bytes.is_empty() && self.is_read() {
             let at = self.end;
             self.end += bytes.len() as u64;
-            self.pieces.push_back(Given { at, bytes: Arc::new(bytes), turn });
+            self.chunks.push_back(Entry { at, bytes: Arc::new(bytes), turn });
         }
     }
 
@@ -72,7 +72,7 @@ impl Held {
         if to > self.end {
             return self.closed.unwrap_or(0);
         }
-        self.pieces.get(self.pieces.partition_point(|one| one.end() < to)).map_or(0, |one| one.turn)
+        self.chunks.get(self.chunks.partition_point(|one| one.end() < to)).map_or(0, |one| one.turn)
     }
 
     /// Bytes given so far.
@@ -81,31 +81,31 @@ impl Held {
     }
 
     /// Bytes that a reader has not taken.
-    pub(crate) fn ahead(&self, reader: usize) -> u64 {
+    pub(crate) fn backlog(&self, reader: usize) -> u64 {
         self.end - self.readers[reader]
     }
 
-    /// Bytes held for the slowest reader.
-    pub(crate) fn held(&self) -> u64 {
+    /// Bytes queued for the slowest reader.
+    pub(crate) fn queued(&self) -> u64 {
         self.end - self.readers.iter().min().copied().unwrap_or(self.end)
     }
 
     /// A reader takes what lies up to `to`.
-    pub(crate) fn take(&mut self, reader: usize, to: u64) -> Vec<Piece> {
-        let found = self.pieces(self.readers[reader]..to);
+    pub(crate) fn take(&mut self, reader: usize, to: u64) -> Vec<Chunk> {
+        let found = self.chunks(self.readers[reader]..to);
         self.readers[reader] = to;
         let last = self.readers.iter().min().copied().unwrap_or(to);
-        while self.pieces.front().is_some_and(|one| one.end() <= last) {
-            self.pieces.pop_front();
+        while self.chunks.front().is_some_and(|one| one.end() <= last) {
+            self.chunks.pop_front();
         }
         found
     }
 
-    fn pieces(&self, range: Range<u64>) -> Vec<Piece> {
+    fn chunks(&self, range: Range<u64>) -> Vec<Chunk> {
         assert!(range.end <= self.end, "bytes up to {} of {}", range.end, self.end);
-        let first = self.pieces.partition_point(|one| one.end() <= range.start);
-        let within = self.pieces.range(first..).take_while(|one| one.at < range.end);
-        let cut = |one: &Given| {
+        let first = self.chunks.partition_point(|one| one.end() <= range.start);
+        let within = self.chunks.range(first..).take_while(|one| one.at < range.end);
+        let cut = |one: &Entry| {
             let from = range.start.max(one.at) - one.at;
             let to = range.end.min(one.end()) - one.at;
             (one.bytes.clone(), from as usize..to as usize)
@@ -116,7 +116,7 @@ impl Held {
     /// The first place of a byte from `from` on.
     pub(crate) fn find(&self, byte: u8, from: u64) -> Option<u64> {
         let mut at = from;
-        for (bytes, range) in self.pieces(from.min(self.end)..self.end) {
+        for (bytes, range) in self.chunks(from.min(self.end)..self.end) {
             if let Some(i) = bytes[range.clone()].iter().position(|b| *b == byte) {
                 return Some(at + i as u64);
             }
@@ -132,7 +132,7 @@ impl Held {
         }
         let mut word = [0; 4];
         let mut filled = 0;
-        for (bytes, range) in self.pieces(at..at + 4) {
+        for (bytes, range) in self.chunks(at..at + 4) {
             let n = range.len();
             word[filled..filled + n].copy_from_slice(&bytes[range]);
             filled += n;
@@ -141,10 +141,10 @@ impl Held {
     }
 }
 
-/// Put pieces one behind the other.
-pub(crate) fn joined(pieces: &[Piece], into: &mut Vec<u8>) {
+/// Put chunks one behind the other.
+pub(crate) fn joined(chunks: &[Chunk], into: &mut Vec<u8>) {
     into.clear();
-    for (bytes, range) in pieces {
+    for (bytes, range) in chunks {
         into.extend_from_slice(&bytes[range.clone()]);
     }
 }
@@ -162,31 +162,31 @@ mod tests {
             steps in prop::collection::vec((0usize..2, 0u64..7), 0..60),
         ) {
             let all: Vec<u8> = given.concat();
-            let mut held = Held::default();
-            let readers = [held.reader(), held.reader()];
+            let mut queue = StreamQueue::default();
+            let readers = [queue.add_reader(), queue.add_reader()];
             let mut given = given.into_iter();
             let mut taken = [Vec::new(), Vec::new()];
             for (turn, (who, more)) in steps.into_iter().enumerate() {
                 match given.next() {
-                    Some(bytes) => held.push(bytes, turn as u64),
-                    None => held.close(1000),
+                    Some(bytes) => queue.push(bytes, turn as u64),
+                    None => queue.close(1000),
                 }
-                if held.held() > 0 {
-                    prop_assert!(held.turn(held.end()) <= turn as u64);
+                if queue.queued() > 0 {
+                    prop_assert!(queue.turn(queue.end()) <= turn as u64);
                 }
-                prop_assert_eq!(held.turn(held.end() + 1), if held.is_closed() { 1000 } else { 0 });
-                let to = (taken[who].len() as u64 + more).min(held.end());
+                prop_assert_eq!(queue.turn(queue.end() + 1), if queue.is_closed() { 1000 } else { 0 });
+                let to = (taken[who].len() as u64 + more).min(queue.end());
                 let mut bytes = Vec::new();
-                joined(&held.take(readers[who], to), &mut bytes);
+                joined(&queue.take(readers[who], to), &mut bytes);
                 taken[who].extend(bytes);
-                prop_assert_eq!(held.ahead(readers[who]), held.end() - to);
+                prop_assert_eq!(queue.backlog(readers[who]), queue.end() - to);
                 let least = taken[0].len().min(taken[1].len()) as u64;
-                prop_assert_eq!(held.held(), held.end() - least);
-                let from = least.min(held.end());
-                let expected = all[from as usize..held.end() as usize].iter().position(|b| *b == 7);
-                prop_assert_eq!(held.find(7, from), expected.map(|i| from + i as u64));
-                let word = all[from as usize..held.end() as usize].get(..4).map(<[u8]>::to_vec);
-                prop_assert_eq!(held.word(from).map(Vec::from), word);
+                prop_assert_eq!(queue.queued(), queue.end() - least);
+                let from = least.min(queue.end());
+                let expected = all[from as usize..queue.end() as usize].iter().position(|b| *b == 7);
+                prop_assert_eq!(queue.find(7, from), expected.map(|i| from + i as u64));
+                let word = all[from as usize..queue.end() as usize].get(..4).map(<[u8]>::to_vec);
+                prop_assert_eq!(queue.word(from).map(Vec::from), word);
             }
             for one in taken {
                 prop_assert_eq!(&all[..one.len()], &one[..]);

@@ -1,12 +1,14 @@
 //! Promise: stages that feed each other give what they give one after the other, whatever the number of cores and the size
 //! of tasks; a stage that fails is the one named; what lies between is bounded.
 
+#[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;
 
 use std::sync::atomic::Ordering;
 
-use nandarray_cores::{
-    Completed, Core, Failure, Feed, Program, Progress, Resources, RunError, Sink, Source, Stage, StageError, pipeline,
+use nandarray_cores::{Core, Program, RunError};
+use nandarray_runtime::{
+    Completed, Failure, HOLD_BYTES, Origin, Progress, Sink, Source, Stage, StageError, Threads, pipeline,
 };
 use proptest::prelude::*;
 
@@ -50,35 +52,31 @@ impl Sink for Gathered {
 }
 
 /// A stage: where its input comes from, items of a task, its scalars.
-type Given = (Feed, usize, [u64; 3]);
+type Given = (Origin, usize, [u64; 3]);
 
 /// Runs stages that copy and hash; all outputs go to the sink, two a stage.
 fn go(
     source: &Items,
     given: &[Given],
-    resources: Resources,
+    executor: Threads,
     sink: &mut Gathered,
     progress: &Progress,
 ) -> Result<Completed, StageError> {
     let program = Program::from_elf(&common::by_hand(), None).unwrap();
     let core = |p| Core::interpreter(p);
     let mut stages = Vec::new();
-    for (i, (feed, each, scalars)) in given.iter().enumerate() {
+    for (i, (origin, each, scalars)) in given.iter().enumerate() {
         stages.push(Stage {
             program: &program,
             core: &core,
             scalars,
-            inputs: vec![*feed],
+            inputs: vec![*origin],
             outputs: vec![Some(2 * i), Some(2 * i + 1)],
             task_bytes: 8 * *each as u64,
             instructions: Some(1_000_000),
         });
     }
-    pipeline(&stages, source, sink, resources, progress)
-}
-
-fn resources(threads: usize) -> Resources {
-    Resources { threads, hold_bytes: 1 << 30 }
+    pipeline(&stages, source, sink, &executor, HOLD_BYTES, progress)
 }
 
 /// The hash of each run of 16 tasks, folded in order.
@@ -102,20 +100,20 @@ proptest! {
         let mut given: Vec<Given> = Vec::new();
         let mut values: Vec<Vec<u64>> = Vec::new();
         for (i, (of, kind, each)) in shape.into_iter().enumerate() {
-            let (feed, input) = match (i, kind) {
-                (0, _) | (_, 0) => (Feed::Outside(0), items.clone()),
+            let (origin, input) = match (i, kind) {
+                (0, _) | (_, 0) => (Origin::External(0), items.clone()),
                 _ => {
                     let (stage, output) = (of.index(i), usize::from(kind == 1));
-                    (Feed::Output { stage, output }, values[2 * stage + output].clone())
+                    (Origin::Stage { stage, output }, values[2 * stage + output].clone())
                 }
             };
-            given.push((feed, each, NEVER));
+            given.push((origin, each, NEVER));
             values.push(input.clone());
             values.push(vec![hash(&input, each)]);
         }
         let (source, progress) = (Items::new(&items), Progress::default());
         let mut sink = Gathered::default();
-        let done = go(&source, &given, resources(threads), &mut sink, &progress).unwrap();
+        let done = go(&source, &given, Threads(threads), &mut sink, &progress).unwrap();
         sink.0.resize(values.len(), Vec::new());
         for (output, items) in values.iter().enumerate() {
             prop_assert_eq!(&sink.0[output], &bytes(items), "output {} of {:?}", output, given);
@@ -139,14 +137,14 @@ proptest! {
         let items: Vec<u64> = (0..1000).collect();
         let given: Vec<Given> = (0..length)
             .map(|i| {
-                let feed = if i == 0 { Feed::Outside(0) } else { Feed::Output { stage: i - 1, output: 0 } };
+                let origin = if i == 0 { Origin::External(0) } else { Origin::Stage { stage: i - 1, output: 0 } };
                 let mut scalars = NEVER;
                 scalars[kind] = if i == at { task } else { u64::MAX };
-                (feed, 10, scalars)
+                (origin, 10, scalars)
             })
             .collect();
         let mut sink = Gathered::default();
-        let error = go(&Items::new(&items), &given, resources(threads), &mut sink, &Progress::default()).unwrap_err();
+        let error = go(&Items::new(&items), &given, Threads(threads), &mut sink, &Progress::default()).unwrap_err();
         prop_assert_eq!((error.stage, error.error.task()), (at, Some(task)));
         let says = error.to_string();
         prop_assert!(says.starts_with(&format!("by hand: task {task}: ")), "{}", says);
@@ -223,13 +221,13 @@ proptest! {
                 let cut = (0..count.div_ceil(each)).map(|task| ((count - task * each).min(each), task as u64));
                 Turns { runs: cut.collect(), end: Some((count.div_ceil(each) as u64).saturating_sub(1)) }
             };
-            let (feed, input) = match (i, kind) {
-                (0, _) | (_, 0) => (Feed::Outside(0), outside()),
+            let (origin, input) = match (i, kind) {
+                (0, _) | (_, 0) => (Origin::External(0), outside()),
                 _ => {
                     let (stage, output) = (of.index(i), usize::from(kind == 1));
                     let end = turns[stage].end;
                     let ends = Turns { runs: end.iter().map(|turn| (1, *turn)).collect(), end };
-                    (Feed::Output { stage, output }, if kind == 1 { ends } else { turns[stage].clone() })
+                    (Origin::Stage { stage, output }, if kind == 1 { ends } else { turns[stage].clone() })
                 }
             };
             let (gives, failed) = in_turn(&input, each, fails);
@@ -237,10 +235,10 @@ proptest! {
             if let Some((turn, task)) = failed {
                 first = [first, Some((turn, i, task))].into_iter().flatten().min();
             }
-            given.push((feed, each, [fails, u64::MAX, u64::MAX]));
+            given.push((origin, each, [fails, u64::MAX, u64::MAX]));
         }
         for threads in [1, threads, threads] {
-            let done = go(&Items::new(&items), &given, resources(threads), &mut Gathered::default(), &Progress::default());
+            let done = go(&Items::new(&items), &given, Threads(threads), &mut Gathered::default(), &Progress::default());
             let found = done.err().map(|error| (error.stage, error.error.task().unwrap()));
             prop_assert_eq!(found, first.map(|(_, stage, task)| (stage, task)), "{} threads, {:?}", threads, given);
         }
@@ -252,25 +250,25 @@ fn all_stages_end_when_told_to() {
     let items: Vec<u64> = (0..1000).collect();
     let chain: Vec<Given> = (0..4)
         .map(|i| {
-            let feed = if i == 0 { Feed::Outside(0) } else { Feed::Output { stage: i - 1, output: 0 } };
-            (feed, 10, NEVER)
+            let origin = if i == 0 { Origin::External(0) } else { Origin::Stage { stage: i - 1, output: 0 } };
+            (origin, 10, NEVER)
         })
         .collect();
     let progress = Progress::default();
     progress.stop.store(true, Ordering::Relaxed);
-    let error = go(&Items::new(&items), &chain, resources(3), &mut Gathered::default(), &progress).unwrap_err();
+    let error = go(&Items::new(&items), &chain, Threads(3), &mut Gathered::default(), &progress).unwrap_err();
     assert!(matches!(error.error, RunError::Cancelled(_)), "{error}");
 }
 
 #[test]
 fn stages_name_those_before_them() {
     let items = Items::new(&[1, 2, 3]);
-    for feed in [Feed::Output { stage: 0, output: 0 }, Feed::Output { stage: 1, output: 0 }] {
-        let given = [(feed, 10, NEVER)];
-        let error = go(&items, &given, resources(1), &mut Gathered::default(), &Progress::default()).unwrap_err();
+    for origin in [Origin::Stage { stage: 0, output: 0 }, Origin::Stage { stage: 1, output: 0 }] {
+        let given = [(origin, 10, NEVER)];
+        let error = go(&items, &given, Threads(1), &mut Gathered::default(), &Progress::default()).unwrap_err();
         assert!(matches!(error.error, RunError::Inputs(_)), "{error}");
     }
-    let given = [(Feed::Outside(0), 10, NEVER), (Feed::Output { stage: 0, output: 2 }, 10, NEVER)];
-    let error = go(&items, &given, resources(1), &mut Gathered::default(), &Progress::default()).unwrap_err();
+    let given = [(Origin::External(0), 10, NEVER), (Origin::Stage { stage: 0, output: 2 }, 10, NEVER)];
+    let error = go(&items, &given, Threads(1), &mut Gathered::default(), &Progress::default()).unwrap_err();
     assert_eq!(error.to_string(), "by hand: there is no output 2 of a stage 0 before stage 1");
 }

@@ -9,19 +9,20 @@ use std::sync::Arc;
 use nandarray_cores::{Core, Form, LoadError, Profiler, Program};
 use nandarray_jit::Translations;
 
-use super::Device;
-use super::offload::ProgramId;
 use crate::error::{Error, Result};
+
+/// Names a loaded program.
+pub type ProgramId = u32;
 
 /// Programs that are kept after they were unloaded.
 const RECENT: usize = 8;
 
 /// A program, and what was translated of it so far, for all of its runs.
 #[derive(Debug)]
-pub(super) struct Ready {
+pub(crate) struct Ready {
     elf: Vec<u8>,
     metadata: Option<Vec<u8>>,
-    pub(super) program: Program,
+    pub(crate) program: Program,
     translations: Translations,
 }
 
@@ -33,7 +34,7 @@ impl Ready {
     }
 
     /// Makes the cores of one run of it. Whoever counts instructions gets the interpreter, unless there are none to count.
-    pub(super) fn cores<'r>(
+    pub(crate) fn cores<'r>(
         &'r self,
         form: Form,
         profiler: Option<&'r Profiler>,
@@ -51,7 +52,7 @@ impl Ready {
 
 /// The programs that are loaded.
 #[derive(Debug, Default)]
-pub(super) struct Programs {
+pub(crate) struct Programs {
     next: ProgramId,
     loaded: BTreeMap<ProgramId, Arc<Ready>>,
     /// The last ones that were loaded, the latest first.
@@ -59,7 +60,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    fn load(&mut self, elf: &[u8], metadata: Option<&[u8]>) -> Result<ProgramId> {
+    pub(crate) fn load(&mut self, elf: &[u8], metadata: Option<&[u8]>) -> Result<ProgramId> {
         let known = self.recent.iter().position(|r| r.elf == elf && r.metadata.as_deref() == metadata);
         let ready = match known.and_then(|at| self.recent.remove(at)) {
             Some(ready) => ready,
@@ -71,22 +72,16 @@ impl Programs {
         self.loaded.insert(self.next, ready);
         Ok(self.next)
     }
-}
 
-impl Device {
-    pub(super) fn load_program(&self, elf: &[u8], metadata: Option<&[u8]>) -> Result<ProgramId> {
-        self.programs.write().load(elf, metadata)
+    pub(crate) fn unload(&mut self, id: ProgramId) -> Result<()> {
+        self.loaded.remove(&id).map(drop).ok_or_else(|| unknown(id))
     }
 
-    pub(super) fn unload_program(&self, id: ProgramId) -> Result<()> {
-        self.programs.write().loaded.remove(&id).map(drop).ok_or_else(|| unknown(id))
-    }
-
-    pub(super) fn ready_program(&self, id: ProgramId) -> Result<Arc<Ready>> {
-        self.programs.read().loaded.get(&id).cloned().ok_or_else(|| unknown(id))
+    pub(crate) fn get(&self, id: ProgramId) -> Result<Arc<Ready>> {
+        self.loaded.get(&id).cloned().ok_or_else(|| unknown(id))
     }
 }
 
 fn unknown(id: ProgramId) -> Error {
-    Error::NotFound { name: format!("program {id}") }
+    Error::Engine(nandarray::Error::NotFound { name: format!("program {id}") })
 }

@@ -2,6 +2,7 @@
 //!
 //! The functions of the fuzz targets, with seeded inputs on the stable toolchain.
 
+#[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;
 mod hostile;
 

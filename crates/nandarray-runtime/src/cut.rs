@@ -1,14 +1,13 @@
-//! Tasks: which records of the inputs are worked on together.
+//! Cutting inputs into tasks: which records are worked on together.
 //!
 //! Inputs are bytes one after the other. Records of one size are cut by count; lines and prefixed records where one begins.
 //! The cut depends on the inputs and on the bytes that a task should have, never on how many cores there are, nor on when an
 //! input came that another program gives.
 
-use crate::abi;
-use crate::error::RunError;
-use crate::held::Held;
-use crate::metadata::{InputPort, Metadata, Records};
-use crate::run::Source;
+use nandarray_cores::{InputPort, Metadata, Records, RunError, abi};
+
+use crate::io::Source;
+use crate::queue::StreamQueue;
 
 /// A task: for each input that is cut, which bytes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +27,9 @@ pub(crate) struct Supply {
     pub(crate) closed: bool,
 }
 
-/// What comes next.
+/// What is cut next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextCut {
     /// A task, and what told that it is one: so many bytes of the first input behind it, or that the inputs have ended.
     Task(Cut, Option<u64>),
     /// Nothing before more of the inputs is there.
@@ -52,7 +51,7 @@ enum Way {
 }
 
 /// Cuts the inputs of a program into tasks, one after the other.
-pub(crate) struct Tasks {
+pub(crate) struct Cutter {
     way: Way,
     /// Bytes that a task should have.
     bytes: u64,
@@ -62,7 +61,7 @@ pub(crate) struct Tasks {
     cut: u64,
 }
 
-impl Tasks {
+impl Cutter {
     /// Cut the inputs into tasks of about `bytes` bytes of the first one, of which `grain` are best read together.
     pub(crate) fn new(metadata: &Metadata, grain: u64, bytes: u64) -> Self {
         let bytes = bytes.max(1);
@@ -84,13 +83,18 @@ impl Tasks {
         Self { way, bytes: bytes.clamp(1, abi::WINDOW_BYTES), first: 0, cut: 0 }
     }
 
-    /// Whether [`Self::look`] has to be called first where the first input comes from outside.
-    pub(crate) fn is_to_look(&self) -> bool {
+    /// Whether [`Self::search`] has to be called first where the first input comes from outside.
+    pub(crate) fn is_to_search(&self) -> bool {
         matches!(self.way, Way::Lines(_) | Way::Prefixed(_))
     }
 
     /// Find where records end that have no common size, in an input that can be read anywhere.
-    pub(crate) fn look(metadata: &Metadata, source: &dyn Source, input: usize, bytes: u64) -> Result<Edges, RunError> {
+    pub(crate) fn search(
+        metadata: &Metadata,
+        source: &dyn Source,
+        input: usize,
+        bytes: u64,
+    ) -> Result<Edges, RunError> {
         let all = source.bytes(input);
         match metadata.inputs[0].records {
             Records::Fixed => panic!("records of one size need no looking"),
@@ -101,7 +105,7 @@ impl Tasks {
     }
 
     /// Cut there.
-    pub(crate) fn at(&mut self, edges: Edges) {
+    pub(crate) fn cut_at(&mut self, edges: Edges) {
         self.way = Way::At(edges.0);
     }
 
@@ -134,13 +138,13 @@ impl Tasks {
         }
     }
 
-    /// What comes next, by what there is of each input; of the first one `held` has what comes by and by.
+    /// What comes next, by what there is of each input; of the first one `queue` has what comes by and by.
     pub(crate) fn next(
         &mut self,
         metadata: &Metadata,
         supplies: &[Supply],
-        held: Option<&Held>,
-    ) -> Result<Next, RunError> {
+        queue: Option<&StreamQueue>,
+    ) -> Result<NextCut, RunError> {
         let all = check(metadata, supplies)?;
         let first = self.first;
         let there = |records: u64| {
@@ -151,39 +155,39 @@ impl Tasks {
             Way::Even(each) if there(*each) => (first + *each, Some(0)),
             Way::Even(each) => match all {
                 Some(all) => (all.min(first + *each), None),
-                None => return Ok(Next::Wait),
+                None => return Ok(NextCut::Wait),
             },
             Way::At(edges) => (edges.get(self.cut as usize + 1).copied().unwrap_or(first), Some(0)),
             Way::Lines(from) => {
-                let held = held.expect("lines from outside were looked for before");
-                match line_end(held, first, self.bytes, from) {
+                let queue = queue.expect("lines from outside were searched for before");
+                match line_end(queue, first, self.bytes, from) {
                     Some(edge) => edge,
-                    None => return fits(first, held.end()).map(|()| Next::Wait),
+                    None => return fits(first, queue.end()).map(|()| NextCut::Wait),
                 }
             }
             Way::Prefixed(at) => {
-                let held = held.expect("prefixes from outside were looked for before");
-                match prefix_end(held, first, self.bytes, at)? {
+                let queue = queue.expect("prefixes from outside were searched for before");
+                match prefix_end(queue, first, self.bytes, at)? {
                     Some(edge) => edge,
-                    None if *at == first => return fits(first, held.end()).map(|()| Next::Wait),
-                    None => return Ok(Next::Wait),
+                    None if *at == first => return fits(first, queue.end()).map(|()| NextCut::Wait),
+                    None => return Ok(NextCut::Wait),
                 }
             }
         };
         if end == first {
-            return Ok(if all.is_some() { Next::End } else { Next::Wait });
+            return Ok(if all.is_some() { NextCut::End } else { NextCut::Wait });
         }
         if !matches!(self.way, Way::Even(_)) {
             let largest = metadata.inputs.iter().filter(|i| !i.whole).map(|i| i.record_bytes).max().unwrap_or(1);
             fits(first * largest, end * largest)?;
             if !there(end - first) {
                 if all.is_none() {
-                    return Ok(Next::Wait);
+                    return Ok(NextCut::Wait);
                 }
                 told = None;
             }
         }
-        Ok(Next::Task(Cut { first, records: end - first }, told))
+        Ok(NextCut::Task(Cut { first, records: end - first }, told))
     }
 
     /// A task was taken.
@@ -237,27 +241,27 @@ pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u
     Ok(cut().all(|(_, supply)| supply.closed).then_some(all))
 }
 
-/// Where a task ends, and what told it, as in [`Next::Task`].
+/// Where a task ends, and what told it, as in [`NextCut::Task`].
 type Edge = (u64, Option<u64>);
 
 /// The end of a task of lines that begins at `first`, if it is there; no line ends from where it must up to `from`.
-fn line_end(held: &Held, first: u64, bytes: u64, from: &mut u64) -> Option<Edge> {
+fn line_end(queue: &StreamQueue, first: u64, bytes: u64, from: &mut u64) -> Option<Edge> {
     // The line that holds the byte before is the task's.
     let least = (first + bytes - 1).max(*from);
-    if let Some(at) = held.find(b'\n', least) {
+    if let Some(at) = queue.find(b'\n', least) {
         return Some((at + 1, Some(0)));
     }
-    *from = (*from).max(held.end());
-    held.is_closed().then(|| (held.end(), None))
+    *from = (*from).max(queue.end());
+    queue.is_closed().then(|| (queue.end(), None))
 }
 
 /// The end of a task of records with prefixes that begins at `first`, if it is there; a record begins at `at`.
-fn prefix_end(held: &Held, first: u64, bytes: u64, at: &mut u64) -> Result<Option<Edge>, RunError> {
+fn prefix_end(queue: &StreamQueue, first: u64, bytes: u64, at: &mut u64) -> Result<Option<Edge>, RunError> {
     loop {
-        let Some(word) = held.word(*at) else {
-            let left = held.end() - (*at).min(held.end());
-            return match held.is_closed() {
-                true if left > 0 => Err(no_length(*at, held.end())),
+        let Some(word) = queue.word(*at) else {
+            let left = queue.end() - (*at).min(queue.end());
+            return match queue.is_closed() {
+                true if left > 0 => Err(no_length(*at, queue.end())),
                 true => Ok(Some((*at, None))),
                 false => Ok(None),
             };
@@ -267,9 +271,9 @@ fn prefix_end(held: &Held, first: u64, bytes: u64, at: &mut u64) -> Result<Optio
         if next - first > bytes && *at > first {
             return Ok(Some((*at, Some(4))));
         }
-        if next > held.end() {
-            if held.is_closed() {
-                return Err(beyond(*at, length, held.end()));
+        if next > queue.end() {
+            if queue.is_closed() {
+                return Err(beyond(*at, length, queue.end()));
             }
             return Ok(None);
         }
@@ -373,7 +377,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::run::Failure;
+    use crate::io::Failure;
 
     struct Memory(Vec<u8>);
 
@@ -396,22 +400,22 @@ mod tests {
 
     /// Cuts made as pieces come in.
     fn by_and_by(metadata: &Metadata, pieces: &[Vec<u8>], bytes: u64) -> Result<Vec<Cut>, String> {
-        let mut held = Held::default();
-        let reader = held.reader();
-        let mut tasks = Tasks::new(metadata, 0, bytes);
+        let mut queue = StreamQueue::default();
+        let reader = queue.add_reader();
+        let mut tasks = Cutter::new(metadata, 0, bytes);
         let (mut cuts, mut left) = (Vec::new(), pieces.iter());
         loop {
-            let supply = Supply { bytes: held.end(), closed: held.is_closed() };
-            match tasks.next(metadata, &[supply], Some(&held)).map_err(|e| e.to_string())? {
-                Next::End => return Ok(cuts),
-                Next::Task(cut, _) => {
+            let supply = Supply { bytes: queue.end(), closed: queue.is_closed() };
+            match tasks.next(metadata, &[supply], Some(&queue)).map_err(|e| e.to_string())? {
+                NextCut::End => return Ok(cuts),
+                NextCut::Task(cut, _) => {
                     tasks.take(cut);
-                    held.take(reader, cut.first + cut.records);
+                    queue.take(reader, cut.first + cut.records);
                     cuts.push(cut);
                 }
-                Next::Wait => match left.next() {
-                    Some(piece) => held.push(piece.clone(), 0),
-                    None => held.close(0),
+                NextCut::Wait => match left.next() {
+                    Some(piece) => queue.push(piece.clone(), 0),
+                    None => queue.close(0),
                 },
             }
         }
@@ -430,15 +434,15 @@ mod tests {
             let pieces: Vec<Vec<u8>> =
                 pieces.into_iter().map(|piece| piece.into_iter().map(byte).collect()).collect();
             let source = Memory(pieces.concat());
-            let mut tasks = Tasks::new(&metadata, 0, bytes);
-            let looked = match tasks.is_to_look() {
-                true => Tasks::look(&metadata, &source, 0, bytes).map(|edges| tasks.at(edges)),
+            let mut tasks = Cutter::new(&metadata, 0, bytes);
+            let looked = match tasks.is_to_search() {
+                true => Cutter::search(&metadata, &source, 0, bytes).map(|edges| tasks.cut_at(edges)),
                 false => Ok(()),
             };
             let supply = [Supply { bytes: source.bytes(0), closed: true }];
             let there = looked.map_err(|e| e.to_string()).map(|()| {
                 let mut cuts = Vec::new();
-                while let Next::Task(cut, _) = tasks.next(&metadata, &supply, None).unwrap() {
+                while let NextCut::Task(cut, _) = tasks.next(&metadata, &supply, None).unwrap() {
                     tasks.take(cut);
                     cuts.push(cut);
                 }

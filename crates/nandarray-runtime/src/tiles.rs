@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::error::{Error, Result};
+use nandarray::{Error, Result};
 
 /// Tiles of a box. A task is a tile; tiles come one after the other, the last dimension fastest, and so do elements within
 /// each.
@@ -26,7 +26,7 @@ impl Tiles<'_> {
     ///
     /// # Errors
     /// They have other dimensions, are empty, or are too many.
-    pub(super) fn check(&self, count: &[u64]) -> Result<()> {
+    pub(crate) fn check(&self, count: &[u64]) -> Result<()> {
         let n = count.len();
         if [self.first.len(), self.size.len()] != [n; 2] || self.told.iter().any(|&axis| axis >= n) {
             return Err(Error::invalid(format!("tiles of {} dimensions of a box of {n}", self.size.len())));
@@ -62,13 +62,13 @@ impl Tiles<'_> {
     }
 
     /// Whether a row of tiles ends at this place of the first axis.
-    pub(super) fn ends_row(&self, row: u64, count: &[u64]) -> bool {
+    pub(crate) fn ends_row(&self, row: u64, count: &[u64]) -> bool {
         let Some(&rows) = count.first() else { return true };
         row == 0 || row == rows || self.span(0, self.holding(0, row), rows).0 == row
     }
 
     /// The last place at or before this one where a row of tiles ends.
-    pub(super) fn row_edge(&self, row: u64, count: &[u64]) -> u64 {
+    pub(crate) fn row_edge(&self, row: u64, count: &[u64]) -> u64 {
         match count.first() {
             Some(&rows) if row < rows => self.span(0, self.holding(0, row), rows).0,
             _ => row,
@@ -76,7 +76,7 @@ impl Tiles<'_> {
     }
 
     /// Elements before the end of each tile, and 0.
-    pub(super) fn edges(&self, count: &[u64]) -> Vec<u64> {
+    pub(crate) fn edges(&self, count: &[u64]) -> Vec<u64> {
         let mut edges = vec![0];
         let all = count.iter().product();
         let mut end = 0;
@@ -90,7 +90,7 @@ impl Tiles<'_> {
     }
 
     /// Extents of the tile that an element is in, by its place in this order: those that programs are told.
-    pub(super) fn extents(&self, count: &[u64], element: u64) -> Vec<u64> {
+    pub(crate) fn extents(&self, count: &[u64], element: u64) -> Vec<u64> {
         let mut found = Vec::new();
         let each = &mut |spans: &[(u64, u64)], _: Range<u64>| {
             found = self.told.iter().map(|&axis| spans[axis].1).collect();
@@ -149,7 +149,7 @@ impl Tiles<'_> {
     }
 
     /// Bytes of whole rows of tiles, put into the order of rows; `range` says which elements they are.
-    pub(super) fn in_rows(&self, count: &[u64], range: Range<u64>, item: u64, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn in_rows(&self, count: &[u64], range: Range<u64>, item: u64, bytes: &[u8]) -> Vec<u8> {
         let mut found = vec![0; bytes.len()];
         let begin = range.start;
         let mut taken = 0usize;
@@ -178,7 +178,7 @@ impl Tiles<'_> {
 }
 
 /// Cut a range of a box's elements, in the order of tiles if there are any, into boxes: first coordinates and sizes, in order.
-pub(super) fn pieces(
+pub(crate) fn pieces(
     count: &[u64],
     tiles: Option<&Tiles<'_>>,
     range: Range<u64>,
@@ -232,6 +232,15 @@ fn rows_from(
     }
     size[axis] = 1;
     Ok(())
+}
+
+/// Byte strides of an array without gaps.
+pub(crate) fn packed(size: &[u64], item: u64) -> Vec<isize> {
+    let mut strides = vec![item as isize; size.len()];
+    for d in (1..size.len()).rev() {
+        strides[d - 1] = strides[d] * size[d] as isize;
+    }
+    strides
 }
 
 #[cfg(test)]

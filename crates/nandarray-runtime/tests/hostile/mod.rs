@@ -1,11 +1,12 @@
-//! What any bytes may do to cores: functions for fuzzing, and for tests with seeded inputs.
+//! What any bytes may do to programs and cores: functions for fuzzing, and for tests with seeded inputs.
 #![allow(
     dead_code,
     unreachable_pub,
     reason = "each test and fuzz target is a crate of its own, and takes what it needs"
 )]
 
-use nandarray_cores::{Core, Failure, Metadata, Options, Phase, Program, Progress, Sink, Source, run};
+use nandarray_cores::{Core, Metadata, Phase, Program};
+use nandarray_runtime::{Failure, HOLD_BYTES, Origin, Progress, Sink, Source, Stage, Threads, pipeline};
 
 /// Instructions of one call.
 const LIMIT: u64 = 2000;
@@ -70,8 +71,13 @@ fn execute(elf: &[u8], metadata: Option<&[u8]>) {
     }
     let core = |p| Core::interpreter(p);
     let scalars: Vec<u64> = (0..found.scalars.len() as u64).collect();
-    let options = Options { threads: 1, task_bytes: (elf.len() as u64 / 4).max(1), instructions: Some(LIMIT) };
-    if let Ok(done) = run(&program, &core, &scalars, &Bytes(elf), &mut Nowhere, options, &Progress::default()) {
-        assert_eq!(done.state.len() as u64, found.state_bytes);
+    let inputs = (0..found.inputs.len()).map(Origin::External).collect();
+    let outputs = (0..found.outputs.len()).map(Some).collect();
+    let task_bytes = (elf.len() as u64 / 4).max(1);
+    let (program, core, scalars) = (&program, &core, &scalars[..]);
+    let stage = Stage { program, core, scalars, inputs, outputs, task_bytes, instructions: Some(LIMIT) };
+    let done = pipeline(&[stage], &Bytes(elf), &mut Nowhere, &Threads(1), HOLD_BYTES, &Progress::default());
+    if let Ok(done) = done {
+        assert_eq!(done.stages[0].state.len() as u64, found.state_bytes);
     }
 }

@@ -1,0 +1,236 @@
+//! The agenda of a run: a state machine that hands out jobs and takes back what came of them.
+//!
+//! It executes nothing and owns no thread: an [`crate::Executor`] picks jobs, does their steps wherever and whenever it likes, and
+//! brings them back by [`Agenda::done`] or [`Agenda::fail`]. Which jobs there are, their bytes, and the failure that counts do not
+//! depend on the executor, on the number of its workers, or on the order in which jobs are brought back.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+use nandarray_cores::RunError;
+
+use crate::cut::check;
+use crate::error::StageError;
+use crate::io::Source;
+use crate::job::{Job, Step};
+use crate::progress::{Account, Progress};
+use crate::scheduler::{Next, Plan, Scheduler};
+use crate::stage::{Failed, Origin, Rank, Stage};
+use crate::work::{DeliverJob, FinishJob, Load, Loaded, TaskJob, Work};
+
+/// What a stage came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StageDone {
+    /// Its state, folded.
+    pub state: Vec<u8>,
+    /// What it took: bytes from the source and from other stages, to the sink and to other stages.
+    pub account: Account,
+}
+
+/// What a pipeline came to, beside what the sink got.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Completed {
+    /// Its stages.
+    pub stages: Vec<StageDone>,
+    /// What it took: bytes from the source, and to the sink.
+    pub account: Account,
+}
+
+/// What is to be done in a run, and what was done.
+pub struct Agenda<'s, 'p> {
+    plan: Plan<'s, 'p>,
+    scheduler: Scheduler<'p>,
+    /// Bytes that the sink got.
+    to_sink: u64,
+    /// Runs of tasks, as far as is known at the beginning.
+    runs: u64,
+}
+
+impl fmt::Debug for Agenda<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Scheduler { running, error, .. } = &self.scheduler;
+        f.debug_struct("Agenda").field("running", running).field("error", error).finish_non_exhaustive()
+    }
+}
+
+impl<'s, 'p> Agenda<'s, 'p> {
+    /// What is to be done to run stages, each over all of its inputs. `workers` jobs are under way at once, as a rule: it bounds what is
+    /// queued between stages, and decides no result. `hold_bytes` may be queued where one stage cannot go on without another having more.
+    ///
+    /// # Errors
+    /// [`StageError`]: inputs, outputs or scalars do not fit a program.
+    pub fn new(
+        stages: &'s [Stage<'s, 'p>],
+        source: &'s dyn Source,
+        progress: &'s Progress,
+        workers: usize,
+        hold_bytes: u64,
+    ) -> Result<Self, StageError> {
+        for (number, stage) in stages.iter().enumerate() {
+            fits(stages, number, stage).map_err(|what| named(stages, number, RunError::Inputs(what)))?;
+        }
+        progress.begin(stages.len());
+        let workers = workers.max(1) as u64;
+        let mut plan = Plan { stages, source, progress, workers, hold_bytes, readers: Vec::new() };
+        let scheduler = Scheduler::new(&mut plan);
+        let mut runs = 0u64;
+        for (number, stage) in stages.iter().enumerate() {
+            let metadata = stage.program.metadata();
+            let supplies = scheduler.supplies(&plan, number);
+            check(metadata, &supplies).map_err(|e| named(stages, number, e))?;
+            let expected = scheduler.stages[number].cutter.expected(metadata, &supplies);
+            progress.expect(number, expected);
+            runs = runs.saturating_add(expected.map_or(u64::MAX, |tasks| tasks.div_ceil(stage.tasks_a_run())));
+        }
+        Ok(Self { plan, scheduler, to_sink: 0, runs })
+    }
+
+    /// The most jobs that can be under way at once, as far as is known: more workers than that have nothing to do.
+    pub fn jobs_at_once(&self) -> u64 {
+        self.runs.max(1)
+    }
+
+    /// What to do next. A job that is handed out comes back by [`Self::done`] or [`Self::fail`].
+    pub fn pick(&mut self) -> Next<'s, 'p> {
+        self.scheduler.pick(&self.plan)
+    }
+
+    /// Takes back a job, all of whose steps are done.
+    pub fn done(&mut self, job: Job<'s, 'p>) {
+        assert_eq!(job.step(), Step::Done, "a job is done when its steps are");
+        self.scheduler.running -= 1;
+        let Job { context, rank, work } = job;
+        let stage = context.number;
+        let done = match work {
+            Work::Load(load) => self.loaded(stage, load),
+            Work::Task(task) => self.called(stage, *task),
+            Work::Deliver(job) => {
+                self.delivered(stage, rank, job);
+                Ok(())
+            }
+            Work::Finish(job) => {
+                self.finished(stage, job);
+                Ok(())
+            }
+        };
+        if let Err(failed) = done {
+            self.scheduler.fail(failed);
+        }
+    }
+
+    /// Takes back a job that failed. Of several failures the one counts that is the first in the order of the data.
+    pub fn fail(&mut self, job: Job<'s, 'p>, error: RunError) {
+        self.scheduler.running -= 1;
+        if let Work::Task(task) = &job.work {
+            let run = self.scheduler.stages[job.context.number].runs.get_mut(&task.run);
+            run.expect("a run that a worker was at").busy = false;
+        }
+        self.scheduler.fail((job.rank, error));
+    }
+
+    /// Ends the run: its executor died, and says of what. Nothing is handed out any more.
+    pub fn abort(&mut self, error: RunError) {
+        self.scheduler.aborted = true;
+        self.scheduler.fail((Rank { turn: 0, stage: 0, run: 0 }, error));
+    }
+
+    /// What the run came to.
+    ///
+    /// # Errors
+    /// [`StageError`]: the failure that counts, and its stage.
+    pub fn finish(self) -> Result<Completed, StageError> {
+        let stages = self.plan.stages;
+        if let Some((rank, error)) = self.scheduler.error {
+            return Err(named(stages, rank.stage, error));
+        }
+        let mut completed = Completed::default();
+        for (number, state) in self.scheduler.stages.into_iter().enumerate() {
+            if !state.finished {
+                let what = "the executor ended before the run did".to_owned();
+                return Err(named(stages, number, RunError::Worker(what)));
+            }
+            assert!(state.undelivered.is_empty(), "every run of tasks was delivered");
+            completed.account.tasks += state.account.tasks;
+            completed.account.instructions += state.account.instructions;
+            completed.stages.push(StageDone { state: state.state, account: state.account });
+        }
+        completed.account.bytes_in = self.plan.progress.bytes_in.load(Ordering::Relaxed);
+        completed.account.bytes_out = self.to_sink;
+        Ok(completed)
+    }
+
+    fn loaded(&mut self, stage: usize, load: Load) -> Result<(), Failed> {
+        let Loaded { wholes, edges, bytes } = load.loaded.expect("a load that is done");
+        if let Some(edges) = edges {
+            self.scheduler.stages[stage].cutter.cut_at(edges);
+            let metadata = self.plan.stages[stage].program.metadata();
+            let supplies = self.scheduler.supplies(&self.plan, stage);
+            let expected = self.scheduler.stages[stage].cutter.expected(metadata, &supplies);
+            self.plan.progress.expect(stage, expected);
+        }
+        self.scheduler.stages[stage].account.bytes_in += bytes;
+        self.scheduler.loaded(stage, wholes);
+        Ok(())
+    }
+
+    fn called(&mut self, stage: usize, job: TaskJob<'p>) -> Result<(), Failed> {
+        let TaskJob { run, task, core, buffers, outputs, account, .. } = job;
+        self.scheduler.buffers.push(buffers);
+        let state = &mut self.scheduler.stages[stage];
+        state.account.add(account);
+        let slot = state.runs.get_mut(&run).expect("a run that a worker was at");
+        slot.busy = false;
+        slot.core = core;
+        slot.output.tasks.push((task.number, outputs));
+        state.settle(stage, self.plan.stages[stage].tasks_a_run())
+    }
+
+    fn delivered(&mut self, stage: usize, rank: Rank, job: DeliverJob<'p>) {
+        let DeliverJob { folder, deliveries, instructions, .. } = job;
+        let state = &mut self.scheduler.stages[stage];
+        let bytes_out = deliveries.bytes;
+        deliveries.on.into_iter().for_each(|(output, bytes)| state.queues[output].push(bytes, rank.turn));
+        state.account.add(Account { bytes_out, instructions, ..Account::default() });
+        self.to_sink += deliveries.to_sink;
+        state.next += 1;
+        (state.folder, state.delivering) = (folder, false);
+    }
+
+    fn finished(&mut self, stage: usize, job: FinishJob<'p>) {
+        let FinishJob { state: folded, deliveries, instructions, .. } = job;
+        let state = &mut self.scheduler.stages[stage];
+        let (turn, bytes_out) = (state.turn, deliveries.bytes);
+        deliveries.on.into_iter().for_each(|(output, bytes)| state.queues[output].push(bytes, turn));
+        state.queues.iter_mut().for_each(|queue| queue.close(turn));
+        state.account.add(Account { bytes_out, instructions, ..Account::default() });
+        self.to_sink += deliveries.to_sink;
+        state.cores.clear();
+        (state.state, state.finished) = (folded, true);
+    }
+}
+
+fn named(stages: &[Stage<'_, '_>], stage: usize, error: RunError) -> StageError {
+    StageError { stage, program: stages[stage].program.metadata().name.clone(), error }
+}
+
+/// Whether what a stage is given is what its program takes.
+fn fits(stages: &[Stage<'_, '_>], number: usize, stage: &Stage<'_, '_>) -> Result<(), String> {
+    let metadata = stage.program.metadata();
+    for (given, wanted, what) in [
+        (stage.scalars.len(), metadata.scalars.len(), "scalars"),
+        (stage.inputs.len(), metadata.inputs.len(), "inputs"),
+        (stage.outputs.len(), metadata.outputs.len(), "outputs"),
+    ] {
+        if given != wanted {
+            return Err(format!("{given} {what} for a program that takes {wanted}"));
+        }
+    }
+    for origin in &stage.inputs {
+        if let Origin::Stage { stage, output } = *origin {
+            if stage >= number || output >= stages[stage].outputs.len() {
+                return Err(format!("there is no output {output} of a stage {stage} before stage {number}"));
+            }
+        }
+    }
+    Ok(())
+}

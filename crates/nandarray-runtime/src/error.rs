@@ -1,0 +1,74 @@
+//! Why a program could not be loaded or run.
+
+use nandarray_cores::{LoadError, RunError};
+
+/// Which stage of a pipeline did not come to its end, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{program}: {error}")]
+pub struct StageError {
+    /// The stage's number.
+    pub stage: usize,
+    /// Its program's name.
+    pub program: String,
+    /// Why.
+    #[source]
+    pub error: RunError,
+}
+
+/// Any error of the runtime.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The engine's, or of what the caller asked for.
+    #[error(transparent)]
+    Engine(#[from] nandarray::Error),
+    /// A file is no program that runs beside the data.
+    #[error(transparent)]
+    Program(Box<LoadError>),
+    /// A program beside the data did not come to its end; its outputs do not count.
+    #[error(transparent)]
+    Execution(Box<StageError>),
+}
+
+/// The stable strings of [`Error::kind`] beside the engine's ([`nandarray::error::KINDS`]). Append only.
+pub const KINDS: [&str; 2] = ["program", "execution"];
+
+impl Error {
+    /// The stable name of this kind of error, for doors.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Engine(error) => error.kind(),
+            Self::Program(_) => "program",
+            Self::Execution(_) => "execution",
+        }
+    }
+
+    /// The operating system's error number behind this error, if one is.
+    pub fn os_error(&self) -> Option<i32> {
+        match self {
+            Self::Engine(error) => error.os_error(),
+            Self::Program(_) | Self::Execution(_) => None,
+        }
+    }
+
+    pub(crate) fn invalid(what: impl Into<String>) -> Self {
+        Self::Engine(nandarray::Error::invalid(what))
+    }
+}
+
+/// The result of every fallible part of the runtime.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A stage's error as the runtime's; of several stages it says which.
+pub(crate) fn of_stage(failed: StageError, stages: usize) -> Error {
+    let StageError { stage, program, error } = failed;
+    match error {
+        // The store's own errors come out as they went in.
+        RunError::Transfer(inner) => match inner.downcast::<nandarray::Error>() {
+            Ok(own) => Error::Engine(*own),
+            Err(inner) => Error::Execution(Box::new(StageError { stage, program, error: RunError::Transfer(inner) })),
+        },
+        RunError::Inputs(what) if stages == 1 => Error::invalid(what),
+        RunError::Inputs(what) => Error::invalid(format!("{program}: {what}")),
+        error => Error::Execution(Box::new(StageError { stage, program, error })),
+    }
+}

@@ -1,0 +1,133 @@
+//! A runtime: programs beside the data of one device, loaded, run over boxes of spaces, and forgotten.
+//!
+//! Its calls are cut as NVMe's Computational Programs command set has them: load, execute on ranges of memory, unload. An
+//! execution may name several programs, what one gives being an input of another: an execute each, joined by ranges that
+//! nobody else sees. A program sees the elements of a box one after the other, the last dimension fastest, or tile by tile (`tiles`),
+//! whatever the building blocks; they are fetched task by task into a core's windows, so that an array is never in memory whole. Each task's
+//! fetch is a read of its own: a write that comes in between is seen by the tasks behind it.
+//!
+//! What tasks write is put one behind the other, in the order of tasks: into memory, or into a box of a space (`outputs`). It
+//! does not know what a program does, nor on what it is executed.
+
+use std::sync::Arc;
+
+use nandarray::device::{Compound, Device};
+use nandarray::sim::panics::caught;
+use nandarray_cores::RunError;
+use parking_lot::RwLock;
+
+use crate::agenda::StageDone;
+use crate::error::{Error, Result, StageError, of_stage};
+use crate::executor::Threads;
+use crate::inputs::InputReader;
+use crate::outputs::{OutputWriter, spaces_of};
+use crate::pipeline::pipeline;
+use crate::programs::{ProgramId, Programs, Ready};
+use crate::request::{Executed, ExecutedStage, Execution, Input, OutputValue};
+use crate::stage::{Origin, Stage};
+
+/// The programs beside a device, and what runs them.
+#[derive(Debug)]
+pub struct Runtime {
+    device: Arc<Device>,
+    programs: RwLock<Programs>,
+}
+
+impl Runtime {
+    /// No programs yet, beside a device.
+    pub fn new(device: Arc<Device>) -> Self {
+        Self { device, programs: RwLock::default() }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// The executor for so many threads. Under a probe commands come one after the other, and so do tasks.
+    pub fn threads(&self, threads: usize) -> Threads {
+        Threads(if self.device.is_watched() { 1 } else { threads })
+    }
+
+    /// Loads a program: a RISC-V ELF with its metadata (docs/reference/program-abi.md), or with `metadata` in place of the ELF's.
+    ///
+    /// # Errors
+    /// [`Error::Program`]; [`Error::Engine`] if the device takes no commands.
+    pub fn load(&self, elf: &[u8], metadata: Option<&[u8]>) -> Result<ProgramId> {
+        self.device.usable()?;
+        let done = caught(|| self.programs.write().load(elf, metadata));
+        done.unwrap_or_else(|what| Err(Error::Engine(nandarray::Error::Internal(what))))
+    }
+
+    /// Forgets a program. Whoever runs it goes on.
+    ///
+    /// # Errors
+    /// [`Error::Engine`]: there is none, or the device takes no commands.
+    pub fn unload(&self, program: ProgramId) -> Result<()> {
+        self.device.usable()?;
+        self.programs.write().unload(program)
+    }
+
+    /// Runs programs beside the data.
+    ///
+    /// # Errors
+    /// [`Error::Execution`] if a program failed, or a worker that was at it; [`Error::Engine`] for what does not fit, and for errors of the
+    /// store. Spaces are unchanged then, and the store stays usable unless the error is the engine's own ([`nandarray::Error::Internal`]).
+    pub fn execute(&self, execution: &Execution<'_>) -> Result<Executed> {
+        self.device.compound(execution.writes(), |compound| {
+            // A fault of the runtime is no fault of the engine, whose calls catch their own.
+            let fault = |what| {
+                let failed = StageError { stage: 0, program: "the runtime".to_owned(), error: RunError::Worker(what) };
+                Err(Error::Execution(Box::new(failed)))
+            };
+            caught(|| self.run(compound, execution)).unwrap_or_else(fault)
+        })?
+    }
+
+    fn ready(&self, program: ProgramId) -> Result<Arc<Ready>> {
+        self.programs.read().get(program)
+    }
+
+    fn run(&self, compound: &Compound<'_>, execution: &Execution<'_>) -> Result<Executed> {
+        let Execution { stages, executor, hold_bytes, progress } = *execution;
+        if stages.is_empty() {
+            return Err(Error::invalid("an execution without a program"));
+        }
+        let programs: Vec<Arc<Ready>> = stages.iter().map(|stage| self.ready(stage.program)).collect::<Result<_>>()?;
+        let mut reader = InputReader::new(compound);
+        let profiler = progress.profiler.as_ref();
+        let makers = programs.iter().zip(stages).map(|(ready, stage)| ready.cores(stage.form, profiler));
+        let makers: Vec<_> = makers.collect();
+        let (mut steps, mut wanted) = (Vec::new(), Vec::new());
+        for ((stage, ready), core) in stages.iter().zip(&programs).zip(&makers) {
+            let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+            for input in stage.inputs {
+                inputs.push(match *input {
+                    Input::Output { stage, output } => Origin::Stage { stage, output },
+                    Input::Bytes(_) | Input::Box { .. } => Origin::External(reader.add(input)?),
+                });
+            }
+            for output in stage.outputs {
+                outputs.push(output.as_ref().map(|output| {
+                    wanted.push(output);
+                    wanted.len() - 1
+                }));
+            }
+            let (scalars, task_bytes, instructions) = (stage.scalars, stage.task_bytes, stage.instructions);
+            let program = &ready.program;
+            steps.push(Stage { program, core, scalars, inputs, outputs, task_bytes, instructions });
+        }
+        let spaces = spaces_of(compound, &wanted)?;
+        compound.runs_programs(stages.len() as u64);
+        let mut writer = OutputWriter::begin(compound, &spaces, &wanted)?;
+        let done = pipeline(&steps, &reader, &mut writer, executor, hold_bytes, progress);
+        let done = done.map_err(|e| of_stage(e, stages.len()))?;
+        let mut given: Vec<Option<OutputValue>> = writer.finish(compound)?.into_iter().map(Some).collect();
+        let stage = |(step, done): (&Stage<'_, '_>, StageDone)| ExecutedStage {
+            outputs: step.outputs.iter().map(|number| number.and_then(|n| given[n].take())).collect(),
+            state: done.state,
+            account: done.account,
+        };
+        Ok(Executed { stages: steps.iter().zip(done.stages).map(stage).collect(), account: done.account })
+    }
+}

@@ -1,0 +1,104 @@
+//! Executors: what does the jobs of a run. [`Threads`] does them on this machine's.
+//!
+//! An executor decides where a job's steps are done and when; the [`Agenda`] decides everything else. So results do not depend on the
+//! executor, and a modelled machine can be one.
+
+use std::fmt::Debug;
+
+use nandarray::sim::panics::caught;
+use nandarray_cores::RunError;
+use parking_lot::{Condvar, Mutex};
+
+use crate::agenda::Agenda;
+use crate::io::Sink;
+use crate::job::{Job, Step};
+use crate::scheduler::Next;
+
+/// Does the jobs of a run.
+pub trait Executor: Debug + Send + Sync {
+    /// How many jobs it has under way at once, as a rule; at least 1. No result depends on it.
+    fn workers(&self) -> usize;
+
+    /// Does jobs until [`Agenda::pick`] says [`Next::Over`]; every job that it picked has come back to the agenda then. It may end
+    /// sooner, by [`Agenda::abort`].
+    ///
+    /// Each call is one run; several may be under way on one executor at once, from several threads.
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink);
+}
+
+/// So many threads of this machine, the caller's included.
+///
+/// A thread that panics in a job fails that job, and goes on with others.
+#[derive(Clone, Copy, Debug)]
+pub struct Threads(pub usize);
+
+impl Executor for Threads {
+    fn workers(&self) -> usize {
+        self.0.max(1)
+    }
+
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink) {
+        let threads = (self.workers() as u64).min(agenda.jobs_at_once());
+        let crew = Crew { agenda: Mutex::new(agenda), moved: Condvar::new(), sink: Mutex::new(sink) };
+        std::thread::scope(|scope| {
+            for number in 1..threads {
+                let name = format!("nandarray-worker-{number}");
+                // Where the system has no more threads, those that there are do all.
+                if std::thread::Builder::new().name(name).spawn_scoped(scope, || crew.work()).is_err() {
+                    break;
+                }
+            }
+            crew.work();
+        });
+    }
+}
+
+/// What the threads share.
+struct Crew<'c, 's, 'p> {
+    agenda: Mutex<&'c mut Agenda<'s, 'p>>,
+    /// Told when a job is done.
+    moved: Condvar,
+    sink: Mutex<&'c mut dyn Sink>,
+}
+
+impl<'s, 'p> Crew<'_, 's, 'p> {
+    /// What one thread does. A panic here is the agenda's own: nobody goes on then, and nobody waits.
+    fn work(&self) {
+        if let Err(what) = caught(|| self.jobs()) {
+            self.agenda.lock().abort(RunError::Worker(what));
+        }
+        self.moved.notify_all();
+    }
+
+    fn jobs(&self) {
+        let mut agenda = self.agenda.lock();
+        loop {
+            match agenda.pick() {
+                Next::Over => break,
+                Next::Wait => self.moved.wait(&mut agenda),
+                Next::Job(mut job) => {
+                    drop(agenda);
+                    let done = caught(|| self.steps(&mut job)).unwrap_or_else(|what| Err(RunError::Worker(what)));
+                    agenda = self.agenda.lock();
+                    match done {
+                        Ok(()) => agenda.done(job),
+                        Err(error) => agenda.fail(job, error),
+                    }
+                    self.moved.notify_all();
+                }
+            }
+        }
+    }
+
+    fn steps(&self, job: &mut Job<'s, 'p>) -> Result<(), RunError> {
+        loop {
+            match job.step() {
+                Step::Done => return Ok(()),
+                Step::Fetch if job.call_where_it_lies()? => {}
+                Step::Fetch => drop(job.fetch()?),
+                Step::Call => job.call()?,
+                Step::Deliver => drop(job.deliver(&mut **self.sink.lock())?),
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The inputs of a run that come from outside of it: boxes of spaces, or the caller's bytes, read a task's bytes at a time.
+
+use std::ops::Range;
+
+use nandarray::device::{Compound, Target};
+use nandarray::error::Shape;
+use nandarray::stl::read::BufferMut;
+use nandarray::stl::translate::check_view;
+use nandarray::{Error, Result};
+use smallvec::SmallVec;
+
+use crate::io::{Failure, Source};
+use crate::request::Input;
+use crate::tiles::{Tiles, packed, pieces};
+
+/// An input with what is known of its space.
+#[derive(Debug)]
+pub(crate) struct ExternalInput<'a> {
+    input: &'a Input<'a>,
+    item: u64,
+    bytes: u64,
+    grain: u64,
+    tiles: Option<Tiles<'a>>,
+}
+
+/// The inputs of a run that come from outside.
+#[derive(Debug)]
+pub(crate) struct InputReader<'a> {
+    compound: &'a Compound<'a>,
+    inputs: Vec<ExternalInput<'a>>,
+}
+
+impl<'a> InputReader<'a> {
+    pub(crate) fn new(compound: &'a Compound<'a>) -> Self {
+        Self { compound, inputs: Vec::new() }
+    }
+
+    /// Another input; gives its number.
+    pub(crate) fn add(&mut self, input: &'a Input<'a>) -> Result<usize> {
+        self.inputs.push(ExternalInput::of(self.compound, input)?);
+        Ok(self.inputs.len() - 1)
+    }
+}
+
+impl<'a> ExternalInput<'a> {
+    fn of(compound: &Compound<'_>, input: &'a Input<'a>) -> Result<ExternalInput<'a>> {
+        let (space, start, step, count, view, tiles) = match input {
+            Input::Box { space, start, step, count, view, tiles } => (space, start, step, count, view, *tiles),
+            Input::Bytes(bytes) => {
+                return Ok(ExternalInput { input, item: 1, bytes: bytes.len() as u64, grain: 0, tiles: None });
+            }
+            Input::Output { .. } => unreachable!("what a program gives does not come from outside"),
+        };
+        let space = compound.space(*space)?;
+        let item = space.shape.item_bytes as u64;
+        let shape = space.read()?.record.shape.clone();
+        let within = view.unwrap_or(&shape);
+        check_view(&shape, within)?;
+        let n = within.len();
+        if [start.len(), step.len(), count.len()] != [n; 3] {
+            let got = count.len();
+            return Err(Error::invalid(format!("an input of {got} dimensions of an array of shape {}", Shape(within))));
+        }
+        for axis in 0..n {
+            let last = u128::from(start[axis]) + u128::from(step[axis]) * u128::from(count[axis].saturating_sub(1));
+            if count[axis] > 0 && last >= u128::from(within[axis]) {
+                return Err(Error::OutOfRange { axis, index: last, size: within[axis] });
+            }
+        }
+        if let Some(tiles) = &tiles {
+            tiles.check(count)?;
+        }
+        let volume = |counts: &[u64]| counts.iter().try_fold(item, |all, &c| all.checked_mul(c));
+        let bytes =
+            volume(count).ok_or_else(|| Error::invalid(format!("an input of shape {} is too large", Shape(count))))?;
+        let row = count.get(1..).and_then(volume).unwrap_or(0);
+        // What is compressed is opened block by block: better each block once. Else rows are as good.
+        let blocks = if space.coded() && view.is_none() && n > 1 && step[0] == 1 { space.shape.block[0] } else { 1 };
+        Ok(ExternalInput { input, item, bytes, grain: row.saturating_mul(blocks), tiles })
+    }
+}
+
+impl Source for InputReader<'_> {
+    fn bytes(&self, input: usize) -> u64 {
+        self.inputs[input].bytes
+    }
+
+    fn grain(&self, input: usize) -> u64 {
+        self.inputs[input].grain
+    }
+
+    fn edges(&self, input: usize) -> Option<Vec<u64>> {
+        let this = &self.inputs[input];
+        let (Some(tiles), Input::Box { count, .. }) = (&this.tiles, this.input) else { return None };
+        Some(tiles.edges(count).into_iter().map(|elements| elements * this.item).collect())
+    }
+
+    fn extents(&self, input: usize, offset: u64) -> Vec<u64> {
+        let this = &self.inputs[input];
+        match (&this.tiles, this.input) {
+            (Some(tiles), Input::Box { count, .. }) => tiles.extents(count, offset / this.item),
+            _ => Vec::new(),
+        }
+    }
+
+    fn read(&self, input: usize, offset: u64, into: &mut [u8]) -> std::result::Result<(), Failure> {
+        let this = &self.inputs[input];
+        let end = offset + into.len() as u64;
+        assert!(end <= this.bytes, "an input of {} bytes is read up to {end}", this.bytes);
+        match this.input {
+            Input::Bytes(bytes) => into.copy_from_slice(&bytes[offset as usize..end as usize]),
+            Input::Box { .. } if offset.is_multiple_of(this.item) && end.is_multiple_of(this.item) => {
+                self.read_box(this, offset / this.item..end / this.item, into)?;
+            }
+            Input::Output { .. } => unreachable!("what a program gives does not come from outside"),
+            Input::Box { .. } => {
+                // Records that are no whole elements: fetch the elements that they lie in.
+                let elements = offset / this.item..end.div_ceil(this.item);
+                let mut whole = vec![0; ((elements.end - elements.start) * this.item) as usize];
+                self.read_box(this, elements.clone(), &mut whole)?;
+                let skip = (offset - elements.start * this.item) as usize;
+                into.copy_from_slice(&whole[skip..skip + into.len()]);
+            }
+        }
+        Ok(())
+    }
+
+    fn lend(
+        &self,
+        input: usize,
+        offset: u64,
+        bytes: u64,
+        f: &mut dyn FnMut(&[u8]),
+    ) -> std::result::Result<(), Failure> {
+        let this = &self.inputs[input];
+        let end = offset + bytes;
+        assert!(end <= this.bytes, "an input of {} bytes is lent up to {end}", this.bytes);
+        match this.input {
+            Input::Bytes(all) => {
+                let some = &all[offset as usize..end as usize];
+                if aligned(some) {
+                    f(some);
+                }
+            }
+            Input::Box { .. } if offset.is_multiple_of(this.item) && end.is_multiple_of(this.item) => {
+                self.lend_box(this, offset / this.item..end / this.item, f)?;
+            }
+            Input::Box { .. } | Input::Output { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+impl InputReader<'_> {
+    /// Show elements of a box where they lie, if they do so together.
+    fn lend_box(&self, this: &ExternalInput<'_>, elements: Range<u64>, f: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let Input::Box { space, start, step, count, view, .. } = this.input else { return Ok(()) };
+        let mut boxes = SmallVec::<[(Vec<u64>, Vec<u64>); 1]>::new();
+        pieces(count, this.tiles.as_ref(), elements, &mut |first, size| {
+            let from = (0..first.len()).map(|d| start[d] + step[d] * first[d]).collect();
+            boxes.push((from, size.to_vec()));
+            Ok(())
+        })?;
+        let [(from, size)] = boxes.as_slice() else { return Ok(()) };
+        let strides = packed(size, this.item);
+        let target = Target::Box { start: from, step, count: size, strides: &strides, view: *view };
+        self.compound.lend(*space, target, &mut |bytes| {
+            if aligned(bytes) {
+                f(bytes);
+            }
+        })
+    }
+
+    /// Fetch elements of a box by their place in it, the last dimension fastest.
+    fn read_box(&self, this: &ExternalInput<'_>, elements: Range<u64>, into: &mut [u8]) -> Result<()> {
+        let Input::Box { space, start, step, count, view, .. } = this.input else { return Ok(()) };
+        let (mut at, item) = (0usize, this.item);
+        pieces(count, this.tiles.as_ref(), elements, &mut |first, size| {
+            let from: Vec<u64> = (0..first.len()).map(|d| start[d] + step[d] * first[d]).collect();
+            let strides = packed(size, item);
+            let bytes = (size.iter().product::<u64>() * item) as usize;
+            let target = Target::Box { start: &from, step, count: size, strides: &strides, view: *view };
+            let part = &mut into[at..at + bytes];
+            at += bytes;
+            // SAFETY: the strides are those of an array of this size, whose bytes are `part`.
+            self.compound.read(*space, target, unsafe { BufferMut::from_raw(part.as_mut_ptr()) })
+        })?;
+        assert_eq!(at, into.len(), "the pieces of a range are the range");
+        Ok(())
+    }
+}
+
+/// Whether bytes begin where the binary interface wants a window to begin.
+fn aligned(bytes: &[u8]) -> bool {
+    (bytes.as_ptr() as usize).is_multiple_of(8)
+}

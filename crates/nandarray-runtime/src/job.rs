@@ -1,0 +1,186 @@
+//! Jobs: what the scheduler hands out, one worker's work at a time, cut into steps.
+//!
+//! An executor asks a job for its next [`Step`], does it by the method of the same name, and brings the job back to its
+//! [`crate::Agenda`] when there is none left. Between two steps it may do anything else: steps of other jobs, or let
+//! modelled time pass. A step does not know which worker does it, and a job's result does not depend on when.
+//!
+//! | job | steps |
+//! | --- | --- |
+//! | load: whole inputs, and where records end | fetch |
+//! | a task | call (of `nd_begin`, for the first of its run), fetch, call |
+//! | deliver: outputs of one run of tasks, and its state | deliver, one an output of a task; call (of `nd_merge`) |
+//! | finish: the program's end | call (of `nd_end`), deliver, one an output |
+
+use nandarray_cores::RunError;
+
+use crate::io::Sink;
+use crate::stage::{Rank, TaskInput};
+use crate::work::{At, Context, Delivery, Work};
+
+/// What a job does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Bytes of its inputs are to be read: [`Job::fetch`].
+    Fetch,
+    /// A core is to be called: [`Job::call`].
+    Call,
+    /// An output is to be given on: [`Job::deliver`].
+    Deliver,
+    /// Nothing: the job goes back to its agenda.
+    Done,
+}
+
+/// What a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobKind {
+    /// Reads whole inputs, and finds where records end.
+    Load,
+    /// Calls the program for a task.
+    Task {
+        /// The task's number.
+        number: u64,
+        /// Bytes of its inputs that come from the run's source.
+        external_bytes: u64,
+        /// Bytes of its inputs that other stages gave.
+        queued_bytes: u64,
+    },
+    /// Gives on what a run of tasks gave, and folds its state.
+    Deliver,
+    /// Calls the program for its end.
+    Finish,
+}
+
+/// Something for one worker to do.
+#[must_use = "a job goes back to its agenda, done or failed"]
+pub struct Job<'s, 'p> {
+    pub(crate) context: Context<'s, 'p>,
+    pub(crate) rank: Rank,
+    pub(crate) work: Work<'p>,
+}
+
+impl std::fmt::Debug for Job<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job")
+            .field("stage", &self.stage())
+            .field("kind", &self.kind())
+            .field("step", &self.step())
+            .finish()
+    }
+}
+
+impl<'s, 'p> Job<'s, 'p> {
+    /// The number of its stage.
+    pub fn stage(&self) -> usize {
+        self.context.number
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> JobKind {
+        match &self.work {
+            Work::Load(_) => JobKind::Load,
+            Work::Task(job) => {
+                let external_bytes =
+                    |input: &TaskInput| if let TaskInput::External(_, bytes) = input { *bytes } else { 0 };
+                let queued_bytes = |input: &TaskInput| match input {
+                    TaskInput::Chunks(chunks) => chunks.iter().map(|(_, range)| range.len() as u64).sum(),
+                    _ => 0,
+                };
+                let inputs = &job.task.inputs;
+                JobKind::Task {
+                    number: job.task.number,
+                    external_bytes: inputs.iter().map(external_bytes).sum(),
+                    queued_bytes: inputs.iter().map(queued_bytes).sum(),
+                }
+            }
+            Work::Deliver(_) => JobKind::Deliver,
+            Work::Finish(_) => JobKind::Finish,
+        }
+    }
+
+    /// What it does next.
+    pub fn step(&self) -> Step {
+        match &self.work {
+            Work::Load(load) => {
+                if load.loaded.is_none() {
+                    Step::Fetch
+                } else {
+                    Step::Done
+                }
+            }
+            Work::Task(job) => match job.at {
+                At::Begin | At::Call => Step::Call,
+                At::Fetch => Step::Fetch,
+                At::Done => Step::Done,
+            },
+            Work::Deliver(job) if !job.deliveries.queue.is_empty() => Step::Deliver,
+            Work::Deliver(job) => {
+                if job.state.is_empty() {
+                    Step::Done
+                } else {
+                    Step::Call
+                }
+            }
+            Work::Finish(job) if !job.is_called => Step::Call,
+            Work::Finish(job) => {
+                if job.deliveries.queue.is_empty() {
+                    Step::Done
+                } else {
+                    Step::Deliver
+                }
+            }
+        }
+    }
+
+    /// Reads what its inputs need of the run's source; gives the bytes read from there.
+    ///
+    /// # Errors
+    /// [`RunError::Transfer`] as the source says, [`RunError::Cancelled`], [`RunError::Inputs`] for records that do not end.
+    pub fn fetch(&mut self) -> Result<u64, RunError> {
+        let Self { context, work, .. } = self;
+        match work {
+            Work::Load(load) => load.fetch(context),
+            Work::Task(job) => job.fetch(context),
+            Work::Deliver(_) | Work::Finish(_) => unreachable!("a job that fetches nothing"),
+        }
+    }
+
+    /// Does the next two steps, fetch and call, on the input where it lies: if its core takes it so and the source lends
+    /// it. Tells whether it did; else the job stands where it stood. A shortcut, never needed.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`] and [`Self::call`].
+    pub fn call_where_it_lies(&mut self) -> Result<bool, RunError> {
+        let Self { context, work, .. } = self;
+        match work {
+            Work::Task(job) if job.at == At::Fetch => job.call_where_it_lies(context),
+            _ => Ok(false),
+        }
+    }
+
+    /// Calls a core, to the end of the call.
+    ///
+    /// # Errors
+    /// [`RunError`]: the program failed.
+    pub fn call(&mut self) -> Result<(), RunError> {
+        let Self { context, work, .. } = self;
+        match work {
+            Work::Load(_) => unreachable!("a job that calls nothing"),
+            Work::Task(job) => job.call(context),
+            Work::Deliver(job) => job.fold(context),
+            Work::Finish(job) => job.call(context),
+        }
+    }
+
+    /// Gives on one output.
+    ///
+    /// # Errors
+    /// [`RunError::Transfer`] as the sink says.
+    pub fn deliver(&mut self, sink: &mut dyn Sink) -> Result<Delivery, RunError> {
+        let Self { context, work, .. } = self;
+        match work {
+            Work::Deliver(job) => job.deliveries.next(context, sink),
+            Work::Finish(job) => job.deliveries.next(context, sink),
+            Work::Load(_) | Work::Task(_) => unreachable!("a job that delivers nothing"),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Programs that run beside the data: what is loaded, scheduled and executed over the spaces of a store.
+//!
+//! It stands on the engine (`nandarray`: boxes of spaces are inputs, drafts of writes are outputs), on cores (`nandarray-cores`: one
+//! core and one program) and on the translator (`nandarray-jit`). A [`Runtime`] has the programs that are loaded beside a device and
+//! runs an [`Execution`] of them.
+//!
+//! Below that, [`pipeline`] runs stages over any [`Source`] and [`Sink`], cut in two: the [`Agenda`] decides which task is ready, in
+//! which order tasks run and when a producer must wait, and executes nothing; an [`Executor`] does what it says. [`Threads`] is the
+//! wall clock's. Results are the same bytes on every executor.
+
+mod agenda;
+mod cut;
+mod error;
+mod execute;
+mod executor;
+mod inputs;
+mod io;
+mod job;
+mod outputs;
+mod pipeline;
+mod programs;
+mod progress;
+mod queue;
+mod request;
+mod scheduler;
+mod stage;
+mod tiles;
+mod work;
+
+pub use agenda::{Agenda, Completed, StageDone};
+pub use error::{Error, KINDS, Result, StageError};
+pub use execute::Runtime;
+pub use executor::{Executor, Threads};
+pub use io::{Failure, Sink, Source};
+pub use job::{Job, JobKind, Step};
+pub use pipeline::{HOLD_BYTES, pipeline};
+pub use programs::ProgramId;
+pub use progress::{Account, Progress};
+pub use request::{Executed, ExecutedStage, Execution, Input, Output, OutputValue, StageRequest};
+pub use scheduler::Next;
+pub use stage::{Maker, Origin, Stage};
+pub use tiles::Tiles;
+pub use work::Delivery;

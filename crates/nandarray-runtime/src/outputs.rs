@@ -1,0 +1,255 @@
+//! The outputs of a run that leave it: boxes of spaces, or memory.
+//!
+//! An output for a box is a [`Draft`]: it is written in slabs of whole building blocks, as far as those are small enough to wait
+//! for, and stands in the space only when every program has come to its end.
+
+use std::sync::Arc;
+
+use nandarray::device::{Compound, Draft, Target};
+use nandarray::error::Shape;
+use nandarray::stl::space::{Space, SpaceId};
+use nandarray::stl::translate::check_view;
+use nandarray::stl::write::Source as Written;
+use nandarray::{Error, Result};
+
+use crate::io::{Failure, Sink};
+use crate::request::{Output, OutputValue};
+use crate::tiles::{Tiles, packed, pieces};
+
+/// Bytes of an output that are waited for, to write whole building blocks.
+const SLAB_BYTES_MAX: u64 = 64 << 20;
+/// Bytes written at once where that would be more.
+const PART_BYTES: u64 = 16 << 20;
+
+/// An output's place in the spaces.
+struct OutputBox<'d> {
+    draft: usize,
+    start: &'d [u64],
+    count: &'d [u64],
+    view: Option<&'d [u64]>,
+    tiles: Option<Tiles<'d>>,
+    item: u64,
+    /// Elements that were written.
+    written: u64,
+    /// Bytes behind those that wait for more.
+    waiting: Vec<u8>,
+}
+
+/// The outputs of a run.
+pub(crate) struct OutputWriter<'d> {
+    drafts: Vec<Draft<'d>>,
+    places: Vec<Option<OutputBox<'d>>>,
+    collected: Vec<Vec<u8>>,
+}
+
+/// The spaces that outputs go into, each once, in order.
+pub(crate) fn spaces_of(compound: &Compound<'_>, outputs: &[&Output<'_>]) -> Result<Vec<Arc<Space>>> {
+    let mut ids: Vec<SpaceId> = outputs.iter().filter_map(|output| boxed(output)).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.into_iter().map(|id| compound.space(id)).collect()
+}
+
+fn boxed(output: &Output<'_>) -> Option<SpaceId> {
+    match output {
+        Output::Box { space, .. } => Some(*space),
+        Output::Collect => None,
+    }
+}
+
+impl<'d> OutputWriter<'d> {
+    /// Hold the blocks that outputs go into; `spaces` are [`spaces_of`] them.
+    pub(crate) fn begin(compound: &Compound<'d>, spaces: &[Arc<Space>], outputs: &[&Output<'d>]) -> Result<Self> {
+        let mut drafts = Vec::new();
+        for space in spaces {
+            let theirs: Vec<&Output<'d>> = outputs.iter().copied().filter(|o| boxed(o) == Some(space.id)).collect();
+            apart(&theirs)?;
+            let shape = space.read()?.record.shape.clone();
+            theirs.iter().try_for_each(|output| within(output, &shape))?;
+            let draft = compound.draft(space.clone(), blocks(&theirs, &shape, &space.shape.block))?;
+            // Nobody changes it from now on; before, somebody may have.
+            theirs.iter().try_for_each(|output| within(output, draft.shape()))?;
+            drafts.push(draft);
+        }
+        let mut places = Vec::new();
+        for output in outputs {
+            places.push(match output {
+                Output::Collect => None,
+                Output::Box { space, start, count, view, tiles } => {
+                    let draft = spaces.iter().position(|s| s.id == *space).expect("the space of an output");
+                    let item = spaces[draft].shape.item_bytes as u64;
+                    let (written, waiting) = (0, Vec::new());
+                    Some(OutputBox { draft, start, count, view: *view, tiles: *tiles, item, written, waiting })
+                }
+            });
+        }
+        Ok(Self { drafts, collected: vec![Vec::new(); places.len()], places })
+    }
+
+    /// Everything was given: write what waits, and make it all stand at once.
+    pub(crate) fn finish(mut self, compound: &Compound<'d>) -> Result<Vec<OutputValue>> {
+        let mut given = Vec::new();
+        for (place, bytes) in self.places.iter_mut().zip(self.collected) {
+            given.push(match place {
+                None => OutputValue::Bytes(bytes),
+                Some(place) => {
+                    let rest = std::mem::take(&mut place.waiting);
+                    place.write(&mut self.drafts[place.draft], &rest)?;
+                    OutputValue::Elements(place.written)
+                }
+            });
+        }
+        compound.apply(self.drafts)?;
+        Ok(given)
+    }
+}
+
+impl Sink for OutputWriter<'_> {
+    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> std::result::Result<(), Failure> {
+        match &mut self.places[output] {
+            None => self.collected[output].extend_from_slice(&bytes),
+            Some(place) => place.put(output, &mut self.drafts[place.draft], &bytes)?,
+        }
+        Ok(())
+    }
+}
+
+impl OutputBox<'_> {
+    /// Put bytes behind what there is.
+    fn put(&mut self, output: usize, draft: &mut Draft<'_>, bytes: &[u8]) -> Result<()> {
+        let (n, item) = (bytes.len() as u64, self.item);
+        if !n.is_multiple_of(item) {
+            return Err(Error::invalid(format!("output {output} of {n} bytes is no whole elements of {item} bytes")));
+        }
+        let all: u64 = self.count.iter().product();
+        if self.written + (self.waiting.len() as u64 + n) / item > all {
+            let shape = Shape(self.count);
+            return Err(Error::invalid(format!("output {output} has more than the {all} elements of {shape}")));
+        }
+        let mut rest = bytes;
+        if self.waiting.is_empty() {
+            let now = self.writable(draft.space(), n);
+            self.write(draft, &rest[..now])?;
+            rest = &rest[now..];
+        }
+        self.waiting.extend_from_slice(rest);
+        let now = self.writable(draft.space(), self.waiting.len() as u64);
+        if now > 0 {
+            let mut waiting = std::mem::take(&mut self.waiting);
+            self.write(draft, &waiting[..now])?;
+            waiting.drain(..now);
+            self.waiting = waiting;
+        }
+        Ok(())
+    }
+
+    /// Of so many bytes behind those written, how many to write now.
+    fn writable(&self, space: &Space, bytes: u64) -> usize {
+        let inner: u64 = self.count.iter().skip(1).product();
+        let rows = self.count.first().copied().unwrap_or(1);
+        let block = if self.view.is_some() { 1 } else { space.shape.block[0] };
+        let first = self.start.first().copied().unwrap_or(0);
+        // Rows up to where a row of building blocks, or of tiles, ends.
+        let edge = |row: u64| match &self.tiles {
+            Some(tiles) => tiles.row_edge(row, self.count),
+            None => ((first + row) / block * block).saturating_sub(first).min(rows),
+        };
+        let block = self.tiles.map_or(block, |tiles| tiles.size.first().copied().unwrap_or(1));
+        let slab = block.min(rows).saturating_mul(inner).saturating_mul(self.item);
+        if self.view.is_some() && self.tiles.is_none() || slab > SLAB_BYTES_MAX {
+            return if bytes >= PART_BYTES { bytes as usize } else { 0 };
+        }
+        let end = self.written + bytes / self.item;
+        let last = if end == rows * inner { rows } else { edge(end / inner) };
+        ((last * inner).saturating_sub(self.written) * self.item) as usize
+    }
+
+    fn write(&mut self, draft: &mut Draft<'_>, bytes: &[u8]) -> Result<()> {
+        let (item, more, mut at) = (self.item, bytes.len() as u64 / self.item, 0usize);
+        let range = self.written..self.written + more;
+        // Whole rows of tiles are as well written in the order of rows, each building block once.
+        let inner: u64 = self.count.iter().skip(1).product();
+        let ends_row = |tiles: &Tiles<'_>, at: u64| {
+            at.is_multiple_of(inner.max(1)) && tiles.ends_row(at / inner.max(1), self.count)
+        };
+        let whole = self.tiles.filter(|tiles| ends_row(tiles, range.start) && ends_row(tiles, range.end));
+        let turned = whole.map(|tiles| tiles.in_rows(self.count, range.clone(), item, bytes));
+        let (bytes, tiles) = match &turned {
+            Some(turned) => (&turned[..], None),
+            None => (bytes, self.tiles.as_ref()),
+        };
+        pieces(self.count, tiles, range, &mut |first, size| {
+            let from: Vec<u64> = (0..first.len()).map(|d| self.start[d] + first[d]).collect();
+            let strides = packed(size, item);
+            let part = (size.iter().product::<u64>() * item) as usize;
+            let step = vec![1; size.len()];
+            let target = Target::Box { start: &from, step: &step, count: size, strides: &strides, view: self.view };
+            let source = bytes[at..at + part].as_ptr();
+            at += part;
+            // SAFETY: the strides are those of an array of this size, whose bytes are there.
+            draft.put(&target, unsafe { Written::from_raw(source) })
+        })?;
+        self.written += more;
+        Ok(())
+    }
+}
+
+/// Whether outputs that go into one space leave each other alone.
+fn apart(outputs: &[&Output<'_>]) -> Result<()> {
+    for (i, one) in outputs.iter().enumerate() {
+        for other in &outputs[i + 1..] {
+            let (Output::Box { start, count, view, .. }, Output::Box { start: begin, count: size, view: seen, .. }) =
+                (one, other)
+            else {
+                continue;
+            };
+            let meets = |d: usize| start[d] < begin[d].saturating_add(size[d]) && begin[d] < start[d] + count[d];
+            if view != seen || start.len() != begin.len() || (0..start.len()).all(meets) {
+                return Err(Error::invalid("two outputs go to the same elements of one array, or to two views of it"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether an output's box lies within the space.
+fn within(output: &Output<'_>, shape: &[u64]) -> Result<()> {
+    let Output::Box { start, count, view, tiles, .. } = output else { return Ok(()) };
+    if let Some(tiles) = tiles {
+        tiles.check(count)?;
+    }
+    let within = view.unwrap_or(shape);
+    check_view(shape, within)?;
+    // The one element of a scalar has no dimensions.
+    if start.is_empty() && count.is_empty() && within.iter().all(|&n| n == 1) {
+        return Ok(());
+    }
+    if [start.len(), count.len()] != [within.len(); 2] {
+        let got = count.len();
+        return Err(Error::invalid(format!("an output of {got} dimensions to an array of shape {}", Shape(within))));
+    }
+    for axis in 0..within.len() {
+        let end = u128::from(start[axis]) + u128::from(count[axis]);
+        if end > u128::from(within[axis]) {
+            return Err(Error::OutOfRange { axis, index: end - 1, size: within[axis] });
+        }
+    }
+    Ok(())
+}
+
+/// The building blocks around outputs; none is all of them.
+fn blocks(outputs: &[&Output<'_>], shape: &[u64], block: &[u64]) -> Vec<(u64, u64)> {
+    let mut around: Option<Vec<(u64, u64)>> = None;
+    for output in outputs {
+        let Output::Box { start, count, view, .. } = output else { continue };
+        if view.is_some() || start.len() != shape.len() {
+            return vec![];
+        }
+        let sides = (0..shape.len()).map(|d| (start[d] / block[d], (start[d] + count[d].max(1) - 1) / block[d]));
+        around = Some(match around {
+            None => sides.collect(),
+            Some(so_far) => so_far.iter().zip(sides).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))).collect(),
+        });
+    }
+    around.unwrap_or_default()
+}

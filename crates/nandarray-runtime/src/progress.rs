@@ -1,0 +1,97 @@
+//! What a run has done so far, and what it took in the end.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use nandarray_cores::Profiler;
+
+/// What has happened so far; may be looked at from elsewhere while it runs.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Tasks there are, as far as is known yet.
+    pub tasks: AtomicU64,
+    /// Tasks that are done.
+    pub done: AtomicU64,
+    /// Bytes read.
+    pub bytes_in: AtomicU64,
+    /// Set to stop.
+    pub stop: AtomicBool,
+    /// Counts instructions, for whoever makes cores to use.
+    pub profiler: Option<Profiler>,
+    stages: OnceLock<Vec<StageProgress>>,
+}
+
+/// The same of one stage.
+#[derive(Debug, Default)]
+struct StageProgress {
+    known: AtomicBool,
+    tasks: AtomicU64,
+    done: AtomicU64,
+}
+
+impl Progress {
+    /// Nothing yet; with somebody who counts instructions.
+    pub fn counted_by(profiler: Profiler) -> Self {
+        Self { profiler: Some(profiler), ..Self::default() }
+    }
+
+    /// For each stage tasks done, and tasks there are as far as is known yet; empty before it begins.
+    pub fn stages(&self) -> Vec<(u64, u64)> {
+        let one = |s: &StageProgress| (s.done.load(Ordering::Relaxed), s.tasks.load(Ordering::Relaxed));
+        self.stages.get().map_or_else(Vec::new, |stages| stages.iter().map(one).collect())
+    }
+
+    /// The run begins, with so many stages.
+    pub(crate) fn begin(&self, stages: usize) {
+        self.stages.get_or_init(|| (0..stages).map(|_| StageProgress::default()).collect());
+    }
+
+    fn stage(&self, stage: usize) -> &StageProgress {
+        &self.stages.get().expect("the run has begun")[stage]
+    }
+
+    /// A stage will have so many tasks, if that is known.
+    pub(crate) fn expect(&self, stage: usize, tasks: Option<u64>) {
+        if let Some(tasks) = tasks {
+            self.more(stage, tasks);
+            self.stage(stage).known.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A stage has more tasks than were known of.
+    pub(crate) fn more(&self, stage: usize, tasks: u64) {
+        let this = self.stage(stage);
+        if !this.known.load(Ordering::Relaxed) {
+            this.tasks.fetch_add(tasks, Ordering::Relaxed);
+            self.tasks.fetch_add(tasks, Ordering::Relaxed);
+        }
+    }
+
+    /// A task of a stage is done.
+    pub(crate) fn advance(&self, stage: usize) {
+        self.stage(stage).done.fetch_add(1, Ordering::Relaxed);
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What a run took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Tasks.
+    pub tasks: u64,
+    /// Bytes read, whole inputs once.
+    pub bytes_in: u64,
+    /// Bytes given out.
+    pub bytes_out: u64,
+    /// Instructions executed.
+    pub instructions: u64,
+}
+
+impl Account {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.tasks += other.tasks;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.instructions += other.instructions;
+    }
+}

@@ -1,0 +1,128 @@
+//! What is asked of a runtime, and what it gives: programs with their inputs and outputs, in terms of spaces and memory.
+
+use nandarray::stl::space::SpaceId;
+use nandarray_cores::Form;
+
+use crate::executor::Executor;
+use crate::programs::ProgramId;
+use crate::progress::{Account, Progress};
+use crate::tiles::Tiles;
+
+/// What an input of a program is.
+#[derive(Clone, Debug)]
+pub enum Input<'a> {
+    /// The caller's bytes.
+    Bytes(&'a [u8]),
+    /// `start + step * [0, count)` of a space, or of the view of it with this shape.
+    Box {
+        /// The space.
+        space: SpaceId,
+        /// First coordinate.
+        start: &'a [u64],
+        /// Distances, at least 1.
+        step: &'a [u64],
+        /// Elements.
+        count: &'a [u64],
+        /// Shape of the view; `None` is the space itself.
+        view: Option<&'a [u64]>,
+        /// Tiles, each of which is a task; `None` has elements in the order of rows, and tasks of `task_bytes`.
+        tiles: Option<Tiles<'a>>,
+    },
+    /// What another program gives.
+    Output {
+        /// Its place among the stages; before this one's.
+        stage: usize,
+        /// The output.
+        output: usize,
+    },
+}
+
+/// Where an output of a program goes.
+#[derive(Clone, Debug)]
+pub enum Output<'a> {
+    /// Into memory.
+    Collect,
+    /// Into a box of a space, or of the view of it with this shape: the first elements of it, as many as there are. It is
+    /// there when the command is done; until then, and if the command fails, the space is as it was.
+    Box {
+        /// The space.
+        space: SpaceId,
+        /// First coordinate.
+        start: &'a [u64],
+        /// Elements.
+        count: &'a [u64],
+        /// Shape of the view; `None` is the space itself.
+        view: Option<&'a [u64]>,
+        /// Tiles in whose order elements come; `None` is the order of rows.
+        tiles: Option<Tiles<'a>>,
+    },
+}
+
+/// What an output of a program became.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputValue {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// So many elements of its box.
+    Elements(u64),
+}
+
+/// What one program of a run gave.
+#[derive(Clone, Debug)]
+pub struct ExecutedStage {
+    /// Its outputs, in order; `None` for those that were asked for by other programs at the most.
+    pub outputs: Vec<Option<OutputValue>>,
+    /// The state, folded.
+    pub state: Vec<u8>,
+    /// What it took: bytes of its inputs and outputs, wherever they come from and go to.
+    pub account: Account,
+}
+
+/// What a run gave.
+#[derive(Clone, Debug)]
+pub struct Executed {
+    /// Its programs, in order.
+    pub stages: Vec<ExecutedStage>,
+    /// What it took: bytes from spaces and the caller, and to them.
+    pub account: Account,
+}
+
+/// A program to be run.
+#[derive(Debug)]
+pub struct StageRequest<'a> {
+    /// Which.
+    pub program: ProgramId,
+    /// How it is executed.
+    pub form: Form,
+    /// Its inputs.
+    pub inputs: &'a [Input<'a>],
+    /// Bit patterns of its scalars.
+    pub scalars: &'a [u64],
+    /// Where its outputs go, those of its end besides; `None` for those that go to other programs alone.
+    pub outputs: &'a [Option<Output<'a>>],
+    /// Bytes of the first input that a task should have.
+    pub task_bytes: u64,
+    /// The most instructions of one call; `None` is no limit.
+    pub instructions: Option<u64>,
+}
+
+/// Programs to be run.
+#[derive(Debug)]
+pub struct Execution<'a> {
+    /// At least one; those that give inputs to others come before them.
+    pub stages: &'a [StageRequest<'a>],
+    /// What does the work.
+    pub executor: &'a dyn Executor,
+    /// The most bytes held between programs where one cannot go on without another having more.
+    pub hold_bytes: u64,
+    /// What happened so far; stops it.
+    pub progress: &'a Progress,
+}
+
+impl Execution<'_> {
+    /// Whether it changes the store.
+    pub(crate) fn writes(&self) -> bool {
+        let mut outputs = self.stages.iter().flat_map(|stage| stage.outputs);
+        outputs.any(|output| matches!(output, Some(Output::Box { .. })))
+    }
+}

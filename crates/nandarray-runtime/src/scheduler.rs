@@ -1,0 +1,436 @@
+//! The scheduler: which task is ready, in which order tasks run, and when a producer must wait.
+//!
+//! Stages near the end come first, so that what is queued on the way stays little; a stage whose readers are too far behind gets
+//! no new tasks (back-pressure). Where that would make everything wait (a reader needs more before it can begin), the reader
+//! that is least behind is let fall behind further, up to a limit. When something has failed, only what comes before it in the
+//! order of [`Rank`] is still done, so that the failure that counts is the same each time. The scheduler decides; it reads, runs and
+//! writes nothing, and owns no thread.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use nandarray_cores::{RunError, abi};
+
+use crate::cut::{Cut, NextCut, Supply, check};
+use crate::io::Source;
+use crate::job::Job;
+use crate::progress::Progress;
+use crate::queue::StreamQueue;
+use crate::stage::{Failed, Origin, PendingTask, Rank, Stage, StageState, TaskInput};
+use crate::work::{Buffers, Context, DeliverJob, FinishJob, Load, TaskJob, Work};
+
+/// Runs that may wait for those before them, for each worker.
+const RUNS_AHEAD: u64 = 4;
+
+/// What a worker is told.
+#[derive(Debug)]
+pub enum Next<'s, 'p> {
+    /// To do this.
+    Job(Job<'s, 'p>),
+    /// To come again when another job is done.
+    Wait,
+    /// That there is nothing to do any more.
+    Over,
+}
+
+/// What never changes in a run.
+pub(crate) struct Plan<'s, 'p> {
+    pub(crate) stages: &'s [Stage<'s, 'p>],
+    pub(crate) source: &'s dyn Source,
+    pub(crate) progress: &'s Progress,
+    pub(crate) workers: u64,
+    pub(crate) hold_bytes: u64,
+    /// For each output of each stage who reads it: stage and input, in the order of its readers.
+    pub(crate) readers: Vec<Arc<Vec<Vec<(usize, usize)>>>>,
+}
+
+/// A reader that is too far behind: what it may have before it in bytes, the stage that gives, its output, the reader's number.
+type Behind = (u64, usize, usize, usize);
+
+/// The state of a run.
+pub(crate) struct Scheduler<'p> {
+    pub(crate) stages: Vec<StageState<'p>>,
+    /// Jobs that workers are at.
+    pub(crate) running: usize,
+    /// The earliest failure so far.
+    pub(crate) error: Option<Failed>,
+    /// Whether nothing is handed out any more: an executor died.
+    pub(crate) aborted: bool,
+    /// Memory that jobs are not using.
+    pub(crate) buffers: Vec<Buffers>,
+}
+
+impl<'s, 'p> Plan<'s, 'p> {
+    /// The job of a stage.
+    fn job(&self, stage: usize, rank: Rank, work: Work<'p>) -> Job<'s, 'p> {
+        let readers = self.readers[stage].clone();
+        let (source, progress) = (self.source, self.progress);
+        Job { context: Context { number: stage, stage: &self.stages[stage], readers, source, progress }, rank, work }
+    }
+}
+
+impl<'p> Scheduler<'p> {
+    pub(crate) fn new(plan: &mut Plan<'_, 'p>) -> Self {
+        let mut stages: Vec<StageState<'p>> = Vec::new();
+        let mut read: Vec<Vec<Vec<(usize, usize)>>> = Vec::new();
+        for (number, stage) in plan.stages.iter().enumerate() {
+            let mut readers = vec![0; stage.inputs.len()];
+            for (input, origin) in stage.inputs.iter().enumerate() {
+                if let Origin::Stage { stage, output } = *origin {
+                    read[stage][output].push((number, input));
+                    readers[input] = stages[stage].queues[output].add_reader();
+                }
+            }
+            stages.push(StageState::new(stage, readers, plan.source));
+            read.push(vec![Vec::new(); stage.outputs.len()]);
+        }
+        plan.readers = read.into_iter().map(Arc::new).collect();
+        Self { stages, running: 0, error: None, aborted: false, buffers: Vec::new() }
+    }
+
+    /// Somebody failed; what counts is the earliest. Of a run that is ended from outside it is a task that says where it was.
+    pub(crate) fn fail(&mut self, (rank, error): Failed) {
+        match (&self.error, &error) {
+            (Some((_, RunError::Cancelled(Some(_)))), RunError::Cancelled(_)) => {}
+            (&Some((first, RunError::Cancelled(None))), RunError::Cancelled(Some(_))) => {
+                self.error = Some((first, error));
+            }
+            _ if self.is_due(rank) => self.error = Some((rank, error)),
+            _ => {}
+        }
+    }
+
+    /// Whether it comes before whatever has failed.
+    fn is_due(&self, rank: Rank) -> bool {
+        self.error.as_ref().is_none_or(|(failed, _)| rank < *failed)
+    }
+
+    /// Whether the next run of a stage may be given on.
+    fn is_to_deliver(&self, stage: usize) -> bool {
+        let work = &self.stages[stage];
+        let next = work.undelivered.get(&work.next);
+        next.is_some_and(|done| self.is_due(Rank { turn: done.turn, stage, run: work.next }))
+    }
+
+    /// What there is of each input of a stage.
+    pub(crate) fn supplies(&self, plan: &Plan<'_, 'p>, stage: usize) -> Vec<Supply> {
+        let one = |origin: &Origin| match *origin {
+            Origin::External(input) => Supply { bytes: plan.source.bytes(input), closed: true },
+            Origin::Stage { stage, output } => {
+                let queue = &self.stages[stage].queues[output];
+                Supply { bytes: queue.end(), closed: queue.is_closed() }
+            }
+        };
+        plan.stages[stage].inputs.iter().map(one).collect()
+    }
+
+    /// What to do next.
+    pub(crate) fn pick<'s>(&mut self, plan: &Plan<'s, 'p>) -> Next<'s, 'p> {
+        if self.aborted {
+            return Next::Over;
+        }
+        loop {
+            if plan.progress.stop.load(Ordering::Relaxed) {
+                self.fail((Rank { turn: 0, stage: 0, run: 0 }, RunError::Cancelled(None)));
+            }
+            if self.stages.iter().all(|work| work.finished) {
+                return Next::Over;
+            }
+            let mut full = Vec::new();
+            for stage in (0..self.stages.len()).rev() {
+                match self.look(plan, stage, &mut full) {
+                    Ok(Some(job)) => {
+                        self.running += 1;
+                        return Next::Job(job);
+                    }
+                    Ok(None) => {}
+                    Err(failed) => self.fail(failed),
+                }
+            }
+            if self.running > 0 {
+                return Next::Wait;
+            }
+            if !self.relax_backpressure(plan, &full) {
+                return Next::Over;
+            }
+        }
+    }
+
+    /// What there is to do for a stage; notes which reader of it is too far behind.
+    fn look<'s>(
+        &mut self,
+        plan: &Plan<'s, 'p>,
+        stage: usize,
+        full: &mut Vec<Behind>,
+    ) -> Result<Option<Job<'s, 'p>>, Failed> {
+        let each = plan.stages[stage].tasks_a_run();
+        let work = &mut self.stages[stage];
+        if work.finished {
+            return Ok(None);
+        }
+        if !work.loaded {
+            let there = |supply: &Supply| supply.closed;
+            let metadata = plan.stages[stage].program.metadata();
+            let supplies = self.supplies(plan, stage);
+            check(metadata, &supplies).map_err(|e| (self.misfit(plan, stage), e))?;
+            let ready = metadata.inputs.iter().zip(&supplies).filter(|(port, _)| port.whole).all(|(_, s)| there(s));
+            let due = self.is_due(self.loads(plan, stage));
+            let work = &mut self.stages[stage];
+            if !ready || !due || work.loading {
+                return Ok(None);
+            }
+            work.loading = true;
+            return Ok(Some(self.load(plan, stage)));
+        }
+        if work.ready().is_none() && !work.ended {
+            self.hand_out(plan, stage, each, full)?;
+        }
+        let deliver = self.is_to_deliver(stage);
+        let finish = self.is_due(self.end(stage));
+        let work = &mut self.stages[stage];
+        if deliver && !work.delivering {
+            work.delivering = true;
+            let run = work.next;
+            let output = work.undelivered.remove(&run).expect("a run that is to be delivered");
+            let rank = Rank { turn: output.turn, stage, run };
+            let job = DeliverJob::new(&plan.stages[stage], output, work.folder.take());
+            return Ok(Some(plan.job(stage, rank, Work::Deliver(job))));
+        }
+        if finish && work.is_over() {
+            work.delivering = true;
+            let job = FinishJob::new(&plan.stages[stage], work.folder.take(), work.cutter.count());
+            let rank = self.end(stage);
+            return Ok(Some(plan.job(stage, rank, Work::Finish(job))));
+        }
+        let ready = work.ready();
+        let due = |&(run, turn): &(u64, u64)| self.is_due(Rank { turn, stage, run });
+        Ok(ready.filter(due).map(|(run, _)| self.task(plan, stage, run)))
+    }
+
+    /// The job that reads a stage's whole inputs, and finds where records end.
+    fn load<'s>(&mut self, plan: &Plan<'s, 'p>, stage: usize) -> Job<'s, 'p> {
+        let rank = self.loads(plan, stage);
+        let inputs = self.wholes(plan, stage);
+        let searches = self.stages[stage].cutter.is_to_search();
+        let search = match plan.stages[stage].inputs[0] {
+            Origin::External(input) if searches => Some(input),
+            _ => None,
+        };
+        plan.job(stage, rank, Work::Load(Load { inputs, search, loaded: None }))
+    }
+
+    /// The job of the next task of a run that is ready.
+    fn task<'s>(&mut self, plan: &Plan<'s, 'p>, stage: usize, number: u64) -> Job<'s, 'p> {
+        let work = &mut self.stages[stage];
+        let run = work.runs.get_mut(&number).expect("a run that is ready");
+        run.busy = true;
+        let begun = run.core.is_some();
+        let core = run.core.take().or_else(|| work.cores.pop());
+        let task = run.queue.pop_front().expect("a task that is ready");
+        let rank = Rank { turn: task.turn, stage, run: number };
+        let buffers = self.buffers.pop().unwrap_or_default();
+        let job = TaskJob::new(number, run.output.first, task, core, begun, buffers);
+        plan.job(stage, rank, Work::Task(Box::new(job)))
+    }
+
+    /// Cut inputs that are there into tasks, until there is a run to work on.
+    fn hand_out(&mut self, plan: &Plan<'_, 'p>, stage: usize, each: u64, full: &mut Vec<Behind>) -> Result<(), Failed> {
+        loop {
+            let work = &self.stages[stage];
+            let open = work.is_open(each);
+            let (begun, ready) = (work.begun, work.ready().is_some());
+            if !open && (ready || begun >= work.next + RUNS_AHEAD * plan.workers) {
+                return Ok(());
+            }
+            let supplies = self.supplies(plan, stage);
+            // What the first input holds is looked into while the stage is changed: it is another stage's.
+            let origin = plan.stages[stage].inputs[0];
+            let queue = match origin {
+                Origin::Stage { stage, output } => Some(std::mem::take(&mut self.stages[stage].queues[output])),
+                Origin::External(_) => None,
+            };
+            let next = self.stages[stage].next_cut(&plan.stages[stage], &supplies, queue.as_ref());
+            if let (Origin::Stage { stage, output }, Some(queue)) = (origin, queue) {
+                self.stages[stage].queues[output] = queue;
+            }
+            match next.map_err(|e| (self.misfit(plan, stage), e))? {
+                NextCut::Wait => return Ok(()),
+                NextCut::End => {
+                    let turn = self.ended(plan, stage);
+                    self.stages[stage].end(each, turn);
+                    return self.stages[stage].settle(stage, each);
+                }
+                NextCut::Task(cut, told) => {
+                    let turn = self.turn(plan, stage, cut, told);
+                    let run = if open { begun - 1 } else { begun };
+                    if !self.is_due(Rank { turn, stage, run }) {
+                        return Ok(());
+                    }
+                    if let Some(behind) = self.blocked_reader(plan, stage) {
+                        full.push(behind);
+                        return Ok(());
+                    }
+                    let due = self.pending(plan, stage, cut, turn);
+                    self.stages[stage].assign(each, due);
+                    plan.progress.more(stage, 1);
+                }
+            }
+        }
+    }
+
+    /// The reader that a stage has to wait for, with what it may have before it: bytes, stage, output, reader.
+    fn blocked_reader(&self, plan: &Plan<'_, 'p>, stage: usize) -> Option<Behind> {
+        let work = &self.stages[stage];
+        for (output, queue) in work.queues.iter().enumerate() {
+            for (reader, &(whose, input)) in plan.readers[stage][output].iter().enumerate() {
+                let theirs = &plan.stages[whose];
+                if theirs.program.metadata().inputs[input].whole {
+                    continue;
+                }
+                let tasks = theirs.tasks_a_run() * (plan.workers + 1);
+                let need = self.stages[whose].cutter.need(theirs.program.metadata(), input).saturating_mul(tasks);
+                let relaxed = work.relaxed.get(&(output, reader)).copied().unwrap_or(0);
+                let room = need.saturating_mul(1 << relaxed.min(62));
+                if queue.backlog(reader) >= room {
+                    return Some((room, stage, output, reader));
+                }
+            }
+        }
+        None
+    }
+
+    /// Everything waits: let a reader fall behind further; tells if nothing goes on.
+    fn relax_backpressure(&mut self, plan: &Plan<'_, 'p>, full: &[Behind]) -> bool {
+        let Some(&(_, stage, output, reader)) = full.iter().min() else {
+            assert!(self.error.is_some(), "stages that wait for each other wait for one whose readers are behind");
+            return false;
+        };
+        let held: u64 = self.stages.iter().flat_map(|work| &work.queues).map(StreamQueue::queued).sum();
+        if held >= plan.hold_bytes {
+            let name = plan.stages[stage].program.metadata().outputs[output].name.clone();
+            let error = RunError::Held { output: name, held, most: plan.hold_bytes };
+            self.fail((Rank { turn: u64::MAX, stage, run: 0 }, error));
+            return false;
+        }
+        *self.stages[stage].relaxed.entry((output, reader)).or_default() += 1;
+        true
+    }
+
+    /// Take a task's inputs.
+    fn pending(&mut self, plan: &Plan<'_, 'p>, stage: usize, cut: Cut, turn: u64) -> PendingTask {
+        let this = &plan.stages[stage];
+        let number = self.stages[stage].cutter.count();
+        self.stages[stage].cutter.take(cut);
+        let mut inputs = Vec::new();
+        for (input, port) in this.program.metadata().inputs.iter().enumerate() {
+            if port.whole {
+                inputs.push(TaskInput::Whole(self.stages[stage].whole[input].clone()));
+                continue;
+            }
+            let (from, to) = (cut.first * port.record_bytes, (cut.first + cut.records) * port.record_bytes);
+            let reader = self.stages[stage].readers[input];
+            inputs.push(match this.inputs[input] {
+                Origin::External(external) => TaskInput::External(from, to.min(plan.source.bytes(external)) - from),
+                Origin::Stage { stage, output } => {
+                    let queue = &mut self.stages[stage].queues[output];
+                    TaskInput::Chunks(queue.take(reader, to.min(queue.end())))
+                }
+            });
+        }
+        let extents = match (this.inputs[0], inputs.first()) {
+            (Origin::External(external), Some(TaskInput::External(from, _))) => plan.source.extents(external, *from),
+            _ => Vec::new(),
+        };
+        PendingTask { number, cut, turn, extents, inputs }
+    }
+
+    /// The turn of a task; what told that it is one is as in [`NextCut::Task`].
+    fn turn(&self, plan: &Plan<'_, 'p>, stage: usize, cut: Cut, told: Option<u64>) -> u64 {
+        let (work, ports) = (&self.stages[stage], &plan.stages[stage].program.metadata().inputs);
+        let mut turn = self.loads(plan, stage).turn.max(work.turn);
+        for (input, port) in ports.iter().enumerate().filter(|(_, port)| !port.whole) {
+            let behind = told.map(|bytes| if input == 0 { bytes } else { 0 });
+            let to = behind.map_or(u64::MAX, |bytes| (cut.first + cut.records) * port.record_bytes + bytes);
+            turn = turn.max(match plan.stages[stage].inputs[input] {
+                Origin::External(_) => work.cutter.count(),
+                Origin::Stage { stage, output } => self.stages[stage].queues[output].turn(to),
+            });
+        }
+        turn
+    }
+
+    /// When a stage's whole inputs are there.
+    fn loads(&self, plan: &Plan<'_, 'p>, stage: usize) -> Rank {
+        let ports = &plan.stages[stage].program.metadata().inputs;
+        let ends = plan.stages[stage].inputs.iter().zip(ports).filter(|(_, port)| port.whole);
+        let turn = ends.map(|(origin, _)| self.closed(origin)).max().unwrap_or(0);
+        Rank { turn, stage, run: 0 }
+    }
+
+    /// When a stage, all of whose inputs were cut, comes to its end.
+    fn end(&self, stage: usize) -> Rank {
+        Rank { turn: self.stages[stage].turn, stage, run: u64::MAX }
+    }
+
+    /// The turn of the end of all inputs of a stage.
+    fn ended(&self, plan: &Plan<'_, 'p>, stage: usize) -> u64 {
+        plan.stages[stage].inputs.iter().map(|origin| self.closed(origin)).max().unwrap_or(0)
+    }
+
+    /// The turn of an input's end; 0 if it is not there, or is external.
+    fn closed(&self, origin: &Origin) -> u64 {
+        match *origin {
+            Origin::External(_) => 0,
+            Origin::Stage { stage, output } => self.stages[stage].queues[output].turn(u64::MAX),
+        }
+    }
+
+    /// When it is known that a stage's inputs do not fit: one has ended before another, or a task would be too large.
+    fn misfit(&self, plan: &Plan<'_, 'p>, stage: usize) -> Rank {
+        let (work, ports) = (&self.stages[stage], &plan.stages[stage].program.metadata().inputs);
+        let supplies = self.supplies(plan, stage);
+        let cut = || ports.iter().zip(&supplies).filter(|(port, _)| !port.whole);
+        let records = cut().filter(|(_, s)| s.closed).map(|(port, s)| s.bytes.div_ceil(port.record_bytes)).min();
+        let mut turn = work.turn;
+        for ((port, supply), origin) in ports.iter().zip(&supplies).zip(&plan.stages[stage].inputs) {
+            let Origin::Stage { stage, output } = *origin else { continue };
+            // The first byte that is too many; where it never comes, the end.
+            let most = match records {
+                _ if port.whole => abi::WINDOW_BYTES,
+                Some(records) if cut().count() > 1 => records.saturating_mul(port.record_bytes),
+                _ => work.cutter.first().saturating_add(abi::WINDOW_BYTES),
+            };
+            let to = if supply.bytes > most { most + 1 } else { u64::MAX };
+            turn = turn.max(self.stages[stage].queues[output].turn(to));
+        }
+        Rank { turn, stage, run: work.begun }
+    }
+
+    /// What is there of a stage's whole inputs.
+    fn wholes(&mut self, plan: &Plan<'_, 'p>, stage: usize) -> BTreeMap<usize, TaskInput> {
+        let mut found = BTreeMap::new();
+        for (input, _) in plan.stages[stage].program.metadata().inputs.iter().enumerate().filter(|(_, p)| p.whole) {
+            let reader = self.stages[stage].readers[input];
+            let whole = match plan.stages[stage].inputs[input] {
+                Origin::External(external) => TaskInput::External(0, plan.source.bytes(external)),
+                Origin::Stage { stage, output } => {
+                    let queue = &mut self.stages[stage].queues[output];
+                    let end = queue.end();
+                    TaskInput::Chunks(queue.take(reader, end))
+                }
+            };
+            found.insert(input, whole);
+        }
+        found
+    }
+
+    /// Whole inputs are there.
+    pub(crate) fn loaded(&mut self, stage: usize, wholes: BTreeMap<usize, Vec<u8>>) {
+        let work = &mut self.stages[stage];
+        for (input, bytes) in wholes {
+            work.whole[input] = Arc::new(bytes);
+        }
+        (work.loaded, work.loading) = (true, false);
+    }
+}

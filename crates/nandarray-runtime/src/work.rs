@@ -1,0 +1,452 @@
+//! The work of each kind of job, step by step: loading, a task, delivering what a run of tasks gave, a program's end.
+//!
+//! [`crate::job`] says which step is next. What is read, called and given on here changes nothing of the stage: the agenda
+//! takes what came of it when the job is done.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use nandarray::sim::panics::caught;
+use nandarray_cores::{Bounds, Core, Entry, Phase, RunError, Task};
+
+use crate::cut::{Cutter, Edges};
+use crate::io::{Sink, Source};
+use crate::progress::{Account, Progress};
+use crate::queue::joined;
+use crate::stage::{Origin, PendingTask, RunOutput, Stage, TaskInput};
+
+/// An output that was given on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The output's number in its stage.
+    pub output: usize,
+    /// Its number for the run's sink, if it goes there.
+    pub sink: Option<usize>,
+    /// Whether other stages read it.
+    pub is_read: bool,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What a stage's jobs have in common.
+#[derive(Clone)]
+pub(crate) struct Context<'s, 'p> {
+    pub(crate) number: usize,
+    pub(crate) stage: &'s Stage<'s, 'p>,
+    /// Who reads each of its outputs: stage and input.
+    pub(crate) readers: Arc<Vec<Vec<(usize, usize)>>>,
+    pub(crate) source: &'s dyn Source,
+    pub(crate) progress: &'s Progress,
+}
+
+impl<'p> Context<'_, 'p> {
+    fn bounds(&self) -> Bounds<'_> {
+        Bounds { instructions: self.stage.instructions, stop: &self.progress.stop }
+    }
+
+    fn core(&self) -> Result<Core<'p>, RunError> {
+        (self.stage.core)(self.stage.program).map_err(|e| RunError::Inputs(e.to_string()))
+    }
+
+    /// Read bytes of an input from the source.
+    fn read(&self, input: usize, from: u64, into: &mut [u8]) -> Result<(), RunError> {
+        let Origin::External(external) = self.stage.inputs[input] else {
+            unreachable!("what other stages give is in memory");
+        };
+        self.source.read(external, from, into).map_err(RunError::Transfer)?;
+        self.progress.bytes_in.fetch_add(into.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Memory that goes from task to task: bytes of inputs, room for outputs.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    windows: Vec<Vec<u8>>,
+    rooms: Vec<Vec<u8>>,
+}
+
+/// Outputs that are to be given on.
+#[derive(Default)]
+pub(crate) struct Deliveries {
+    /// Task (none for the program's end), output, bytes.
+    pub(crate) queue: VecDeque<(Option<u64>, usize, Vec<u8>)>,
+    /// For other stages: output and bytes.
+    pub(crate) on: Vec<(usize, Vec<u8>)>,
+    /// Bytes given on.
+    pub(crate) bytes: u64,
+    /// Those that went to the sink.
+    pub(crate) to_sink: u64,
+}
+
+impl Deliveries {
+    fn push(&mut self, task: Option<u64>, output: usize, bytes: Vec<u8>) {
+        self.bytes += bytes.len() as u64;
+        self.queue.push_back((task, output, bytes));
+    }
+
+    /// Give on the next output: to the sink, and to other stages.
+    pub(crate) fn next(&mut self, context: &Context<'_, '_>, sink: &mut dyn Sink) -> Result<Delivery, RunError> {
+        let (task, output, bytes) = self.queue.pop_front().expect("a step that is to deliver");
+        let is_read = !context.readers[output].is_empty();
+        let number = context.stage.outputs[output];
+        let done = Delivery { output, sink: number, is_read, bytes: bytes.len() as u64 };
+        let Some(number) = number else {
+            if is_read {
+                self.on.push((output, bytes));
+            }
+            return Ok(done);
+        };
+        if is_read {
+            self.on.push((output, bytes.clone()));
+        }
+        self.to_sink += done.bytes;
+        match task {
+            Some(task) => sink.take(number, task, bytes),
+            None => sink.end(number, bytes),
+        }
+        .map_err(RunError::Transfer)?;
+        Ok(done)
+    }
+}
+
+/// Whole inputs, and where records end.
+pub(crate) struct Load {
+    pub(crate) inputs: BTreeMap<usize, TaskInput>,
+    /// The external input in which the ends of records are searched for.
+    pub(crate) search: Option<usize>,
+    pub(crate) loaded: Option<Loaded>,
+}
+
+/// What loading gave.
+pub(crate) struct Loaded {
+    pub(crate) wholes: BTreeMap<usize, Vec<u8>>,
+    pub(crate) edges: Option<Edges>,
+    pub(crate) bytes: u64,
+}
+
+/// How far a task's job is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum At {
+    Begin,
+    Fetch,
+    Call,
+    Done,
+}
+
+/// A task on its core.
+pub(crate) struct TaskJob<'p> {
+    pub(crate) run: u64,
+    /// The first task of its run.
+    pub(crate) first: u64,
+    pub(crate) task: PendingTask,
+    pub(crate) core: Option<Core<'p>>,
+    pub(crate) buffers: Buffers,
+    pub(crate) outputs: Vec<Vec<u8>>,
+    pub(crate) account: Account,
+    pub(crate) at: At,
+}
+
+/// What a run of tasks gave.
+pub(crate) struct DeliverJob<'p> {
+    first: u64,
+    pub(crate) state: Vec<u8>,
+    pub(crate) folder: Option<Core<'p>>,
+    pub(crate) deliveries: Deliveries,
+    pub(crate) instructions: u64,
+}
+
+/// A program's end.
+pub(crate) struct FinishJob<'p> {
+    folder: Option<Core<'p>>,
+    tasks: u64,
+    pub(crate) is_called: bool,
+    pub(crate) state: Vec<u8>,
+    pub(crate) deliveries: Deliveries,
+    pub(crate) instructions: u64,
+}
+
+pub(crate) enum Work<'p> {
+    Load(Load),
+    Task(Box<TaskJob<'p>>),
+    Deliver(DeliverJob<'p>),
+    Finish(FinishJob<'p>),
+}
+
+impl Load {
+    pub(crate) fn fetch(&mut self, context: &Context<'_, '_>) -> Result<u64, RunError> {
+        let (mut wholes, mut bytes, mut external) = (BTreeMap::new(), 0, 0);
+        for (&input, from) in &self.inputs {
+            let mut whole = Vec::new();
+            match from {
+                TaskInput::External(from, count) => {
+                    whole.resize(*count as usize, 0);
+                    context.read(input, *from, &mut whole)?;
+                    external += count;
+                }
+                TaskInput::Chunks(chunks) => joined(chunks, &mut whole),
+                TaskInput::Whole(_) => unreachable!("it is made here"),
+            }
+            bytes += whole.len() as u64;
+            wholes.insert(input, whole);
+        }
+        let search = |external| {
+            let stage = context.stage;
+            Cutter::search(stage.program.metadata(), context.source, external, stage.task_bytes)
+        };
+        let edges = self.search.map(search).transpose()?;
+        self.loaded = Some(Loaded { wholes, edges, bytes });
+        Ok(external)
+    }
+}
+
+impl<'p> TaskJob<'p> {
+    pub(crate) fn new(
+        run: u64,
+        first: u64,
+        task: PendingTask,
+        core: Option<Core<'p>>,
+        begun: bool,
+        buffers: Buffers,
+    ) -> Self {
+        let at = if begun { At::Fetch } else { At::Begin };
+        Self { run, first, task, core, buffers, outputs: Vec::new(), account: Account::default(), at }
+    }
+
+    pub(crate) fn call(&mut self, context: &Context<'_, 'p>) -> Result<(), RunError> {
+        match self.at {
+            At::Begin => self.begin(context),
+            At::Call => {
+                let mut buffers = std::mem::take(&mut self.buffers);
+                let Buffers { windows, rooms } = &mut buffers;
+                let inputs: Vec<&[u8]> =
+                    self.task.inputs.iter().zip(&*windows).map(|(input, w)| input.bytes(w)).collect();
+                let done = call(context, self.core.as_mut(), &self.task, &inputs, rooms);
+                self.buffers = buffers;
+                self.called(context, done)
+            }
+            At::Fetch | At::Done => unreachable!("a task that calls nothing now"),
+        }
+    }
+
+    /// The state of its run begins.
+    fn begin(&mut self, context: &Context<'_, 'p>) -> Result<(), RunError> {
+        let core = match self.core.take() {
+            Some(core) => core,
+            None => context.core()?,
+        };
+        let core = self.core.insert(core);
+        let before = core.instructions();
+        let done = core.begin(context.stage.scalars, self.first, context.bounds());
+        self.account.instructions += core.instructions() - before;
+        self.at = At::Fetch;
+        done
+    }
+
+    fn called(&mut self, context: &Context<'_, 'p>, (outputs, instructions): Called) -> Result<(), RunError> {
+        self.account.instructions += instructions;
+        self.outputs = outputs?;
+        self.account.tasks += 1;
+        context.progress.advance(context.number);
+        self.at = At::Done;
+        Ok(())
+    }
+
+    pub(crate) fn fetch(&mut self, context: &Context<'_, 'p>) -> Result<u64, RunError> {
+        if context.progress.stop.load(Ordering::Relaxed) {
+            return Err(RunError::Cancelled(None));
+        }
+        let windows = &mut self.buffers.windows;
+        if windows.len() < self.task.inputs.len() {
+            windows.resize_with(self.task.inputs.len(), Vec::new);
+        }
+        let mut external = 0;
+        for (input, from) in self.task.inputs.iter().enumerate() {
+            match from {
+                TaskInput::External(from, bytes) => {
+                    windows[input].resize(*bytes as usize, 0);
+                    context.read(input, *from, &mut windows[input])?;
+                    self.account.bytes_in += bytes;
+                    external += bytes;
+                }
+                TaskInput::Chunks(chunks) => {
+                    if lent(chunks).is_none() {
+                        joined(chunks, &mut windows[input]);
+                    }
+                    self.account.bytes_in += chunks.iter().map(|(_, range)| range.len() as u64).sum::<u64>();
+                }
+                TaskInput::Whole(_) => {}
+            }
+        }
+        self.at = At::Call;
+        Ok(external)
+    }
+
+    pub(crate) fn call_where_it_lies(&mut self, context: &Context<'_, 'p>) -> Result<bool, RunError> {
+        if context.progress.stop.load(Ordering::Relaxed) {
+            return Err(RunError::Cancelled(None));
+        }
+        // Of one input at most: a source that holds a lock for it must not be asked for another.
+        let mut external =
+            self.task.inputs.iter().zip(&context.stage.inputs).enumerate().filter_map(|(i, one)| match one {
+                (TaskInput::External(from, bytes), Origin::External(number)) => Some((i, *number, *from, *bytes)),
+                _ => None,
+            });
+        let lends = self.core.as_ref().is_some_and(Core::lends);
+        let (Some((input, number, from, bytes)), None, true) = (external.next(), external.next(), lends) else {
+            return Ok(false);
+        };
+        if self.task.inputs.iter().any(|one| matches!(one, TaskInput::Chunks(_))) {
+            return Ok(false);
+        }
+        let (task, core, rooms) = (&self.task, &mut self.core, &mut self.buffers.rooms);
+        let mut ran = None;
+        let mut lent = |lent: &[u8]| {
+            let bytes = |(i, one): (usize, &'_ TaskInput)| match one {
+                TaskInput::Whole(bytes) if i != input => bytes.clone(),
+                _ => Arc::default(),
+            };
+            let wholes: Vec<Arc<Vec<u8>>> = task.inputs.iter().enumerate().map(bytes).collect();
+            let inputs: Vec<&[u8]> =
+                wholes.iter().enumerate().map(|(i, w)| if i == input { lent } else { &w[..] }).collect();
+            // The source may hold locks of the engine, which takes a panic under them for its own.
+            ran = Some(caught(|| call(context, core.as_mut(), task, &inputs, rooms)));
+        };
+        context.source.lend(number, from, bytes, &mut lent).map_err(RunError::Transfer)?;
+        let Some(done) = ran else { return Ok(false) };
+        context.progress.bytes_in.fetch_add(bytes, Ordering::Relaxed);
+        self.account.bytes_in += bytes;
+        self.called(context, done.map_err(RunError::Worker)?).map(|()| true)
+    }
+}
+
+/// Outputs, and instructions executed for them.
+type Called = (Result<Vec<Vec<u8>>, RunError>, u64);
+
+/// Call the program for a task with these inputs.
+fn call<'p>(
+    context: &Context<'_, 'p>,
+    core: Option<&mut Core<'p>>,
+    pending: &PendingTask,
+    inputs: &[&[u8]],
+    rooms: &mut Vec<Vec<u8>>,
+) -> Called {
+    let core = core.expect("a run that has begun has a core");
+    let stage = context.stage;
+    if rooms.len() < stage.outputs.len() {
+        rooms.resize_with(stage.outputs.len(), Vec::new);
+    }
+    let rooms = &mut rooms[..stage.outputs.len()];
+    let (first_record, records) = (pending.cut.first, pending.cut.records);
+    let task = Task { number: pending.number, first_record, records, extents: &pending.extents, inputs };
+    let before = core.instructions();
+    let used = core.task(stage.scalars, task, rooms, context.bounds());
+    let given = used.map(|used| {
+        let given = rooms.iter_mut().zip(used).map(|(room, used)| {
+            // A room that is full goes as it is; another stays, so that its memory is allocated once.
+            if used as usize > room.capacity() / 2 {
+                room.truncate(used as usize);
+                return std::mem::take(room);
+            }
+            room[..used as usize].to_vec()
+        });
+        given.collect()
+    });
+    (given, core.instructions() - before)
+}
+
+impl TaskInput {
+    /// The bytes of an input that was fetched into `window`.
+    fn bytes<'w>(&'w self, window: &'w [u8]) -> &'w [u8] {
+        match self {
+            Self::Whole(bytes) => bytes,
+            Self::Chunks(chunks) => lent(chunks).unwrap_or(window),
+            Self::External(..) => window,
+        }
+    }
+}
+
+/// The bytes of a single chunk, where they can be lent as they are: aligned for any element.
+fn lent(chunks: &[(Arc<Vec<u8>>, Range<usize>)]) -> Option<&[u8]> {
+    match chunks {
+        [(bytes, range)] => Some(&bytes[range.clone()]).filter(|b| (b.as_ptr() as usize).is_multiple_of(16)),
+        _ => None,
+    }
+}
+
+impl<'p> DeliverJob<'p> {
+    pub(crate) fn new(stage: &Stage<'_, 'p>, output: RunOutput, folder: Option<Core<'p>>) -> Self {
+        let RunOutput { first, tasks, state, .. } = output;
+        let mut deliveries = Deliveries::default();
+        for (task, outputs) in tasks {
+            for (output, bytes) in outputs.into_iter().enumerate() {
+                if stage.program.metadata().outputs[output].phase == Phase::Task {
+                    deliveries.push(Some(task), output, bytes);
+                }
+            }
+        }
+        Self { first, state, folder, deliveries, instructions: 0 }
+    }
+
+    /// Fold the run's state into those before.
+    pub(crate) fn fold(&mut self, context: &Context<'_, 'p>) -> Result<(), RunError> {
+        let stage = context.stage;
+        let state = std::mem::take(&mut self.state);
+        match &mut self.folder {
+            Some(core) if stage.program.entry(Entry::Merge).is_some() => {
+                let before = core.instructions();
+                core.merge(stage.scalars, &state, self.first, context.bounds())?;
+                self.instructions = core.instructions() - before;
+            }
+            Some(_) => {}
+            None => {
+                let mut core = context.core()?;
+                core.begin(stage.scalars, 0, context.bounds())?;
+                core.set_state(&state)?;
+                self.instructions = core.instructions();
+                self.folder = Some(core);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'p> FinishJob<'p> {
+    pub(crate) fn new(stage: &Stage<'_, 'p>, folder: Option<Core<'p>>, tasks: u64) -> Self {
+        let called = stage.program.entry(Entry::End).is_some() || stage.program.metadata().state_bytes > 0;
+        let (state, deliveries) = (Vec::new(), Deliveries::default());
+        Self { folder, tasks, is_called: !called, state, deliveries, instructions: 0 }
+    }
+
+    pub(crate) fn call(&mut self, context: &Context<'_, 'p>) -> Result<(), RunError> {
+        let (stage, bounds) = (context.stage, context.bounds());
+        let metadata = stage.program.metadata();
+        let (mut core, before) = match self.folder.take() {
+            Some(core) => {
+                let before = core.instructions();
+                (core, before)
+            }
+            None => {
+                let mut core = context.core()?;
+                core.begin(stage.scalars, self.tasks, bounds)?;
+                (core, 0)
+            }
+        };
+        self.state = core.state()?;
+        if stage.program.entry(Entry::End).is_some() {
+            let mut outputs = vec![Vec::new(); metadata.outputs.len()];
+            let used = core.end(stage.scalars, self.tasks, &mut outputs, bounds)?;
+            for (output, (mut bytes, used)) in outputs.into_iter().zip(used).enumerate() {
+                if metadata.outputs[output].phase == Phase::End {
+                    bytes.truncate(used as usize);
+                    self.deliveries.push(None, output, bytes);
+                }
+            }
+        }
+        self.instructions = core.instructions() - before;
+        self.is_called = true;
+        Ok(())
+    }
+}

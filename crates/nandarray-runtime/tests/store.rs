@@ -1,0 +1,159 @@
+//! Promise: what programs write to spaces is there when their run is done, or not at all: a program that fails and a worker that dies
+//! leave the spaces as they were, hold no block, and the store stays usable.
+
+#[path = "../../nandarray-cores/tests/common/mod.rs"]
+mod common;
+mod support;
+
+use std::sync::Arc;
+
+use nandarray::device::{Command, Device, Mode, NewSpace, Options, Reply, Target};
+use nandarray::flash::Geometry;
+use nandarray::media::memory::MemoryMedia;
+use nandarray::stl::read::BufferMut;
+use nandarray::stl::space::SpaceId;
+use nandarray::stl::write;
+use nandarray_cores::{Form, RunError};
+use nandarray_runtime::{
+    Error, Executed, Execution, Executor, HOLD_BYTES, Input, Output, OutputValue, Progress, Runtime, StageRequest,
+    Threads,
+};
+use support::{Dying, Scrambled};
+
+const ITEMS: u64 = 3000;
+
+fn make(device: &Device, name: &str, values: &[u64]) -> SpaceId {
+    let new = NewSpace {
+        name,
+        shape: &[values.len() as u64],
+        item_bytes: 8,
+        dtype: "<i8",
+        block: Some(&[64]),
+        compression: None,
+        key: None,
+        fill: None,
+        attrs: "{}",
+    };
+    let space = device.execute(Command::Create(new)).unwrap().into_space().id;
+    fill(device, space, values);
+    space
+}
+
+fn fill(device: &Device, space: SpaceId, values: &[u64]) {
+    let count = [values.len() as u64];
+    let target = Target::Box { start: &[0], step: &[1], count: &count, strides: &[8], view: None };
+    // SAFETY: the buffer has the elements of the box.
+    let source = unsafe { write::Source::from_raw(values.as_ptr().cast()) };
+    device.execute(Command::Write { space, target, source }).unwrap();
+}
+
+fn content(device: &Device, space: SpaceId) -> Vec<u64> {
+    let mut all = vec![0u64; ITEMS as usize];
+    let target = Target::Box { start: &[0], step: &[1], count: &[ITEMS], strides: &[8], view: None };
+    // SAFETY: the buffer has the elements of the space.
+    let out = unsafe { BufferMut::from_raw(all.as_mut_ptr().cast()) };
+    device.execute(Command::Read { space, target, out }).unwrap();
+    all
+}
+
+struct Store {
+    runtime: Runtime,
+    from: SpaceId,
+    to: SpaceId,
+    values: Vec<u64>,
+}
+
+impl Store {
+    fn new() -> Self {
+        let options = Options { geometry: Geometry::TINY, threads: Some(1), ..Options::default() };
+        let device =
+            Device::open(Arc::new(MemoryMedia::with_bytes(vec![])), "memory", Mode::Exclusive, &options).unwrap();
+        let values: Vec<u64> = (0..ITEMS).map(|i| i * i + 7).collect();
+        let (from, to) = (make(&device, "from", &values), make(&device, "to", &vec![1; ITEMS as usize]));
+        Self { runtime: Runtime::new(Arc::new(device)), from, to, values }
+    }
+
+    /// Copies one space to the other, in two stages; a task of the second may fail.
+    fn copy(&self, executor: &dyn Executor, fails: u64) -> Result<Executed, Error> {
+        let program = self.runtime.load(&common::by_hand(), None)?;
+        let (start, step, count, view, tiles) = (&[0][..], &[1][..], &[ITEMS][..], None, None);
+        let first = [Input::Box { space: self.from, start, step, count, view, tiles }];
+        let second = [Input::Output { stage: 0, output: 0 }];
+        let to = [Some(Output::Box { space: self.to, start, count, view, tiles }), Some(Output::Collect)];
+        let stage = |inputs, scalars, outputs| StageRequest {
+            program,
+            form: Form::Translated,
+            inputs,
+            scalars,
+            outputs,
+            task_bytes: 400,
+            instructions: None,
+        };
+        let scalars = [fails, u64::MAX, u64::MAX];
+        let stages = [stage(&first, &[u64::MAX; 3], &[None, None]), stage(&second, &scalars, &to)];
+        let progress = Progress::default();
+        let done =
+            self.runtime.execute(&Execution { stages: &stages, executor, hold_bytes: HOLD_BYTES, progress: &progress });
+        self.runtime.unload(program).unwrap();
+        done
+    }
+
+    fn is_sound(&self) {
+        let device = self.runtime.device();
+        device.execute(Command::Flush).unwrap();
+        let Ok(Reply::Checked(report)) = device.execute(Command::Check { repair: false, accept_older: false }) else {
+            panic!("a check gives a report");
+        };
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+    }
+}
+
+#[test]
+fn a_run_writes_all_of_its_output_on_every_executor() {
+    let executors: [&dyn Executor; 4] =
+        [&Threads(1), &Threads(4), &Scrambled { seed: 11, jobs: 5 }, &Scrambled { seed: 12, jobs: 40 }];
+    let mut given = Vec::new();
+    for executor in executors {
+        let store = Store::new();
+        let done = store.copy(executor, u64::MAX).unwrap();
+        assert_eq!(content(store.runtime.device(), store.to), store.values, "{executor:?}");
+        assert_eq!(done.stages[1].outputs[0], Some(OutputValue::Elements(ITEMS)));
+        given.push((done.stages[1].outputs[1].clone(), done.stages[1].state.clone(), done.account));
+        store.is_sound();
+    }
+    assert!(given.iter().all(|one| *one == given[0]), "{given:?}");
+}
+
+#[test]
+fn a_failed_run_leaves_everything_as_it_was_and_holds_nothing() {
+    let store = Store::new();
+    let device = store.runtime.device();
+    let mut before = content(device, store.to);
+    let executors: [(&dyn Executor, u64); 5] = [
+        (&Threads(4), 20),
+        (&Scrambled { seed: 5, jobs: 8 }, 20),
+        (&Dying { after: 0 }, u64::MAX),
+        (&Dying { after: 3 }, u64::MAX),
+        (&Dying { after: 60 }, u64::MAX),
+    ];
+    for (round, (executor, fails)) in executors.into_iter().enumerate() {
+        match store.copy(executor, fails) {
+            Err(Error::Execution(failed)) if fails == 20 => assert_eq!(failed.error.task(), Some(20), "{failed}"),
+            Err(Error::Execution(failed)) => {
+                assert!(matches!(&failed.error, RunError::Worker(what) if what.contains("dying")), "{failed}");
+            }
+            done => panic!("{executor:?}: {done:?}"),
+        }
+        assert_eq!(content(device, store.to), before, "{executor:?}");
+        // The blocks that the run wrote to can be written: nobody holds them.
+        before = vec![round as u64; ITEMS as usize];
+        fill(device, store.to, &before);
+        assert_eq!(content(device, store.to), before, "{executor:?}");
+        store.is_sound();
+    }
+    store.copy(&Threads(2), u64::MAX).unwrap();
+    assert_eq!(content(device, store.to), store.values);
+    store.is_sound();
+    device.close().unwrap();
+    assert!(matches!(store.runtime.load(&common::by_hand(), None), Err(Error::Engine(nandarray::Error::Closed(_)))));
+}

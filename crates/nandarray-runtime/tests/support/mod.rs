@@ -1,0 +1,151 @@
+//! Executors, sources and sinks that tests share.
+#![allow(dead_code, unreachable_pub, reason = "each test is a crate of its own, and takes what it needs")]
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use nandarray_cores::RunError;
+use nandarray_runtime::{Agenda, Executor, Failure, Job, Next, Sink, Source, Step};
+
+/// Numbers by chance, from a seed (splitmix64).
+#[derive(Clone, Debug)]
+pub struct Chance(pub u64);
+
+impl Chance {
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+}
+
+/// One thread with many jobs under way: which one does its next step is chance, and so is how long a job that is done is kept
+/// before the agenda is told.
+#[derive(Debug)]
+pub struct Scrambled {
+    pub seed: u64,
+    /// Jobs under way at most.
+    pub jobs: usize,
+}
+
+impl Executor for Scrambled {
+    fn workers(&self) -> usize {
+        self.jobs
+    }
+
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink) {
+        let mut chance = Chance(self.seed);
+        let mut under_way: Vec<(Job<'_, '_>, usize)> = Vec::new();
+        loop {
+            if under_way.is_empty() || (under_way.len() < self.jobs && chance.below(2) == 0) {
+                match agenda.pick() {
+                    Next::Job(job) => under_way.push((job, chance.below(6))),
+                    Next::Over if under_way.is_empty() => return,
+                    Next::Wait | Next::Over => assert!(!under_way.is_empty(), "there is something to wait for"),
+                }
+            }
+            let at = chance.below(under_way.len());
+            let (job, delay) = &mut under_way[at];
+            let done = match job.step() {
+                Step::Fetch => job.fetch().map(drop),
+                Step::Call => job.call(),
+                Step::Deliver => job.deliver(sink).map(drop),
+                Step::Done if *delay > 0 => {
+                    *delay -= 1;
+                    Ok(())
+                }
+                Step::Done => {
+                    agenda.done(under_way.swap_remove(at).0);
+                    Ok(())
+                }
+            };
+            if let Err(error) = done {
+                agenda.fail(under_way.swap_remove(at).0, error);
+            }
+        }
+    }
+}
+
+/// Does so many jobs on the caller's thread, and dies in the next one's first step.
+#[derive(Debug)]
+pub struct Dying {
+    pub after: usize,
+}
+
+impl Executor for Dying {
+    fn workers(&self) -> usize {
+        1
+    }
+
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink) {
+        let mut jobs = 0;
+        while let Next::Job(mut job) = agenda.pick() {
+            assert!(jobs < self.after, "dying on purpose");
+            jobs += 1;
+            let mut steps = || -> Result<(), RunError> {
+                loop {
+                    match job.step() {
+                        Step::Fetch => drop(job.fetch()?),
+                        Step::Call => job.call()?,
+                        Step::Deliver => drop(job.deliver(sink)?),
+                        Step::Done => return Ok(()),
+                    }
+                }
+            };
+            match steps() {
+                Ok(()) => agenda.done(job),
+                Err(error) => agenda.fail(job, error),
+            }
+        }
+    }
+}
+
+/// Items of eight bytes.
+#[derive(Debug)]
+pub struct Items {
+    pub bytes: Vec<u8>,
+    /// Reads until one panics.
+    pub panics_in: AtomicI64,
+}
+
+impl Items {
+    pub fn new(items: &[u64]) -> Self {
+        Self { bytes: bytes(items), panics_in: AtomicI64::new(i64::MAX) }
+    }
+}
+
+pub fn bytes(items: &[u64]) -> Vec<u8> {
+    items.iter().flat_map(|item| item.to_le_bytes()).collect()
+}
+
+impl Source for Items {
+    fn bytes(&self, _input: usize) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
+        assert!(self.panics_in.fetch_sub(1, Ordering::Relaxed) > 0, "dying on purpose");
+        into.copy_from_slice(&self.bytes[offset as usize..][..into.len()]);
+        Ok(())
+    }
+}
+
+/// What each output got.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Gathered {
+    pub outputs: Vec<Vec<u8>>,
+    /// The output that panics when it is given something.
+    pub panics_at: Option<usize>,
+}
+
+impl Sink for Gathered {
+    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> Result<(), Failure> {
+        assert!(self.panics_at != Some(output), "dying on purpose");
+        if self.outputs.len() <= output {
+            self.outputs.resize(output + 1, Vec::new());
+        }
+        self.outputs[output].extend(bytes);
+        Ok(())
+    }
+}

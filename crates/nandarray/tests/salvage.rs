@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex};
 use common::*;
 use fastrand::Rng;
 use nandarray::device::{CheckReport, Device, Mode, Options};
-use nandarray::flash::Geometry;
+use nandarray::flash::{Geometry, SegmentHeader, SegmentKind};
+use nandarray::ftl::Verify;
 use nandarray::ftl::mark::{Mark, read_marks};
 use nandarray::ftl::superblock::read_slots;
 use nandarray::media::Media;
@@ -549,4 +550,233 @@ fn power_lost_after_a_kill_in_the_middle_of_closing_takes_nothing_that_was_flush
         assert!(state.is_some_and(|s| s >= 1), "seed {seed}: state {state:?}, and the second was flushed");
     }
     kill(device);
+}
+
+/// A store that was compacted half-way, then closed or killed; and every state that it was in. Nothing in it is ever written with
+/// the fill value.
+fn compacted_and_changed(closed: bool) -> (Vec<u8>, Vec<Model>) {
+    let media = memory(&[]);
+    let device = open(media.clone(), Mode::Append, &tiny()).unwrap();
+    let create = |name: &str, shape: Vec<u64>, compression| {
+        let (name, block, key, fill) = (name.to_owned(), None, false, 0);
+        Op::Create { name, shape, item: 1, block, compression, key, fill }
+    };
+    let mut ops = vec![plain("a", 5000), plain("b", 40), create("c", vec![0, 700], Some("lz4"))];
+    for round in 1..=9 {
+        let append = Op::Append { name: "c".to_owned(), axis: 0, more: 2, salt: 2 * round + 1 };
+        ops.extend([fill("a", 5000, 2 * round + 1), fill("b", 40, 2 * round + 1), append, Op::Flush]);
+        match round {
+            3 => ops.push(Op::Compact),
+            4 => {
+                let (name, size) = ("big".to_owned(), 5 * Geometry::TINY.segment_data_bytes());
+                ops.extend([
+                    plain(&name, size),
+                    fill(&name, size, 3),
+                    Op::Delete { name: "b".to_owned() },
+                    plain("b", 40),
+                ]);
+                ops.push(Op::Flush);
+            }
+            5 => ops.push(Op::Delete { name: "big".to_owned() }),
+            _ => {}
+        }
+    }
+    let (mut model, mut states) = (Model::new(), Vec::new());
+    for op in ops {
+        op.run(&device).unwrap_or_else(|e| panic!("{op:?}: {e}"));
+        op.tell(&mut model);
+        states.push(model.clone());
+    }
+    if closed {
+        device.close().unwrap();
+    }
+    let bytes = media.to_bytes();
+    kill(device);
+    (bytes, states)
+}
+
+/// What the segment is used for whose pages hold this byte.
+fn segment_kind(bytes: &[u8], at: usize) -> Option<SegmentKind> {
+    let geometry = Geometry::TINY;
+    let pages = |s: u32| geometry.pages_offset(s)..geometry.pages_offset(s) + geometry.segment_data_bytes();
+    let segment =
+        (0..geometry.segments_within(bytes.len() as u64) as u32).find(|&s| pages(s).contains(&(at as u64)))?;
+    SegmentHeader::parse(&bytes[geometry.header_offset(segment) as usize..][..64])?.kind()
+}
+
+/// What a store holds that was salvaged with or without losses; gives how many arrays cannot be read whole.
+fn assert_no_invention(device: &Device, states: &[Model], lost: bool, context: &dyn Fn() -> String) -> u64 {
+    let last = &states[states.len() - 1];
+    assert!(lost || names(device).iter().eq(last.keys()), "{:?}; {}", names(device), context());
+    let mut unreadable = 0;
+    for name in names(device) {
+        let found = match read_array(device, &name) {
+            Ok(found) => found.data,
+            Err(Error::Checksum { .. } | Error::Corrupt(_)) => {
+                unreadable += 1;
+                continue;
+            }
+            Err(e) => panic!("{name}: {e}; {}", context()),
+        };
+        if !lost {
+            assert!(found == last[&name].data, "{name} is not what it was; {}", context());
+        }
+        let versions: Vec<_> = states.iter().filter_map(|s| Some(&s.get(&name)?.data)).collect();
+        for (i, byte) in found.iter().enumerate() {
+            let was = *byte == 0 || versions.iter().any(|v| v.get(i) == Some(byte));
+            assert!(was, "byte {i} of {name} is {byte}, which it never was; {}", context());
+        }
+    }
+    unreadable
+}
+
+#[test]
+fn a_salvage_opens_whichever_bit_is_flipped() {
+    // Stores that needed a salvage, of them those that lost nothing, and those with units that cannot be read any more.
+    let mut seen = [0; 3];
+    for closed in [false, true] {
+        let (bytes, states) = compacted_and_changed(closed);
+        let used = (0..bytes.len()).filter(|&at| bytes[at / 8 * 8..][..8].iter().any(|&b| b != 0));
+        // Mostly metadata: damage of pages is `damage.rs`'.
+        for at in used.filter(|&at| at % if segment_kind(&bytes, at) == Some(SegmentKind::Data) { 97 } else { 5 } == 0)
+        {
+            let context = || format!("closed {closed}, byte {at}");
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (at % 8);
+            let salvage = |verify| Options { salvage: true, verify, ..tiny() };
+            let refused = matches!(open(memory(&damaged), Mode::Read, &tiny()), Err(Error::Corrupt(_)))
+                || matches!(open(memory(&damaged), Mode::ReadWrite, &tiny()), Err(Error::Corrupt(_)));
+            if !refused {
+                continue;
+            }
+            let device = open(memory(&damaged), Mode::Read, &salvage(Verify::Once))
+                .unwrap_or_else(|e| panic!("a reader: {e}; {}", context()));
+            let lost = check(&device, false).unwrap().has_lost();
+            let unreadable = assert_no_invention(&device, &states, lost, &context);
+            let media = memory(&damaged);
+            let (device, report) = repair(&media).unwrap_or_else(|e| panic!("{e}; {}", context()));
+            assert_eq!(report.has_lost(), lost, "{}", context());
+            assert!(lost || report.ok(), "{report:?}; {}", context());
+            assert_eq!(assert_no_invention(&device, &states, lost, &context), unreadable, "{}", context());
+            seen[0] += 1;
+            seen[1] += u64::from(!lost);
+            seen[2] += u64::from(unreadable > 0);
+            // Whatever was given up is an error in every life from then on, not only in those that compare checksums.
+            let mut device = device;
+            for name in ["new 1", "new 2"] {
+                plain(name, 9000).run(&device).unwrap();
+                fill(name, 9000, 5).run(&device).unwrap();
+                device.close().unwrap();
+                device = open(media.clone(), Mode::ReadWrite, &Options { verify: Verify::Never, ..tiny() })
+                    .unwrap_or_else(|e| panic!("{e}; {}", context()));
+                for old in names(&device).iter().filter(|n| states.iter().any(|s| s.contains_key(*n))) {
+                    let _ = read_array(&device, old);
+                }
+                let again = check(&device, false).unwrap();
+                let given_up = again.findings.iter().all(|f| f.message.contains("was lost when"));
+                assert!(again.dropped.is_none() && given_up, "{again:?}; {}", context());
+                assert_eq!(again.findings.is_empty(), unreadable == 0, "{again:?}; {}", context());
+                assert_eq!(read_array(&device, name).unwrap().data, content(5, 9000, &[0]), "{}", context());
+            }
+            device.close().unwrap();
+        }
+    }
+    eprintln!("{} salvaged, {} without losses, {} with unreadable units", seen[0], seen[1], seen[2]);
+    assert!(seen.iter().all(|&n| n > 20), "{seen:?}");
+}
+
+#[test]
+fn an_index_that_replay_needs_is_rebuilt_by_a_salvage() {
+    let (bytes, states) = compacted_and_changed(false);
+    let mut rebuilt = 0;
+    for at in (0..bytes.len()).filter(|&at| segment_kind(&bytes, at) == Some(SegmentKind::Checkpoint)) {
+        if bytes[at] == 0 {
+            continue;
+        }
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        match open(memory(&damaged), Mode::ReadWrite, &tiny()) {
+            Err(Error::Corrupt(what)) if what.contains("the index of array") => {
+                assert!(what.contains("`nandarray check --repair` can rebuild it"), "{what}");
+            }
+            _ => continue,
+        }
+        let media = memory(&damaged);
+        let (device, report) = repair(&media).unwrap_or_else(|e| panic!("byte {at}: {e}"));
+        let said =
+            |f: &nandarray::device::Finding| f.repaired.as_ref().is_some_and(|r| r.contains("rebuilt the index"));
+        assert!(report.ok() && report.dropped.is_none() && report.findings.iter().any(said), "byte {at}: {report:?}");
+        assert_holds(&device, &states[states.len() - 1], &|| format!("byte {at}"));
+        device.close().unwrap();
+        assert_sound(&open(media, Mode::Read, &tiny()).unwrap(), &|| format!("byte {at}"));
+        rebuilt += 1;
+    }
+    assert!(rebuilt > 5, "{rebuilt} bytes of indexes");
+}
+
+#[test]
+fn pages_that_were_cut_off_since_the_state_that_is_salvaged_are_lost() {
+    let media = memory(&[]);
+    let size = 12 * Geometry::TINY.segment_data_bytes();
+    let device = open(media.clone(), Mode::Append, &tiny()).unwrap();
+    for op in [plain("a", 3000), fill("a", 3000, 1), plain("big", size), fill("big", size, 3), Op::Flush] {
+        op.run(&device).unwrap();
+    }
+    let long = media.len();
+    // Segments are free when a later record tells that the deletion is durable. Writing goes on in front then, and closing cuts off
+    // what is behind.
+    Op::Delete { name: "big".to_owned() }.run(&device).unwrap();
+    Op::Flush.run(&device).unwrap();
+    let small = 2 * Geometry::TINY.segment_data_bytes();
+    plain("c", small).run(&device).unwrap();
+    for salt in [3, 5, 7, 9] {
+        fill("c", small, salt).run(&device).unwrap();
+        Op::Flush.run(&device).unwrap();
+    }
+    device.close().unwrap();
+    let bytes = media.to_bytes();
+    assert!((bytes.len() as u64) < long - size / 4, "closing cut the file: {} of {long}", bytes.len());
+    let mut bad = 0;
+    for at in records(&bytes) {
+        let mut damaged = bytes.clone();
+        // The number of its last command.
+        damaged[at + 40] ^= 1;
+        if open(memory(&damaged), Mode::Read, &tiny()).is_ok() {
+            // One of a journal that counts no more.
+            continue;
+        }
+        let media = memory(&damaged);
+        let (device, report) = repair(&media).unwrap_or_else(|e| panic!("record at {at}: {e}"));
+        assert!(report.has_lost() && !report.ok(), "record at {at}: {report:?}");
+        if names(&device).iter().any(|n| n == "big") {
+            let lost = |device: &Device| match read_array(device, "big") {
+                Err(Error::Checksum { what, .. }) => what.contains("was lost when the damaged store was salvaged"),
+                // The record that wrote it is lost, too: only what is left of its pages was put back.
+                Ok(_) => false,
+                Err(e) => panic!("record at {at}: {e}"),
+            };
+            let is_lost = lost(&device);
+            bad += u64::from(is_lost);
+            let never = Options { verify: Verify::Never, ..tiny() };
+            let reader = open(memory(&damaged), Mode::Read, &Options { salvage: true, ..never.clone() }).unwrap();
+            assert_eq!(lost(&reader), is_lost, "record at {at}");
+            device.close().unwrap();
+            // The medium grows over the segments that were cut off, then the array is deleted or written again.
+            let device = open(media.clone(), Mode::ReadWrite, &never).unwrap();
+            for op in [plain("new", size), fill("new", size, 5), Op::Flush] {
+                op.run(&device).unwrap();
+            }
+            assert_eq!(lost(&device), is_lost, "record at {at}");
+            kill(device);
+            let device = open(media.clone(), Mode::ReadWrite, &never).unwrap();
+            assert_eq!(lost(&device), is_lost, "record at {at}");
+            fill("big", size, 7).run(&device).unwrap();
+            kill(device);
+            let device = open(media.clone(), Mode::ReadWrite, &tiny()).unwrap();
+            assert_eq!(read_array(&device, "big").unwrap().data, content(7, size as usize, &[0]));
+            assert_sound(&device, &|| format!("record at {at}"));
+            device.close().unwrap();
+        }
+    }
+    assert!(bad > 0, "some state before the damage has the array");
 }

@@ -15,7 +15,9 @@ use super::recover::directory_copies;
 use super::repair::BadUnit;
 use super::{Device, Dropped};
 use crate::error::{Error, Result};
+use crate::flash::geometry::LOST_SEGMENT;
 use crate::flash::{Owner, Ppa, Run, Segment};
+use crate::ftl::LOST;
 use crate::ftl::superblock::{is_blank, read_slots};
 use crate::stl::read::Reader;
 use crate::stl::space::{Space, SpaceId};
@@ -93,6 +95,7 @@ impl Device {
         if let Some(why) = self.opening.passed_over.as_ref().filter(|_| self.read_only()) {
             report.add(None, format!("the newest checkpoint cannot be used, the one before it was: {why}"));
         }
+        self.opening.rebuilt.tell(&mut report);
         let mut bad: Vec<(Arc<Space>, BadUnit)> = Vec::new();
         let mut unreadable: Vec<(Arc<Space>, usize)> = Vec::new();
         let mut owners: HashMap<u64, (SpaceId, u32)> = HashMap::new();
@@ -165,7 +168,9 @@ impl Device {
                 for unit in run.unit..run.end() {
                     let ppa = run.page_of(unit);
                     report.pages += 1;
-                    let wrong = if !self.geometry().has_run(Run { unit, count: 1, ppa }, segments) {
+                    let wrong = if self.geometry().segment_of(ppa) == LOST_SEGMENT {
+                        Ok(Some(LOST.to_owned()))
+                    } else if !self.geometry().has_run(Run { unit, count: 1, ppa }, segments) {
                         Ok(Some("it is mapped beyond the end of the store".to_owned()))
                     } else {
                         *live.entry(self.geometry().segment_of(ppa)).or_default() += 1;

@@ -41,7 +41,9 @@ mod reclaim;
 mod recover;
 mod repair;
 mod reshape;
+mod salvage;
 mod together;
+mod told;
 mod transaction;
 mod wire;
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::Catalog;
+use super::salvage::Rebuilt;
 use super::wire::{Op, RecordBody};
 use crate::stl::space::SpaceId;
 
@@ -24,6 +25,8 @@ pub(super) struct Opening {
     /// Whether the store's second superblock was not written yet, and nothing had been flushed: the making of the store was cut
     /// short behind the point from which it is one.
     pub(super) unfinished: bool,
+    /// Indexes that a salvage rebuilt.
+    pub(super) rebuilt: Rebuilt,
 }
 
 impl Opening {

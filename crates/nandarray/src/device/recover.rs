@@ -18,6 +18,7 @@ use parking_lot::{Mutex, RwLock};
 use super::epoch::Epoch;
 use super::log::{Blob, CheckpointStream, Log};
 use super::opening::{Dropped, Opening};
+use super::salvage::{self, Rebuilt};
 use super::wire::{Directory, Op, RecordBody, Update};
 use super::{Catalog, Device, Mode, Options};
 use crate::codec::Framing;
@@ -54,19 +55,37 @@ pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Opti
     let marks = read_marks(media.as_ref())?;
     let slots = read_slots(media.as_ref(), name).map_err(|e| blank_or_else(e, media.as_ref(), options))?;
     let read_only = mode == Mode::Read;
-    let mut first_error = None;
-    for i in 0..slots.len() {
-        match load(&media, (&marks, &slots), i, read_only, options) {
-            Ok(mut device) => {
-                device.opening.passed_over = first_error.map(|e: Error| e.to_string());
-                return Ok(device);
+    // The generation before may tell all that the newest one does not: nothing is salvaged before that is tried.
+    let passes: &[Damage] =
+        if options.salvage { &[Damage::RefusedEverywhere, Damage::Salvaged] } else { &[Damage::Refused] };
+    let mut failed = None;
+    for &damage in passes {
+        let mut first_error = None;
+        for i in 0..slots.len() {
+            match load(&media, (&marks, &slots), i, (read_only, damage), options) {
+                Ok(mut device) => {
+                    device.opening.passed_over = first_error.map(|e: Error| e.to_string());
+                    return Ok(device);
+                }
+                // The generation before is kept for this.
+                Err(e @ Error::Corrupt(_)) => first_error = first_error.or(Some(e)),
+                Err(e) => return Err(e),
             }
-            // The generation before is kept for this.
-            Err(e @ Error::Corrupt(_)) => first_error = first_error.or(Some(e)),
-            Err(e) => return Err(e),
         }
+        failed = first_error;
     }
-    Err(first_error.expect("there is at least one slot, and it failed"))
+    Err(failed.expect("there is at least one slot, and it failed"))
+}
+
+/// What becomes of damage that is found while a store is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Damage {
+    /// It is an error, but for indexes that opening does not need: reading their arrays will be one.
+    Refused,
+    /// It is an error.
+    RefusedEverywhere,
+    /// What can be read is the store.
+    Salvaged,
 }
 
 /// Which copies of the directory are intact in the checkpoint that counts.
@@ -88,8 +107,14 @@ pub(super) fn generation_before(device: &Device) -> Option<Device> {
     let marks = read_marks(media.as_ref()).ok()?;
     let slots = read_slots(media.as_ref(), "the store").ok()?;
     let other = slots.iter().position(|(s, _)| *s != slot)?;
-    let before =
-        load(media, (&marks, &slots), other, true, &Options { threads: Some(1), ..Options::default() }).ok()?;
+    let before = load(
+        media,
+        (&marks, &slots),
+        other,
+        (true, Damage::Refused),
+        &Options { threads: Some(1), ..Options::default() },
+    )
+    .ok()?;
     let same = before.log.lock().next_lsn == next_lsn;
     same.then_some(before)
 }
@@ -309,9 +334,10 @@ fn load(
     media: &Arc<dyn Media>,
     (marks, slots): (&[Option<Mark>; 2], &[(usize, Superblock)]),
     which: usize,
-    read_only: bool,
+    (read_only, damage): (bool, Damage),
     options: &Options,
 ) -> Result<Device> {
+    let salvage = damage == Damage::Salvaged;
     let (slot, superblock) = &slots[which];
     let geometry = superblock.geometry;
     // A writer beside us may have made the medium grow for what the marks and superblocks tell of.
@@ -346,22 +372,36 @@ fn load(
         framing: Framing::of_format(superblock.version),
         seq: directory.seq,
         opened: OpenedSince::new(superblock.capacity_bytes > 0),
+        salvage,
     };
+    if damage == Damage::RefusedEverywhere {
+        salvage::assert_readable(&replay.catalog)?;
+    }
     let journals = read_journals(media.as_ref(), superblock)?;
     // And since, for what the journal tells of.
     media.refresh()?;
     // Whatever superblock is read: what any of them, or a mark, knows to be durable must be there.
     let told = slots.iter().map(|(_, s)| s.clean.map_or(0, |c| c.0).max(s.journal_lsn - 1)).max().unwrap_or(0);
     let known = told.max(marked(marks, &slots[0].1));
-    let Replayed { applied, dropped, durable } = replay_all(&mut replay, &journals, superblock, known, options)?;
+    let rebuilt = if salvage {
+        let damaged = is_damaged(&journals, superblock, known);
+        salvage::rebuild(&ftl, &replay.catalog, &directory, damaged)?
+    } else {
+        Rebuilt::default()
+    };
+    let Replayed { applied, dropped, durable } = replay_all(&mut replay, &journals, superblock, known)?;
     let Replay { catalog, seq, mut opened, .. } = replay;
     let have = geometry.segments_within(media.len()) as usize;
+    let checkpoint = stream.chain.lock().segments().to_vec();
+    if salvage {
+        let metadata = [&checkpoint, journals.last.0.segments()].concat();
+        salvage::reconcile(&ftl, &catalog, &metadata, have)?;
+    }
     if let Some(segment) = ftl.with_segments(|s| s.cut_to(have)) {
         return Err(truncated(have, segment as usize));
     }
 
     // Chains of this generation, and of the other slot's, whose segments must not be taken for free.
-    let checkpoint = stream.chain.lock().segments().to_vec();
     let mut previous = journals.before.clone();
     for (_, other) in slots.iter().filter(|(s, _)| s != slot) {
         previous.extend(chain_segments(media, other)?);
@@ -425,13 +465,13 @@ fn load(
     let unwritten = superblock.generation == 1 && superblock.clean.is_none() && durable == 0;
     let unfinished = unwritten && only.map_or(Ok(false), |other| slot_is_blank(media.as_ref(), other))?;
     let superblock_damaged = only.is_some() && !unfinished;
-    let opening = Opening { dropped, superblock_damaged, unfinished, ..Opening::default() };
+    let opening = Opening { dropped, superblock_damaged, unfinished, rebuilt, ..Opening::default() };
     let mut device = device(ftl, counters, (log, opening), catalog, seq, read_only, options)?;
     device.keep_back(&device.log.lock());
     if read_only {
         device.look_at_open(clean, last)?;
     } else {
-        device.opening.written_anew = device.take_up(clean, options)?;
+        device.opening.written_anew = device.take_up(clean, salvage)?;
     }
     Ok(device)
 }
@@ -493,21 +533,21 @@ struct Replayed {
     durable: u64,
 }
 
+/// Whether records of a journal are missing that were durable.
+fn is_damaged(journals: &Journals, superblock: &Superblock, known: u64) -> bool {
+    let last = superblock.journal_lsn + journals.records.len() as u64 - 1;
+    matches!(journals.end, End::Damaged(_)) || known > last
+}
+
 /// Replays records.
-fn replay_all(
-    replay: &mut Replay<'_>,
-    journals: &Journals,
-    superblock: &Superblock,
-    known: u64,
-    options: &Options,
-) -> Result<Replayed> {
+fn replay_all(replay: &mut Replay<'_>, journals: &Journals, superblock: &Superblock, known: u64) -> Result<Replayed> {
     let records = &journals.records;
     let behind = journals.end.behind().map_or(&[][..], |b| &b.records);
     let last = superblock.journal_lsn + records.len() as u64 - 1;
     let durable = records.iter().chain(behind).map(|r| r.durable).fold(known, u64::max);
     // Then no record below needs its pages compared: the missing one behind them was durable.
-    let damaged = matches!(journals.end, End::Damaged(_)) || known > last;
-    if damaged && !options.salvage {
+    let damaged = is_damaged(journals, superblock, known);
+    if damaged && !replay.salvage {
         return Err(Error::corrupt(format!(
             "the journal is damaged behind record {last}: record {durable} was durable; `nandarray check --repair` rebuilds what \
              pages tell"
@@ -549,6 +589,8 @@ struct Replay<'a> {
     seq: u64,
     /// Segments that records name: those that took pages since the checkpoint.
     opened: OpenedSince,
+    /// Whether indexes may be rebuilt ones, which map other pages than the checkpoint counts: live pages are counted later then.
+    salvage: bool,
 }
 
 impl Replay<'_> {
@@ -649,7 +691,7 @@ impl Replay<'_> {
         self.dead(&dead)?;
         for run in runs {
             let was_live = self.ftl.with_segments(|s| s.has_live(run));
-            if !self.ftl.with_segments(|s| s.revive(run)) {
+            if !self.ftl.with_segments(|s| s.revive(run)) && !self.salvage {
                 return Err(Error::corrupt(format!("page {} cannot be live", run.ppa.0)));
             }
             self.opened.name(&self.ftl.geometry(), run, was_live);
@@ -659,7 +701,7 @@ impl Replay<'_> {
 
     fn dead(&self, runs: &[Run]) -> Result<()> {
         for &run in runs {
-            if !self.ftl.with_segments(|s| s.unrevive(run)) {
+            if !self.ftl.with_segments(|s| s.unrevive(run)) && !self.salvage {
                 return Err(Error::corrupt(format!("page {} dies twice", run.ppa.0)));
             }
         }
@@ -712,9 +754,9 @@ impl Device {
 
     /// The first writing after opening: go on where a clean close stopped, or make sure that nothing dropped comes back, by a new
     /// checkpoint. Gives whether there is one.
-    fn take_up(&self, clean: Option<(u64, Option<OpenSegment>)>, options: &Options) -> Result<bool> {
+    fn take_up(&self, clean: Option<(u64, Option<OpenSegment>)>, salvaged: bool) -> Result<bool> {
         match clean {
-            Some((_, open)) if !options.salvage => {
+            Some((_, open)) if !salvaged => {
                 if let Some(open) = open {
                     self.ftl.resume(open.segment, Some(open.crc))?;
                 }
@@ -732,7 +774,7 @@ impl Device {
                 self.seq.fetch_add(1 << 20, std::sync::atomic::Ordering::Relaxed);
                 self.ftl.sync()?;
                 self.checkpoint(&mut log)?;
-                if self.opening.dropped.as_ref().is_some_and(|d| d.durable) {
+                if salvaged {
                     // The generation before cannot be read any more, and must not be what is left if this one is damaged.
                     self.checkpoint(&mut log)?;
                 }

@@ -17,13 +17,14 @@ use std::sync::Arc;
 use super::Device;
 use super::check::CheckReport;
 use super::recover::generation_before;
+use super::told::{Copy, Told, told};
 use super::wire::{decode_index, encode_index};
 use crate::error::{Error, Result, Shape};
-use crate::flash::{Owner, Ppa, Run, Segment, SegmentKind};
+use crate::flash::{Owner, Ppa, Run};
 use crate::stl::index::{BlockMap, Index};
 use crate::stl::plan::BlockAt;
 use crate::stl::read::Reader;
-use crate::stl::space::{IndexState, Space, SpaceId, owner_space, unpack};
+use crate::stl::space::{IndexState, Space, SpaceId};
 use crate::stl::write::{Gone, remap};
 
 /// A mapped page that is not what it should be.
@@ -31,24 +32,6 @@ pub(super) struct BadUnit {
     pub(super) finding: usize,
     pub(super) at: BlockAt,
     pub(super) unit: u32,
-}
-
-/// A page whose record names a unit.
-#[derive(Clone, Copy, Debug)]
-struct Copy {
-    /// Number of the command that wrote its content.
-    seq: u64,
-    ppa: Ppa,
-    /// Whether it matches its record.
-    intact: bool,
-}
-
-/// What out-of-band records tell of the spaces that need them.
-#[derive(Debug, Default)]
-struct Told {
-    copies: BTreeMap<(SpaceId, BlockAt), BTreeMap<u32, Vec<Copy>>>,
-    /// Records, in segments with live pages, that are there and cannot be read: whose pages they tell of nobody knows.
-    unreadable: u64,
 }
 
 impl Device {
@@ -176,35 +159,7 @@ impl Device {
     fn records_of_spaces(&self, bad: &[(Arc<Space>, BadUnit)], forgotten: &[(Arc<Space>, usize)]) -> Result<Told> {
         let wanted: HashMap<SpaceId, &Arc<Space>> =
             bad.iter().map(|(s, _)| (s.id, s)).chain(forgotten.iter().map(|(s, _)| (s.id, s))).collect();
-        let mut told = Told::default();
-        if wanted.is_empty() {
-            return Ok(told);
-        }
-        let geometry = self.geometry();
-        let mut bytes = vec![0; geometry.page_bytes as usize];
-        for segment in 0..self.ftl.with_segments(|s| s.len()) as Segment {
-            if self.ftl.header_of(segment)?.is_some_and(|h| h.kind() != Some(SegmentKind::Data)) {
-                continue;
-            }
-            // What has no live page is obsolete: intact pages may be copies, damaged ones are nobody's newest.
-            let live = self.ftl.with_segments(|s| s.info(segment).live) > 0;
-            if live {
-                told.unreadable += self.ftl.unreadable_records_of(segment)?;
-            }
-            for (page, record) in self.ftl.oob_of_segment(segment)?.into_iter().enumerate() {
-                let Some(record) = record else { continue };
-                let (id, spilled) = owner_space(&record.owner());
-                let Some(space) = wanted.get(&id).filter(|_| !spilled) else { continue };
-                let Some(at) = unpack(&record.owner().key, space.shape.block.len()) else { continue };
-                let (unit, ppa) = (u32::from(record.owner().unit), geometry.ppa(segment, page as u32));
-                self.ftl.media().read_at(geometry.page_offset(ppa), &mut bytes)?;
-                let copy = Copy { seq: record.seq(), ppa, intact: record.matches(&bytes) };
-                if copy.intact || live {
-                    told.copies.entry((id, at)).or_default().entry(unit).or_default().push(copy);
-                }
-            }
-        }
-        Ok(told)
+        told(&self.ftl, &wanted, u64::MAX, &|segment| self.ftl.with_segments(|s| s.info(segment).live) > 0)
     }
 
     /// Maps the newest page of every unit; units that are given up, or get older content, are added to the report.

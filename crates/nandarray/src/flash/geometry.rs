@@ -25,6 +25,9 @@ pub const OOB_BYTES: u64 = 32;
 
 /// No store has more segments: tables have an entry for each, and with these numbers no address needs more than 63 bits.
 pub const SEGMENTS_MAX: u64 = 1 << 24;
+/// No medium has this segment. A unit whose content was lost in a salvage is mapped to its pages: reading it is an error, and
+/// no page is ever written there.
+pub const LOST_SEGMENT: Segment = SEGMENTS_MAX as Segment - 1;
 
 /// The address of a physical page: segment x (pages per segment + 1) + page within the segment. The number between two
 /// segments names no page, so that pages with neighbouring numbers are always neighbours on the medium.

@@ -38,7 +38,7 @@ use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 
 use crate::error::{Error, Result};
-use crate::flash::geometry::{OOB_BYTES, SEGMENT_HEADER_BYTES, SEGMENTS_MAX};
+use crate::flash::geometry::{LOST_SEGMENT, OOB_BYTES, SEGMENT_HEADER_BYTES, SEGMENTS_MAX};
 use crate::flash::{Geometry, OobRecord, Owner, Ppa, Run, Segment, SegmentHeader, SegmentKind, crc32c};
 use crate::media::Media;
 use crate::sim::{Chance, Counters, Probe, count};
@@ -176,9 +176,11 @@ impl Ftl {
     ) -> Self {
         let mut segments = Segments::new(geometry, capacity_bytes > 0);
         segments.grow(geometry.segments_within(media.len()).min(SEGMENTS_MAX) as usize);
+        // The last one stays away: what is mapped there is lost.
+        let most = u64::from(LOST_SEGMENT);
         let segments_max = match capacity_bytes {
-            0 => SEGMENTS_MAX,
-            bytes => geometry.segments_within(bytes).min(SEGMENTS_MAX),
+            0 => most,
+            bytes => geometry.segments_within(bytes).min(most),
         };
         Self {
             media,
@@ -544,6 +546,10 @@ impl Ftl {
                 self.verify(run, owner, bytes)?;
                 out.copy_from_slice(bytes);
             }
+            None if self.geometry.segment_of(run.ppa) == LOST_SEGMENT => {
+                let offset = self.geometry.page_offset(run.ppa);
+                return Err(FetchError::Bad(BadPage { unit: run.unit, offset, what: LOST }));
+            }
             None => {
                 self.media.read_at(self.geometry.page_offset(run.ppa), out)?;
                 self.verify(run, owner, out)?;
@@ -563,6 +569,14 @@ impl Ftl {
         let mut bytes = [0; OOB_BYTES as usize];
         self.media.read_at(self.geometry.oob_offset(ppa), &mut bytes)?;
         Ok(OobRecord::parse(&bytes))
+    }
+
+    /// Whether a page's record tells that it is no page of this unit any more: its segment was erased since, or took another
+    /// unit's page there. A record that cannot be read tells nothing.
+    pub fn was_given_up(&self, ppa: Ppa, owner: Owner) -> Result<bool> {
+        let mut bytes = [0; OOB_BYTES as usize];
+        self.media.read_at(self.geometry.oob_offset(ppa), &mut bytes)?;
+        Ok(OobRecord::parse(&bytes).map_or(bytes.iter().all(|&b| b == 0), |record| record.owner() != owner))
     }
 
     /// Every out-of-band record of a segment, in order of pages; damaged and missing ones are `None`.
@@ -646,6 +660,9 @@ pub fn map_in(bytes: &[u8]) {
         at += FAULT_BYTES - (bytes.as_ptr() as usize + at) % FAULT_BYTES;
     }
 }
+
+/// What is wrong with a unit that is mapped to [`LOST_SEGMENT`].
+pub const LOST: &str = "its content was lost when the damaged store was salvaged";
 
 /// What does not fit between a page, its record and whom it should belong to.
 fn what_is_wrong(record: &[u8], owner: Owner, bytes: &[u8]) -> Option<&'static str> {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::placement::{BlockUse, Lanes, Placement};
 use super::victim::Candidate;
-use crate::flash::geometry::SEGMENTS_MAX;
+use crate::flash::geometry::{LOST_SEGMENT, SEGMENTS_MAX};
 use crate::flash::{Geometry, Ppa, Run, Segment};
 use crate::sim::Chance;
 
@@ -472,6 +472,9 @@ impl Segments {
             return false;
         }
         let segment = self.geometry.segment_of(run.ppa);
+        if segment == LOST_SEGMENT {
+            return true;
+        }
         let pages = self.geometry.pages_per_segment();
         let Some(live) = self.live_of(segment).filter(|live| **live + run.count <= pages) else { return false };
         *live += run.count;
@@ -500,6 +503,25 @@ impl Segments {
         self.live = 0;
     }
 
+    /// While a damaged store is opened: of the segments that the medium has, these pages are live, whatever was counted.
+    pub fn count_anew(&mut self, segments: usize, runs: &[Run]) {
+        self.beyond = Some(BTreeMap::new());
+        while self.infos.len() > segments {
+            self.cut_last();
+        }
+        self.grow(segments.saturating_sub(self.infos.len()));
+        let had: Vec<Segment> =
+            (0..).zip(&self.infos).filter(|(_, info)| info.live > 0).map(|(segment, _)| segment).collect();
+        self.forget_live();
+        for &run in runs {
+            // A page is mapped twice only by bytes that were made up; `release` expects to find fewer pages live than are mapped.
+            let _ = self.revive(run);
+        }
+        // What the damaged state needs must outlive a loss of power before the next checkpoint is durable.
+        let none_left = had.into_iter().filter(|&segment| self.infos[segment as usize].live == 0);
+        self.unsure.get_or_insert_default().extend(none_left);
+    }
+
     /// Pages are dead that a replayed record takes; `false` if they were not live.
     #[must_use]
     pub fn unrevive(&mut self, run: Run) -> bool {
@@ -507,6 +529,9 @@ impl Segments {
             return false;
         }
         let segment = self.geometry.segment_of(run.ppa);
+        if segment == LOST_SEGMENT {
+            return true;
+        }
         let Some(live) = self.live_of(segment).filter(|live| **live >= run.count) else { return false };
         *live -= run.count;
         let empty = *live == 0;

@@ -1,0 +1,189 @@
+//! What a salvage does beyond replaying the journal up to the damage.
+//!
+//! Before the replay, an index of the checkpoint that cannot be read is rebuilt as it was then, from the out-of-band records of
+//! pages ([`rebuild`]): every unit gets the newest page of a command that the checkpoint knows of. The journal's updates then
+//! apply to it as they would to the index itself.
+//!
+//! After the replay, the state is an older one if records were lost, and their commands may have given up pages which it maps:
+//! their segments were cut off the medium, took metadata, or were erased and took pages of other units. [`reconcile`] finds these pages, and maps
+//! what had them to a page that no store has ([`LOST_SEGMENT`]), so that reading it is an error for as long as nothing is
+//! written there. Then live pages are counted from the indexes.
+//!
+//! It decides nothing about journals: that is `recover`'s.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::Catalog;
+use super::check::CheckReport;
+use super::told::{Copy, told};
+use super::wire::Directory;
+use crate::error::{Error, Result};
+use crate::flash::geometry::LOST_SEGMENT;
+use crate::flash::{Owner, Run, Segment};
+use crate::ftl::Ftl;
+use crate::stl::index::{BlockMap, Index};
+use crate::stl::plan::BlockAt;
+use crate::stl::space::{IndexState, Space};
+use crate::stl::write::{Gone, remap};
+
+/// Indexes that opening the store rebuilt.
+#[derive(Debug, Default)]
+pub(super) struct Rebuilt {
+    indexes: Vec<RebuiltIndex>,
+    /// Out-of-band records that may be of their pages, and cannot be read.
+    unreadable: u64,
+}
+
+#[derive(Debug)]
+struct RebuiltIndex {
+    array: String,
+    /// Why it could not be read.
+    why: String,
+    blocks: u64,
+    /// Pages whose records do not tell their building block.
+    unplaced: u64,
+}
+
+impl Rebuilt {
+    /// What a check says of them.
+    pub(super) fn tell(&self, report: &mut CheckReport) {
+        for RebuiltIndex { array, why, blocks, unplaced } in &self.indexes {
+            let done = format!(
+                "opening rebuilt the index from out-of-band records: {blocks} building blocks; what was overwritten by the fill \
+                 value may have come back"
+            );
+            report.add(Some(array), why.clone()).repaired = Some(done);
+            if *unplaced > 0 {
+                report.add(Some(array), format!("{unplaced} pages are lost: no record tells their building block"));
+            }
+            if self.unreadable > 0 {
+                let what = format!(
+                    "{} out-of-band records cannot be read; units whose newest page they tell of have older content now, or none",
+                    self.unreadable
+                );
+                report.add(Some(array), what);
+            }
+        }
+    }
+}
+
+/// Every space, in an order that does not depend on hashes.
+fn spaces(catalog: &Catalog) -> impl Iterator<Item = &Arc<Space>> {
+    catalog.by_name.values().map(|id| &catalog.by_id[id])
+}
+
+/// Whether every index of the checkpoint can be read.
+///
+/// # Errors
+/// That of the first one that cannot.
+pub(super) fn assert_readable(catalog: &Catalog) -> Result<()> {
+    spaces(catalog).try_for_each(|space| space.read().map(drop))
+}
+
+/// Rebuilds the indexes that cannot be read, as they were when the checkpoint was written. If the journal is damaged, pages
+/// may have been moved by records that are lost, so that segments count which had no live page then.
+pub(super) fn rebuild(ftl: &Ftl, catalog: &Catalog, directory: &Directory, journal_damaged: bool) -> Result<Rebuilt> {
+    let mut damaged: Vec<(&Arc<Space>, String)> = Vec::new();
+    for space in spaces(catalog) {
+        match space.read() {
+            Ok(_) => {}
+            Err(Error::Corrupt(why)) => damaged.push((space, why)),
+            Err(e) => return Err(e),
+        }
+    }
+    let wanted: HashMap<_, _> = damaged.iter().map(|(space, _)| (space.id, *space)).collect();
+    let live =
+        |segment: Segment| journal_damaged || directory.segments.get(segment as usize).is_some_and(|s| s.live > 0);
+    let told = told(ftl, &wanted, directory.seq, &live)?;
+    let mut rebuilt = Rebuilt { indexes: Vec::new(), unreadable: told.unreadable };
+    for (space, why) in damaged {
+        let mut inner = space.peek_mut();
+        let shape = inner.record.shape.clone();
+        let mut index = Index::new(space.shape.block.len());
+        for ((_, at), units) in told.copies.iter().filter(|((id, _), _)| *id == space.id) {
+            // What lay outside of the array was given back when it was cut off.
+            if !space.valid(&shape, at).contains(&0) {
+                index.set(at, BlockMap::from_runs(newest_runs(space.coded(), units)));
+            }
+        }
+        let (array, blocks) = (inner.record.name.clone(), index.blocks());
+        let unplaced = told.unplaced.get(&space.id).copied().unwrap_or(0);
+        inner.index = IndexState::Loaded(index);
+        rebuilt.indexes.push(RebuiltIndex { array, why, blocks, unplaced });
+    }
+    Ok(rebuilt)
+}
+
+/// The newest page of every unit of a block among those that may be mapped; units of a coded block belong together. Any copy of
+/// the same content will do, and a damaged page is mapped where there is none: reading it is an error, not older content.
+fn newest_runs(coded: bool, units: &BTreeMap<u32, Vec<Copy>>) -> Vec<Run> {
+    let newest = |copies: &mut dyn Iterator<Item = &Copy>| copies.filter(|c| c.live).map(|c| c.seq).max();
+    let of_block = newest(&mut units.values().flatten());
+    let page_of = |copies: &[Copy]| {
+        let seq = if coded { of_block } else { newest(&mut copies.iter()) }?;
+        copies.iter().filter(|c| c.seq == seq).max_by_key(|c| (c.intact, c.live)).map(|c| c.ppa)
+    };
+    let run = |(&unit, copies): (&u32, &Vec<Copy>)| page_of(copies).map(|ppa| Run { unit, count: 1, ppa });
+    units.iter().filter_map(run).collect()
+}
+
+/// After the replay: maps units whose pages were given up by records that are lost to no page, and counts live pages anew.
+/// `metadata` are the segments of the journal and the checkpoint, `have` is how many the medium has.
+pub(super) fn reconcile(ftl: &Ftl, catalog: &Catalog, metadata: &[Segment], have: usize) -> Result<()> {
+    let geometry = ftl.geometry();
+    let mut live: Vec<Run> = Vec::new();
+    for space in spaces(catalog) {
+        let mut lost: Vec<(BlockAt, u32)> = Vec::new();
+        let mut failed = Ok(());
+        let mut inner = space.write()?;
+        inner.index().for_each(&mut |at, map| {
+            let owner = space.owner(at);
+            for run in map.runs() {
+                let there = geometry.has_run(run, have as u64) && !metadata.contains(&geometry.segment_of(run.ppa));
+                for unit in run.unit..run.end() {
+                    let one = Run { unit, count: 1, ppa: run.page_of(unit) };
+                    let owner = Owner { unit: unit as u16, ..owner };
+                    let gone = if there { ftl.was_given_up(one.ppa, owner) } else { Ok(true) };
+                    match gone {
+                        Ok(true) => lost.push((at.into(), unit)),
+                        Ok(false) => match live.last_mut() {
+                            Some(last) if (last.end(), last.ppa.0 + u64::from(last.count)) == (unit, one.ppa.0) => {
+                                last.count += 1;
+                            }
+                            _ => live.push(one),
+                        },
+                        Err(e) => failed = Err(e),
+                    }
+                }
+            }
+        });
+        failed?;
+        for (at, unit) in lost {
+            let nowhere = Run { unit, count: 1, ppa: geometry.ppa(LOST_SEGMENT, unit % geometry.pages_per_segment()) };
+            remap(&mut inner, &at, &Gone::Units(vec![unit..unit + 1]), &[nowhere]);
+        }
+    }
+    ftl.with_segments(|s| s.count_anew(have, &live));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flash::Ppa;
+
+    #[test]
+    fn the_newest_content_counts_in_whichever_intact_copy() {
+        let copy = |seq, ppa, intact, live| Copy { seq, ppa: Ppa(ppa), intact, live };
+        let units = BTreeMap::from([
+            (0, vec![copy(3, 1, true, true), copy(5, 2, false, true), copy(5, 3, true, false)]),
+            (1, vec![copy(3, 4, true, true), copy(7, 5, true, false)]),
+            (2, vec![copy(2, 6, true, false)]),
+            (3, vec![copy(4, 7, false, true), copy(2, 8, true, true)]),
+        ]);
+        let pages = |coded| newest_runs(coded, &units).iter().map(|r| (r.unit, r.ppa.0)).collect::<Vec<_>>();
+        assert_eq!(pages(false), [(0, 3), (1, 4), (3, 7)]);
+        assert_eq!(pages(true), [(0, 3)], "units of the newest command only");
+    }
+}

@@ -32,6 +32,9 @@ pub(crate) enum Event {
     Alarm,
 }
 
+// With its key an entry of the event queue is 32 bytes: two of them are a cache line.
+const _: () = assert!(size_of::<Event>() <= 16);
+
 /// An event of the fabric.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FabricEvent {

@@ -108,7 +108,7 @@ impl Clock {
         let kind = |kind| match kind {
             JobKind::Read => "read",
             JobKind::Write => "write",
-            JobKind::Other => "command",
+            JobKind::Other | JobKind::Input | JobKind::Output => "command",
         };
         Ok(done.iter().map(|d| (kind(d.kind), d.bytes, d.submitted.seconds(), d.done.seconds(), d.failed)).collect())
     }

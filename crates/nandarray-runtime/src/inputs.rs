@@ -85,6 +85,10 @@ impl Source for InputReader<'_> {
         self.inputs[input].bytes
     }
 
+    fn is_stored(&self, input: usize) -> bool {
+        matches!(self.inputs[input].input, Input::Box { .. })
+    }
+
     fn grain(&self, input: usize) -> u64 {
         self.inputs[input].grain
     }

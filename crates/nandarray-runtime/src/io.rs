@@ -24,6 +24,10 @@ pub trait Source: Sync {
         let _ = (input, offset, bytes, f);
         Ok(())
     }
+    /// Whether an input lies in the store; otherwise it is memory of the caller's, which a modelled device gets over its link.
+    fn is_stored(&self, _input: usize) -> bool {
+        true
+    }
     /// Bytes of an input that are best read in multiples; 0 if any are. Asked of what a program's first input is.
     fn grain(&self, _input: usize) -> u64 {
         0

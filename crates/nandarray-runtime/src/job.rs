@@ -11,11 +11,11 @@
 //! | deliver: outputs of one run of tasks, and its state | deliver, one an output of a task; call (of `nd_merge`) |
 //! | finish: the program's end | call (of `nd_end`), deliver, one an output |
 
-use nandarray_cores::RunError;
+use nandarray_cores::{Call, RunError};
 
 use crate::io::Sink;
 use crate::stage::{Rank, TaskInput};
-use crate::work::{At, Context, Delivery, Work};
+use crate::work::{At, Context, Delivery, Fetched, Work};
 
 /// What a job does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +169,68 @@ impl<'s, 'p> Job<'s, 'p> {
             Work::Deliver(job) => job.fold(context),
             Work::Finish(job) => job.call(context),
         }
+    }
+
+    /// Instructions that its calls executed so far; not those of a call that is under way ([`Self::begin_call`]).
+    pub fn instructions(&self) -> u64 {
+        match &self.work {
+            Work::Load(_) => 0,
+            Work::Task(job) => job.account.instructions,
+            Work::Deliver(job) => job.instructions,
+            Work::Finish(job) => job.instructions,
+        }
+    }
+
+    /// Where the inputs of a task come from, in the order in which [`Self::fetch`] reads them; none for other jobs.
+    pub fn inputs(&self) -> Vec<Fetched> {
+        match &self.work {
+            Work::Task(job) => job.fetched(&self.context),
+            Work::Load(_) | Work::Deliver(_) | Work::Finish(_) => Vec::new(),
+        }
+    }
+
+    /// The bytes of a task's input, once it was fetched.
+    ///
+    /// # Panics
+    /// If the job is no task, or has no such input.
+    pub fn input(&self, input: usize) -> &[u8] {
+        match &self.work {
+            Work::Task(job) => job.input(input),
+            Work::Load(_) | Work::Deliver(_) | Work::Finish(_) => unreachable!("a job without inputs"),
+        }
+    }
+
+    /// Begins with the call of a task that was fetched, whose inputs the caller fills as they arrive; the call comes back by
+    /// [`Self::end_call`]. `None` if what is next is no such call: [`Self::call`] does it.
+    ///
+    /// # Errors
+    /// [`RunError`]: inputs or outputs do not fit.
+    pub fn begin_call(&mut self) -> Result<Option<Call<'p>>, RunError> {
+        let Self { context, work, .. } = self;
+        match work {
+            Work::Task(job) if job.at == At::Call => job.begin_call(context).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Takes back a call that is over, and what it came to.
+    ///
+    /// # Errors
+    /// `result`'s.
+    ///
+    /// # Panics
+    /// If no call was begun.
+    pub fn end_call(&mut self, call: Call<'p>, result: Result<Vec<u64>, RunError>) -> Result<(), RunError> {
+        let Self { context, work, .. } = self;
+        match work {
+            Work::Task(job) => job.end_call(context, call, result),
+            Work::Load(_) | Work::Deliver(_) | Work::Finish(_) => unreachable!("a job that begins no call"),
+        }
+    }
+
+    /// Tells whether the run was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.context.progress.stop.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Gives on one output.

@@ -40,4 +40,4 @@ pub use request::{Executed, ExecutedStage, Execution, Input, Output, OutputValue
 pub use scheduler::Next;
 pub use stage::{Maker, Origin, Stage};
 pub use tiles::Tiles;
-pub use work::Delivery;
+pub use work::{Delivery, Fetched};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nandarray::sim::panics::caught;
-use nandarray_cores::{Bounds, Core, Entry, Phase, RunError, Task};
+use nandarray_cores::{Bounds, Call, Core, Entry, Inflow, Phase, RunError, Task};
 
 use crate::cut::{Cutter, Edges};
 use crate::io::{Sink, Source};
@@ -28,6 +28,17 @@ pub struct Delivery {
     pub is_read: bool,
     /// Bytes.
     pub bytes: u64,
+}
+
+/// An input of a task that was fetched: where its bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// So many bytes of the store.
+    Stored(u64),
+    /// So many bytes of the caller's memory.
+    Host(u64),
+    /// So many bytes that are with the program already: what other stages gave, and inputs that every task has whole.
+    Here(u64),
 }
 
 /// What a stage's jobs have in common.
@@ -282,6 +293,56 @@ impl<'p> TaskJob<'p> {
         }
         self.at = At::Call;
         Ok(external)
+    }
+
+    pub(crate) fn fetched(&self, context: &Context<'_, 'p>) -> Vec<Fetched> {
+        let inputs = self.task.inputs.iter().zip(&context.stage.inputs);
+        let from = |(input, origin): (&TaskInput, &Origin)| match (input, origin) {
+            (TaskInput::External(_, bytes), Origin::External(number)) if context.source.is_stored(*number) => {
+                Fetched::Stored(*bytes)
+            }
+            (TaskInput::External(_, bytes), _) => Fetched::Host(*bytes),
+            (TaskInput::Chunks(chunks), _) => {
+                Fetched::Here(chunks.iter().map(|(_, range)| range.len() as u64).sum())
+            }
+            (TaskInput::Whole(bytes), _) => Fetched::Here(bytes.len() as u64),
+        };
+        inputs.map(from).collect()
+    }
+
+    pub(crate) fn input(&self, input: usize) -> &[u8] {
+        let window = self.buffers.windows.get(input).map_or(&[][..], Vec::as_slice);
+        self.task.inputs[input].bytes(window)
+    }
+
+    pub(crate) fn begin_call(&mut self, context: &Context<'_, 'p>) -> Result<Call<'p>, RunError> {
+        let core = self.core.take().expect("a run that has begun has a core");
+        let inflow = |(i, input): (usize, &TaskInput)| match input {
+            TaskInput::Whole(bytes) => Inflow::shared(bytes.clone(), 0..bytes.len()),
+            TaskInput::External(..) | TaskInput::Chunks(_) => Inflow::window(Some(self.input(i).len() as u64)),
+        };
+        let task = &self.task;
+        let job = nandarray_cores::Job {
+            number: task.number,
+            first_record: task.cut.first,
+            records: Some(task.cut.records),
+            extents: task.extents.clone(),
+            inputs: task.inputs.iter().enumerate().map(inflow).collect(),
+            held: None,
+        };
+        Call::task(core, context.stage.scalars, job, context.stage.instructions)
+    }
+
+    pub(crate) fn end_call(
+        &mut self,
+        context: &Context<'_, 'p>,
+        call: Call<'p>,
+        result: Result<Vec<u64>, RunError>,
+    ) -> Result<(), RunError> {
+        let instructions = call.instructions();
+        let (core, outputs) = call.finish();
+        self.core = Some(core);
+        self.called(context, (result.map(|_| outputs), instructions))
     }
 
     pub(crate) fn call_where_it_lies(&mut self, context: &Context<'_, 'p>) -> Result<bool, RunError> {

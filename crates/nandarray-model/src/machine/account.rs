@@ -3,7 +3,7 @@
 use super::{JobDone, JobKind, Machine};
 use crate::flash::Account;
 use crate::host::{Direction, HostCpu, HostLink, Port};
-use crate::report::{Latencies, Parts, Report, Slept};
+use crate::report::{CoreTimes, Latencies, Parts, Report, Slept};
 use nandarray_sim::energy_pj;
 
 /// Counts of one machine.
@@ -28,7 +28,7 @@ impl Totals {
         match done.kind {
             JobKind::Read => self.read_bytes += done.bytes,
             JobKind::Write => self.written_bytes += done.bytes,
-            JobKind::Other => {}
+            JobKind::Other | JobKind::Input | JobKind::Output => {}
         }
     }
 }
@@ -38,6 +38,12 @@ impl Machine {
     pub fn cores(&self) -> (Vec<crate::Ps>, (f64, f64)) {
         let now = self.now();
         (self.fabric.stages.cores().busy_until(now).collect(), self.fabric.stages.energy_pj(now, self.asleep()))
+    }
+
+    /// Cores that run programs: times and energy until now; none if there are no such cores.
+    pub fn core_times(&self) -> Option<CoreTimes> {
+        let cores = self.clients.cores.as_ref()?;
+        Some(cores.times(self.now(), self.asleep()))
     }
 
     /// What the flash did until now.
@@ -103,6 +109,7 @@ impl Machine {
             dram: &self.fabric.dram,
             cores,
             cores_pj,
+            compute: self.core_times(),
             slept: self.slept(),
         };
         Report::new(&parts, latencies)

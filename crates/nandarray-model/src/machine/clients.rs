@@ -9,6 +9,7 @@
 use std::fmt::Debug;
 
 use super::block::Block;
+use super::cores::Cores;
 use super::fabric::Lent;
 use super::space::Spaces;
 use crate::flash::{Op, Outcome};
@@ -169,6 +170,8 @@ clients! {
     block: Block = 0,
     /// Commands of the array store.
     spaces: Spaces = 1,
+    /// Cores that run programs.
+    cores: Cores = 2,
 }
 
 fn here<C>(client: &mut Option<Box<C>>) -> &mut C {

@@ -2,12 +2,23 @@
 
 use super::fabric::Lent;
 use super::power::Power;
-use super::{JobDone, JobId, JobKind, Machine, Part, Programmed, RequestEnded, block, space};
+use super::{JobDone, JobId, JobKind, Machine, Part, Programmed, RequestEnded, block, cores, space};
 use crate::describe::Description;
 use crate::footprint::{Footprint, Places};
 use crate::ftl::{FtlSetupError, PageMapped};
 use crate::workload::Request;
 use nandarray_sim::Ps;
+
+/// Something that an executor of programs waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// A command, or an input or output of programs, is done.
+    Done(JobDone),
+    /// A block of an input of programs is in the device's memory: the input, and the block's place in it.
+    Arrived(JobId, usize),
+    /// A core's work is over.
+    CoreFree(u32),
+}
 
 impl Machine {
     /// What the machine was made from.
@@ -133,6 +144,49 @@ impl Machine {
             }
             self.step();
         }
+    }
+
+    /// What concerns commands or cores next, letting time pass until there is something; `None` when nothing is on its way. Of one
+    /// event blocks come first, then cores, then commands.
+    pub fn next_happening(&mut self) -> Option<Happening> {
+        loop {
+            if let Some((job, piece)) = self.spaces().take_arrived() {
+                return Some(Happening::Arrived(job, piece));
+            }
+            if let Some(core) = self.clients.cores.as_mut().and_then(|cores| cores.take_free()) {
+                return Some(Happening::CoreFree(core));
+            }
+            if let Some(done) = self.spaces().take_done() {
+                return Some(Happening::Done(done));
+            }
+            if !self.step() {
+                return None;
+            }
+        }
+    }
+
+    fn compute(&mut self) -> (&mut cores::Cores, Lent<'_>) {
+        let cores = self.clients.cores.as_mut().expect("a machine with cores for programs");
+        (cores, Lent { fabric: &mut self.fabric, io: &mut self.io })
+    }
+
+    /// A core works for a time, from now on; [`Happening::CoreFree`] tells of its end.
+    ///
+    /// # Panics
+    /// If there is no such core, or it works.
+    pub fn work(&mut self, core: u32, time: Ps) {
+        let now = self.now();
+        let (cores, mut lent) = self.compute();
+        cores.work(&mut lent, now, core, time);
+    }
+
+    /// A core gets a program, or gives it back: in between it works or waits.
+    ///
+    /// # Panics
+    /// If there is no such core, or it has one already, or none.
+    pub fn occupy(&mut self, core: u32, has_program: bool) {
+        let now = self.now();
+        self.compute().0.occupy(now, core, has_program);
     }
 
     /// Lets everything end that is on its way, in the background too.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Machine      pops an event, folds it into the run's hash, hands it to the part that it belongs to
-//!   clients    conventional requests (`block`), commands of the store (`space`): `clients` lists them
+//!   clients    conventional requests (`block`), commands of the store (`space`), cores: `clients` lists them
 //!     host_io  one command on the link: submitted, fetched, decoded, answered
 //!       fabric flash, DRAM, link, firmware stages, host cores, the event queue
 //! ```
@@ -21,6 +21,7 @@
 //! | one command | [`Machine::run_job`] |
 //! | whichever is done next | [`Machine::next_job`] |
 //! | the same, but not beyond a time | [`Machine::next_job_until`] |
+//! | whatever concerns commands or cores next | [`Machine::next_happening`] |
 //! | everything, background work included | [`Machine::settle`] |
 //!
 //! Completions are handed out once each, in order of (time, order of their events); those that nobody asked for yet are kept.
@@ -35,6 +36,7 @@
 mod account;
 mod block;
 mod clients;
+mod cores;
 mod drive;
 mod fabric;
 mod front;
@@ -56,6 +58,7 @@ use nandarray_sim::Ps;
 pub use account::Totals;
 pub use block::{Ended as RequestEnded, Status};
 pub use drive::Progress;
+pub use front::Happening;
 pub use power::Programmed;
 pub use space::{JobDone, JobId, JobKind};
 pub use stages::Stage;
@@ -75,6 +78,8 @@ pub enum Part {
     },
     /// Commands of an array store whose pages lie there.
     Spaces(Places),
+    /// Cores that run programs, as the description has them; none if it has none.
+    Cores,
 }
 
 /// A platform under the modelled clock.
@@ -130,6 +135,10 @@ impl Machine {
             match part {
                 Part::Blocks { seed } => self.clients.block = Some(Box::new(block::Block::new(&self.fabric, seed)?)),
                 Part::Spaces(places) => self.clients.spaces = Some(Box::new(space::Spaces::new(places))),
+                Part::Cores => {
+                    let compute = self.fabric.description.compute.as_ref();
+                    self.clients.cores = compute.map(|compute| Box::new(cores::Cores::new(compute)));
+                }
             }
         }
         Ok(())

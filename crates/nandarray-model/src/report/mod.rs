@@ -163,6 +163,8 @@ pub struct Utilisation {
     pub dies: Vec<f64>,
     /// Controller cores.
     pub cores: Vec<f64>,
+    /// Cores that run programs: at work.
+    pub compute: Vec<f64>,
     /// The link towards the device.
     pub link_down: f64,
     /// The link towards the host.
@@ -200,6 +202,10 @@ pub struct EnergyReport {
     pub cores_j: f64,
     /// Cores that rest.
     pub cores_idle_j: f64,
+    /// Cores that run programs, at work.
+    pub compute_j: f64,
+    /// Cores that run programs, at rest or waiting for data.
+    pub compute_idle_j: f64,
     /// Everything else of the controller.
     pub controller_idle_j: f64,
     /// The whole device in its idle states; the parts at rest are counted while it is awake.
@@ -236,6 +242,17 @@ pub struct IdleReport {
     pub entered: u64,
 }
 
+/// How long cores that run programs worked and waited, and what they took.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CoreTimes {
+    /// Work of each.
+    pub worked: Vec<Ps>,
+    /// How long each had a program and no data to go on with.
+    pub waited: Vec<Ps>,
+    /// Energy at work, and at rest or waiting, in picojoules.
+    pub energy_pj: (f64, f64),
+}
+
 /// What the parts of a machine counted.
 pub struct Parts<'a> {
     /// The description's name.
@@ -262,6 +279,8 @@ pub struct Parts<'a> {
     pub cores: Vec<Ps>,
     /// Energy of controller cores, working and resting, in picojoules.
     pub cores_pj: (f64, f64),
+    /// Cores that run programs, if there are any.
+    pub compute: Option<CoreTimes>,
     /// How it slept, by idle state.
     pub slept: Vec<Slept>,
 }
@@ -357,6 +376,7 @@ impl Utilisation {
             channels: parts.flash.channels.iter().map(|t| share(t.total())).collect(),
             dies: parts.flash.dies.iter().map(|t| share(t.total())).collect(),
             cores: parts.cores.iter().map(|&t| share(t)).collect(),
+            compute: parts.compute.iter().flat_map(|times| &times.worked).map(|&t| share(t)).collect(),
             link_down: share(parts.link.busy_until(Direction::Down, now)),
             link_up: share(parts.link.busy_until(Direction::Up, now)),
             dram: share(parts.dram.resource().busy_until(now).sum()),
@@ -367,8 +387,9 @@ impl Utilisation {
     /// Shares of the device and its link, with names.
     fn device(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         let single = [("link_down", self.link_down), ("link_up", self.link_up), ("dram", self.dram)];
-        let many = [("channel", &self.channels), ("die", &self.dies), ("core", &self.cores)];
-        let many = many.into_iter().flat_map(|(name, shares)| shares.iter().map(move |&s| (name, s)));
+        let cores = [("core", &self.cores), ("compute core", &self.compute)];
+        let many = [("channel", &self.channels), ("die", &self.dies)].into_iter().chain(cores);
+        let many = many.flat_map(|(name, shares)| shares.iter().map(move |&s| (name, s)));
         single.into_iter().chain(many)
     }
 
@@ -397,6 +418,8 @@ impl EnergyReport {
             link_idle_j: j(parts.link.idle_energy_pj(awake)),
             cores_j: j(parts.cores_pj.0),
             cores_idle_j: j(parts.cores_pj.1),
+            compute_j: j(parts.compute.as_ref().map_or(0.0, |times| times.energy_pj.0)),
+            compute_idle_j: j(parts.compute.as_ref().map_or(0.0, |times| times.energy_pj.1)),
             controller_idle_j: j(energy_pj(parts.energy.controller_idle_uw, awake)),
             asleep_j: j(parts.slept.iter().map(|state| energy_pj(state.power_uw, state.lasted)).sum()),
             host_cores_j: j(parts.cpu.energy_pj(parts.now)),
@@ -409,7 +432,7 @@ impl EnergyReport {
     }
 
     /// The device's parts, which add up to `device_j`.
-    pub fn parts(&self) -> [(&'static str, f64); 14] {
+    pub fn parts(&self) -> [(&'static str, f64); 16] {
         [
             ("sensing", self.sense_j),
             ("programming", self.program_j),
@@ -423,6 +446,8 @@ impl EnergyReport {
             ("link at rest", self.link_idle_j),
             ("cores", self.cores_j),
             ("cores at rest", self.cores_idle_j),
+            ("compute cores", self.compute_j),
+            ("compute cores at rest", self.compute_idle_j),
             ("controller", self.controller_idle_j),
             ("idle states", self.asleep_j),
         ]

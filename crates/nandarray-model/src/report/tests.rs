@@ -43,6 +43,7 @@ fn report() -> Report {
         dram: &dram,
         cores: vec![Ps::from_ms(4), Ps::ZERO],
         cores_pj: (3e9, 1e9),
+        compute: None,
         slept: vec![Slept { power_uw: 5e3, lasted: Ps::from_ms(1), entered: 2 }],
     };
     Report::new(&parts, &latencies)

@@ -20,6 +20,17 @@ pub enum JobKind {
     Write,
     /// None: flush, create, and so on.
     Other,
+    /// Elements into the device's memory, for a program that runs there. No command on the link: the program's own asked for it.
+    Input,
+    /// What such a program gave, from the device's memory into the flash.
+    Output,
+}
+
+impl JobKind {
+    /// Whether it is a program's, and crosses no link.
+    pub fn is_programs(self) -> bool {
+        matches!(self, Self::Input | Self::Output)
+    }
 }
 
 /// A command of the store that is done.
@@ -93,7 +104,7 @@ impl Job {
     /// Which way some of its steps go.
     pub(super) fn way(&self, from: usize, to: usize) -> Way {
         let programs = self.steps[from..to].iter().any(|s| s.op == Op::Program);
-        if self.kind == JobKind::Write || programs { Way::Write } else { Way::Read }
+        if matches!(self.kind, JobKind::Write | JobKind::Output) || programs { Way::Write } else { Way::Read }
     }
 
     /// Sorts what a command asked for: blocks, what reclaim moved, the log.

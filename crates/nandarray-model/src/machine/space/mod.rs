@@ -161,6 +161,8 @@ enum Steps {
 #[derive(Clone, Copy, Debug)]
 struct Part {
     job: u32,
+    /// Its block's place in the job.
+    number: usize,
     io: Option<u32>,
     way: Way,
     steps: Steps,
@@ -181,6 +183,7 @@ impl Part {
     fn new(job: u32) -> Self {
         Self {
             job,
+            number: 0,
             io: None,
             way: Way::Read,
             steps: Steps::Of { from: 0, to: 0 },
@@ -207,6 +210,8 @@ pub(crate) struct Spaces {
     settling: VecDeque<u32>,
     dirty_bytes: u64,
     done: VecDeque<JobDone>,
+    /// Blocks of inputs of programs that are in the device's memory and were not asked for yet.
+    arrived: VecDeque<(JobId, usize)>,
 }
 
 impl Client for Spaces {
@@ -328,7 +333,13 @@ impl Spaces {
             settling: VecDeque::new(),
             dirty_bytes: 0,
             done: VecDeque::new(),
+            arrived: VecDeque::new(),
         }
+    }
+
+    /// The next block of an input of programs that arrived and was not asked for yet.
+    pub(super) fn take_arrived(&mut self) -> Option<(JobId, usize)> {
+        self.arrived.pop_front()
     }
 
     /// The host gives a command that asked for this, at a time to come.
@@ -368,6 +379,7 @@ impl Spaces {
             JobKind::Read => Way::Read,
             JobKind::Write => Way::Write,
             JobKind::Other => Way::Neither,
+            JobKind::Input | JobKind::Output => return self.job_decoded(lent, now, job),
         };
         if !lent.fabric.description.controller.spaces_in_device {
             return self.host_work(lent, now, job);
@@ -413,10 +425,14 @@ impl Spaces {
             j.waiting += 1;
             let way = j.way(from, piece.steps_end);
             // What a flush writes is in the device already.
-            let at = if j.kind == JobKind::Write { At::Down } else { At::Translated };
-            let io = j.io;
+            let at = match j.kind {
+                JobKind::Write => At::Down,
+                JobKind::Output => At::Scattered,
+                JobKind::Read | JobKind::Other | JobKind::Input => At::Translated,
+            };
+            let (io, number) = (j.io, j.next - 1);
             let steps = Steps::Of { from, to: piece.steps_end };
-            let part = Part { io, way, steps, runs: piece.runs, bytes: piece.bytes, at, ..Part::new(job) };
+            let part = Part { io, number, way, steps, runs: piece.runs, bytes: piece.bytes, at, ..Part::new(job) };
             self.start_part(lent, now, part);
         }
     }
@@ -471,6 +487,7 @@ impl Spaces {
             (At::Translated | At::Allocated, _) => At::Reading,
             (At::Reading, Way::Write) => At::Programming,
             (At::Reading, _) => At::Gathered,
+            (At::Gathered, _) if self.jobs[p.job as usize].kind == JobKind::Input => At::Delivered,
             (At::Gathered, _) => At::Leaving,
             (At::Leaving, _) => {
                 self.parts[part as usize].at = At::Delivered;
@@ -593,6 +610,9 @@ impl Spaces {
         }
         let job = p.job;
         let j = &mut self.jobs[job as usize];
+        if j.kind == JobKind::Input {
+            self.arrived.push_back((j.id, p.number));
+        }
         j.failed |= p.failed;
         if p.log {
             return self.logged(lent, now, job);
@@ -600,7 +620,7 @@ impl Spaces {
         j.open -= 1;
         j.open_bytes -= p.bytes;
         j.waiting -= u32::from(!p.told);
-        if lent.fabric.description.controller.spaces_in_device {
+        if j.kind.is_programs() || lent.fabric.description.controller.spaces_in_device {
             self.start_parts(lent, now, job);
         }
         self.pieces_progress(lent, now, job);

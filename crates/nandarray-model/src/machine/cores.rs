@@ -1,0 +1,139 @@
+//! Cores that run programs beside the data: how long each works, when it is free again, and what it takes.
+//!
+//! An executor (`store::executor`) decides what a core does: it books work on a core that is free, and hears when that is over.
+//! While a core has a program and no work booked it waits, for its data or for the executor; that is told apart from rest by
+//! [`Cores::occupy`]. This client issues nothing and asks for no command on the link.
+
+use std::collections::VecDeque;
+
+use super::clients::{Client, OperationEnded, Packed};
+use super::fabric::Lent;
+use crate::describe::Compute;
+use crate::report::CoreTimes;
+use nandarray_sim::{Ps, energy_pj};
+
+/// What happens to a core.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CoreEvent {
+    /// The work that was booked on it is over.
+    Free(u32),
+}
+
+/// No operation, and no command, is a core's own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Never {}
+
+impl Packed for Never {
+    fn pack(self) -> (u8, u32) {
+        match self {}
+    }
+
+    fn unpack(kind: u8, number: u32) -> Self {
+        panic!("cores wait for no operation, and {kind}/{number} is told to one")
+    }
+}
+
+/// One core.
+#[derive(Clone, Copy, Debug, Default)]
+struct Core {
+    works: bool,
+    worked: Ps,
+    /// Since when it has a program, and for how long it had one before.
+    occupied: Option<Ps>,
+    had_program: Ps,
+}
+
+/// The cores of a device.
+#[derive(Debug)]
+pub(crate) struct Cores {
+    compute: Compute,
+    cores: Vec<Core>,
+    free: VecDeque<u32>,
+}
+
+impl Cores {
+    pub(super) fn new(compute: &Compute) -> Self {
+        let cores = vec![Core::default(); compute.cores as usize];
+        Self { compute: compute.clone(), cores, free: VecDeque::new() }
+    }
+
+    /// Books work on a core, from now on.
+    ///
+    /// # Panics
+    /// If it works already.
+    pub(super) fn work(&mut self, lent: &mut Lent<'_>, now: Ps, core: u32, time: Ps) {
+        let one = &mut self.cores[core as usize];
+        assert!(!std::mem::replace(&mut one.works, true), "core {core} is given work while it works");
+        one.worked += time;
+        lent.push(now + time, CoreEvent::Free(core));
+    }
+
+    /// A core gets a program, or gives it back.
+    pub(super) fn occupy(&mut self, now: Ps, core: u32, has_program: bool) {
+        let one = &mut self.cores[core as usize];
+        match (has_program, one.occupied) {
+            (true, None) => one.occupied = Some(now),
+            (false, Some(since)) => {
+                one.had_program += now.since(since);
+                one.occupied = None;
+            }
+            _ => panic!("core {core} is given a program while it has one, or gives back none"),
+        }
+    }
+
+    /// The next core whose work is over and that was not asked for yet.
+    pub(super) fn take_free(&mut self) -> Option<u32> {
+        self.free.pop_front()
+    }
+
+    /// Times until now, of which the device slept `asleep`.
+    pub(super) fn times(&self, now: Ps, asleep: Ps) -> CoreTimes {
+        // Work that is booked and not over counts as far as it is.
+        let worked: Vec<Ps> = self.cores.iter().map(|core| core.worked.min(now)).collect();
+        let had = |core: &Core| core.had_program + core.occupied.map_or(Ps::ZERO, |since| now.since(since));
+        let waited = self.cores.iter().map(|core| had(core).since(core.worked.min(had(core)))).collect();
+        let at_work: Ps = worked.iter().copied().sum();
+        let awake = now.since(asleep) * u64::from(self.compute.cores);
+        let at_rest = awake.since(at_work.min(awake));
+        let energy_pj =
+            (energy_pj(self.compute.core_active_uw, at_work), energy_pj(self.compute.core_idle_uw, at_rest));
+        CoreTimes { worked, waited, energy_pj }
+    }
+}
+
+impl Client for Cores {
+    type Event = CoreEvent;
+    type Waiting = Never;
+    type Asker = Never;
+
+    fn happened(&mut self, _lent: &mut Lent<'_>, _now: Ps, event: CoreEvent) {
+        let CoreEvent::Free(core) = event;
+        self.cores[core as usize].works = false;
+        self.free.push_back(core);
+    }
+
+    fn operation_ended(&mut self, _lent: &mut Lent<'_>, _now: Ps, waiting: Never, _ended: OperationEnded) {
+        match waiting {}
+    }
+
+    fn decoded(&mut self, _lent: &mut Lent<'_>, _now: Ps, _io: u32, asker: Never) {
+        match asker {}
+    }
+
+    fn answered(&mut self, _lent: &mut Lent<'_>, _now: Ps, asker: Never) {
+        match asker {}
+    }
+
+    fn is_still(&self) -> bool {
+        self.cores.iter().all(|core| core.occupied.is_none())
+    }
+
+    fn check_at_rest(&self) {
+        assert!(self.cores.iter().all(|core| !core.works && core.occupied.is_none()), "a core was left at work");
+    }
+
+    fn code(event: CoreEvent) -> (u64, u32) {
+        let CoreEvent::Free(core) = event;
+        (26, core)
+    }
+}

@@ -25,6 +25,7 @@ const RUNS_AHEAD: u64 = 4;
 
 /// What a worker is told.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all that are made are jobs, and they are moved once")]
 pub enum Next<'s, 'p> {
     /// To do this.
     Job(Job<'s, 'p>),

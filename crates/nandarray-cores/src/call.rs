@@ -125,7 +125,7 @@ impl<'p> Call<'p> {
     /// # Errors
     /// [`RunError`].
     pub fn begin(mut core: Core<'p>, scalars: &[u64], task: u64, limit: Option<u64>) -> Result<Self, RunError> {
-        let what = What::Told(core.to_begin(scalars, task)?);
+        let what = What::Told(core.prepare_begin(scalars, task)?);
         Ok(Self::new(core, Entry::Begin, task, scalars, what, Vec::new(), limit))
     }
 
@@ -140,7 +140,7 @@ impl<'p> Call<'p> {
         task: u64,
         limit: Option<u64>,
     ) -> Result<Self, RunError> {
-        let what = What::Told(core.to_merge(scalars, other, task)?);
+        let what = What::Told(core.prepare_merge(scalars, other, task)?);
         Ok(Self::new(core, Entry::Merge, task, scalars, what, Vec::new(), limit))
     }
 
@@ -149,7 +149,7 @@ impl<'p> Call<'p> {
     /// # Errors
     /// [`RunError`].
     pub fn end(core: Core<'p>, scalars: &[u64], tasks: u64, limit: Option<u64>) -> Result<Self, RunError> {
-        let what = What::Told(core.to_end(scalars, tasks)?);
+        let what = What::Told(core.told_end(scalars, tasks)?);
         Ok(Self::new(core, Entry::End, tasks, scalars, what, Vec::new(), limit))
     }
 
@@ -308,7 +308,7 @@ impl<'p> Call<'p> {
                 let counted = if lengths[0] == UNKNOWN { UNKNOWN } else { lengths[0].div_ceil(port.record_bytes) };
                 let (number, first_record, records) = (self.number, *first_record, records.unwrap_or(counted));
                 let task = Task { number, first_record, records, extents, inputs: &[] };
-                self.core.to_task(&self.scalars, &task, &lengths)?
+                self.core.told_task(&self.scalars, &task, &lengths)?
             }
         };
         // Entry points without inputs write outputs only at the end of a program.

@@ -156,12 +156,12 @@ impl<'p> Core<'p> {
     /// # Errors
     /// [`RunError`].
     pub fn begin(&mut self, scalars: &[u64], task: u64, bounds: Bounds<'_>) -> Result<(), RunError> {
-        let arguments = self.to_begin(scalars, task)?;
+        let arguments = self.prepare_begin(scalars, task)?;
         self.call(Entry::Begin, &arguments, Task::nothing(task), &mut [], bounds).map(drop)
     }
 
     /// What `nd_begin` is told, once the state is zeros.
-    pub(crate) fn to_begin(&mut self, scalars: &[u64], task: u64) -> Result<Arguments, RunError> {
+    pub(crate) fn prepare_begin(&mut self, scalars: &[u64], task: u64) -> Result<Arguments, RunError> {
         self.state_mut(0)?.fill(0);
         Ok(Arguments { task, ..self.arguments(scalars) })
     }
@@ -178,14 +178,14 @@ impl<'p> Core<'p> {
         bounds: Bounds<'_>,
     ) -> Result<Vec<u64>, RunError> {
         let bytes: Vec<u64> = task.inputs.iter().map(|input| input.len() as u64).collect();
-        let mut arguments = self.to_task(scalars, &task, &bytes)?;
+        let mut arguments = self.told_task(scalars, &task, &bytes)?;
         self.make_room(&mut arguments, outputs);
         self.lend(&mut arguments, task.inputs);
         self.call(Entry::Task, &arguments, task, outputs, bounds)
     }
 
     /// What a task is told, whose inputs have so many bytes; without this process's addresses.
-    pub(crate) fn to_task(&self, scalars: &[u64], task: &Task<'_>, bytes: &[u64]) -> Result<Arguments, RunError> {
+    pub(crate) fn told_task(&self, scalars: &[u64], task: &Task<'_>, bytes: &[u64]) -> Result<Arguments, RunError> {
         let metadata = self.metadata();
         let mut arguments = self.arguments(scalars);
         (arguments.task, arguments.first_record) = (task.number, task.first_record);
@@ -229,13 +229,13 @@ impl<'p> Core<'p> {
         outputs: &mut [Vec<u8>],
         bounds: Bounds<'_>,
     ) -> Result<Vec<u64>, RunError> {
-        let mut arguments = self.to_end(scalars, tasks)?;
+        let mut arguments = self.told_end(scalars, tasks)?;
         self.make_room(&mut arguments, outputs);
         self.call(Entry::End, &arguments, Task::nothing(tasks), outputs, bounds)
     }
 
     /// What `nd_end` is told; without this process's addresses.
-    pub(crate) fn to_end(&self, scalars: &[u64], tasks: u64) -> Result<Arguments, RunError> {
+    pub(crate) fn told_end(&self, scalars: &[u64], tasks: u64) -> Result<Arguments, RunError> {
         let mut arguments = Arguments { task: tasks, ..self.arguments(scalars) };
         for (i, port) in self.metadata().outputs.iter().enumerate() {
             let room = if port.phase == Phase::End { port.bound.room(0, 0) } else { 0 };
@@ -273,12 +273,12 @@ impl<'p> Core<'p> {
     /// # Errors
     /// [`RunError`].
     pub fn merge(&mut self, scalars: &[u64], other: &[u8], task: u64, bounds: Bounds<'_>) -> Result<(), RunError> {
-        let arguments = self.to_merge(scalars, other, task)?;
+        let arguments = self.prepare_merge(scalars, other, task)?;
         self.call(Entry::Merge, &arguments, Task::nothing(task), &mut [], bounds).map(drop)
     }
 
     /// What `nd_merge` is told, once the other state is beside the core's.
-    pub(crate) fn to_merge(&mut self, scalars: &[u64], other: &[u8], task: u64) -> Result<Arguments, RunError> {
+    pub(crate) fn prepare_merge(&mut self, scalars: &[u64], other: &[u8], task: u64) -> Result<Arguments, RunError> {
         let half = states(self.metadata().state_bytes) / 2;
         self.state_mut(half)?.copy_from_slice(other);
         Ok(Arguments { task, other_state: self.scratchpad() + half, ..self.arguments(scalars) })

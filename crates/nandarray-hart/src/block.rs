@@ -40,7 +40,7 @@ impl Block {
             at = wrap(at.wrapping_add(u64::from(op.len)), bits);
         }
         ops.shrink_to_fit();
-        (!ops.is_empty()).then(|| Self { pc, ops })
+        (!ops.is_empty()).then_some(Self { pc, ops })
     }
 
     /// Bytes from the first instruction to behind the last.

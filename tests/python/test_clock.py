@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import nandarray
+import nandarray.programs
 from nandarray.device import Description, devices, load
+from nandarray.errors import InvalidError
 
 
 @pytest.fixture
@@ -153,18 +155,39 @@ def test_reports_are_shown() -> None:
         report["read.nothing"]
 
 
-def test_programs_are_said_to_take_no_time() -> None:
+def test_programs_take_the_time_of_the_devices_cores() -> None:
     with nandarray.open(device="tiny", mode="w") as store:
-        store["a"] = np.arange(1000)
-        assert not any("program" in note for note in store.report()["notes"])
+        store["a"] = np.arange(100_000)
+        store.flush()
+        before = store.report()
+        assert not any("program" in note for note in before["notes"])
         run = nandarray.offload(nandarray.programs.get("sum", dtype="int64"), [store["a"]])
         report = store.report()
+    assert int(run["sum"] if hasattr(run, "keys") else run.value) == 4999950000
+    assert run.account.form in ("interpreted", "translated")
     (note,) = run.account.notes
-    assert "no modelled time" in note
-    assert "reads over the host link" in note
+    assert "one cycle" in note
     (told,) = (one for one in report["notes"] if "program" in one)
-    assert told.startswith("1 program ran; their instructions take no modelled time")
-    assert told in str(report)
+    assert told.startswith("1 program ran on the device's cores") and told in str(report)
+    programs = report["programs"]
+    assert programs["instructions"] == run.account.instructions > 100_000 / 8
+    assert programs["stored_bytes"] == 800_000 and programs["result_bytes"] == 8
+    assert programs["work_s"] == pytest.approx(run.account.instructions * 1e-9)
+    assert report["energy"]["device_j"] > before["energy"]["device_j"]
+
+
+def test_programs_need_cores_that_are_described() -> None:
+    with nandarray.open(device="mqsim-ideal", mode="w") as store:
+        store["a"] = np.arange(10)
+        with pytest.raises(InvalidError, match="compute.cores"):
+            nandarray.offload(nandarray.programs.get("sum", dtype="int64"), [store["a"]])
+
+
+def test_native_form_is_for_the_wall_clock() -> None:
+    with nandarray.open(device="tiny", mode="w") as store:
+        store["a"] = np.arange(10)
+        with pytest.raises(InvalidError, match="native"):
+            nandarray.offload(nandarray.programs.get("sum", dtype="int64"), [store["a"]], form="native")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ use crate::store::{Shared, device_of};
 /// What of a modelled store is not the store.
 #[pyclass(module = "nandarray._nandarray", frozen)]
 pub(crate) struct Clock {
-    clock: Arc<store::Clock>,
+    pub(crate) clock: Arc<store::Clock>,
     device: Shared,
     timeline: Mutex<Option<(Timeline, PathBuf)>>,
 }

@@ -27,13 +27,7 @@ pub(crate) struct Flight {
 }
 
 /// Something of Python's that a command needs until it is delivered.
-pub(crate) struct Kept(Option<Py<PyAny>>);
-
-impl Kept {
-    pub(crate) fn new(object: Option<Py<PyAny>>) -> Self {
-        Self(object)
-    }
-}
+pub(crate) type Kept = Option<Py<PyAny>>;
 
 impl Flight {
     /// Submits a command, and keeps an object until it is delivered.

@@ -9,8 +9,9 @@ use std::sync::atomic::Ordering;
 use nandarray::device::Device;
 use nandarray::stl::space::SpaceId;
 use nandarray_cores::{Form, Native, Profiler};
+use nandarray_model::store::{Clock, executor::Modelled};
 use nandarray_runtime::{
-    Account, Execution, Input, Output, OutputValue, ProgramId, Progress, Runtime, StageRequest, Tiles,
+    Account, Execution, Executor, Input, Output, OutputValue, ProgramId, Progress, Runtime, StageRequest, Tiles,
 };
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -225,6 +226,7 @@ fn form_of(py: Python<'_>, asked: &StageGiven<'_>) -> PyResult<Form> {
 pub(crate) fn execute<'py>(
     py: Python<'py>,
     runtime: &Runtime,
+    clock: Option<&Arc<Clock>>,
     asked: &ExecuteRequest<'py>,
     watch: &Watch,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -255,9 +257,13 @@ pub(crate) fn execute<'py>(
             instructions: stage.instructions,
         })
         .collect();
-    let (executor, hold_bytes, progress) = (runtime.threads(asked.threads), asked.hold_bytes, watch.progress.clone());
+    let executor: Box<dyn Executor> = match clock {
+        Some(clock) => Box::new(Modelled::new(clock).map_err(|e| to_py(py, &e, None))?),
+        None => Box::new(runtime.threads(asked.threads)),
+    };
+    let (hold_bytes, progress) = (asked.hold_bytes, watch.progress.clone());
     let done = detached(py, || {
-        runtime.execute(&Execution { stages: &stages, executor: &executor, hold_bytes, progress: &progress })
+        runtime.execute(&Execution { stages: &stages, executor: &*executor, hold_bytes, progress: &progress })
     });
     let outcome = done.map_err(|e| to_py(py, &e, None))?.map_err(|e| run_to_py(py, &e))?;
     let given = accounted(py, outcome.account)?;

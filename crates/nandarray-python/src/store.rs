@@ -20,7 +20,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 use crate::buffers::{axis, lend};
 use crate::clock::{self, Clock};
 use crate::errors::{detached, to_py};
-use crate::flight::{Flight, Kept};
+use crate::flight::Flight;
 use crate::nvme::Nvme;
 use crate::options;
 use crate::transaction::changes;
@@ -214,7 +214,7 @@ impl Store {
 
     /// Submits a flush.
     fn submit_flush(&self, py: Python<'_>) -> PyResult<Flight> {
-        Flight::submit(py, &fail(py, device_of(&self.device))?, OwnedCommand::Flush, Kept::new(None))
+        Flight::submit(py, &fail(py, device_of(&self.device))?, OwnedCommand::Flush, None)
     }
 
     /// Lets modelled time pass until the next command in flight is delivered; whether there was one.
@@ -242,7 +242,8 @@ impl Store {
         watch: &offload::Watch,
     ) -> PyResult<Bound<'py, PyDict>> {
         let runtime = fail(py, runtime_of(&self.device))?;
-        offload::execute(py, &runtime, &asked, watch)
+        let clock = self.clock.lock().as_ref().map(|clock| clock.get().clock.clone());
+        offload::execute(py, &runtime, clock.as_ref(), &asked, watch)
     }
 
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
@@ -529,7 +530,7 @@ impl Space {
         let Some(flights) = &self.flights else { return self.send(py, command).map(drop) };
         let device = fail(py, device_of(&self.device))?;
         let command = OwnedCommand::of(&command).expect("reads and writes can be submitted");
-        let kept = Kept::new(Some(array.clone().into_any().unbind()));
+        let kept = Some(array.clone().into_any().unbind());
         flights.lock().push(Flight::submit(py, &device, command, kept)?);
         Ok(())
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use nandarray::device::{Compound, Device};
 use nandarray::sim::panics::caught;
-use nandarray_cores::RunError;
+use nandarray_cores::{Form, RunError};
 use parking_lot::RwLock;
 
 use crate::agenda::StageDone;
@@ -92,6 +92,12 @@ impl Runtime {
         let Execution { stages, executor, hold_bytes, progress } = *execution;
         if stages.is_empty() {
             return Err(Error::invalid("an execution without a program"));
+        }
+        if executor.counts_instructions() && stages.iter().any(|stage| matches!(stage.form, Form::Native(_))) {
+            return Err(Error::invalid(
+                "form=\"native\" is for the wall clock: on a modelled device a program runs interpreted or translated, so that its \
+                 instructions are counted",
+            ));
         }
         let programs: Vec<Arc<Ready>> = stages.iter().map(|stage| self.ready(stage.program)).collect::<Result<_>>()?;
         let mut reader = InputReader::new(compound);

@@ -19,6 +19,11 @@ pub trait Executor: Debug + Send + Sync {
     /// How many jobs it has under way at once, as a rule; at least 1. No result depends on it.
     fn workers(&self) -> usize;
 
+    /// Whether it needs to know how many instructions a program executes: one that is called as functions of this process is refused then.
+    fn counts_instructions(&self) -> bool {
+        false
+    }
+
     /// Does jobs until [`Agenda::pick`] says [`Next::Over`]; every job that it picked has come back to the agenda then. It may end
     /// sooner, by [`Agenda::abort`].
     ///

@@ -50,6 +50,10 @@ pub trait Sink: Send {
     /// # Errors
     /// Whatever keeps it from that.
     fn take(&mut self, output: usize, task: u64, bytes: Vec<u8>) -> Result<(), Failure>;
+    /// Whether an output goes into the store; otherwise it is the caller's, over the link of a modelled device.
+    fn is_stored(&self, _output: usize) -> bool {
+        false
+    }
     /// Take the bytes that a program wrote to an output at its end.
     ///
     /// # Errors

@@ -11,6 +11,8 @@
 //! | deliver: outputs of one run of tasks, and its state | deliver, one an output of a task; call (of `nd_merge`) |
 //! | finish: the program's end | call (of `nd_end`), deliver, one an output |
 
+use std::sync::atomic::AtomicBool;
+
 use nandarray_cores::{Call, RunError};
 
 use crate::io::Sink;
@@ -228,9 +230,9 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Tells whether the run was cancelled.
-    pub fn is_cancelled(&self) -> bool {
-        self.context.progress.stop.load(std::sync::atomic::Ordering::Relaxed)
+    /// Set when the run is to end soon.
+    pub fn stop(&self) -> &'s AtomicBool {
+        &self.context.progress.stop
     }
 
     /// Gives on one output.

@@ -105,6 +105,10 @@ impl<'d> OutputWriter<'d> {
 }
 
 impl Sink for OutputWriter<'_> {
+    fn is_stored(&self, output: usize) -> bool {
+        self.places[output].is_some()
+    }
+
     fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> std::result::Result<(), Failure> {
         match &mut self.places[output] {
             None => self.collected[output].extend_from_slice(&bytes),

@@ -24,6 +24,8 @@ pub struct Delivery {
     pub output: usize,
     /// Its number for the run's sink, if it goes there.
     pub sink: Option<usize>,
+    /// Whether the sink puts it into the store.
+    pub is_stored: bool,
     /// Whether other stages read it.
     pub is_read: bool,
     /// Bytes.
@@ -103,7 +105,8 @@ impl Deliveries {
         let (task, output, bytes) = self.queue.pop_front().expect("a step that is to deliver");
         let is_read = !context.readers[output].is_empty();
         let number = context.stage.outputs[output];
-        let done = Delivery { output, sink: number, is_read, bytes: bytes.len() as u64 };
+        let is_stored = number.is_some_and(|number| sink.is_stored(number));
+        let done = Delivery { output, sink: number, is_stored, is_read, bytes: bytes.len() as u64 };
         let Some(number) = number else {
             if is_read {
                 self.on.push((output, bytes));

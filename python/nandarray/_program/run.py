@@ -35,7 +35,7 @@ __all__ = ["Account", "Box", "Offloaded", "StepAccount", "Traffic", "offload", "
 TASK_BYTES = 1 << 20
 HOLD_BYTES = 1 << 30
 #: Of a run on a modelled device, as its report says it.
-UNTIMED = "The programs' instructions take no modelled time, and their inputs are priced as reads over the host link."
+ONE_A_CYCLE = "On the modelled device's cores an instruction takes one cycle of the described clock."
 _POLL_S = 0.05
 _STATUS = re.compile(r"returned (-\d+)$")
 _Array = np.ndarray[Any, Any]
@@ -243,12 +243,14 @@ def offload(
     """
     roots, wanted = _wanted(program, inputs, scalars)
     targets = _targets(out, wanted)
-    common = {"form": form, "task_bytes": task_bytes, "instructions": instructions}
+    common: dict[str, Any] = {"form": form, "task_bytes": task_bytes, "instructions": instructions}
     if seconds is not None and not seconds > 0:
         raise InvalidError(f"seconds is {seconds!r}; it is more than 0")
     ports.at_least_one(threads=threads, hold_bytes=hold_bytes, task_bytes=task_bytes, instructions=instructions)
     run = _Run(in_order(roots))
     native = run.store(targets)
+    # A modelled device counts instructions, which nobody does in native form.
+    common["counted"] = native.clock is not None
     watch = _watch or _nandarray.Watch()
     numbers: dict[Program, int] = {}
     try:
@@ -283,7 +285,7 @@ def offload(
     between = sum(one.bytes_in for one in steps) - bytes_in
     traffic = Traffic(bytes_in - from_host, from_host, between, to_store, bytes_out - to_store)
     used_form = used.pop() if len(used) == 1 else "mixed"
-    notes = (UNTIMED,) if native.clock is not None else ()
+    notes = (ONE_A_CYCLE,) if native.clock is not None else ()
     account = Account(tasks, bytes_in, bytes_out, given["instructions"], took, used_form, steps, traffic, notes)
     return Offloaded(got, account)
 
@@ -372,7 +374,7 @@ class _Run:
             target = outputs.get((id(step), output))
             going.append(target.native() if target else (id(step), output) in outputs)
         most = settings["instructions"]
-        form, entries = forms.choose(step.program, settings["form"], counted=most is not None)
+        form, entries = forms.choose(step.program, settings["form"], counted=most is not None or settings["counted"])
         return _AskedStage(number, form, entries, inputs, list(step._scalars), going, settings["task_bytes"], most)
 
 

@@ -84,12 +84,14 @@ macro_rules! clients {
 
         /// For whom a flash operation is.
         #[derive(Clone, Copy, Debug)]
+        #[allow(dead_code, reason = "not every client issues operations")]
         pub(crate) enum Waiting {
             $($client(<$client as Client>::Waiting),)+
         }
 
         /// Who asked for a command on the link.
         #[derive(Clone, Copy, Debug)]
+        #[allow(dead_code, reason = "not every client asks for commands")]
         pub(crate) enum Asker {
             $($client(<$client as Client>::Asker),)+
         }

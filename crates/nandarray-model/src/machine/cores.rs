@@ -19,17 +19,19 @@ pub(crate) enum CoreEvent {
     Free(u32),
 }
 
-/// No operation, and no command, is a core's own.
+/// No operation, and no command on the link, is a core's own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Never {}
+pub(crate) struct Nothing;
 
-impl Packed for Never {
+const NOTHING: &str = "cores wait for no operation of the flash and ask for no command on the link";
+
+impl Packed for Nothing {
     fn pack(self) -> (u8, u32) {
-        match self {}
+        (0, 0)
     }
 
-    fn unpack(kind: u8, number: u32) -> Self {
-        panic!("cores wait for no operation, and {kind}/{number} is told to one")
+    fn unpack(_kind: u8, _number: u32) -> Self {
+        Self
     }
 }
 
@@ -103,8 +105,8 @@ impl Cores {
 
 impl Client for Cores {
     type Event = CoreEvent;
-    type Waiting = Never;
-    type Asker = Never;
+    type Waiting = Nothing;
+    type Asker = Nothing;
 
     fn happened(&mut self, _lent: &mut Lent<'_>, _now: Ps, event: CoreEvent) {
         let CoreEvent::Free(core) = event;
@@ -112,16 +114,16 @@ impl Client for Cores {
         self.free.push_back(core);
     }
 
-    fn operation_ended(&mut self, _lent: &mut Lent<'_>, _now: Ps, waiting: Never, _ended: OperationEnded) {
-        match waiting {}
+    fn operation_ended(&mut self, _lent: &mut Lent<'_>, _now: Ps, _waiting: Nothing, _ended: OperationEnded) {
+        unreachable!("{NOTHING}")
     }
 
-    fn decoded(&mut self, _lent: &mut Lent<'_>, _now: Ps, _io: u32, asker: Never) {
-        match asker {}
+    fn decoded(&mut self, _lent: &mut Lent<'_>, _now: Ps, _io: u32, _asker: Nothing) {
+        unreachable!("{NOTHING}")
     }
 
-    fn answered(&mut self, _lent: &mut Lent<'_>, _now: Ps, asker: Never) {
-        match asker {}
+    fn answered(&mut self, _lent: &mut Lent<'_>, _now: Ps, _asker: Nothing) {
+        unreachable!("{NOTHING}")
     }
 
     fn is_still(&self) -> bool {

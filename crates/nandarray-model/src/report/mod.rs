@@ -61,6 +61,9 @@ pub struct Report {
     pub idle_states: Vec<IdleReport>,
     /// What a data sheet promises for such a workload, beside what came out.
     pub promises: Vec<Promise>,
+    /// Programs that ran on the device's cores, if any did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub programs: Option<ProgramsReport>,
     /// What was assumed or changed, a sentence each.
     pub notes: Vec<String>,
 }
@@ -242,6 +245,41 @@ pub struct IdleReport {
     pub entered: u64,
 }
 
+/// What programs did that ran on the device's cores.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ProgramsReport {
+    /// Programs that were run.
+    pub programs: u64,
+    /// Their tasks.
+    pub tasks: u64,
+    /// Instructions that the cores executed, one a cycle.
+    pub instructions: u64,
+    /// Bytes of inputs that came from the flash, without crossing the link.
+    pub stored_bytes: u64,
+    /// Bytes of inputs that came over the link.
+    pub host_bytes: u64,
+    /// Bytes of outputs that went over the link.
+    pub result_bytes: u64,
+    /// Bytes of outputs that went into the flash, without crossing the link.
+    pub written_bytes: u64,
+    /// Time of cores at work, in seconds.
+    pub work_s: f64,
+    /// Time of cores that had a program and waited for data, in seconds.
+    pub wait_s: f64,
+}
+
+impl ProgramsReport {
+    /// One sentence on what was assumed.
+    pub fn note(&self) -> String {
+        let ran = if self.programs == 1 { "1 program ran" } else { &format!("{} programs ran", self.programs) };
+        format!(
+            "{ran} on the device's cores, interpreted or translated, at one instruction a cycle of the described clock: \
+             {} instructions in {} tasks.",
+            self.instructions, self.tasks
+        )
+    }
+}
+
 /// How long cores that run programs worked and waited, and what they took.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CoreTimes {
@@ -307,6 +345,7 @@ impl Report {
             utilisation,
             energy: EnergyReport::new(parts, all.bytes),
             idle_states: parts.slept.iter().map(IdleReport::new).collect(),
+            programs: None,
             promises: Vec::new(),
             notes: bound.into_iter().collect(),
             all,

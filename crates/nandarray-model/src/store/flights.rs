@@ -46,6 +46,16 @@ impl Held {
     }
 }
 
+impl Flight {
+    /// Where its halves are: they stay there until it is removed.
+    pub(super) fn halves(&mut self) -> *mut (dyn Halves + 'static) {
+        match &mut self.held {
+            Held::Borrowed(Borrowed(halves)) => *halves,
+            Held::Owned(halves) => std::ptr::from_mut(&mut **halves),
+        }
+    }
+}
+
 /// Where a command in flight stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {

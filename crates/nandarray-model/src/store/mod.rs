@@ -16,17 +16,19 @@
 //! | file | one idea |
 //! | --- | --- |
 //! | `flights` | commands in flight: which may begin |
+//! | `executor` | programs on the device's cores |
 //! | `media` | which pages a command reads and programs |
 //! | `power` | what is left when the power fails |
 
+pub mod executor;
 mod flights;
 pub mod media;
 pub mod power;
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use nandarray::device::{Device, Mode, Options};
 use nandarray::flash::Geometry;
@@ -35,12 +37,12 @@ use nandarray::media::Media;
 use nandarray::media::sparse::SparseMedia;
 use nandarray::sim::{FlightId, Halves, Moves, Probe, Purpose};
 use nandarray::{Error, Result};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
 
 use crate::describe::Description;
 use crate::footprint::{Footprint, Places, Recorder};
-use crate::machine::{JobDone, JobId, JobKind, Machine};
-use crate::report::{Latencies, ManagementReport, Report, WearReport};
+use crate::machine::{Happening, JobDone, JobId, JobKind, Machine, Part};
+use crate::report::{Latencies, ManagementReport, ProgramsReport, Report, WearReport};
 use crate::spans::Spans;
 use crate::workload::RequestOp;
 use flights::{Flights, Held, Stage, stuck, too_many};
@@ -61,10 +63,6 @@ pub enum Bytes {
     Nowhere,
 }
 
-/// What the model does not tell of programs yet.
-const PROGRAMS_UNTIMED: &str =
-    "their instructions take no modelled time, and their inputs are priced as reads over the host link.";
-
 #[derive(Debug)]
 struct State {
     machine: Machine,
@@ -77,6 +75,10 @@ struct State {
     given: u32,
     /// Commands of a batch, not timed yet.
     gathered: Option<Vec<(JobKind, Footprint)>>,
+    /// What concerns programs that run beside the data, and was not asked for yet.
+    happened: VecDeque<Happening>,
+    /// What programs did.
+    programs: ProgramsReport,
     latencies: Latencies,
     mount: Ps,
     /// Set while modelled time passes, and left so by a panic: what the machine holds is unknown then, and it is not run again.
@@ -90,41 +92,37 @@ type Ended = Vec<Box<dyn Halves>>;
 #[derive(Debug)]
 pub struct Clock {
     recorder: Arc<Recorder>,
-    /// Programs that were run.
-    programs: AtomicU64,
-    /// Made when the store is open. Whoever holds this is inside the clock.
-    state: Mutex<Option<State>>,
+    /// Made when the store is open. A thread that holds this is inside the clock; it may enter again, since programs run inside of
+    /// a command.
+    state: ReentrantMutex<RefCell<Option<State>>>,
 }
 
 impl Probe for Clock {
     fn run(&self, command: &mut dyn Halves) {
         let mut guard = self.state.lock();
-        if guard.is_none() {
+        if guard.borrow().is_none() {
             // Opening: timed as one, by `open`.
             drop(guard);
             command.plan();
             command.complete();
             return;
         }
+        self.assert_alive();
         // SAFETY: this call goes on until the command was taken out of the table, or panics with the clock stopped for good
         // while it was inside: then nobody looks into the table again.
         let held = unsafe { Held::borrowed(command) };
-        let id = Self::enter(&mut guard).give(held);
+        let id = self.with(|state| state.give(held));
         loop {
             let mut ended = Ended::new();
-            let state = Self::enter(&mut guard);
-            let goes_on = state.run(|state| {
-                state.begin_all(&self.recorder, &mut ended);
-                !state.flights.contains(id) || state.advance(&self.recorder, &mut ended)
-            });
+            self.begin_all(&mut ended);
+            let goes_on = self.with(|state| !state.flights.contains(id)) || self.advance(&mut ended);
             if !goes_on {
-                state.refuse(id, stuck(), &mut ended);
+                self.with(|state| state.refuse(id, stuck(), &mut ended));
             }
-            let over = !state.flights.contains(id);
-            if over && ended.is_empty() {
-                return;
+            let over = self.with(|state| !state.flights.contains(id));
+            if !ended.is_empty() {
+                ReentrantMutexGuard::unlocked(&mut guard, || deliver(ended));
             }
-            MutexGuard::unlocked(&mut guard, || deliver(ended));
             if over {
                 return;
             }
@@ -132,18 +130,18 @@ impl Probe for Clock {
     }
 
     fn submit(&self, mut command: Box<dyn Halves>) -> Option<FlightId> {
-        let mut guard = self.state.lock();
-        let state = Self::enter(&mut guard);
-        if state.flights.len() >= IN_FLIGHT_MAX {
+        let guard = self.state.lock();
+        self.assert_alive();
+        if self.with(|state| state.flights.len()) >= IN_FLIGHT_MAX {
             drop(guard);
             command.refuse(too_many());
             command.deliver();
             return None;
         }
-        let id = state.give(Held::Owned(command));
+        let id = self.with(|state| state.give(Held::Owned(command)));
         let mut ended = Ended::new();
-        state.run(|state| state.begin_all(&self.recorder, &mut ended));
-        let in_flight = state.flights.contains(id);
+        self.begin_all(&mut ended);
+        let in_flight = self.with(|state| state.flights.contains(id));
         drop(guard);
         deliver(ended);
         in_flight.then_some(id)
@@ -152,21 +150,23 @@ impl Probe for Clock {
     fn drive(&self, flight: Option<FlightId>) -> bool {
         let mut any = false;
         loop {
-            let mut guard = self.state.lock();
-            let Some(state) = guard.as_mut().filter(|state| !state.running) else { return any };
-            let waits = match flight {
+            let guard = self.state.lock();
+            let waits = self.with(|state| match flight {
+                _ if state.running => false,
                 Some(id) => state.flights.contains(id),
                 None => state.flights.len() > 0 && !any,
-            };
+            });
             if !waits {
                 return any;
             }
             let mut ended = Ended::new();
-            if !state.run(|state| state.advance(&self.recorder, &mut ended)) {
-                let id = flight.or(state.flights.first_waiting()).expect("what cannot go on has not begun");
-                state.refuse(id, stuck(), &mut ended);
+            if !self.advance(&mut ended) {
+                self.with(|state| {
+                    let id = flight.or(state.flights.first_waiting()).expect("what cannot go on has not begun");
+                    state.refuse(id, stuck(), &mut ended);
+                });
+                self.begin_all(&mut ended);
             }
-            state.run(|state| state.begin_all(&self.recorder, &mut ended));
             any |= flight.is_some() || !ended.is_empty();
             drop(guard);
             deliver(ended);
@@ -174,17 +174,23 @@ impl Probe for Clock {
     }
 
     fn cancel(&self, flight: FlightId) -> bool {
-        let mut guard = self.state.lock();
-        let Some(state) = guard.as_mut().filter(|state| !state.running) else { return false };
-        if !state.flights.contains(flight) || state.flights.get(flight).stage == Stage::Begun {
-            return false;
-        }
+        let guard = self.state.lock();
         let mut ended = Ended::new();
-        state.refuse(flight, Error::Cancelled, &mut ended);
-        state.run(|state| state.begin_all(&self.recorder, &mut ended));
+        let waits = self.with(|state| {
+            let waits = !state.running
+                && state.flights.contains(flight)
+                && state.flights.get(flight).stage != Stage::Begun;
+            if waits {
+                state.refuse(flight, Error::Cancelled, &mut ended);
+            }
+            waits
+        });
+        if waits {
+            self.begin_all(&mut ended);
+        }
         drop(guard);
         deliver(ended);
-        true
+        waits
     }
 
     fn has_clock(&self) -> bool {
@@ -193,10 +199,6 @@ impl Probe for Clock {
 
     fn moved(&self, runs: u64, bytes: u64) {
         self.recorder.moved(runs, bytes);
-    }
-
-    fn executed(&self, programs: u64) {
-        self.programs.fetch_add(programs, Ordering::Relaxed);
     }
 
     fn freed(&self, segment: u32) {
@@ -241,11 +243,7 @@ pub fn open_logged(
 ) -> Result<(Device, Arc<Clock>)> {
     let places = Places::new(description.geometry)?;
     let recorder = Recorder::new(places.store());
-    let clock = Arc::new(Clock {
-        recorder: recorder.clone(),
-        programs: AtomicU64::new(0),
-        state: Mutex::new(None),
-    });
+    let clock = Arc::new(Clock { recorder: recorder.clone(), state: ReentrantMutex::new(RefCell::new(None)) });
     let options = Options {
         geometry: places.store(),
         exact_geometry: true,
@@ -278,17 +276,19 @@ pub fn open_logged(
         )));
     }
     let mut machine = Machine::new(description, options.seed, spans);
-    machine.attach_store(places);
+    machine.add([Part::Spaces(places), Part::Cores]).expect("only flash management can be refused");
     let id = machine.submit_job(Ps::ZERO, JobKind::Other, 0, recorder.take());
     let mount = machine.run_job(id).done;
     let latencies = Latencies::default();
-    *clock.state.lock() = Some(State {
+    *clock.state.lock().borrow_mut() = Some(State {
         machine,
         host: mount,
         flights: Flights::default(),
         jobs: BTreeMap::new(),
         given: 0,
         gathered: None,
+        happened: VecDeque::new(),
+        programs: ProgramsReport::default(),
         latencies,
         mount,
         running: false,
@@ -298,15 +298,50 @@ pub fn open_logged(
 
 impl Clock {
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        f(self.state.lock().as_mut().expect("the clock runs once the store is open"))
+        f(self.state.lock().borrow_mut().as_mut().expect("the clock runs once the store is open"))
     }
 
-    /// The state of an open store, unless a panic stopped the clock: it must not give times then. The entrance of the store makes
-    /// an error of this panic.
-    fn enter<'a>(guard: &'a mut MutexGuard<'_, Option<State>>) -> &'a mut State {
-        let state = guard.as_mut().expect("the clock runs once the store is open");
-        assert!(!state.running, "the modelled clock was stopped by an earlier panic");
-        state
+    /// A clock that a panic stopped must not give times. The entrance of the store makes an error of this panic.
+    fn assert_alive(&self) {
+        assert!(!self.with(|state| state.running), "the modelled clock was stopped by an earlier panic");
+    }
+
+    /// Begins every command that may: its first half happens, and what it asked for goes to the machine.
+    fn begin_all(&self, ended: &mut Ended) {
+        let next = |state: &mut State| {
+            let id = if state.running { None } else { state.flights.next_to_begin() }?;
+            Some((id, state.flights.get(id).halves()))
+        };
+        while let Some((id, halves)) = self.with(next) {
+            // SAFETY: the halves lie behind a pointer, whatever happens to the table; they stay until `begun` or a later call ends
+            // the command, and nobody else looks at those of a command that has just begun. The state is not borrowed
+            // meanwhile: programs let time pass in their command's first half.
+            let moves = unsafe { (*halves).plan() };
+            let footprint = self.recorder.take();
+            self.with(|state| state.run(|state| state.begun(id, moves, footprint, &self.recorder, ended)));
+        }
+    }
+
+    /// Lets time pass until something happens, and begins the commands that waited for it. `false` if nothing is on its way.
+    fn advance(&self, ended: &mut Ended) -> bool {
+        let goes_on = self.with(|state| state.run(|state| state.advance(&self.recorder, ended)));
+        self.begin_all(ended);
+        goes_on
+    }
+
+    /// What concerns programs next; commands in flight that end meanwhile are delivered. `None` if nothing is on its way.
+    fn next_happening(&self) -> Option<Happening> {
+        loop {
+            if let Some(happening) = self.with(|state| state.happened.pop_front()) {
+                return Some(happening);
+            }
+            let mut ended = Ended::new();
+            let goes_on = self.advance(&mut ended);
+            deliver(ended);
+            if !goes_on {
+                return None;
+            }
+        }
     }
 
     /// Lets everything end that is in flight.
@@ -373,10 +408,12 @@ impl Clock {
                 "Spaces are translated and assembled by the host (software NDS).".to_owned()
             });
             report.notes.push(format!("Opening took {}.", state.mount));
-            let programs = self.programs.load(Ordering::Relaxed);
-            if programs > 0 {
-                let ran = if programs == 1 { "1 program ran" } else { &format!("{programs} programs ran") };
-                report.notes.push(format!("{ran}; {PROGRAMS_UNTIMED}"));
+            if state.programs.programs > 0 {
+                report.notes.push(state.programs.note());
+                let times = state.machine.core_times().unwrap_or_default();
+                let seconds = |all: &[Ps]| all.iter().copied().sum::<Ps>().seconds();
+                let (work_s, wait_s) = (seconds(&times.worked), seconds(&times.waited));
+                report.programs = Some(ProgramsReport { work_s, wait_s, ..state.programs.clone() });
             }
             report
         })
@@ -422,44 +459,49 @@ impl State {
         self.flights.give(held, at)
     }
 
-    /// Begins every command that may: its first half happens, and what it asked for goes to the machine.
-    fn begin_all(&mut self, recorder: &Recorder, ended: &mut Ended) {
-        while let Some(id) = self.flights.next_to_begin() {
-            let flight = self.flights.get(id);
-            let owned = matches!(flight.held, Held::Owned(_));
-            let moves = flight.held.halves().plan();
-            let footprint = recorder.take();
-            let kind = match moves {
-                Some(Moves::Out) => JobKind::Read,
-                Some(Moves::In) => JobKind::Write,
-                Some(Moves::Nothing) if footprint != Footprint::default() => JobKind::Other,
-                // Looking numbers or names up is no command of a device; nor is one that panicked.
-                Some(Moves::Nothing) | None => {
-                    self.end(id, recorder, ended);
-                    continue;
-                }
-            };
-            if let Some(gathered) = &mut self.gathered {
-                gathered.push((kind, footprint));
-                self.end(id, recorder, ended);
-                continue;
-            }
-            let queue = if owned { self.given % self.machine.description().host.queues } else { 0 };
-            self.given = self.given.wrapping_add(u32::from(owned));
-            let at = self.host.max(self.machine.now());
-            let job = self.machine.submit_job(at, kind, queue, footprint);
-            self.jobs.insert(job, id);
+    /// The first half of a command has happened, and asked for this.
+    fn begun(
+        &mut self,
+        id: FlightId,
+        moves: Option<Moves>,
+        footprint: Footprint,
+        recorder: &Recorder,
+        ended: &mut Ended,
+    ) {
+        let kind = match moves {
+            Some(Moves::Out) => JobKind::Read,
+            Some(Moves::In) => JobKind::Write,
+            Some(Moves::Nothing) if footprint != Footprint::default() => JobKind::Other,
+            // Looking numbers or names up is no command of a device; nor is one that panicked.
+            Some(Moves::Nothing) | None => return self.end(id, recorder, ended),
+        };
+        if let Some(gathered) = &mut self.gathered {
+            gathered.push((kind, footprint));
+            return self.end(id, recorder, ended);
         }
+        let owned = matches!(self.flights.get(id).held, Held::Owned(_));
+        let queue = if owned { self.given % self.machine.description().host.queues } else { 0 };
+        self.given = self.given.wrapping_add(u32::from(owned));
+        let at = self.host.max(self.machine.now());
+        let job = self.machine.submit_job(at, kind, queue, footprint);
+        self.jobs.insert(job, id);
     }
 
-    /// Lets time pass until a command ends, and those begin that waited for it. `false` if nothing is on its way.
+    /// Lets time pass until a command ends, or something happens that a program waits for. `false` if nothing is on its way.
     fn advance(&mut self, recorder: &Recorder, ended: &mut Ended) -> bool {
-        let Some(done) = self.machine.next_job() else { return false };
-        let id = self.jobs.remove(&done.id).expect("every job is a command in flight");
-        let submitted = self.flights.get(id).submitted;
-        self.took(&JobDone { submitted, ..done });
-        self.end(id, recorder, ended);
-        self.begin_all(recorder, ended);
+        let Some(happening) = self.machine.next_happening() else { return false };
+        let command = match happening {
+            Happening::Done(done) => self.jobs.remove(&done.id).map(|id| (id, done)),
+            Happening::Arrived(..) | Happening::CoreFree(_) => None,
+        };
+        match command {
+            Some((id, done)) => {
+                let submitted = self.flights.get(id).submitted;
+                self.took(&JobDone { submitted, ..done });
+                self.end(id, recorder, ended);
+            }
+            None => self.happened.push_back(happening),
+        }
         true
     }
 
@@ -486,6 +528,7 @@ impl State {
             JobKind::Read => RequestOp::Read,
             JobKind::Write => RequestOp::Write,
             JobKind::Other => RequestOp::Flush,
+            JobKind::Input | JobKind::Output => unreachable!("no command of a host"),
         };
         self.latencies.record(op, done.bytes, done.submitted, done.done, !done.failed);
     }

@@ -38,7 +38,7 @@ impl Device {
         if self.read_only && writes {
             return Err(Error::ReadOnly);
         }
-        self.as_command(Order::Alone, Moves::Out, || Ok(work(&Compound { device: self, alone: Workers::alone() })))
+        self.as_command(Order::Alone, Moves::Nothing, || Ok(work(&Compound { device: self, alone: Workers::alone() })))
     }
 
     /// Whether the store takes commands, from this process.

@@ -26,7 +26,7 @@ mod flash;
 mod job;
 mod software;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use flash::StoreFlash;
 use job::{Background, Job, Phase};
@@ -206,8 +206,10 @@ pub(crate) struct Spaces {
     jobs: slab::Slab<Job>,
     parts: slab::Slab<Part>,
     given: u64,
-    /// Jobs that write their log once all programs have ended.
+    /// Jobs that write their log once they may ([`Self::may_log`]).
     settling: VecDeque<u32>,
+    /// Ages of jobs with a log that is not written yet.
+    logs: BTreeSet<u64>,
     dirty_bytes: u64,
     done: VecDeque<JobDone>,
     /// Blocks of inputs of programs that are in the device's memory and were not asked for yet.
@@ -333,6 +335,7 @@ impl Spaces {
             settling: VecDeque::new(),
             dirty_bytes: 0,
             done: VecDeque::new(),
+            logs: BTreeSet::new(),
             arrived: VecDeque::new(),
         }
     }
@@ -354,6 +357,9 @@ impl Spaces {
         self.given += 1;
         let id = JobId(self.given);
         let job = Job::new(id, kind, queue % fabric.description.host.queues, at, footprint);
+        if !job.log.is_empty() {
+            self.logs.insert(id.0);
+        }
         let job = self.jobs.insert(job) as u32;
         fabric.push(at, super::Event::Client(SpaceEvent::Given(job).into()));
         id
@@ -556,13 +562,26 @@ impl Spaces {
     /// A program of a job of this age has ended: logs may be written that waited for it. Programs of younger jobs hold no log
     /// back, so that a stream of writes does not keep a flush from its end.
     fn program_ended(&mut self, lent: &mut Lent<'_>, now: Ps, age: u64) {
-        if self.flash.program_ended(age) && !self.settling.is_empty() {
-            for job in std::mem::take(&mut self.settling) {
-                if self.flash.is_settled(self.age(job)) {
-                    self.write_log(lent, now, job);
-                } else {
-                    self.settling.push_back(job);
-                }
+        if self.flash.program_ended(age) {
+            self.write_logs(lent, now);
+        }
+    }
+
+    /// Whether a job's log may be written: the log is one, so it is written in the order in which jobs were given; and one that
+    /// is to be durable comes behind all programs of this job and of older ones.
+    fn may_log(&self, job: u32) -> bool {
+        let j = &self.jobs[job as usize];
+        let is_next = j.log.is_empty() || self.logs.first().is_none_or(|&oldest| oldest == j.id.0);
+        is_next && (!j.settle || self.flash.is_settled(j.id.0))
+    }
+
+    /// Writes the logs that have waited long enough.
+    fn write_logs(&mut self, lent: &mut Lent<'_>, now: Ps) {
+        for job in std::mem::take(&mut self.settling) {
+            if self.may_log(job) {
+                self.write_log(lent, now, job);
+            } else {
+                self.settling.push_back(job);
             }
         }
     }
@@ -635,8 +654,7 @@ impl Spaces {
             return;
         }
         j.phase = Phase::Settling;
-        let (settle, age) = (j.settle, j.id.0);
-        if !settle || self.flash.is_settled(age) {
+        if self.may_log(job) {
             self.write_log(lent, now, job);
         } else {
             self.settling.push_back(job);
@@ -667,6 +685,9 @@ impl Spaces {
     }
 
     fn logged(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
+        if self.logs.remove(&self.age(job)) {
+            self.write_logs(lent, now);
+        }
         match self.jobs[job as usize].io {
             Some(io) => lent.io_progress(now, io),
             None => self.job_done(lent, now, job),

@@ -1,0 +1,430 @@
+//! Programs on the cores of a modelled device: an executor of the runtime that lets modelled time pass.
+//!
+//! ```text
+//! pick a job -> fetch: pages from the flash to the device's memory   (blocks arrive one by one)
+//!            -> call: the core executes until it needs a byte that has not arrived, waits, is woken by the block that brings it
+//!            -> deliver: results over the link, or into the flash
+//! ```
+//!
+//! The agenda decides what is done next, the machine decides when. A core takes one instruction a cycle. Bytes are fetched from the
+//! engine when a task begins; the program gets them as their blocks arrive. A block that is one run of the stream lets the
+//! program go on up to its end; where the elements of blocks lie mixed in the stream (a box of several dimensions) all of an input
+//! must have arrived. A program cannot tell when its bytes came, so what it gives is the same on any executor.
+//!
+//! Not here: which instructions take longer, caches, scratchpads, how much of a stream a core can hold.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use nandarray_cores::{Advance, Call, RunError};
+use nandarray_runtime::{Agenda, Delivery, Executor, Fetched, Job, JobKind as Kind, Next, Sink, Step};
+
+use super::Clock;
+use crate::describe::Compute;
+use crate::footprint::{Footprint, Piece};
+use crate::machine::{Happening, JobId, JobKind};
+use nandarray_sim::Ps;
+
+/// The cores of a modelled device.
+#[derive(Debug)]
+pub struct Modelled {
+    clock: Arc<Clock>,
+    compute: Compute,
+}
+
+impl Modelled {
+    /// The cores of this clock's device.
+    ///
+    /// # Errors
+    /// [`nandarray::Error::Invalid`] if its description has none.
+    pub fn new(clock: &Arc<Clock>) -> nandarray::Result<Self> {
+        let compute = clock.machine(|machine| machine.description().compute.clone());
+        let compute = compute.ok_or_else(|| {
+            let name = clock.machine(|machine| machine.description().name.clone());
+            nandarray::Error::invalid(format!(
+                "device {name:?} has no cores for programs: give compute.cores and compute.clock, for example \
+                 compute.cores = 8, compute.clock = \"1 GHz\""
+            ))
+        })?;
+        Ok(Self { clock: clock.clone(), compute })
+    }
+}
+
+impl Executor for Modelled {
+    fn workers(&self) -> usize {
+        self.compute.cores as usize
+    }
+
+    fn counts_instructions(&self) -> bool {
+        true
+    }
+
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink) {
+        let cores = (0..self.compute.cores).map(|_| None).collect();
+        let mut run =
+            Run { executor: self, agenda, sink, cores, moving: BTreeMap::new(), stages: Default::default() };
+        // What was asked of the flash before belongs to the command itself.
+        let before = self.clock.recorder.take();
+        run.command(before);
+        run.all();
+        run.account();
+    }
+}
+
+/// Why something moves between flash, memory and link.
+#[derive(Clone, Copy, Debug)]
+enum Moving {
+    /// Blocks of the store for a core's job.
+    Stored(usize),
+    /// The caller's bytes for a core's job.
+    Host(usize),
+    /// Something that nobody waits for but the end of the run.
+    Out,
+}
+
+/// An input of a task as it arrives.
+#[derive(Clone, Debug)]
+struct Arriving {
+    /// Bytes of it.
+    bytes: u64,
+    /// Bytes that the program was given.
+    pushed: u64,
+    /// Its blocks among those of its job: the first, and the one behind the last.
+    pieces: (usize, usize),
+    /// Whether the caller's bytes are still on the link.
+    on_link: bool,
+}
+
+/// A job on a core.
+struct OnCore<'s, 'p> {
+    job: Job<'s, 'p>,
+    call: Option<Call<'p>>,
+    /// What the call came to, once the work for it is over.
+    over: Option<Result<Vec<u64>, RunError>>,
+    works: bool,
+    inputs: Vec<Arriving>,
+    pieces: Vec<Piece>,
+    arrived: Vec<bool>,
+    /// Jobs of the machine that bring something for it.
+    pending: u32,
+    /// What the job came to, while something for it is still on its way.
+    ended: Option<Result<(), RunError>>,
+}
+
+/// What a job comes to after as much as can be done now.
+enum Stands {
+    /// It waits for its data, or works.
+    Waits,
+    /// It is over.
+    Over(Result<(), RunError>),
+}
+
+struct Run<'r, 's, 'p> {
+    executor: &'r Modelled,
+    agenda: &'r mut Agenda<'s, 'p>,
+    sink: &'r mut dyn Sink,
+    cores: Vec<Option<OnCore<'s, 'p>>>,
+    moving: BTreeMap<JobId, Moving>,
+    stages: std::collections::BTreeSet<usize>,
+}
+
+impl Arriving {
+    /// Bytes that the program may have now.
+    fn available(&self, pieces: &[Piece], arrived: &[bool]) -> u64 {
+        if self.on_link {
+            return 0;
+        }
+        let range = self.pieces.0..self.pieces.1;
+        let in_order = pieces[range.clone()].iter().all(|piece| piece.runs <= 1);
+        if !in_order {
+            return if arrived[range].iter().all(|&there| there) { self.bytes } else { 0 };
+        }
+        let there = pieces[range.clone()].iter().zip(&arrived[range.clone()]).take_while(|(_, there)| **there);
+        let (count, bytes) = there.fold((0, 0), |(count, bytes), (piece, _)| (count + 1, bytes + piece.bytes));
+        // Bytes that no block tells of come with the last: fill, which lies nowhere.
+        if count == range.len() { self.bytes } else { bytes.min(self.bytes) }
+    }
+}
+
+impl<'s, 'p> Run<'_, 's, 'p> {
+    fn clock(&self) -> &Clock {
+        &self.executor.clock
+    }
+
+    /// The command that asks for the run crosses the link.
+    fn command(&mut self, before: Footprint) {
+        self.submit(JobKind::Other, before, Moving::Out);
+    }
+
+    fn submit(&mut self, kind: JobKind, footprint: Footprint, why: Moving) {
+        let id = self.clock().with(|state| {
+            let at = state.host.max(state.machine.now());
+            state.machine.submit_job(at, kind, 0, footprint)
+        });
+        self.moving.insert(id, why);
+    }
+
+    /// Does all jobs.
+    fn all(&mut self) {
+        loop {
+            let over = self.fill();
+            if over && self.moving.is_empty() && self.cores.iter().all(Option::is_none) {
+                return;
+            }
+            match self.clock().next_happening() {
+                Some(Happening::CoreFree(core)) => {
+                    let core = core as usize;
+                    self.cores[core].as_mut().expect("a core that worked has a job").works = false;
+                    self.go_on(core);
+                }
+                Some(Happening::Arrived(id, piece)) => {
+                    if let Some(&Moving::Stored(core)) = self.moving.get(&id) {
+                        self.on(core).arrived[piece] = true;
+                        self.wake(core);
+                    }
+                }
+                Some(Happening::Done(done)) => {
+                    let why = self.moving.remove(&done.id).expect("a job of this run");
+                    match why {
+                        Moving::Out => {}
+                        Moving::Stored(core) => {
+                            let on = self.on(core);
+                            on.pending -= 1;
+                            on.arrived.fill(true);
+                            self.wake(core);
+                        }
+                        Moving::Host(core) => {
+                            let on = self.on(core);
+                            on.pending -= 1;
+                            on.inputs.iter_mut().for_each(|input| input.on_link = false);
+                            self.wake(core);
+                        }
+                    }
+                }
+                None => {
+                    self.agenda.abort(RunError::Worker("the modelled device stands still".to_owned()));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn on(&mut self, core: usize) -> &mut OnCore<'s, 'p> {
+        self.cores[core].as_mut().expect("what arrives is for a job on its core")
+    }
+
+    /// Gives jobs to cores that have none; tells whether there will be no more.
+    fn fill(&mut self) -> bool {
+        while let Some(core) = self.cores.iter().position(Option::is_none) {
+            match self.agenda.pick() {
+                Next::Over => return true,
+                Next::Wait => return false,
+                Next::Job(job) => {
+                    self.stages.insert(job.stage());
+                    self.clock().with(|state| {
+                        state.programs.tasks += u64::from(matches!(job.kind(), Kind::Task { .. }));
+                        state.machine.occupy(core as u32, true);
+                    });
+                    let (call, over, works) = (None, None, false);
+                    let (inputs, pieces, arrived) = (vec![], vec![], vec![]);
+                    self.cores[core] =
+                        Some(OnCore { job, call, over, works, inputs, pieces, arrived, pending: 0, ended: None });
+                    self.go_on(core);
+                }
+            }
+        }
+        false
+    }
+
+    fn wake(&mut self, core: usize) {
+        if !self.on(core).works {
+            self.go_on(core);
+        }
+    }
+
+    /// Does of a core's job what can be done now.
+    fn go_on(&mut self, core: usize) {
+        let mut on = self.cores[core].take().expect("a core with a job");
+        match self.steps(core, &mut on) {
+            Stands::Waits => self.cores[core] = Some(on),
+            Stands::Over(done) if on.pending > 0 => {
+                // The core is kept until all that was asked for has arrived.
+                on.ended = Some(done);
+                self.cores[core] = Some(on);
+            }
+            Stands::Over(done) => {
+                self.clock().with(|state| state.machine.occupy(core as u32, false));
+                match done {
+                    Ok(()) => self.agenda.done(on.job),
+                    Err(error) => self.agenda.fail(on.job, error),
+                }
+            }
+        }
+    }
+
+    fn steps(&mut self, core: usize, on: &mut OnCore<'s, 'p>) -> Stands {
+        if let Some(done) = on.ended.take() {
+            return Stands::Over(done);
+        }
+        loop {
+            let done = if on.call.is_some() {
+                match self.call(core, on) {
+                    Ok(true) => return Stands::Waits,
+                    Ok(false) => Ok(()),
+                    Err(error) => Err(error),
+                }
+            } else {
+                match on.job.step() {
+                    Step::Done => return Stands::Over(Ok(())),
+                    Step::Fetch => self.fetch(core, on),
+                    Step::Deliver => self.deliver(on),
+                    Step::Call => match on.job.begin_call() {
+                        Ok(Some(call)) => {
+                            on.call = Some(call);
+                            Ok(())
+                        }
+                        Ok(None) => {
+                            let before = on.job.instructions();
+                            let done = on.job.call();
+                            let executed = on.job.instructions() - before;
+                            if done.is_ok() && executed > 0 {
+                                self.work(core, on, executed);
+                                return Stands::Waits;
+                            }
+                            done
+                        }
+                        Err(error) => Err(error),
+                    },
+                }
+            };
+            if let Err(error) = done {
+                return Stands::Over(Err(error));
+            }
+        }
+    }
+
+    /// Books the work of so many instructions, one a cycle.
+    fn work(&mut self, core: usize, on: &mut OnCore<'s, 'p>, instructions: u64) {
+        on.works = true;
+        let hz = u128::from(self.executor.compute.clock_hz);
+        let time = Ps((u128::from(instructions) * 1_000_000_000_000).div_ceil(hz) as u64);
+        self.clock().with(|state| {
+            state.programs.instructions += instructions;
+            state.machine.work(core as u32, time);
+        });
+    }
+
+    /// Goes on with the call that is under way. Tells whether the core works or waits then; if not, the call is over.
+    fn call(&mut self, core: usize, on: &mut OnCore<'s, 'p>) -> Result<bool, RunError> {
+        if let Some(result) = on.over.take() {
+            let call = on.call.take().expect("a call that is over was under way");
+            return on.job.end_call(call, result).map(|()| false);
+        }
+        let call = on.call.as_mut().expect("a call that is under way");
+        for (number, input) in on.inputs.iter_mut().enumerate() {
+            let available = input.available(&on.pieces, &on.arrived);
+            if available > input.pushed {
+                let bytes = &on.job.input(number)[input.pushed as usize..available as usize];
+                input.pushed += call.input_mut(number).push(bytes) as u64;
+            }
+        }
+        let before = call.instructions();
+        let advance = call.run(None, on.job.stop());
+        let executed = call.instructions() - before;
+        match advance {
+            Advance::Done(result) => on.over = Some(result),
+            Advance::WaitInput { input } if executed == 0 => {
+                if on.pending == 0 {
+                    return Err(call.starved(input));
+                }
+                return Ok(true);
+            }
+            Advance::WaitOutput { output } => {
+                return Err(RunError::Worker(format!("output {output} waits for room, and all of its room was given")));
+            }
+            Advance::WaitInput { .. } | Advance::OutOfBudget | Advance::Paused => {}
+        }
+        if executed > 0 {
+            self.work(core, on, executed);
+            return Ok(true);
+        }
+        self.call(core, on)
+    }
+
+    /// Reads what a job needs from the engine, and lets it arrive.
+    fn fetch(&mut self, core: usize, on: &mut OnCore<'s, 'p>) -> Result<(), RunError> {
+        let read = on.job.fetch();
+        let footprint = self.clock().recorder.take();
+        let external = read?;
+        let inputs = on.job.inputs();
+        let host: u64 = inputs.iter().map(|input| if let Fetched::Host(bytes) = input { *bytes } else { 0 }).sum();
+        on.pieces.clone_from(&footprint.pieces);
+        on.arrived = vec![false; footprint.pieces.len()];
+        on.inputs = arriving(&inputs, &footprint.pieces);
+        self.clock().with(|state| {
+            state.programs.stored_bytes += external - host;
+            state.programs.host_bytes += host;
+        });
+        if footprint != Footprint::default() {
+            on.pending += 1;
+            self.submit(JobKind::Input, footprint, Moving::Stored(core));
+        }
+        if host > 0 {
+            on.pending += 1;
+            let pieces = vec![Piece { steps_end: 0, runs: 1, bytes: host }];
+            self.submit(JobKind::Write, Footprint { pieces, ..Footprint::default() }, Moving::Host(core));
+        }
+        Ok(())
+    }
+
+    /// Gives on an output: over the link, or into the flash.
+    fn deliver(&mut self, on: &mut OnCore<'s, 'p>) -> Result<(), RunError> {
+        let delivered = on.job.deliver(self.sink);
+        let footprint = self.clock().recorder.take();
+        let Delivery { sink, is_stored, bytes, .. } = delivered?;
+        if sink.is_some() && !is_stored && bytes > 0 {
+            self.clock().with(|state| state.programs.result_bytes += bytes);
+            let pieces = vec![Piece { steps_end: 0, runs: 1, bytes }];
+            self.submit(JobKind::Read, Footprint { pieces, ..Footprint::default() }, Moving::Out);
+        }
+        if is_stored {
+            self.clock().with(|state| state.programs.written_bytes += bytes);
+        }
+        // Small outputs are buffered: those that follow, or the end of the command, write them.
+        if footprint != Footprint::default() {
+            self.submit(JobKind::Output, footprint, Moving::Out);
+        }
+        Ok(())
+    }
+
+    /// Adds to what the report tells of programs.
+    fn account(&mut self) {
+        let programs = self.stages.len() as u64;
+        self.clock().with(|state| {
+            state.host = state.host.max(state.machine.now());
+            state.programs.programs += programs;
+        });
+    }
+}
+
+/// Which blocks bring which input: they come in the order in which inputs are read.
+fn arriving(inputs: &[Fetched], pieces: &[Piece]) -> Vec<Arriving> {
+    let mut next = 0;
+    let all = inputs.iter().map(|input| {
+        let first = next;
+        let (bytes, on_link) = match *input {
+            Fetched::Here(bytes) => (bytes, false),
+            Fetched::Host(bytes) => (bytes, true),
+            Fetched::Stored(bytes) => {
+                let mut left = bytes;
+                while next < pieces.len() && pieces[next].bytes <= left && left > 0 {
+                    left -= pieces[next].bytes;
+                    next += 1;
+                }
+                (bytes, false)
+            }
+        };
+        Arriving { bytes, pushed: 0, pieces: (first, next), on_link }
+    });
+    all.collect()
+}

@@ -1,0 +1,157 @@
+"""Promise: an offload on a modelled device is timed as an offload.
+
+Pages go from the flash to the device's cores, which wait for them and are woken by them; instructions take the cores'
+cycles; only results cross the link, or go back into the flash. Results are those of the wall clock.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nandarray
+import nandarray.programs
+from nandarray.device import Description, load
+from nandarray.errors import ProgramFailedError
+
+PAGE = 8192
+PAGES = 64
+
+
+def one_die(**changes: str) -> Description:
+    """A device with one die: its pages come one after the other, as a closed form can say when."""
+    single = {f"geometry.{what}": 1 for what in ("channels", "ways", "dies", "planes")}
+    return load("mqsim-ideal").with_(single | {"geometry.blocks": 256, "compute.cores": 1, **changes})
+
+
+def summed(clock: str) -> tuple[float, nandarray.Report, nandarray.Report]:
+    """Sum 64 pages as a stream on one core; modelled seconds, and the reports before and after."""
+    with nandarray.open(device=one_die(**{"compute.clock": clock}), mode="w") as store:
+        values = np.arange(PAGES * PAGE // 8)
+        array = store.create("x", values.shape, values.dtype, building_block=(PAGE // 8,))
+        array[...] = values
+        store.flush()
+        before, began = store.report(), store.clock.now
+        run = nandarray.offload(nandarray.programs.get("sum", dtype="int64", kind="stream"), [array])
+        assert run.outputs["result"] == values.sum()
+        return store.clock.now - began, before, store.report()
+
+
+# A page of a die (tests/closed_forms.rs): command, sensing, ready, asking, and 8 KiB over the bus.
+PAGE_S = (0.290 + 75.020 + 0.030 + PAGE * 0.003) * 1e-6
+
+
+@pytest.mark.parametrize("clock", ["10 GHz", "1 GHz", "100 MHz"])
+def test_a_core_waits_for_each_page_of_its_stream(clock: str) -> None:
+    took, _, after = summed(clock)
+    programs = after["programs"]
+    per_page = programs["work_s"] / PAGES
+    assert per_page < PAGE_S, "the flash is what it waits for"
+    # The last page is worked on when all have come; the work on the others is done while the next one comes.
+    assert took == pytest.approx(PAGES * PAGE_S + per_page, rel=0.01)
+    assert programs["wait_s"] == pytest.approx(PAGES * PAGE_S - (PAGES - 1) * per_page, rel=0.01)
+
+
+@pytest.mark.parametrize("clock", ["20 MHz", "1 MHz"])
+def test_a_slow_core_keeps_the_flash_waiting(clock: str) -> None:
+    took, _, after = summed(clock)
+    programs = after["programs"]
+    assert programs["work_s"] / PAGES > PAGE_S
+    assert took == pytest.approx(PAGE_S + programs["work_s"], rel=0.01)
+    assert programs["work_s"] == pytest.approx(programs["instructions"] / {"20 MHz": 20e6, "1 MHz": 1e6}[clock])
+
+
+def test_only_results_cross_the_link() -> None:
+    _, before, after = summed("1 GHz")
+    assert after["flash"]["senses"]["host"] - before["flash"]["senses"]["host"] == PAGES, "the pages of the input"
+    assert after["flash"]["read_bytes"]["host"] - before["flash"]["read_bytes"]["host"] == PAGES * PAGE
+    assert after["programs"]["stored_bytes"] == PAGES * PAGE
+    assert after["programs"]["result_bytes"] == 8
+    up = after["utilisation"]["link_up"] * after["until_rest_s"] - before["utilisation"]["link_up"] * before["until_rest_s"]
+    # mqsim-ideal's link: 4 B/ns, 28 B around each 128 B: the result, and completions of two entries.
+    assert up == pytest.approx((8 + 28 + 2 * (16 + 28)) / 4e9, rel=0.5)
+    parts = after["energy"]
+    assert parts["device_j"] == pytest.approx(
+        sum(value for key, value in parts.items() if key.endswith("_j") and key not in ("device_j", "host_cores_j"))
+    )
+
+
+def test_outputs_go_into_the_flash_without_crossing_the_link() -> None:
+    with nandarray.open(device="tiny", mode="w") as store:
+        values = np.arange(40_000, dtype="f4")
+        store["x"] = values
+        store["y"] = np.zeros_like(values)
+        store.flush()
+        before = store.report()
+        nandarray.offload(nandarray.programs.get("scale", dtype="float32"), [store["x"]], [2.0, 0.0], out=store["y"])
+        after = store.report()
+        assert after["programs"]["written_bytes"] == values.nbytes
+        assert after["programs"]["result_bytes"] == 0
+        pages = after["flash"]["programs"]["host"] - before["flash"]["programs"]["host"]
+        assert pages == pytest.approx(values.nbytes / 4096, abs=2)
+        np.testing.assert_array_equal(store["y"][...], values * 2)
+
+
+@pytest.mark.parametrize("name", ["sum", "minmax", "histogram"])
+@pytest.mark.parametrize("kind", ["block", "stream"])
+def test_results_are_those_of_the_wall_clock(name: str, kind: str, tmp_path: Path) -> None:
+    values = (np.arange(123_457) * 7919 % 251).astype("i4")
+    program = nandarray.programs.get(name, dtype="int32", kind=kind)
+    got = []
+    for where in ({"path": tmp_path / "a.nand"}, {"device": "tiny"}, {"device": one_die(**{"compute.clock": "1 MHz"})}):
+        with nandarray.open(mode="w", **where) as store:
+            store["x"] = values.reshape(-1, 3) if False else values
+            scalars = {"histogram": [0, 16]}.get(name, [])
+            got.append(nandarray.offload(program, [store["x"]], scalars, task_bytes=50_000).outputs)
+    for other in got[1:]:
+        assert got[0].keys() == other.keys()
+        for key, value in got[0].items():
+            np.testing.assert_array_equal(value, other[key])
+
+
+def test_bytes_of_the_caller_cross_the_link() -> None:
+    with nandarray.open(device="tiny", mode="w") as store:
+        store["x"] = np.arange(1000)
+        add = nandarray.programs.get("add", dtype="int64")
+        mine = np.arange(1000)[::-1].copy()
+        run = nandarray.offload(add, [store["x"], mine])
+        np.testing.assert_array_equal(next(iter(run.outputs.values())), np.full(1000, 999))
+        programs = store.report()["programs"]
+        assert programs["host_bytes"] == mine.nbytes and programs["stored_bytes"] == mine.nbytes
+        assert programs["result_bytes"] == mine.nbytes
+
+
+def test_more_cores_are_faster_until_the_flash_is_the_bound() -> None:
+    values = np.arange(1 << 18, dtype="f8")
+    took = {}
+    for cores in (1, 4, 64):
+        device = load("mqsim-ideal").with_({"compute.cores": cores, "compute.clock": "20 MHz"})
+        with nandarray.open(device=device, mode="w") as store:
+            array = store.create("x", values.shape, values.dtype, building_block=(1024,))
+            array[...] = values
+            store.flush()
+            began = store.clock.now
+            nandarray.offload(nandarray.programs.get("sum", dtype="float64"), [array], task_bytes=1 << 15)
+            took[cores] = store.clock.now - began
+    assert took[1] / took[4] == pytest.approx(4, rel=0.1)
+    assert took[64] < took[4]
+
+
+def test_a_program_that_fails_leaves_the_device_usable() -> None:
+    with nandarray.open(device="tiny", mode="w") as store:
+        store["x"] = np.arange(100_000)
+        with pytest.raises(ProgramFailedError):
+            nandarray.offload(nandarray.programs.get("sum", dtype="int64"), [store["x"]], instructions=10)
+        run = nandarray.offload(nandarray.programs.get("sum", dtype="int64"), [store["x"]])
+        assert run.outputs["result"] == np.arange(100_000).sum()
+        assert store["x"].submit(7).result() == 7
+
+
+def test_one_program_gives_one_trace() -> None:
+    def run() -> tuple[str, float]:
+        _, _, after = summed("1 GHz")
+        return after["hash"], after["until_rest_s"]
+
+    assert run() == run()

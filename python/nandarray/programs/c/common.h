@@ -185,8 +185,8 @@ static inline __attribute__((always_inline)) void copy_fixed(void *to, const voi
 
 /* ---- streams -------------------------------------------------------------------------------------------------------- */
 
-/* Bytes of a stream that are waited for together: a page. */
-#define AT_A_TIME 4096
+/* Bytes of a stream that are waited for together: few enough for a stream buffer, enough for asking to cost nothing. */
+#define AT_A_TIME 16384
 /* Wait for elements of stream S: how many can be loaded without asking for its end; 1 at least, which may be torn. */
 #define READY(s, type)                                           \
     __extension__({                                              \

@@ -163,7 +163,7 @@ def test_programs_take_the_time_of_the_devices_cores() -> None:
         assert not any("program" in note for note in before["notes"])
         run = nandarray.offload(nandarray.programs.get("sum", dtype="int64"), [store["a"]])
         report = store.report()
-    assert int(run["sum"] if hasattr(run, "keys") else run.value) == 4999950000
+    assert int(run.outputs["result"]) == 4999950000
     assert run.account.form in ("interpreted", "translated")
     (note,) = run.account.notes
     assert "one cycle" in note

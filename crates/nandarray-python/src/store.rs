@@ -436,7 +436,13 @@ impl Store {
     }
 
     fn handle(&self, space: Arc<engine::Space>, key: Option<Vec<u8>>) -> Space {
-        Space { device: self.device.clone(), id: space.id, name: RwLock::new(space.peek().record.name.clone()), key, flights: None }
+        Space {
+            device: self.device.clone(),
+            id: space.id,
+            name: RwLock::new(space.peek().record.name.clone()),
+            key,
+            flights: None,
+        }
     }
 }
 

@@ -305,9 +305,7 @@ impl<'p> TaskJob<'p> {
                 Fetched::Stored(*bytes)
             }
             (TaskInput::External(_, bytes), _) => Fetched::Host(*bytes),
-            (TaskInput::Chunks(chunks), _) => {
-                Fetched::Here(chunks.iter().map(|(_, range)| range.len() as u64).sum())
-            }
+            (TaskInput::Chunks(chunks), _) => Fetched::Here(chunks.iter().map(|(_, range)| range.len() as u64).sum()),
             (TaskInput::Whole(bytes), _) => Fetched::Here(bytes.len() as u64),
         };
         inputs.map(from).collect()

@@ -61,8 +61,7 @@ impl Executor for Modelled {
 
     fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink) {
         let cores = (0..self.compute.cores).map(|_| None).collect();
-        let mut run =
-            Run { executor: self, agenda, sink, cores, moving: BTreeMap::new(), stages: Default::default() };
+        let mut run = Run { executor: self, agenda, sink, cores, moving: BTreeMap::new(), stages: Default::default() };
         // What was asked of the flash before belongs to the command itself.
         let before = self.clock.recorder.take();
         run.command(before);

@@ -177,9 +177,8 @@ impl Probe for Clock {
         let guard = self.state.lock();
         let mut ended = Ended::new();
         let waits = self.with(|state| {
-            let waits = !state.running
-                && state.flights.contains(flight)
-                && state.flights.get(flight).stage != Stage::Begun;
+            let waits =
+                !state.running && state.flights.contains(flight) && state.flights.get(flight).stage != Stage::Begun;
             if waits {
                 state.refuse(flight, Error::Cancelled, &mut ended);
             }

@@ -315,12 +315,10 @@ impl Halves for Flight<'_> {
         let device = self.device;
         let held = self.ticket.is_some();
         match command {
-            Command::Read { space, target, out } => {
-                match device.first_half(|| device.locate(space, &target)) {
-                    Ok(()) => self.stage = Stage::Located(space, target, out),
-                    Err(e) => self.over(Err(e)),
-                }
-            }
+            Command::Read { space, target, out } => match device.first_half(|| device.locate(space, &target)) {
+                Ok(()) => self.stage = Stage::Located(space, target, out),
+                Err(e) => self.over(Err(e)),
+            },
             Command::Write { space, target, source } if held => {
                 let done = device.first_half(|| device.write_held(space, &target, source));
                 self.stage = Stage::Over(done.map(|()| Reply::Done));

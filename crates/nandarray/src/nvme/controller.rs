@@ -119,9 +119,15 @@ impl Controller {
     }
 
     /// The engine's command for a command that can be in flight, and whether it forces unit access; `None` for others.
-    fn in_flight(&self, command: &Command, lent: &Lent<'_>) -> Result<Option<(Arc<Device>, OwnedCommand, bool)>, Status> {
+    fn in_flight(
+        &self,
+        command: &Command,
+        lent: &Lent<'_>,
+    ) -> Result<Option<(Arc<Device>, OwnedCommand, bool)>, Status> {
         Ok(match *command {
-            Command::Flush { nsid } => self.flush_command(nsid, lent)?.map(|device| (device, OwnedCommand::Flush, false)),
+            Command::Flush { nsid } => {
+                self.flush_command(nsid, lent)?.map(|device| (device, OwnedCommand::Flush, false))
+            }
             Command::Read(blocks) => Some(self.read_command(&blocks, lent)?),
             Command::Write(blocks) => Some(self.write_command(&blocks, lent)?),
             _ => None,

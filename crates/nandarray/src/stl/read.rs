@@ -396,10 +396,7 @@ impl<'a> Reader<'a> {
             // As many units as come from the same place.
             let limit = run.map_or(units.end, |r| r.end().min(units.end));
             let mut end = unit + 1;
-            while end < limit
-                && !is_buffered(end)
-                && (run.is_some() || map.is_none_or(|m| m.page_of(end).is_none()))
-            {
+            while end < limit && !is_buffered(end) && (run.is_some() || map.is_none_or(|m| m.page_of(end).is_none())) {
                 end += 1;
             }
             each(unit..end, run.map(|run| Run { unit, count: end - unit, ppa: run.page_of(unit) }))?;

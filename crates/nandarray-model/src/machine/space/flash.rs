@@ -58,7 +58,13 @@ pub(super) struct StoreFlash {
 
 impl StoreFlash {
     pub(super) fn new(places: Places) -> Self {
-        Self { places, programs: BTreeMap::new(), erasing: BTreeMap::new(), held: Vec::new(), chunks: slab::Slab::new() }
+        Self {
+            places,
+            programs: BTreeMap::new(),
+            erasing: BTreeMap::new(),
+            held: Vec::new(),
+            chunks: slab::Slab::new(),
+        }
     }
 
     /// Bytes of a page of the store.

@@ -56,7 +56,7 @@ pub(crate) struct Cores {
 impl Cores {
     pub(super) fn new(compute: &Compute) -> Self {
         let cores = vec![Core::default(); compute.cores as usize];
-        Self { compute: compute.clone(), cores, free: VecDeque::new() }
+        Self { compute: *compute, cores, free: VecDeque::new() }
     }
 
     /// Books work on a core, from now on.

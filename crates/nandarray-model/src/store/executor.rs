@@ -38,7 +38,7 @@ impl Modelled {
     /// # Errors
     /// [`nandarray::Error::Invalid`] if its description has none.
     pub fn new(clock: &Arc<Clock>) -> nandarray::Result<Self> {
-        let compute = clock.machine(|machine| machine.description().compute.clone());
+        let compute = clock.machine(|machine| machine.description().compute);
         let compute = compute.ok_or_else(|| {
             let name = clock.machine(|machine| machine.description().name.clone());
             nandarray::Error::invalid(format!(

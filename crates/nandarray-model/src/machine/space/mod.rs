@@ -208,8 +208,8 @@ pub(crate) struct Spaces {
     given: u64,
     /// Jobs that write their log once they may ([`Self::may_log`]).
     settling: VecDeque<u32>,
-    /// Ages of jobs with a log that is not written yet.
-    logs: BTreeSet<u64>,
+    /// Ages of jobs that make something durable, and have not done so yet.
+    barriers: BTreeSet<u64>,
     dirty_bytes: u64,
     done: VecDeque<JobDone>,
     /// Blocks of inputs of programs that are in the device's memory and were not asked for yet.
@@ -335,7 +335,7 @@ impl Spaces {
             settling: VecDeque::new(),
             dirty_bytes: 0,
             done: VecDeque::new(),
-            logs: BTreeSet::new(),
+            barriers: BTreeSet::new(),
             arrived: VecDeque::new(),
         }
     }
@@ -357,8 +357,8 @@ impl Spaces {
         self.given += 1;
         let id = JobId(self.given);
         let job = Job::new(id, kind, queue % fabric.description.host.queues, at, footprint);
-        if !job.log.is_empty() {
-            self.logs.insert(id.0);
+        if job.settle {
+            self.barriers.insert(id.0);
         }
         let job = self.jobs.insert(job) as u32;
         fabric.push(at, super::Event::Client(SpaceEvent::Given(job).into()));
@@ -567,11 +567,11 @@ impl Spaces {
         }
     }
 
-    /// Whether a job's log may be written: the log is one, so it is written in the order in which jobs were given; and one that
-    /// is to be durable comes behind all programs of this job and of older ones.
+    /// Whether a job's log may be written: what is to be durable comes behind all programs of this job and of older ones, and
+    /// no younger log before it, since records tell what was durable when they were made.
     fn may_log(&self, job: u32) -> bool {
         let j = &self.jobs[job as usize];
-        let is_next = j.log.is_empty() || self.logs.first().is_none_or(|&oldest| oldest == j.id.0);
+        let is_next = j.log.is_empty() || self.barriers.first().is_none_or(|&oldest| oldest >= j.id.0);
         is_next && (!j.settle || self.flash.is_settled(j.id.0))
     }
 
@@ -685,7 +685,7 @@ impl Spaces {
     }
 
     fn logged(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
-        if self.logs.remove(&self.age(job)) {
+        if self.barriers.remove(&self.age(job)) {
             self.write_logs(lent, now);
         }
         match self.jobs[job as usize].io {

@@ -17,7 +17,7 @@ use nandarray::device::{Command, Device, Mode, Options};
 use nandarray::flash::Geometry;
 use nandarray::media::Media;
 use nandarray::media::memory::MemoryMedia;
-use nandarray::sim::{Probe, Purpose};
+use nandarray::sim::{Halves, Probe, Purpose};
 use nandarray::{Error, Result};
 
 /// A medium in memory whose operations panic once a countdown is over.
@@ -239,12 +239,12 @@ struct Bad {
 }
 
 impl Probe for Bad {
-    fn begin(&self) {
+    fn run(&self, command: &mut dyn Halves) {
         assert!(self.at_begin.fetch_sub(1, Ordering::Relaxed) > 0, "at the beginning");
-    }
-
-    fn abandoned(&self) {
-        self.over.fetch_add(1, Ordering::Relaxed);
+        if command.plan().is_none() {
+            self.over.fetch_add(1, Ordering::Relaxed);
+        }
+        command.complete();
     }
 
     fn moved(&self, _runs: u64, _bytes: u64) {
@@ -259,7 +259,7 @@ impl Probe for Bad {
 }
 
 #[test]
-fn a_probe_that_panics_is_told_that_the_command_was_abandoned() {
+fn a_probe_is_told_that_a_command_panicked() {
     for (at_begin, at_move, abandoned) in [(2, NEVER, 0), (NEVER, 0, 1)] {
         let bad = Arc::new(Bad { at_begin: at_begin.into(), at_move: at_move.into(), over: AtomicU32::new(0) });
         let options = Options { probe: Some(bad.clone()), ..options(Geometry::TINY, 1) };

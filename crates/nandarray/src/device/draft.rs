@@ -76,6 +76,11 @@ impl Staging {
         Ok(bytes)
     }
 
+    /// Bytes that what is staged takes in a journal record, about.
+    pub(super) fn journal_bytes(&self) -> u64 {
+        self.staged.values().map(Staged::journal_bytes).sum()
+    }
+
     pub(super) fn take(&mut self) -> Vec<Staged> {
         std::mem::take(&mut self.staged).into_values().collect()
     }
@@ -125,6 +130,7 @@ impl Device {
     /// Applies drafts together, all or none; gives the bytes written.
     pub(super) fn apply_drafts(&self, mut drafts: Vec<Draft<'_>>) -> Result<u64> {
         let bytes = drafts.iter().map(|draft| draft.staging.bytes).sum();
+        self.hold_journal(drafts.iter().map(|draft| draft.staging.journal_bytes()).sum())?;
         {
             // Against commits and deletions: what is there now stays until all is applied.
             let _epoch = self.epoch.write();

@@ -58,10 +58,6 @@ print("done")
 """
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="compacting a store that fills its disk to the last byte may give back less than 5 of the 8 MB that are dead",
-)
 @pytest.mark.parametrize("megabytes", [18, 19, 20, 22, 24])
 def test_a_full_disk_gives_room_back(tmp_path: Path, megabytes: int) -> None:
     (tmp_path / "mnt").mkdir()

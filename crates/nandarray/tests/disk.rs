@@ -95,6 +95,38 @@ fn deleting_and_compacting_give_a_full_disk_its_room_back() {
     }
 }
 
+#[test]
+fn compacting_without_a_free_byte_gives_back_what_is_dead_between_live_pages() {
+    let bytes = 12 * SEGMENT;
+    let disk = Arc::new(Disk::default());
+    let device = made(&disk);
+    let mut model = Model::new();
+    for name in ["a", "b"] {
+        run(&device, &mut model, array(name, &[bytes]));
+    }
+    // In turns, so that each segment is half dead when `b` goes.
+    for at in (0..bytes).step_by(1024) {
+        for name in ["a", "b"] {
+            let part = Part::boxed(&[at], &[1024]);
+            run(&device, &mut model, Op::Write { name: name.to_owned(), part, salt: at });
+        }
+    }
+    device.execute(Command::Flush).unwrap();
+    disk.limit(Some(disk.used() + SEGMENT));
+    run(&device, &mut model, array("c", &[4 * bytes]));
+    assert!(is_full(&fill("c", &[4 * bytes], 1).run(&device).unwrap_err()));
+    disk.limit(Some(disk.used()));
+    let full = disk.used();
+    delete(&device, &mut model, "b");
+    compact(&device).unwrap();
+    let context = || format!("{} of {full} bytes are in use", disk.used());
+    assert!(disk.used() + bytes * 7 / 8 < full, "{}", context());
+    assert_sound(&device, &context);
+    drop(device);
+    let device = open(disk.clone(), Mode::Read, &tiny()).unwrap();
+    assert_holds(&device, &model, &context);
+}
+
 /// A store fills its disk, others take what is left of it, and an array goes: wherever the journal is by then.
 fn fill_and_give_back(geometry: Geometry, spare: u64, seed: u64) {
     let context = || format!("{spare} bytes to spare, seed {seed}");

@@ -6,7 +6,8 @@
 //! the space's lock: a reader sees the old page or the new one, which are the same. A segment with a page that cannot be moved
 //! (damaged, or its record is) is retired, never erased.
 //!
-//! A disk that is full needs no moving: dead pages give it their room where they lie (`discard_dead`), and moving would need room first.
+//! A disk that is full needs no moving: dead pages give it their room where they lie (`discard_dead`), and moving would need
+//! room first.
 //!
 //! Reclaim runs on the thread of the command that made it due, before or after it, never within.
 
@@ -93,7 +94,7 @@ impl Device {
     }
 
     /// Makes room on a disk that has none; whether a segment is free now that was not, or pages gave theirs.
-    fn make_room(&self) -> Result<bool> {
+    pub(super) fn make_room(&self) -> Result<bool> {
         let freed = || self.ftl.with_segments(|s| s.freed());
         let _reclaim = self.reclaim.lock();
         let before = freed();

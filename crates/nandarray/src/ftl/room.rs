@@ -220,14 +220,22 @@ impl Ftl {
         some
     }
 
-    /// Gives the disk what all free segments have of it, unless somebody else reads the medium.
-    pub fn give_room_back(&self) -> Result<()> {
+    /// Whether a write or an allocation found the disk full since the store was opened.
+    pub fn is_tight(&self) -> bool {
+        self.tight.load(Ordering::Relaxed)
+    }
+
+    /// Gives the disk what all free segments have of it, unless somebody else reads the medium; whether any had some.
+    pub fn give_room_back(&self) -> Result<bool> {
+        let mut some = false;
         self.media.if_no_readers(&mut || {
             let s = &mut *self.state.lock();
-            while self.take_room(s) {}
+            while self.take_room(s) {
+                some = true;
+            }
             Ok(())
         })?;
-        Ok(())
+        Ok(some)
     }
 
     /// Gives the disk what pages of a command that failed have of it, where it needs that; whether it does.

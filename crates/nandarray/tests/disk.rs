@@ -96,6 +96,114 @@ fn deleting_and_compacting_give_a_full_disk_its_room_back() {
 }
 
 #[test]
+fn compacting_without_a_free_byte_gives_back_what_is_dead_between_live_pages() {
+    let bytes = 12 * SEGMENT;
+    let disk = Arc::new(Disk::default());
+    let device = made(&disk);
+    let mut model = Model::new();
+    for name in ["a", "b"] {
+        run(&device, &mut model, array(name, &[bytes]));
+    }
+    // In turns, so that each segment is half dead when `b` goes.
+    for at in (0..bytes).step_by(1024) {
+        for name in ["a", "b"] {
+            let part = Part::boxed(&[at], &[1024]);
+            run(&device, &mut model, Op::Write { name: name.to_owned(), part, salt: at });
+        }
+    }
+    device.execute(Command::Flush).unwrap();
+    disk.limit(Some(disk.used() + SEGMENT));
+    run(&device, &mut model, array("c", &[4 * bytes]));
+    assert!(is_full(&fill("c", &[4 * bytes], 1).run(&device).unwrap_err()));
+    disk.limit(Some(disk.used()));
+    let full = disk.used();
+    delete(&device, &mut model, "b");
+    compact(&device).unwrap();
+    let context = || format!("{} of {full} bytes are in use", disk.used());
+    assert!(disk.used() + bytes * 7 / 8 < full, "{}", context());
+    assert_sound(&device, &context);
+    drop(device);
+    let device = open(disk.clone(), Mode::Read, &tiny()).unwrap();
+    assert_holds(&device, &model, &context);
+}
+
+/// A store fills its disk, others take what is left of it, and an array goes: wherever the journal is by then.
+fn fill_and_give_back(geometry: Geometry, spare: u64, seed: u64) {
+    let context = || format!("{spare} bytes to spare, seed {seed}");
+    let segment = geometry.segment_data_bytes();
+    let bytes = 3 * segment;
+    let disk = Arc::new(Disk::default());
+    let device = open(disk.clone(), Mode::Append, &options(geometry, seed)).unwrap();
+    let mut rng = Rng::with_seed(seed);
+    let mut model = two_arrays(&device, bytes);
+    for _ in 0..rng.u64(..40) {
+        let attrs = format!("{{\"x\": \"{}\"}}", "y".repeat(rng.usize(..(segment / 20) as usize)));
+        run(&device, &mut model, Op::Attrs { name: "a".to_owned(), attrs });
+    }
+    // Garbage between live pages: every other page of a segment has two.
+    for at in 0..segment / 1024 {
+        run(
+            &device,
+            &mut model,
+            Op::Write { name: "a".to_owned(), part: Part::boxed(&[at * 1024], &[512]), salt: seed + at },
+        );
+    }
+    device.execute(Command::Flush).unwrap();
+    disk.limit(Some(disk.used() + spare));
+    let mut refused = 0;
+    for turn in 0..200 {
+        let name = format!("c{turn}");
+        for op in [array(&name, &[segment]), fill(&name, &[segment], turn)] {
+            match op.run(&device) {
+                Ok(()) => op.tell(&mut model),
+                Err(e) => {
+                    assert!(is_full(&e), "{op:?}: {e}; {}", context());
+                    refused += 1;
+                    break;
+                }
+            }
+        }
+        if refused > 3 {
+            break;
+        }
+    }
+    assert!(refused > 3, "{}", context());
+    device.execute(Command::Flush).unwrap_or_else(|e| panic!("flush: {e}; {}", context()));
+    disk.limit(Some(disk.used()));
+    let full = disk.used();
+    assert_sound(&device, &context);
+    let op = Op::Delete { name: "b".to_owned() };
+    op.run(&device).unwrap_or_else(|e| panic!("delete: {e}; {}", context()));
+    op.tell(&mut model);
+    device.execute(Command::Flush).unwrap_or_else(|e| panic!("flush after delete: {e}; {}", context()));
+    let survivor = open(Arc::new(Disk::with_bytes(disk.to_bytes())), Mode::Read, &options(geometry, seed)).unwrap();
+    assert_holds(&survivor, &model, &context);
+    compact(&device).unwrap_or_else(|e| panic!("compact: {e}; {}", context()));
+    assert!(disk.used() + bytes * 3 / 4 < full, "{} of {full} bytes are in use; {}", disk.used(), context());
+    assert_sound(&device, &context);
+    // As large as what was deleted, but for what metadata of a full disk takes.
+    run(&device, &mut model, array("d", &[bytes * 3 / 4]));
+    run(&device, &mut model, fill("d", &[bytes * 3 / 4], 77));
+    device.close().unwrap_or_else(|e| panic!("close: {e}; {}", context()));
+    drop(device);
+    let device = open(disk, Mode::ReadWrite, &options(geometry, seed)).unwrap();
+    assert_holds(&device, &model, &context);
+    assert_sound(&device, &context);
+}
+
+#[test]
+fn whatever_a_full_disk_has_left_what_is_deleted_comes_back() {
+    for seed in 0..rounds(60, 2000) {
+        fill_and_give_back(Geometry::TINY, seed * 1024 % (20 << 10), seed);
+    }
+    // The journal of larger segments does not end while the disk is full, but records are larger.
+    let larger = Geometry { channels: 16, pages_per_block: 16, ..Geometry::TINY };
+    for seed in 0..rounds(6, 200) {
+        fill_and_give_back(larger, seed * (17 << 10), seed);
+    }
+}
+
+#[test]
 fn a_disk_that_others_fill_takes_deletes_and_what_they_make_room_for() {
     let bytes = 6 * SEGMENT;
     for compact_first in [false, true] {

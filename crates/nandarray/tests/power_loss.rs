@@ -12,9 +12,10 @@ mod common;
 
 use std::sync::Arc;
 
+use common::disk::Disk;
 use common::*;
 use fastrand::Rng;
-use nandarray::device::{Device, Finding, Mode, Options};
+use nandarray::device::{Command, Device, Finding, Mode, Options};
 use nandarray::flash::{Geometry, Layout};
 use nandarray::media::Media;
 use nandarray::media::fault::FaultMedia;
@@ -332,6 +333,110 @@ fn a_full_and_collected_store_survives_a_crash_at_every_write() {
     }
     let workload = Workload { capacity_segments: Some(16), placement: "log", ..Workload::tiny(Steps::Given(ops)) };
     crash_everywhere(&workload, rounds(1, 20));
+}
+
+/// A disk with little room whose power fails. What is discarded is zero at once or never, whatever else survives.
+#[derive(Debug, Default)]
+struct TightMedia {
+    room: Disk,
+    power: FaultMedia,
+}
+
+impl Media for TightMedia {
+    fn len(&self) -> u64 {
+        self.power.len()
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.power.set_len(bytes)?;
+        self.room.set_len(bytes)
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.power.read_at(offset, out)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.room.write_at(offset, bytes)?;
+        self.power.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.power.sync()
+    }
+
+    fn slice(&self, _offset: u64, _len: usize) -> Option<&[u8]> {
+        None
+    }
+
+    fn discard(&self, offset: u64, len: u64) {
+        self.room.discard(offset, len);
+        let end = (offset + len).min(self.power.len());
+        let _ = self.power.write_at(offset, &vec![0; (end - offset) as usize]);
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> bool {
+        self.room.allocate(offset, len)
+    }
+}
+
+/// A full disk gives dead pages' room to a write and to compaction, until the power fails at the n-th write of that; whether it did.
+fn crash_on_a_full_disk(n: u64, seeds: u64) -> bool {
+    const BYTES: u64 = 4 * (16 << 10);
+    let media = Arc::new(TightMedia::default());
+    let options = options(Geometry::TINY, 3);
+    let device = open(media.clone(), Mode::Append, &options).unwrap();
+    let mut states = vec![Model::new()];
+    let mut now = Model::new();
+    let mut step = |op: Op, states: &mut Vec<Model>| {
+        op.tell(&mut now);
+        states.push(now.clone());
+        op.run(&device)
+    };
+    for name in ["a", "b", "c"] {
+        step(array(name, &[BYTES], 1), &mut states).unwrap();
+    }
+    // In turns, so that each segment is half dead when `b` goes.
+    for at in (0..BYTES).step_by(1024) {
+        for name in ["a", "b"] {
+            step(put_box(name, &[at], &[1024], at), &mut states).unwrap();
+        }
+    }
+    device.execute(Command::Flush).unwrap();
+    media.room.limit(Some(media.room.used()));
+    let refused = Op::Write { name: "c".to_owned(), part: Part::all(&[BYTES]), salt: 1 }.run(&device);
+    assert!(is_full(&refused.unwrap_err()));
+    step(Op::Delete { name: "b".to_owned() }, &mut states).unwrap();
+    device.execute(Command::Flush).unwrap();
+    let mut floor = states.len() - 1;
+    media.power.crash_at_write(n);
+    let mut rest = || -> Result<()> {
+        step(put_box("c", &[0], &[BYTES / 2], 2), &mut states)?;
+        device.execute(Command::Flush)?;
+        floor = states.len() - 1;
+        step(put_box("a", &[1024], &[BYTES / 4], 3), &mut states)?;
+        device.execute(Command::Compact)?;
+        device.execute(Command::Flush)?;
+        floor = states.len() - 1;
+        Ok(())
+    };
+    let done = rest();
+    assert!(done.is_ok() || media.power.crashed(), "{done:?}; write {n}");
+    for seed in n * seeds..(n + 1) * seeds {
+        let context = || format!("power lost at write {n} on a full disk, seed {seed}");
+        let bytes = media.power.after_crash(seed);
+        let survivor = Arc::new(FaultMedia::with_bytes(bytes));
+        let device = open(survivor, Mode::ReadWrite, &options).unwrap_or_else(|e| panic!("{e}; {}", context()));
+        assert_is_one_of(&device, &states, floor, &context);
+        assert_sound(&device, &context);
+    }
+    media.power.crashed()
+}
+
+#[test]
+fn a_full_disk_whose_dead_pages_give_room_survives_a_crash_at_every_write() {
+    let writes = (1..).take_while(|&n| crash_on_a_full_disk(n, rounds(1, 8))).count();
+    assert!(writes > 50, "{writes}");
 }
 
 #[test]

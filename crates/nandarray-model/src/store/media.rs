@@ -159,8 +159,8 @@ impl Media for ModelMedia {
         self.below.discard(offset, len);
     }
 
-    fn allocate(&self, offset: u64, len: u64) {
-        self.below.allocate(offset, len);
+    fn allocate(&self, offset: u64, len: u64) -> bool {
+        self.below.allocate(offset, len)
     }
 
     fn if_no_readers(&self, reuse: &mut dyn FnMut() -> Result<()>) -> Result<bool> {

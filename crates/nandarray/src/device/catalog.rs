@@ -89,6 +89,7 @@ impl Device {
 
     /// Promises room for attributes: once in the journal, twice in a checkpoint.
     pub(super) fn reserve_metadata(&self, attrs_bytes: usize) -> Result<crate::ftl::Reservation<'_>> {
+        self.hold_journal(attrs_bytes as u64)?;
         self.reserve(3 * attrs_bytes as u64 / u64::from(self.geometry().page_bytes) + 1)
     }
 

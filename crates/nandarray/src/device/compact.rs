@@ -18,16 +18,21 @@ use crate::ftl::segments::SegmentState::{Chain, Closed, Open};
 const ROUNDS: usize = 4;
 /// Segments that are emptied between two commits.
 const VICTIMS_AT_ONCE: usize = 16;
+/// Times that packing goes on after the disk was full.
+const TRIES_ON_A_FULL_DISK: usize = 8;
 
 impl Device {
     /// Gives the bytes by which the medium is shorter.
     pub(super) fn compact(&self) -> Result<u64> {
         self.sound()?;
         let before = self.ftl.media().len();
+        // Moving takes room before it gives any: a full disk gets what dead pages have of it first, and whenever that stops it.
+        self.give_dead_room()?;
         let mut packed = self.pack();
-        if matches!(packed, Err(Error::Full { .. })) {
-            // Segments that are free by now make room for the rest.
-            self.ftl.give_room_back()?;
+        for _ in 0..TRIES_ON_A_FULL_DISK {
+            if !matches!(packed, Err(Error::Full { .. })) || !self.give_dead_room()? {
+                break;
+            }
             packed = self.pack();
         }
         self.truncate()?;
@@ -37,6 +42,19 @@ impl Device {
             Err(Error::Full { .. }) if freed > 0 => Ok(freed),
             packed => packed.map(|()| freed),
         }
+    }
+
+    /// Gives a disk that has no room what free segments and dead pages have of it; whether either had any.
+    fn give_dead_room(&self) -> Result<bool> {
+        if !self.ftl.is_tight() {
+            return Ok(false);
+        }
+        let mut some = self.ftl.give_room_back()?;
+        // Each dead page is given once, so this ends.
+        while self.make_room()? {
+            some = true;
+        }
+        Ok(some)
     }
 
     fn pack(&self) -> Result<()> {

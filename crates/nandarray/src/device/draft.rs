@@ -78,6 +78,11 @@ impl Staging {
         Ok(bytes)
     }
 
+    /// Bytes that what is staged takes in a journal record, about.
+    pub(super) fn journal_bytes(&self) -> u64 {
+        self.staged.values().map(Staged::journal_bytes).sum()
+    }
+
     pub(super) fn take(&mut self) -> Vec<Staged> {
         std::mem::take(&mut self.staged).into_values().collect()
     }
@@ -136,6 +141,7 @@ impl Device {
             return Ok(());
         }
         let bytes = drafts.iter().map(|draft| draft.staging.bytes).sum();
+        self.hold_journal(drafts.iter().map(|draft| draft.staging.journal_bytes()).sum())?;
         {
             // Against commits and deletions: what is there now stays until all is applied.
             let _epoch = self.epoch.write();

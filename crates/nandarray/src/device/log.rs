@@ -37,8 +37,13 @@ const JOURNAL_BYTES_MAX: u64 = 16 << 20;
 /// ... or, under a capacity, one longer than this part of it.
 const JOURNAL_PART_OF_CAPACITY: u64 = 128;
 
-/// Bytes of the journal that have room on the disk before they are written.
+/// Bytes of the journal that have room on the disk before they are written, beside those for what is known to come; or this part
+/// of a segment, if that is less.
 const JOURNAL_BYTES_AHEAD: u64 = 16 << 10;
+const JOURNAL_AHEAD_PART: u64 = 4;
+/// Bytes that a change takes in a record, about; those of a page that gathers.
+const CHANGE_BYTES: u64 = 64;
+const GATHERED_PAGE_BYTES: u64 = 32;
 
 /// Changes that wait for the record that tells them, at most: they take memory, while a single unit that gathers is enough to
 /// keep them waiting.
@@ -191,10 +196,20 @@ impl Device {
         }
     }
 
-    /// Before a command that adds anything: the medium is sound, and took what commands before this one left.
+    /// Before a command that adds anything: the medium is sound, took what commands before this one left, and has room for what
+    /// frees some.
     pub(super) fn ready(&self) -> Result<()> {
         self.sound()?;
-        if self.behind.load(Ordering::Relaxed) { self.commit_with_room(false) } else { Ok(()) }
+        if self.behind.load(Ordering::Relaxed) {
+            self.commit_with_room(false)?;
+        }
+        self.ftl.hold_spare()?;
+        self.hold_journal(0)
+    }
+
+    /// Takes room on the disk for the records to come, with `more` bytes beside what waits to be told.
+    pub(super) fn hold_journal(&self, more: u64) -> Result<()> {
+        self.allocate_journal(&mut self.log.lock(), more)
     }
 
     pub(super) fn flush(&self) -> Result<()> {
@@ -319,7 +334,7 @@ impl Device {
         self.ftl.keep_back(most);
     }
 
-    fn barrier(&self, lsn: u64) -> Result<()> {
+    pub(super) fn barrier(&self, lsn: u64) -> Result<()> {
         self.sync()?;
         let mut log = self.log.lock();
         log.durable_lsn = log.durable_lsn.max(lsn);
@@ -348,7 +363,7 @@ impl Device {
     }
 
     /// After a failed sync the kernel may have dropped dirty pages and report success next time.
-    fn note_refusal(&self, e: &Error) {
+    pub(super) fn note_refusal(&self, e: &Error) {
         if refused_barrier(e) {
             self.failed.lock().get_or_insert_with(|| Refusal::of(e));
         }
@@ -434,7 +449,7 @@ impl Device {
         Ok(staged)
     }
 
-    fn write_record(&self, log: &mut Log, always: bool) -> Result<()> {
+    pub(super) fn write_record(&self, log: &mut Log, always: bool) -> Result<()> {
         if log.pending.is_empty() && !always {
             return Ok(());
         }
@@ -461,28 +476,39 @@ impl Device {
         let payload = postcard::to_stdvec(body).expect("a Vec takes any record");
         let mut chain = log.chain.take().expect("a store that is written has a journal");
         let (bytes, crc) = journal::encode(log.next_lsn, chain.start().nonce, log.durable_lsn, log.last_crc, &payload);
-        let written = self.put(&mut chain, SegmentKind::Journal, log.at, &bytes);
+        let written = loop {
+            match self.put(&mut chain, SegmentKind::Journal, log.at, &bytes) {
+                Err(e) if self.ftl.give_up_spare(&e) => {}
+                written => break written,
+            }
+        };
         log.chain = Some(chain);
         written.map_err(|e| self.ftl.full_if_no_room(e))?;
         log.at += bytes.len() as u64;
         log.next_lsn += 1;
         log.last_crc = crc;
         log.carried_lsn = log.durable_lsn;
-        self.allocate_journal(log);
+        // Where there is none, nothing is added until there is.
+        let _ = self.allocate_journal(log, 0);
         self.keep_back(log);
         self.ftl.set_next_lsn(log.next_lsn);
         count(&self.counters.journal_bytes, bytes.len() as u64);
         Ok(())
     }
 
-    /// Room for the next records, so that a disk which is full by then still takes that something was deleted.
-    fn allocate_journal(&self, log: &mut Log) {
-        if log.at + JOURNAL_BYTES_AHEAD / 2 > log.allocated_to {
-            if let Some(chain) = &log.chain {
-                chain.allocate(self.ftl.media().as_ref(), log.at, JOURNAL_BYTES_AHEAD);
-                log.allocated_to = log.at + JOURNAL_BYTES_AHEAD;
-            }
+    /// Room for the next records, so that a disk which is full by then still takes that something was deleted. It ends with the
+    /// journal's segment: behind it is the spare's.
+    fn allocate_journal(&self, log: &mut Log, more: u64) -> Result<()> {
+        let Some(chain) = &log.chain else { return Ok(()) };
+        let ahead = JOURNAL_BYTES_AHEAD.min(self.geometry().segment_data_bytes() / JOURNAL_AHEAD_PART);
+        let known = log.pending.len() as u64 * CHANGE_BYTES + self.ftl.promised() * GATHERED_PAGE_BYTES + more;
+        let end = log.at + chain.room_from(log.at);
+        if log.allocated_to < end.min(log.at + known + ahead / 2) {
+            let to = end.min(log.at + known + ahead);
+            chain.next_bytes(log.at, to - log.at).try_for_each(|(offset, len)| self.ftl.hold(offset, len))?;
+            log.allocated_to = to;
         }
+        Ok(())
     }
 
     /// Writes a checkpoint and switches to it. The caller holds the epoch and has committed.
@@ -626,7 +652,7 @@ impl Device {
         log.chain = Some(journal);
         log.at = 0;
         log.allocated_to = 0;
-        self.allocate_journal(log);
+        let _ = self.allocate_journal(log, 0);
         log.last_crc = 0;
         log.durable_lsn = log.durable_lsn.max(superblock.journal_lsn - 1);
         log.told_lsn = log.durable_lsn;

@@ -6,6 +6,9 @@
 //! the space's lock: a reader sees the old page or the new one, which are the same. A segment with a page that cannot be moved
 //! (damaged, or its record is) is retired, never erased.
 //!
+//! A disk that is full needs no moving: dead pages give it their room where they lie (`discard_dead`), and moving would need
+//! room first.
+//!
 //! Reclaim runs on the thread of the command that made it due, before or after it, never within.
 
 use std::collections::BTreeMap;
@@ -20,10 +23,13 @@ use crate::ftl::segments::SegmentState;
 use crate::sim::{Purpose, count};
 use crate::stl::plan::BlockAt;
 use crate::stl::space::{Space, SpaceId, owner_space, to_wire, unpack};
-use crate::stl::write::{Gone, remap};
+use crate::stl::write::{Gone, RUN_JOURNAL_BYTES, Staged, remap};
 
 /// Victims taken when reclaim is due after a command: bounds the time that one command pays.
 const VICTIMS_A_COMMAND: usize = 4;
+
+/// Segments whose dead pages are given to a full disk at once; more if they are less than half of what there is.
+const SEGMENTS_DISCARDED_AT_ONCE: usize = 16;
 
 /// Where moved pages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,10 +74,15 @@ impl Device {
 
     /// Promises pages and stages what takes them. The disk may have less room than was promised: garbage is collected then, and
     /// staging tried again for as long as that frees anything.
-    pub(super) fn stage_in<T>(&self, pages: u64, stage: &mut dyn FnMut() -> Result<T>) -> Result<T> {
+    pub(super) fn stage_in(&self, pages: u64, stage: &mut dyn FnMut() -> Result<Vec<Staged>>) -> Result<Vec<Staged>> {
         let _pages = self.reserve(pages)?;
         loop {
-            match stage() {
+            let staged = stage().and_then(|staged| {
+                // What is applied has to be told.
+                let held = self.hold_journal(staged.iter().map(Staged::journal_bytes).sum());
+                held.inspect_err(|_| staged.iter().for_each(|s| self.ftl.abandon(&s.runs))).map(|()| staged)
+            });
+            match staged {
                 Err(full @ Error::Full { .. }) => {
                     if !self.make_room()? {
                         return Err(full);
@@ -82,23 +93,65 @@ impl Device {
         }
     }
 
-    /// Collects garbage for a disk that has no room; whether any segment is free now that was not.
-    fn make_room(&self) -> Result<bool> {
+    /// Makes room on a disk that has none; whether a segment is free now that was not, or pages gave theirs.
+    pub(super) fn make_room(&self) -> Result<bool> {
         let freed = || self.ftl.with_segments(|s| s.freed());
         let _reclaim = self.reclaim.lock();
         let before = freed();
-        let collect = || {
-            self.commit_and_bury()?;
-            if freed() == before {
-                self.reclaim_some(&|| true)?;
-                self.commit_and_bury()?;
-            }
-            Ok(())
-        };
-        match collect() {
-            Ok(()) | Err(Error::Full { .. }) => Ok(freed() > before),
-            Err(e) => Err(e),
+        let made = self.commit_and_bury().and_then(|()| Ok(freed() > before || self.discard_dead()?));
+        match made {
+            Err(Error::Full { .. }) => Ok(freed() > before),
+            made => made,
         }
+    }
+
+    /// Gives the disk what dead pages between live ones have of it; whether there were any. Each of them is taken once, so it ends.
+    fn discard_dead(&self) -> Result<bool> {
+        if self.ftl.with_segments(|s| s.with_dead_room().is_empty()) {
+            return Ok(false);
+        }
+        let _commit = self.commit.lock();
+        // Nothing dies while it is looked at.
+        let _epoch = self.epoch.write();
+        self.whole()?;
+        self.drain()?;
+        // The first record makes known what is dead, the second one that this is durable.
+        for always in [false, true] {
+            let lsn = {
+                let mut log = self.log.lock();
+                self.write_record(&mut log, always)?;
+                log.next_lsn - 1
+            };
+            self.barrier(lsn)?;
+        }
+        let some = self.ftl.with_segments(|s| s.with_dead_room());
+        let half = some.iter().map(|&(dead, _)| u64::from(dead)).sum::<u64>() / 2;
+        let (mut sum, mut all) = (0, Vec::new());
+        for (i, &(dead, segment)) in some.iter().enumerate() {
+            if i >= SEGMENTS_DISCARDED_AT_ONCE && sum >= half {
+                break;
+            }
+            sum += u64::from(dead);
+            all.push((segment, self.for_purpose(Purpose::Reclaim, || self.dead_of(segment))?));
+        }
+        Ok(!all.is_empty() && self.ftl.discard_dead(&all).inspect_err(|e| self.note_refusal(e))?)
+    }
+
+    /// The pages of a closed segment that are not live; none if not all that are live can be found.
+    fn dead_of(&self, segment: Segment) -> Result<Vec<Run>> {
+        let geometry = self.geometry();
+        let mut dead = vec![true; geometry.pages_per_segment() as usize];
+        let mut found = 0;
+        for (_, ppa) in self.live_of(segment)?.into_values().flatten() {
+            dead[geometry.page_in_segment(ppa) as usize] = false;
+            found += 1;
+        }
+        if found != self.ftl.with_segments(|s| s.info(segment).live) {
+            return Ok(vec![]);
+        }
+        let pages: Vec<u32> = (0..).zip(dead).filter_map(|(page, dead)| dead.then_some(page)).collect();
+        let runs = pages.chunk_by(|a, b| a + 1 == *b);
+        Ok(runs.map(|run| Run { unit: 0, count: run.len() as u32, ppa: geometry.ppa(segment, run[0]) }).collect())
     }
 
     pub(super) fn reclaim_if_due(&self) -> Result<()> {
@@ -203,6 +256,7 @@ impl Device {
                 .fetch(run, Owner { unit: unit as u16, ..owner }, bytes)
                 .map_err(|e| space.page_error(&space.peek().record.name, at, e))?;
         }
+        self.hold_journal(Staged::releasing(at.clone(), seq).journal_bytes() + group.len() as u64 * RUN_JOURNAL_BYTES)?;
         let writes: Vec<_> = group.iter().map(|&(unit, ppa)| (unit, (lanes == Lanes::Kept).then_some(ppa))).collect();
         let runs = self.ftl.append(owner, seq, &block, &writes, &mut std::iter::empty())?;
         let _epoch = self.epoch.read();

@@ -115,6 +115,7 @@ impl Device {
 
     fn apply_parts(&self, parts: &mut BTreeMap<SpaceId, (Arc<Space>, Staging)>, changes: &[Change<'_>]) -> Result<()> {
         self.ready()?;
+        self.hold_journal(parts.values().map(|(_, staging)| staging.journal_bytes()).sum())?;
         let _pages = self.reserve_changes(changes)?;
         // Against commits and deletions: what is there now stays until all is applied.
         let _epoch = self.epoch.write();

@@ -122,10 +122,10 @@ impl Chain {
         self.pieces(at, bytes.len()).try_for_each(|(offset, part)| write(offset, &bytes[part]))
     }
 
-    /// Asks the medium for room for the stream's next bytes, as far as they lie in the chain's last segment.
-    pub fn allocate(&self, media: &dyn Media, at: u64, bytes: u64) {
+    /// Where the stream's next bytes lie on the medium (offset, length), as far as they lie in the chain's last segment.
+    pub fn next_bytes(&self, at: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let bytes = bytes.min(self.room_from(at)) as usize;
-        self.pieces(at, bytes).for_each(|(offset, part)| media.allocate(offset, part.len() as u64));
+        self.pieces(at, bytes).map(|(offset, part)| (offset, part.len() as u64))
     }
 
     /// Reads from the stream, following links as needed; `false` if the chain ends before, or the medium does.

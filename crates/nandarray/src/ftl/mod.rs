@@ -103,6 +103,7 @@ struct State {
     opened_since: BTreeMap<Segment, u32>,
     /// Segments that commands may not take: reclaim needs one to move into, journal and checkpoint theirs.
     kept: u64,
+    spare: room::Spare,
 }
 
 /// Flash management over one medium.
@@ -202,6 +203,7 @@ impl Ftl {
                 promised: 0,
                 opened_since: BTreeMap::new(),
                 kept: 4,
+                spare: room::Spare::Unknown,
             }),
         }
     }
@@ -280,6 +282,11 @@ impl Ftl {
     /// Keeps so many segments back for journal and checkpoint.
     pub fn keep_back(&self, segments: u64) {
         self.state.lock().kept = SEGMENTS_FOR_RECLAIM + segments;
+    }
+
+    /// Pages promised to what gathers in memory.
+    pub fn promised(&self) -> u64 {
+        self.state.lock().promised
     }
 
     /// Promises pages to what gathers in memory: `after` instead of `before`.
@@ -449,9 +456,9 @@ impl Ftl {
             // On a medium that fails, recovery still knows by the journal that no command owns these pages.
             let _ = self.media.write_at(self.geometry.oob_offset(run.ppa), &wipe);
         }
-        self.discard_abandoned(runs);
+        let discarded = self.discard_abandoned(runs);
         let s = &mut *self.state.lock();
-        let freed = s.segments.abandon(runs, s.next_lsn);
+        let freed = s.segments.abandon(runs, discarded, s.next_lsn);
         self.tell_freed(&freed);
     }
 

@@ -5,20 +5,38 @@
 //! is tight, segments that still have their blocks are opened first, and pages of commands that failed are discarded at once. A
 //! segment that could not be opened for want of room stays free.
 //!
+//! The record that frees segments needs room itself. The journal's next bytes are allocated before they are written, and where
+//! the journal goes on in another segment, or a record is longer than that, it takes the *spare*: disk blocks of a part of the
+//! head that is never written. Nothing is added to a store that does not hold both.
+//!
 //! A place that refuses a write otherwise (EIO) wore out, and its segment is retired, but only if another segment takes the
 //! write: where [`SEGMENTS_TRIED`] refuse it one after the other, it is the disk that fails, no segment is to blame, and the
 //! caller gets the medium's error.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use zerocopy::IntoBytes;
 
 use super::{Ftl, State};
 use crate::error::{Error, Result};
-use crate::flash::geometry::{OOB_BYTES, SEGMENT_HEADER_BYTES};
+use crate::flash::geometry::{HEAD_BYTES, OOB_BYTES, SEGMENT_HEADER_BYTES, SUPERBLOCK_BYTES};
 use crate::flash::{Run, Segment, SegmentHeader, SegmentKind};
 use crate::ftl::segments::SegmentState;
 use crate::sim::count;
+
+/// The part of the head, behind superblocks and marks, whose blocks are the spare: enough for a header and some records.
+const SPARE: Range<u64> = 4 * SUPERBLOCK_BYTES..12 * SUPERBLOCK_BYTES;
+const _: () = assert!(SPARE.end < HEAD_BYTES);
+
+/// Whether the spare has its disk blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spare {
+    /// They were not asked for since the store was opened.
+    Unknown,
+    Held,
+    GivenUp,
+}
 
 /// Segments that may refuse a write one after the other before the disk is to blame.
 pub const SEGMENTS_TRIED: usize = 3;
@@ -118,7 +136,16 @@ impl Ftl {
         let mut head = vec![0; oob_bytes as usize];
         head[..SEGMENT_HEADER_BYTES as usize]
             .copy_from_slice(SegmentHeader::new(segment, kind, info.erases, info.opened).as_bytes());
-        self.media.write_at(self.geometry.header_offset(segment), &head)
+        let at = self.geometry.header_offset(segment);
+        if kind != SegmentKind::Data && self.tight.load(Ordering::Relaxed) {
+            // No records will follow. Where none were written the disk has no block for them, and needs none for zeroes.
+            let mut before = vec![0; head.len() - SEGMENT_HEADER_BYTES as usize];
+            self.media.read_at(at + SEGMENT_HEADER_BYTES, &mut before)?;
+            if before.iter().all(|&b| b == 0) {
+                head.truncate(SEGMENT_HEADER_BYTES as usize);
+            }
+        }
+        self.media.write_at(at, &head)
     }
 
     /// Writes; where the disk has no room, with what free segments have of it.
@@ -136,6 +163,49 @@ impl Ftl {
         }
     }
 
+    /// Takes disk blocks for a range, from free segments where the disk has none left.
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    pub fn hold(&self, offset: u64, len: u64) -> Result<()> {
+        self.hold_in(&mut self.state.lock(), offset, len)
+    }
+
+    fn hold_in(&self, s: &mut State, offset: u64, len: u64) -> Result<()> {
+        while !self.media.allocate(offset, len) {
+            self.tight.store(true, Ordering::Relaxed);
+            if !self.take_room(s) {
+                let source = std::io::Error::from_raw_os_error(libc::ENOSPC);
+                return Err(self.disk_full(s, Error::Media { op: "allocating", offset, len, source }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the spare, if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    pub fn hold_spare(&self) -> Result<()> {
+        let s = &mut *self.state.lock();
+        if s.spare != Spare::Held {
+            self.hold_in(s, SPARE.start, SPARE.end - SPARE.start)?;
+            s.spare = Spare::Held;
+        }
+        Ok(())
+    }
+
+    /// Gives the spare to a record that found no room, if that is what the error means; whether there was any.
+    pub fn give_up_spare(&self, e: &Error) -> bool {
+        let s = &mut *self.state.lock();
+        if s.spare == Spare::GivenUp || !(no_room(e) || matches!(e, Error::Full { .. })) {
+            return false;
+        }
+        s.spare = Spare::GivenUp;
+        self.media.discard(SPARE.start, SPARE.end - SPARE.start);
+        true
+    }
+
     /// Gives the disk what a free segment has of it; whether there was one. Nobody opens the segment meanwhile.
     fn take_room(&self, s: &mut State) -> bool {
         let mut some = false;
@@ -150,24 +220,53 @@ impl Ftl {
         some
     }
 
-    /// Gives the disk what all free segments have of it, unless somebody else reads the medium.
-    pub fn give_room_back(&self) -> Result<()> {
-        self.media.if_no_readers(&mut || {
-            let s = &mut *self.state.lock();
-            while self.take_room(s) {}
-            Ok(())
-        })?;
-        Ok(())
+    /// Whether a write or an allocation found the disk full since the store was opened.
+    pub fn is_tight(&self) -> bool {
+        self.tight.load(Ordering::Relaxed)
     }
 
-    /// Gives the disk what pages of a command that failed have of it, where it needs that.
-    pub(super) fn discard_abandoned(&self, runs: &[Run]) {
-        if self.tight.load(Ordering::Relaxed) {
-            for run in runs {
-                let bytes = u64::from(run.count) * u64::from(self.geometry.page_bytes);
-                self.media.discard(self.geometry.page_offset(run.ppa), bytes);
+    /// Gives the disk what all free segments have of it, unless somebody else reads the medium; whether any had some.
+    pub fn give_room_back(&self) -> Result<bool> {
+        let mut some = false;
+        self.media.if_no_readers(&mut || {
+            let s = &mut *self.state.lock();
+            while self.take_room(s) {
+                some = true;
             }
+            Ok(())
+        })?;
+        Ok(some)
+    }
+
+    /// Gives the disk what pages of a command that failed have of it, where it needs that; whether it does.
+    pub(super) fn discard_abandoned(&self, runs: &[Run]) -> bool {
+        let tight = self.tight.load(Ordering::Relaxed);
+        if tight {
+            runs.iter().for_each(|run| self.discard_pages(*run));
         }
+        tight
+    }
+
+    fn discard_pages(&self, run: Run) {
+        let bytes = u64::from(run.count) * u64::from(self.geometry.page_bytes);
+        self.media.discard(self.geometry.page_offset(run.ppa), bytes);
+    }
+
+    /// Gives the disk what these pages of closed segments have of it, which are dead by records that are known to be durable;
+    /// they are all that is dead in their segments. Whether that was done: it is not while somebody else reads the medium.
+    pub fn discard_dead(&self, dead: &[(Segment, Vec<Run>)]) -> Result<bool> {
+        self.media.if_no_readers(&mut || {
+            let runs = || dead.iter().flat_map(|(_, runs)| runs);
+            for run in runs() {
+                let wipe = vec![0; run.count as usize * OOB_BYTES as usize];
+                self.media.write_at(self.geometry.oob_offset(run.ppa), &wipe).map_err(|e| self.full_if_no_room(e))?;
+            }
+            // Before the pages go: a record must not be found beside pages that are zero.
+            self.sync()?;
+            runs().for_each(|run| self.discard_pages(*run));
+            self.with_segments(|s| dead.iter().for_each(|(segment, _)| s.discard_dead(*segment)));
+            Ok(())
+        })
     }
 
     /// From the medium's error that it has no room to the one that says how full the store is; others as they are.

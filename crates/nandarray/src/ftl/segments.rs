@@ -46,6 +46,8 @@ pub struct SegmentInfo {
     named: bool,
     /// Whether its pages were discarded since it was opened last: they have no room on the disk.
     discarded: bool,
+    /// Pages that nobody needs and that were discarded one by one since it was opened.
+    discarded_pages: u32,
     /// Whether the last write to it failed, though it was not retired: others are taken before it.
     suspect: bool,
 }
@@ -59,6 +61,7 @@ impl SegmentInfo {
         opened: 0,
         named: false,
         discarded: false,
+        discarded_pages: 0,
         suspect: false,
     };
 
@@ -438,14 +441,16 @@ impl Segments {
         }
     }
 
-    /// Staged pages of a command that failed are dead. Gives the segments that are free now.
-    pub fn abandon(&mut self, runs: &[Run], lsn: u64) -> Vec<Segment> {
+    /// Staged pages of a command that failed are dead, and their room on the disk is gone already if they were `discarded`. Gives
+    /// the segments that are free now.
+    pub fn abandon(&mut self, runs: &[Run], discarded: bool, lsn: u64) -> Vec<Segment> {
         let mut freed = Vec::new();
         for run in runs {
             let segment = self.geometry.segment_of(run.ppa);
             let info = &mut self.infos[segment as usize];
             assert!(info.staged >= run.count, "abandoning pages that were not staged: {run:?}");
             info.staged -= run.count;
+            info.discarded_pages += if discarded { run.count } else { 0 };
             freed.extend(self.maybe_dies(segment, lsn));
         }
         freed
@@ -629,6 +634,26 @@ impl Segments {
             .filter(|(_, i)| i.state == SegmentState::Closed && i.staged == 0 && i.live < pages)
             .map(|(s, i)| Candidate { segment: s as Segment, live: i.live, pages, age: self.opened - i.opened })
             .collect()
+    }
+
+    /// Closed segments with live pages whose dead ones have room on the disk, as far as is known: how many pages that are, and
+    /// the segment; those with the most first.
+    pub fn with_dead_room(&self) -> Vec<(u32, Segment)> {
+        let pages = self.geometry.pages_per_segment();
+        let mut some: Vec<(u32, Segment)> = (0..)
+            .zip(&self.infos)
+            .filter(|(_, i)| i.state == SegmentState::Closed && i.staged == 0)
+            .map(|(segment, i)| (pages.saturating_sub(i.live + i.discarded_pages), segment))
+            .filter(|&(dead, _)| dead > 0)
+            .collect();
+        some.sort_unstable_by_key(|&(dead, segment)| (std::cmp::Reverse(dead), segment));
+        some
+    }
+
+    /// The dead pages of a closed segment have no room on the disk from now on, or none that can be had.
+    pub fn discard_dead(&mut self, segment: Segment) {
+        let info = &mut self.infos[segment as usize];
+        info.discarded_pages = self.geometry.pages_per_segment() - info.live;
     }
 
     /// Pages that could be handed out now without growing.

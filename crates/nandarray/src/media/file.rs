@@ -247,12 +247,12 @@ fn lock(file: &File, byte: i64, kind: i16, wait: bool) -> io::Result<bool> {
     }
 }
 
-/// Changes what a range has of the disk. File systems may refuse (those without holes, full ones): it serves hints.
-fn fallocate(file: &File, mode: i32, offset: u64, len: u64) {
+/// Changes what a range has of the disk; `false` if there is no room for it. File systems that cannot do it (those without
+/// holes) do nothing.
+fn fallocate(file: &File, mode: i32, offset: u64, len: u64) -> bool {
     // SAFETY: plain integers and an open descriptor.
-    unsafe {
-        libc::fallocate(file.as_raw_fd(), mode, offset as i64, len as i64);
-    }
+    let done = unsafe { libc::fallocate(file.as_raw_fd(), mode, offset as i64, len as i64) };
+    done == 0 || !matches!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
 }
 
 impl Drop for FileMedia {
@@ -347,8 +347,8 @@ impl Media for FileMedia {
         fallocate(&self.file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, len);
     }
 
-    fn allocate(&self, offset: u64, len: u64) {
-        fallocate(&self.file, libc::FALLOC_FL_KEEP_SIZE, offset, len);
+    fn allocate(&self, offset: u64, len: u64) -> bool {
+        fallocate(&self.file, libc::FALLOC_FL_KEEP_SIZE, offset, len)
     }
 
     fn if_no_readers(&self, reuse: &mut dyn FnMut() -> Result<()>) -> Result<bool> {

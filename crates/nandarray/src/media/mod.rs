@@ -78,8 +78,11 @@ pub trait Media: Send + Sync + std::fmt::Debug {
     /// A hint that the range's content will never be read again before it is written: it needs no room on the disk.
     fn discard(&self, _offset: u64, _len: u64) {}
 
-    /// A hint that the range will be written and should find room on the disk then, whatever else fills it. Its content stays.
-    fn allocate(&self, _offset: u64, _len: u64) {}
+    /// Takes room on the disk for a range, so that a later write finds it there whatever else fills the disk; the content stays.
+    /// `false` if the disk is full. A medium that cannot tell says `true`: then nothing is promised.
+    fn allocate(&self, _offset: u64, _len: u64) -> bool {
+        true
+    }
 
     /// Whether other processes read this medium at present, so that nothing they may look at may be reused.
     /// Runs `reuse` while no reader can come in; returns whether it ran.

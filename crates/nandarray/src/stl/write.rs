@@ -102,7 +102,19 @@ pub struct Staged {
     pub gather_block: Option<Box<[u8]>>,
 }
 
+/// Bytes that a run of pages, or of units that are gone, takes in a journal record, about.
+pub const RUN_JOURNAL_BYTES: u64 = 12;
+
 impl Staged {
+    /// Bytes that it takes in a journal record, about.
+    pub fn journal_bytes(&self) -> u64 {
+        let gone = match &self.gone {
+            Gone::All => 1,
+            Gone::Units(units) => units.len(),
+        };
+        32 + 10 * self.at.len() as u64 + RUN_JOURNAL_BYTES * (gone + self.runs.len() + self.gather.len()) as u64
+    }
+
     /// A block that loses everything it has.
     pub fn releasing(at: BlockAt, seq: u64) -> Self {
         Self { at, seq, gone: Gone::All, runs: vec![], gather: vec![], gather_block: None }

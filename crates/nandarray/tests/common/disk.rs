@@ -153,8 +153,16 @@ impl Media for Disk {
         }
     }
 
-    fn allocate(&self, offset: u64, len: u64) {
-        self.0.lock().take(offset, len);
+    fn allocate(&self, offset: u64, len: u64) -> bool {
+        let s = &mut *self.0.lock();
+        let blocks = offset / BLOCK_BYTES..(offset + len).div_ceil(BLOCK_BYTES);
+        let more = blocks.clone().filter(|block| !s.taken.contains(block)).count() as u64;
+        // All or nothing, as file systems do.
+        let fits = s.blocks.is_none_or(|most| s.taken.len() as u64 + more <= most);
+        if fits {
+            s.taken.extend(blocks);
+        }
+        fits
     }
 }
 

@@ -257,7 +257,7 @@ class Array(Grid):
     def submit(self, selection: Any = ..., *, out: Any = None) -> Future:
         """Read a selection later, beside whatever else is in flight.
 
-        On a modelled device the read is in flight from now on, and modelled time passes while somebody waits. Reads wait
+        On a modelled device the read is in flight from now on; modelled time passes while somebody waits. Reads wait
         for earlier writes of the same building blocks, and writes for earlier reads and writes.
 
         Parameters

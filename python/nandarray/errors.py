@@ -188,7 +188,10 @@ class ClosedError(NandarrayError, ValueError):
 
 
 class BusyError(NandarrayError, RuntimeError):
-    """A command cannot be taken, since too many are in flight, or would wait for ever for others. Nothing of it was done."""
+    """A command cannot be taken: too many are in flight, or it would wait for ever for others.
+
+    Nothing of it was done.
+    """
 
     kind = "busy"
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import asyncio
 
     from nandarray import _nandarray
-    from nandarray._transfer import Commands
     from nandarray.store import Store
 
 __all__ = ["Future", "as_completed"]
@@ -99,8 +98,8 @@ class Submitted(Future):
         return self._result
 
     def cancel(self) -> bool:
-        # A command that moves several parts has begun once one of them has.
-        return bool(self._flights) and all([flight.cancel() for flight in self._flights])
+        # What was cut into several commands is not cancelled: some of them may have begun.
+        return len(self._flights) == 1 and self._flights[0].cancel()
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done():
@@ -165,7 +164,7 @@ class _Pump:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        pump = store._pump
+        pump: _Pump | None = store._pump
         if pump is None or pump._loop is not loop:
             pump = store._pump = _Pump(store, loop)
         return pump

@@ -168,10 +168,12 @@ def test_programs_take_the_time_of_the_devices_cores() -> None:
     (note,) = run.account.notes
     assert "one cycle" in note
     (told,) = (one for one in report["notes"] if "program" in one)
-    assert told.startswith("1 program ran on the device's cores") and told in str(report)
+    assert told.startswith("1 program ran on the device's cores")
+    assert told in str(report)
     programs = report["programs"]
     assert programs["instructions"] == run.account.instructions > 100_000 / 8
-    assert programs["stored_bytes"] == 800_000 and programs["result_bytes"] == 8
+    assert programs["stored_bytes"] == 800_000
+    assert programs["result_bytes"] == 8
     assert programs["work_s"] == pytest.approx(run.account.instructions * 1e-9)
     assert report["energy"]["device_j"] > before["energy"]["device_j"]
 

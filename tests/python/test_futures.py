@@ -1,4 +1,4 @@
-"""Promise: what is submitted ends later, in modelled time or in a thread, and gives what reading and writing at once give."""
+"""Promise: what is submitted ends later, in modelled time or in a thread, and gives what calls give."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ def test_tasks_of_an_event_loop_are_in_flight_together() -> None:
     store.close()
 
 
-@pytest.mark.parametrize("key", [3, (slice(2, 9), slice(None, None, -3)), (slice(None), [5, 1, 5]), ([1, 7], [2, 2]), (4, 5)])
+@pytest.mark.parametrize(
+    "key", [3, (slice(2, 9), slice(None, None, -3)), (slice(None), [5, 1, 5]), ([1, 7], [2, 2]), (4, 5)]
+)
 @pytest.mark.parametrize("where", ["modelled", "file"])
 def test_every_selection_can_be_submitted(key: object, where: str, tmp_path: Path) -> None:
     device = {"device": "mqsim-ideal"} if where == "modelled" else {}
@@ -106,7 +108,8 @@ def test_submitted_commands_keep_the_order_that_matters() -> None:
     assert not any(future.done() for future in (before, write, behind, flush))
     assert list(behind.result()) == [9, 9, 9]
     assert np.array_equal(before.result(), values[5])
-    assert flush.result() is None and write.exception() is None
+    assert flush.result() is None
+    assert write.exception() is None
     store.close()
 
 
@@ -124,7 +127,8 @@ def test_what_goes_wrong_is_raised_by_the_result() -> None:
         array.submit(64)
     late = array.submit(3)
     array.resize((2, 2048))
-    assert late.done() and late.exception() is None, "a resize waits for the reads before it"
+    assert late.done(), "a resize waits for the reads before it"
+    assert late.exception() is None, "a resize waits for the reads before it"
     other, _, _ = modelled(8)
     with pytest.raises(InvalidError):
         list(nandarray.as_completed([array.submit(0), other["a"].submit(0)]))

@@ -71,7 +71,10 @@ def test_only_results_cross_the_link() -> None:
     assert after["flash"]["read_bytes"]["host"] - before["flash"]["read_bytes"]["host"] == PAGES * PAGE
     assert after["programs"]["stored_bytes"] == PAGES * PAGE
     assert after["programs"]["result_bytes"] == 8
-    up = after["utilisation"]["link_up"] * after["until_rest_s"] - before["utilisation"]["link_up"] * before["until_rest_s"]
+    up = (
+        after["utilisation"]["link_up"] * after["until_rest_s"]
+        - before["utilisation"]["link_up"] * before["until_rest_s"]
+    )
     # mqsim-ideal's link: 4 B/ns, 28 B around each 128 B: the result, and completions of two entries.
     assert up == pytest.approx((8 + 28 + 2 * (16 + 28)) / 4e9, rel=0.5)
     parts = after["energy"]
@@ -121,7 +124,8 @@ def test_bytes_of_the_caller_cross_the_link() -> None:
         run = nandarray.offload(add, [store["x"], mine])
         np.testing.assert_array_equal(next(iter(run.outputs.values())), np.full(1000, 999))
         programs = store.report()["programs"]
-        assert programs["host_bytes"] == mine.nbytes and programs["stored_bytes"] == mine.nbytes
+        assert programs["host_bytes"] == mine.nbytes
+        assert programs["stored_bytes"] == mine.nbytes
         assert programs["result_bytes"] == mine.nbytes
 
 

@@ -100,7 +100,9 @@ def choose(program: Program, form: str | None, *, counted: bool = False) -> tupl
     if form != "native":
         return form or "translated", None
     if counted:
-        raise InvalidError("the instructions of a program in native form cannot be limited, nor counted for a modelled device")
+        raise InvalidError(
+            "the instructions of a program in native form cannot be limited, nor counted for a modelled device"
+        )
     return form, entries(program).addresses
 
 

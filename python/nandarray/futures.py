@@ -11,10 +11,11 @@ rounds, so that tasks that were woken can submit what they want in flight beside
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from nandarray.errors import CancelledError, InvalidError
+from nandarray.errors import CancelledError, InvalidError, NandarrayError
 
 if TYPE_CHECKING:
     import asyncio
@@ -86,16 +87,25 @@ class Submitted(Future):
         self._flights = flights
         self._finish: Callable[[], Any] | None = finish
         self._result: Any = None
+        self._lock = threading.Lock()
 
     def done(self) -> bool:
         return all(flight.done() for flight in self._flights)
 
     def result(self) -> Any:
+        failed: BaseException | None = None
         for flight in self._flights:
-            flight.wait()
-        if self._finish is not None:
-            self._result, self._finish = self._finish(), None
-        return self._result
+            # All of them: what failed is told when nothing is written to the caller's memory any more.
+            try:
+                flight.wait()
+            except NandarrayError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        with self._lock:
+            if self._finish is not None:
+                self._result, self._finish = self._finish(), None
+            return self._result
 
     def cancel(self) -> bool:
         # What was cut into several commands is not cancelled: some of them may have begun.
@@ -188,11 +198,16 @@ class _Pump:
             self._rounds -= 1
         else:
             # What goes wrong is every waiting command's own error.
-            more = not self._store.closed and self._store._engine.drive()
-            ended = [(future, waiter) for future, waiter in self._waiting if future.done() or not more]
-            self._waiting = [(future, waiter) for future, waiter in self._waiting if not future.done() and more]
-            for _, waiter in ended:
-                if not waiter.done():
+            try:
+                more = not self._store.closed and self._store._engine.drive()
+            except NandarrayError:
+                more = False
+            waiting, self._waiting = self._waiting, []
+            for future, waiter in waiting:
+                # Asked once: another thread may let time pass, too.
+                if more and not future.done():
+                    self._waiting.append((future, waiter))
+                elif not waiter.done():
                     waiter.set_result(None)
             self._rounds = _ROUNDS
         if self._waiting:
@@ -221,7 +236,10 @@ def as_completed(futures: Iterable[Future]) -> Iterator[Future]:
     4950
     >>> store.close()
     """
-    waiting = list(futures)
+    waiting = list(dict.fromkeys(futures))
+    strange = [future for future in waiting if not isinstance(future, Future)]
+    if strange:
+        raise InvalidError(f"{strange[0]!r} is no future; `submit` gives them")
     threaded = [future for future in waiting if isinstance(future, Threaded)]
     if threaded:
         if len(threaded) < len(waiting):
@@ -234,10 +252,16 @@ def as_completed(futures: Iterable[Future]) -> Iterator[Future]:
     if len({id(future._store) for future in modelled}) > 1:
         raise InvalidError("futures of two modelled devices cannot be waited for together: each has a clock of its own")
     while modelled:
-        ended = [future for future in modelled if future.done()]
-        modelled = [future for future in modelled if not future.done()]
-        yield from ended
-        if not ended and not modelled[0]._store._engine.drive():
-            # Nothing is in flight any more: the clock has stopped, and each says so.
+        left = []
+        for future in modelled:
+            # Asked once: another thread may let time pass, too.
+            if future.done():
+                yield future
+            else:
+                left.append(future)
+        stands = len(left) == len(modelled)
+        modelled = left
+        if stands and not modelled[0]._store._engine.drive():
+            # Nothing is in flight any more: they are done meanwhile, or the clock has stopped and each says so.
             yield from modelled
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import nandarray
-from nandarray.errors import BusyError, CancelledError, InvalidError
+from nandarray.errors import BusyError, CancelledError, InvalidError, ProgramFailedError
 
 
 def modelled(rows: int = 1024) -> tuple[nandarray.Store, nandarray.Array, np.ndarray]:
@@ -157,3 +158,106 @@ def test_too_many_are_refused() -> None:
         with pytest.raises(BusyError):
             futures[-1].result()
         assert int(futures[0].result()) == 0
+
+
+def in_threads(*works) -> None:
+    failed: list[BaseException] = []
+
+    def run(work) -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads), "a thread waits for ever"
+    assert not failed, failed
+
+
+def test_no_future_is_lost_when_several_threads_let_time_pass() -> None:
+    store, array, values = modelled(64)
+    got: list[int] = []
+
+    def all_of_them() -> None:
+        for _ in range(20):
+            futures = [array.submit(i) for i in range(20)]
+            got.extend(int(future.result()[0]) for future in nandarray.as_completed(futures))
+
+    in_threads(all_of_them, all_of_them, all_of_them)
+    assert len(got) == 3 * 20 * 20
+    assert sum(got) == 3 * 20 * int(values[:20, 0].sum())
+    store.close()
+
+
+def test_tasks_are_woken_beside_a_thread_that_lets_time_pass() -> None:
+    store, array, values = modelled(64)
+    stop = threading.Event()
+
+    def beside() -> None:
+        while not stop.is_set():
+            array[3]
+
+    async def total() -> int:
+        async def one(k: int) -> int:
+            return sum([int((await array.read_async(i))[0]) for i in range(k, 64, 8)])
+
+        return sum(await asyncio.wait_for(asyncio.gather(*(one(k) for k in range(8))), 30))
+
+    def tasks() -> None:
+        try:
+            for _ in range(5):
+                assert asyncio.run(total()) == int(values[:, 0].sum())
+        finally:
+            stop.set()
+
+    in_threads(beside, tasks)
+    store.close()
+
+
+def test_the_clock_can_be_asked_while_a_program_runs() -> None:
+    with nandarray.open(device="tiny", mode="w") as store:
+        store["x"] = np.arange(1000)
+        forever = nandarray.Program.from_c(
+            """
+#include "nandarray.h"
+ND_PROGRAM("name": "forever", "kind": "block", "inputs": [{"name": "x", "dtype": "int64"}], "outputs": [])
+int64_t nd_block(nd_args *args) { for (volatile int64_t i = 1; i; ) {} return 0; }
+"""
+        )
+
+        def runs() -> None:
+            with pytest.raises(ProgramFailedError):
+                nandarray.offload(forever, [store["x"]], seconds=1)
+
+        in_threads(runs, lambda: store.clock.now, lambda: store.report(), lambda: store.clock.think(1e-6))
+
+
+def test_who_holds_an_array_goes_on_beside_readers_that_wait_for_it() -> None:
+    xarray = pytest.importorskip("xarray")
+    with nandarray.open(device="mqsim-ideal", mode="w") as store:
+        data = xarray.Dataset({"a": ("t", np.arange(100.0))})
+        nandarray.from_xarray(data, store)
+        waits = []
+
+        dask = pytest.importorskip("dask.array")
+        block = dask.from_array(np.arange(100.0), chunks=50).map_blocks(
+            lambda values: (waits.append(store["a"].submit(3)), values + 1)[1], dtype="f8"
+        )
+        nandarray.from_xarray(xarray.Dataset({"a": ("t", block)}), store, region={"t": slice(0, 100)})
+        assert store["a"][5] == 6.0
+        # Those that kept the owner from going on were told so; others had their turn behind it.
+        assert all(isinstance(one.exception(), BusyError | None) for one in waits)
+
+
+def test_what_is_no_future_is_refused() -> None:
+    store, array, _ = modelled(4)
+    one = array.submit(1)
+    for strange in ([1, 2], [one, None]):
+        with pytest.raises(InvalidError, match="no future"):
+            list(nandarray.as_completed(strange))
+    assert list(nandarray.as_completed([one, one])) == [one]
+    store.close()

@@ -348,7 +348,12 @@ fn who_would_wait_for_ever_for_a_transaction_is_told_so() {
     let write = Command::Write { space: a, target: target.clone(), source: from() };
     assert!(matches!(store.device.execute(write), Err(Error::Busy(_))));
     assert!(matches!(store.device.execute(Command::Resize { space: a, shape: &[5, 5] }), Err(Error::Busy(_))));
-    assert!(!waits.is_done(), "it may still have its turn");
+    assert!(matches!(waits.error(), Error::Busy(_)), "the resize waited for it, and it for the transaction");
+    let waits = store.read(2, a, &[0, 0], &[1, 2048]);
+    assert!(!waits.is_done());
+    store.device.execute(Command::Flush).unwrap_or_else(|e| panic!("who holds the transaction goes on: {e}"));
+    assert!(matches!(waits.error(), Error::Busy(_)));
+    let waits = store.read(3, a, &[0, 0], &[1, 2048]);
     store.device.execute(Command::Stage { transaction, space: a, target, source: from() }).unwrap();
     store.device.execute(Command::Apply { transaction, changes: &[] }).unwrap();
     store.drain();
@@ -511,4 +516,35 @@ fn nvme_completions_come_later_and_in_any_order() {
     assert!((0..64).all(|i| at(i) < at(100)), "force unit access waits for all before it");
     assert_eq!(back, data);
     store.device.close().unwrap();
+}
+
+#[test]
+fn many_in_flight_are_bound_by_the_busiest_resource() {
+    let store = Modelled::open(&device(&[("link.rate", "1 GB/s")]));
+    let a = rows(&store);
+    let began = store.clock.now();
+    let mut waiting = std::collections::VecDeque::new();
+    for i in 0..8192 {
+        waiting.push_back(store.read(i, a, &[i % 1024, 0], &[1, 2048]));
+        if waiting.len() == 256 {
+            assert!(store.device.drive(None).unwrap());
+            waiting.retain(|f| !f.is_done());
+        }
+    }
+    store.drain();
+    let took = (store.clock.now() - began).us();
+    // The link: 28 B around each 128 B, a page's data and its completion.
+    let want = 8192.0 * (8192.0 + 64.0 * 28.0 + 16.0 + 28.0) / 1_000.0;
+    assert!((took / want - 1.0).abs() < 0.01, "{took} us, the link alone {want} us");
+    store.device.close().unwrap();
+}
+
+#[test]
+fn closing_tells_what_waits_for_a_transaction() {
+    let store = Modelled::open(&device(&[]));
+    let a = rows(&store);
+    store.device.execute(Command::Begin { spaces: &[(a, &[1024, 2048])] }).unwrap();
+    let waits = store.read(1, a, &[0, 0], &[1, 2048]);
+    store.device.close().unwrap();
+    assert!(matches!(waits.error(), Error::Busy(_)));
 }

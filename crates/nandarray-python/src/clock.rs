@@ -62,6 +62,17 @@ fn media(path: &std::path::Path, source: std::io::Error) -> Error {
 }
 
 impl Clock {
+    /// Asks the clock something, without the GIL: another thread may be inside of it for as long as a program runs. In a process
+    /// forked from the one that opened the store, a thread that does not exist there may be.
+    fn inside<T: Send>(&self, py: Python<'_>, ask: impl Send + FnOnce(&store::Clock) -> T) -> PyResult<T> {
+        if let Ok(device) = device_of(&self.device) {
+            if !device.is_here() {
+                device.usable().map_err(|e| to_py(py, &e, None))?;
+            }
+        }
+        detached(py, || ask(&self.clock)).map_err(|e| to_py(py, &e, None))
+    }
+
     pub(crate) fn new(clock: Arc<store::Clock>, device: Shared, timeline: Option<(Timeline, PathBuf)>) -> Self {
         Self { clock, device, timeline: Mutex::new(timeline) }
     }
@@ -80,13 +91,13 @@ impl Clock {
 #[pymethods]
 impl Clock {
     #[getter]
-    fn now_s(&self) -> f64 {
-        self.clock.now().seconds()
+    fn now_s(&self, py: Python<'_>) -> PyResult<f64> {
+        self.inside(py, |clock| clock.now().seconds())
     }
 
     #[getter]
-    fn mount_s(&self) -> f64 {
-        self.clock.mount_time().seconds()
+    fn mount_s(&self, py: Python<'_>) -> PyResult<f64> {
+        self.inside(py, |clock| clock.mount_time().seconds())
     }
 
     fn think(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
@@ -94,17 +105,16 @@ impl Clock {
             let e = Error::Invalid(format!("{seconds} s is no time to let pass; it is from 0 to 10,000,000 s"));
             return Err(to_py(py, &e, None));
         }
-        self.clock.think(Ps::from_seconds(seconds));
-        Ok(())
+        self.inside(py, |clock| clock.think(Ps::from_seconds(seconds)))
     }
 
-    fn batch(&self) {
-        self.clock.batch();
+    fn batch(&self, py: Python<'_>) -> PyResult<()> {
+        self.inside(py, store::Clock::batch)
     }
 
     /// (kind, bytes, submitted, done, failed) of each command, in order of their ends; times in seconds.
     fn end_batch(&self, py: Python<'_>, depth: usize) -> PyResult<Vec<(&'static str, u64, f64, f64, bool)>> {
-        let done = detached(py, || self.clock.end_batch(depth)).map_err(|e| to_py(py, &e, None))?;
+        let done = self.inside(py, |clock| clock.end_batch(depth))?;
         let kind = |kind| match kind {
             JobKind::Read => "read",
             JobKind::Write => "write",
@@ -115,18 +125,19 @@ impl Clock {
 
     /// Lets everything end that goes on in the background.
     fn settle(&self, py: Python<'_>) -> PyResult<()> {
-        detached(py, || self.clock.settle()).map_err(|e| to_py(py, &e, None))
+        self.inside(py, store::Clock::settle)
     }
 
     /// JSON, and the table as text.
     fn report(&self, py: Python<'_>) -> PyResult<(String, String)> {
-        let numbers = match device_of(&self.device).and_then(|device| device.execute(Command::Stat)) {
+        let stat = || device_of(&self.device).and_then(|device| device.execute(Command::Stat));
+        let numbers = match detached(py, stat).flatten() {
             Ok(Reply::Numbers(numbers)) => numbers,
             // A store that is closed has no numbers of its own any more.
             Ok(_) | Err(Error::Closed(_)) => vec![],
             Err(e) => return Err(to_py(py, &e, None)),
         };
-        let report = detached(py, || self.clock.report(&numbers)).map_err(|e| to_py(py, &e, None))?;
+        let report = self.inside(py, |clock| clock.report(&numbers))?;
         Ok((report.to_json(), report.to_string()))
     }
 }

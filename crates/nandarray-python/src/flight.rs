@@ -79,10 +79,12 @@ impl Flight {
     }
 
     /// Cancels the command if it has not begun.
-    fn cancel(&self) -> bool {
+    fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
         match (self.device.upgrade(), self.id) {
-            (Some(device), Some(id)) if !self.done() => device.cancel(id),
-            _ => false,
+            (Some(device), Some(id)) if !self.done() => {
+                detached(py, || device.cancel(id)).map_err(|e| to_py(py, &e, None))
+            }
+            _ => Ok(false),
         }
     }
 }

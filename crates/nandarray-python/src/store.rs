@@ -192,12 +192,17 @@ impl Store {
         if done.is_err() && !device.closed() {
             return fail(py, done);
         }
+        let is_here = device.is_here();
         let gone = (self.device.write().take(), device);
         fail(py, detached(py, || drop(gone)))?;
         let done = fail(py, done);
         let clock = match &*self.clock.lock() {
-            Some(clock) => fail(py, clock.get().close()),
-            None => Ok(()),
+            // In a forked process the clock, and the timeline, are the other's.
+            Some(clock) if is_here => {
+                let clock = clock.get();
+                fail(py, detached(py, || clock.close()).flatten())
+            }
+            _ => Ok(()),
         };
         done.and(clock)
     }
@@ -420,7 +425,7 @@ impl Drop for Store {
     fn drop(&mut self) {
         // Commands in flight keep the device, and what they lead to keeps them: let them end.
         if let Ok(device) = device_of(&self.device) {
-            while let Ok(true) = device.drive(None) {}
+            Python::attach(|py| py.detach(|| while let Ok(true) = device.drive(None) {}));
         }
     }
 }

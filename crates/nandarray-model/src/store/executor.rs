@@ -13,7 +13,7 @@
 //!
 //! Not here: which instructions take longer, caches, scratchpads, how much of a stream a core can hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use nandarray_cores::{Advance, Call, RunError};
@@ -61,7 +61,9 @@ impl Executor for Modelled {
 
     fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink) {
         let cores = (0..self.compute.cores).map(|_| None).collect();
-        let mut run = Run { executor: self, agenda, sink, cores, moving: BTreeMap::new(), stages: Default::default() };
+        let (moving, stages) = (BTreeMap::new(), BTreeSet::new());
+        let occupied = vec![(false, false); self.workers()];
+        let mut run = Run { executor: self, agenda, sink, cores, moving, stages, occupied };
         // What was asked of the flash before belongs to the command itself.
         let before = self.clock.recorder.take();
         run.command(before);
@@ -124,7 +126,28 @@ struct Run<'r, 's, 'p> {
     sink: &'r mut dyn Sink,
     cores: Vec<Option<OnCore<'s, 'p>>>,
     moving: BTreeMap<JobId, Moving>,
-    stages: std::collections::BTreeSet<usize>,
+    stages: BTreeSet<usize>,
+    /// Which cores have a program, and which work.
+    occupied: Vec<(bool, bool)>,
+}
+
+impl Drop for Run<'_, '_, '_> {
+    /// A run that ended by a panic leaves the machine at rest: what was under way comes to its end, and cores are given back.
+    fn drop(&mut self) {
+        while !self.moving.is_empty() || self.occupied.iter().any(|&(_, works)| works) {
+            match self.clock().next_happening() {
+                Some(Happening::Done(done)) => drop(self.moving.remove(&done.id)),
+                Some(Happening::CoreFree(core)) => self.occupied[core as usize].1 = false,
+                Some(Happening::Arrived(..)) => {}
+                None => return,
+            }
+        }
+        for core in 0..self.occupied.len() {
+            if self.occupied[core].0 {
+                self.clock().with(|state| state.machine.occupy(core as u32, false));
+            }
+        }
+    }
 }
 
 impl Arriving {
@@ -173,6 +196,7 @@ impl<'s, 'p> Run<'_, 's, 'p> {
             match self.clock().next_happening() {
                 Some(Happening::CoreFree(core)) => {
                     let core = core as usize;
+                    self.occupied[core].1 = false;
                     self.cores[core].as_mut().expect("a core that worked has a job").works = false;
                     self.go_on(core);
                 }
@@ -220,6 +244,7 @@ impl<'s, 'p> Run<'_, 's, 'p> {
                 Next::Wait => return false,
                 Next::Job(job) => {
                     self.stages.insert(job.stage());
+                    self.occupied[core].0 = true;
                     self.clock().with(|state| {
                         state.programs.tasks += u64::from(matches!(job.kind(), Kind::Task { .. }));
                         state.machine.occupy(core as u32, true);
@@ -252,6 +277,7 @@ impl<'s, 'p> Run<'_, 's, 'p> {
                 self.cores[core] = Some(on);
             }
             Stands::Over(done) => {
+                self.occupied[core].0 = false;
                 self.clock().with(|state| state.machine.occupy(core as u32, false));
                 match done {
                     Ok(()) => self.agenda.done(on.job),
@@ -305,6 +331,7 @@ impl<'s, 'p> Run<'_, 's, 'p> {
     /// Books the work of so many instructions, one a cycle.
     fn work(&mut self, core: usize, on: &mut OnCore<'s, 'p>, instructions: u64) {
         on.works = true;
+        self.occupied[core].1 = true;
         let hz = u128::from(self.executor.compute.clock_hz);
         let time = Ps((u128::from(instructions) * 1_000_000_000_000).div_ceil(hz) as u64);
         self.clock().with(|state| {

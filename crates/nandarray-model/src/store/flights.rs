@@ -156,6 +156,17 @@ impl Flights {
         self.table.get_mut(&id).expect("a command in flight")
     }
 
+    /// Which command to refuse when nothing in flight can go on and this one is waited for: this one, if it waits for blocks
+    /// itself; else the first that does, which is what it waits for.
+    pub(super) fn stuck_for(&mut self, id: FlightId) -> FlightId {
+        let is_blocked = |flight: &mut Flight| flight.order == Order::Blocks && !flight.held.halves().is_granted();
+        if is_blocked(self.get(id)) {
+            return id;
+        }
+        let waiting: Vec<FlightId> = self.waiting.iter().copied().collect();
+        waiting.into_iter().find(|&other| is_blocked(self.get(other))).unwrap_or(id)
+    }
+
     /// The first command that has not begun.
     pub(super) fn first_waiting(&self) -> Option<FlightId> {
         self.waiting.first().copied()

@@ -26,7 +26,7 @@ pub mod media;
 pub mod power;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ use nandarray::media::Media;
 use nandarray::media::sparse::SparseMedia;
 use nandarray::sim::{FlightId, Halves, Moves, Probe, Purpose};
 use nandarray::{Error, Result};
-use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
+use parking_lot::{Condvar, Mutex, ReentrantMutex, ReentrantMutexGuard};
 
 use crate::describe::Description;
 use crate::footprint::{Footprint, Places, Recorder};
@@ -86,7 +86,7 @@ struct State {
 }
 
 /// Commands that have ended and are to be delivered, once the clock is let go of.
-type Ended = Vec<Box<dyn Halves>>;
+type Ended = Vec<(FlightId, Box<dyn Halves>)>;
 
 /// The modelled clock of one store.
 #[derive(Debug)]
@@ -95,6 +95,9 @@ pub struct Clock {
     /// Made when the store is open. A thread that holds this is inside the clock; it may enter again, since programs run inside of
     /// a command.
     state: ReentrantMutex<RefCell<Option<State>>>,
+    /// Commands that have ended and are being delivered, which others may wait for.
+    delivering: Mutex<BTreeSet<FlightId>>,
+    delivered: Condvar,
 }
 
 impl Probe for Clock {
@@ -117,11 +120,12 @@ impl Probe for Clock {
             self.begin_all(&mut ended);
             let goes_on = self.with(|state| !state.flights.contains(id)) || self.advance(&mut ended);
             if !goes_on {
-                self.with(|state| state.refuse(id, stuck(), &mut ended));
+                self.with(|state| state.refuse_stuck(id, &mut ended));
             }
+            self.announce(&ended);
             let over = self.with(|state| !state.flights.contains(id));
             if !ended.is_empty() {
-                ReentrantMutexGuard::unlocked(&mut guard, || deliver(ended));
+                ReentrantMutexGuard::unlocked(&mut guard, || self.deliver(ended));
             }
             if over {
                 return;
@@ -142,8 +146,9 @@ impl Probe for Clock {
         let mut ended = Ended::new();
         self.begin_all(&mut ended);
         let in_flight = self.with(|state| state.flights.contains(id));
+        self.announce(&ended);
         drop(guard);
-        deliver(ended);
+        self.deliver(ended);
         in_flight.then_some(id)
     }
 
@@ -157,19 +162,21 @@ impl Probe for Clock {
                 None => state.flights.len() > 0 && !any,
             });
             if !waits {
-                return any;
+                drop(guard);
+                return self.wait_for_delivery(flight, any);
             }
             let mut ended = Ended::new();
             if !self.advance(&mut ended) {
                 self.with(|state| {
                     let id = flight.or(state.flights.first_waiting()).expect("what cannot go on has not begun");
-                    state.refuse(id, stuck(), &mut ended);
+                    state.refuse_stuck(id, &mut ended);
                 });
                 self.begin_all(&mut ended);
             }
             any |= flight.is_some() || !ended.is_empty();
+            self.announce(&ended);
             drop(guard);
-            deliver(ended);
+            self.deliver(ended);
         }
     }
 
@@ -187,8 +194,9 @@ impl Probe for Clock {
         if waits {
             self.begin_all(&mut ended);
         }
+        self.announce(&ended);
         drop(guard);
-        deliver(ended);
+        self.deliver(ended);
         waits
     }
 
@@ -207,11 +215,6 @@ impl Probe for Clock {
     fn purpose(&self, purpose: Purpose) -> Purpose {
         self.recorder.purpose(purpose)
     }
-}
-
-/// Gives the results of commands to whom they belong, in the order of their ends.
-fn deliver(ended: Ended) {
-    ended.into_iter().for_each(Halves::deliver);
 }
 
 /// Opens a store on a described device. What the description fixes (geometry, capacity) is taken from it; one thread works.
@@ -242,7 +245,12 @@ pub fn open_logged(
 ) -> Result<(Device, Arc<Clock>)> {
     let places = Places::new(description.geometry)?;
     let recorder = Recorder::new(places.store());
-    let clock = Arc::new(Clock { recorder: recorder.clone(), state: ReentrantMutex::new(RefCell::new(None)) });
+    let clock = Arc::new(Clock {
+        recorder: recorder.clone(),
+        state: ReentrantMutex::new(RefCell::new(None)),
+        delivering: Mutex::default(),
+        delivered: Condvar::new(),
+    });
     let options = Options {
         geometry: places.store(),
         exact_geometry: true,
@@ -300,6 +308,36 @@ impl Clock {
         f(self.state.lock().borrow_mut().as_mut().expect("the clock runs once the store is open"))
     }
 
+    /// Says which commands are about to be delivered, while the clock is still held.
+    fn announce(&self, ended: &Ended) {
+        if !ended.is_empty() {
+            self.delivering.lock().extend(ended.iter().map(|(id, _)| *id));
+        }
+    }
+
+    /// Gives the results of commands to whom they belong, in the order of their ends.
+    fn deliver(&self, ended: Ended) {
+        for (id, halves) in ended {
+            halves.deliver();
+            self.delivering.lock().remove(&id);
+            self.delivered.notify_all();
+        }
+    }
+
+    /// Waits for a command, or for none the first, that another thread is delivering. Gives whether there was one, or `any`.
+    fn wait_for_delivery(&self, flight: Option<FlightId>, any: bool) -> bool {
+        let mut delivering = self.delivering.lock();
+        let (many, mut waited) = (delivering.len(), any);
+        while match flight {
+            Some(id) => delivering.contains(&id),
+            None => !waited && many > 0 && delivering.len() >= many,
+        } {
+            self.delivered.wait(&mut delivering);
+            waited |= flight.is_some() || delivering.len() < many;
+        }
+        waited || flight.is_none() && many > 0
+    }
+
     /// A clock that a panic stopped must not give times. The entrance of the store makes an error of this panic.
     fn assert_alive(&self) {
         assert!(!self.with(|state| state.running), "the modelled clock was stopped by an earlier panic");
@@ -336,7 +374,8 @@ impl Clock {
             }
             let mut ended = Ended::new();
             let goes_on = self.advance(&mut ended);
-            deliver(ended);
+            self.announce(&ended);
+            self.deliver(ended);
             if !goes_on {
                 return None;
             }
@@ -508,8 +547,14 @@ impl State {
     fn end(&mut self, id: FlightId, recorder: &Recorder, ended: &mut Ended) {
         recorder.silently(|| self.flights.get(id).held.halves().complete());
         if let Some(Held::Owned(halves)) = self.flights.remove(id).map(|flight| flight.held) {
-            ended.push(halves);
+            ended.push((id, halves));
         }
+    }
+
+    /// Nothing in flight can go on, and this command is waited for: ends the one that keeps it.
+    fn refuse_stuck(&mut self, id: FlightId, ended: &mut Ended) {
+        let stuck_one = self.flights.stuck_for(id);
+        self.refuse(stuck_one, stuck(), ended);
     }
 
     /// Ends a command that has not begun by an error.
@@ -517,7 +562,7 @@ impl State {
         let mut flight = self.flights.remove(id).expect("a command in flight");
         flight.held.halves().refuse(why);
         if let Held::Owned(halves) = flight.held {
-            ended.push(halves);
+            ended.push((id, halves));
         }
     }
 

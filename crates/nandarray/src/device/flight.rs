@@ -352,15 +352,15 @@ struct Submitted {
     /// Borrows the fields below, which lie on the heap and are dropped after it.
     flight: Option<Flight<'static>>,
     done: Option<Done>,
-    _command: Box<OwnedCommand>,
+    _command: Arc<OwnedCommand>,
     _device: Arc<Device>,
 }
 
 impl Submitted {
     fn new(device: Arc<Device>, command: OwnedCommand, done: Done) -> Self {
-        let command = Box::new(command);
-        // SAFETY: both lie on the heap, behind a box and a counted reference that this struct keeps until the flight is
-        // dropped (`Drop` below takes it first), and neither is moved out of or changed meanwhile.
+        let command = Arc::new(command);
+        // SAFETY: both lie on the heap, behind counted references that this struct keeps until the flight is dropped (`Drop`
+        // below takes it first), and neither is changed meanwhile.
         let (held, of): (&'static OwnedCommand, &'static Device) =
             unsafe { (&*std::ptr::from_ref(&*command), &*std::ptr::from_ref(&*device)) };
         let flight = Some(Flight::new(of, held.borrow()));
@@ -490,12 +490,20 @@ impl Device {
     /// # Errors
     /// [`Error::Internal`].
     pub fn drive(&self, flight: Option<FlightId>) -> Result<bool> {
+        if !self.is_here() {
+            return Ok(false);
+        }
         self.guarded(|| Ok(self.ftl.probe().is_some_and(|probe| probe.drive(flight))))
     }
 
     /// Cancels a command in flight that has not begun. Gives whether it was: one that has begun comes to its end.
     pub fn cancel(&self, flight: FlightId) -> bool {
-        self.ftl.probe().is_some_and(|probe| probe.cancel(flight))
+        self.is_here() && self.ftl.probe().is_some_and(|probe| probe.cancel(flight))
+    }
+
+    /// Whether this is the process that opened the store: one forked from it has its memory, and none of its threads.
+    pub fn is_here(&self) -> bool {
+        self.place.is_here()
     }
 
     /// Whether the store has a modelled clock, so that time passes between the halves of a command.

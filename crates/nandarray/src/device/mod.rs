@@ -349,7 +349,13 @@ impl Device {
         let _inside = self.place.enter();
         // Nothing of a store that panicked is written: what is on the medium is whole, what is in memory may not be.
         let done = self.whole().and_then(|()| {
-            // Commands in flight come to their end first.
+            // Commands in flight come to their end first; those that wait for a transaction that nobody ended are told so.
+            if let Some(probe) = self.ftl.probe() {
+                self.guarded(|| {
+                    while probe.drive(None) {}
+                    Ok(())
+                })?;
+            }
             self.as_command(Order::Alone, Moves::Nothing, || if self.read_only { Ok(()) } else { self.finish() })
         });
         if self.whole().is_err() {

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::errors::{detached, to_py};
+use crate::store::{Store, device_of};
 
 /// Where the result of a command in flight will be.
 type Slot = Arc<Mutex<Option<Result<Reply>>>>;
@@ -85,6 +86,15 @@ impl Flight {
                 detached(py, || device.cancel(id)).map_err(|e| to_py(py, &e, None))
             }
             _ => Ok(false),
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Commands in flight keep the device, and what they lead to keeps them: let them end.
+        if let Ok(device) = device_of(&self.device) {
+            Python::attach(|py| py.detach(|| while let Ok(true) = device.drive(None) {}));
         }
     }
 }

@@ -421,15 +421,6 @@ impl Store {
     }
 }
 
-impl Drop for Store {
-    fn drop(&mut self) {
-        // Commands in flight keep the device, and what they lead to keeps them: let them end.
-        if let Ok(device) = device_of(&self.device) {
-            Python::attach(|py| py.detach(|| while let Ok(true) = device.drive(None) {}));
-        }
-    }
-}
-
 impl Store {
     fn command(&self, py: Python<'_>, command: Command<'_>) -> PyResult<Reply> {
         let device = fail(py, device_of(&self.device))?;

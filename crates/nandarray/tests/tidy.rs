@@ -10,7 +10,8 @@ mod tidy;
 
 /// From the bottom up; a module may use those before it, and itself. Modules of one entry do not use each other.
 const LAYERS: tidy::Layers = &[
-    &["error", "sim"],
+    &["error"],
+    &["sim"],
     &["media"],
     &["flash"],
     &["codec", "ftl", "sched"],

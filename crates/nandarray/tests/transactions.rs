@@ -247,3 +247,17 @@ fn writers_beside_a_transaction_wait_and_lose_nothing() {
         assert_sound(&device, &|| "at the end".to_owned());
     });
 }
+
+#[test]
+fn closing_ends_who_waits_for_a_transaction() {
+    let device = open(Arc::new(FaultMedia::default()), Mode::Append, &tiny(1 << 20)).unwrap();
+    make(&device);
+    begin(&device, &[("fixed", FIXED.to_vec())]).unwrap();
+    std::thread::scope(|s| {
+        let waits = s.spawn(|| write(&device, "fixed", &Part::all(&FIXED), &[1; 4 * 19 * 23]));
+        // Whether it waits by now or comes later, it is told the same.
+        std::thread::yield_now();
+        device.close().unwrap();
+        assert!(matches!(waits.join().unwrap(), Err(Error::Closed(_))));
+    });
+}

@@ -568,8 +568,8 @@ impl Device {
                     space.peek().record.name
                 )));
             }
-        } else {
-            ticket.wait();
+        } else if !ticket.wait() {
+            return Err(Error::Closed("the store was closed while the command waited for a transaction".to_owned()));
         }
         Ok(ticket)
     }

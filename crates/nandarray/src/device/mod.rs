@@ -338,6 +338,15 @@ impl Device {
     /// As a flush; the store stays open then and loses nothing, unless the medium refused a barrier, now or before
     /// ([`Error::Media`]), or a command panicked ([`Error::Internal`]): that is said once, and the store is closed.
     pub fn close(&self) -> Result<()> {
+        let done = self.close_once();
+        if self.closed() && self.place.is_here() {
+            // Whoever waits for a transaction that nobody will end any more is told so.
+            self.spaces().iter().for_each(|space| space.ranges.close());
+        }
+        done
+    }
+
+    fn close_once(&self) -> Result<()> {
         if self.closed() {
             return Ok(());
         }

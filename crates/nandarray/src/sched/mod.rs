@@ -43,6 +43,8 @@ struct Requests {
     next: u64,
     /// How many of them are exclusive: while there is none, every reader is granted without a look at the others.
     exclusive: usize,
+    /// Whether the lock was closed: nobody waits any more.
+    closed: bool,
     /// By number, which is the order in which they came.
     queue: BTreeMap<u64, Request>,
 }
@@ -87,11 +89,17 @@ impl RangeLock {
         RangeTicket { shelf: self.0.clone(), number }
     }
 
-    /// Requests a box exclusively and waits until it is granted.
+    /// Requests a box exclusively and waits until it is granted, or the lock is closed.
     pub fn lock(&self, blocks: BlockBox) -> RangeTicket {
         let ticket = self.request(blocks, Share::Exclusive);
         ticket.wait();
         ticket
+    }
+
+    /// Ends all waiting, now and later: the store was closed.
+    pub fn close(&self) {
+        self.0.requests.lock().closed = true;
+        self.0.released.notify_all();
     }
 }
 
@@ -101,12 +109,16 @@ impl RangeTicket {
         self.shelf.requests.lock().is_granted(self.number)
     }
 
-    /// Blocks the thread until the request is granted.
-    pub fn wait(&self) {
+    /// Blocks the thread until the request is granted, and tells so; or until the lock is closed.
+    pub fn wait(&self) -> bool {
         let mut requests = self.shelf.requests.lock();
         while !requests.is_granted(self.number) {
+            if requests.closed {
+                return false;
+            }
             self.shelf.released.wait(&mut requests);
         }
+        true
     }
 }
 
@@ -163,6 +175,19 @@ mod tests {
         assert!(writer.is_granted() && !late.is_granted());
         drop(writer);
         assert!(late.is_granted());
+    }
+
+    #[test]
+    fn closing_ends_waiting() {
+        let lock = RangeLock::default();
+        let held = lock.lock(vec![]);
+        std::thread::scope(|s| {
+            let waits = s.spawn(|| lock.request(vec![(1, 1)], Share::Exclusive).wait());
+            lock.close();
+            assert!(!waits.join().unwrap());
+        });
+        assert!(held.is_granted());
+        assert!(!lock.request(vec![(1, 1)], Share::Shared).wait(), "nor does anybody begin to wait");
     }
 
     #[test]

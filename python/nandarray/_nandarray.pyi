@@ -11,6 +11,7 @@ import numpy as np
 
 __all__ = [
     "Clock",
+    "Flight",
     "Nvme",
     "Space",
     "Store",
@@ -164,14 +165,15 @@ class Transaction:
     ) -> None: ...
     def abort(self) -> None: ...  # leaves everything as it was
 
-@final
 # A command in flight on a modelled device.
+@final
 class Flight:
     def done(self) -> bool: ...
     # Lets modelled time pass until its result is known; raises its error.
     def wait(self) -> None: ...
     def cancel(self) -> bool: ...
 
+@final
 class Space:
     # The same space, whose reads and writes are submitted instead of executed, and what was submitted.
     def in_flight(self) -> Space: ...

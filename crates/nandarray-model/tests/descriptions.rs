@@ -316,7 +316,7 @@ fn cores_for_programs_are_their_own_and_may_be_absent() {
     assert!((compute.core_active_uw * 8.0 - 12_625.0).abs() < 2.0, "{}", compute.core_active_uw);
     assert_eq!((assasin.geometry.page_bytes, assasin.geometry.ways), (4096, 16));
     let overrides = [("compute.cores", "2"), ("compute.clock", "1.25 GHz"), ("compute.core_active", "3 mW")];
-    let own = describe::preset_with("tiny", &overrides).unwrap().compute.unwrap();
+    let own = describe::preset_with("mqsim-ideal", &overrides).unwrap().compute.unwrap();
     assert_eq!((own.cores, own.clock_hz, own.core_active_uw, own.core_idle_uw), (2, 1_250_000_000, 3_000.0, 0.0));
     let error = describe::preset_with("tiny", &[("compute.clock", "1 GB/s")]).unwrap_err().to_string();
     assert!(error.contains("compute.clock") && error.contains("a frequency from 1 MHz to 10 GHz"), "{error}");

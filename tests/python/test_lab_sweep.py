@@ -470,9 +470,8 @@ def test_cost_is_the_stated_sum() -> None:
         + facts["dies"]
         + 2 * resolved["geometry"]["channels"]
         + 15 * resolved["dram"]["bytes"] / 2**30
-        + 5 * resolved["controller"]["cores"]
+        + 5 * (resolved["controller"]["cores"] + resolved["compute"]["cores"])
     )
-    assert resolved["compute"] is None
     assasin = device.load("assasin").resolved
     alone = dict.fromkeys(WEIGHTS, 0.0) | {"core": 1.0}
     # One core for the firmware, eight for programs.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ __all__ = ["Future", "as_completed"]
 _ROUNDS = 8
 
 
-class Future:
+class Future(ABC):
     """What a submitted command will give. Made by ``submit``, ``submit_write`` and ``submit_flush``.
 
     Examples
@@ -43,10 +44,11 @@ class Future:
     >>> store.close()
     """
 
+    @abstractmethod
     def done(self) -> bool:
         """Tell whether the result is there; no time passes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def result(self) -> Any:
         """Wait for the command, and give its result or raise its error.
 
@@ -55,7 +57,6 @@ class Future:
         numpy.ndarray or scalar or None
             The elements of a read; None of a write or a flush.
         """
-        raise NotImplementedError
 
     def exception(self) -> BaseException | None:
         """Wait for the command, and give its error, or None."""
@@ -65,6 +66,7 @@ class Future:
             return error
         return None
 
+    @abstractmethod
     def cancel(self) -> bool:
         """Cancel the command if it has not begun.
 
@@ -73,10 +75,9 @@ class Future:
         bool
             Whether it will not happen; its result raises :class:`CancelledError` then.
         """
-        raise NotImplementedError
 
-    def __await__(self) -> Generator[Any, None, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def __await__(self) -> Generator[Any, None, Any]: ...
 
 
 class Submitted(Future):
@@ -108,7 +109,7 @@ class Submitted(Future):
             return self._result
 
     def cancel(self) -> bool:
-        # What was cut into several commands is not cancelled: some of them may have begun.
+        # A future of several commands is not cancelled: some of them may have begun.
         return len(self._flights) == 1 and self._flights[0].cancel()
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -197,7 +198,7 @@ class _Pump:
         if self._rounds > 0:
             self._rounds -= 1
         else:
-            # What goes wrong is every waiting command's own error.
+            # An error is raised by each waiting command itself.
             try:
                 more = not self._store.closed and self._store._engine.drive()
             except NandarrayError:

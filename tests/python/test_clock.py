@@ -171,6 +171,9 @@ def test_programs_take_the_time_of_the_devices_cores() -> None:
     assert told.startswith("1 program ran on the device's cores")
     assert told in str(report)
     programs = report["programs"]
+    assert programs[run.account.form] == 1
+    assert programs["interpreted"] + programs["translated"] == 1
+    assert f"1 {run.account.form}" in told
     assert programs["instructions"] == run.account.instructions > 100_000 / 8
     assert programs["stored_bytes"] == 800_000
     assert programs["result_bytes"] == 8

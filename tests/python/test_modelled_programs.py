@@ -71,12 +71,14 @@ def test_only_results_cross_the_link() -> None:
     assert after["flash"]["read_bytes"]["host"] - before["flash"]["read_bytes"]["host"] == PAGES * PAGE
     assert after["programs"]["stored_bytes"] == PAGES * PAGE
     assert after["programs"]["result_bytes"] == 8
-    up = (
-        after["utilisation"]["link_up"] * after["until_rest_s"]
-        - before["utilisation"]["link_up"] * before["until_rest_s"]
-    )
-    # mqsim-ideal's link: 4 B/ns, 28 B around each 128 B: the result, and completions of two entries.
-    assert up == pytest.approx((8 + 28 + 2 * (16 + 28)) / 4e9, rel=0.5)
+
+    def link_bytes(direction: str) -> float:
+        busy = [one["utilisation"][direction] * one["until_rest_s"] for one in (before, after)]
+        return (busy[1] - busy[0]) * 4e9
+
+    # mqsim-ideal's link: 4 B/ns, 28 B around each packet. Up go the result and two completions, down two entries.
+    assert link_bytes("link_up") == pytest.approx((8 + 28) + 2 * (16 + 28), abs=0.01)
+    assert link_bytes("link_down") == pytest.approx(2 * (64 + 28), abs=0.01)
     parts = after["energy"]
     assert parts["device_j"] == pytest.approx(
         sum(value for key, value in parts.items() if key.endswith("_j") and key not in ("device_j", "host_cores_j"))
@@ -95,7 +97,7 @@ def test_outputs_go_into_the_flash_without_crossing_the_link() -> None:
         assert after["programs"]["written_bytes"] == values.nbytes
         assert after["programs"]["result_bytes"] == 0
         pages = after["flash"]["programs"]["host"] - before["flash"]["programs"]["host"]
-        assert pages == pytest.approx(values.nbytes / 4096, abs=2)
+        assert pages == -(-values.nbytes // 4096)
         np.testing.assert_allclose(store["y"][...], np.sqrt(values), rtol=1e-6)
 
 
@@ -129,7 +131,7 @@ def test_bytes_of_the_caller_cross_the_link() -> None:
         assert programs["result_bytes"] == mine.nbytes
 
 
-def test_four_cores_are_four_times_as_fast_as_one() -> None:
+def test_four_cores_are_nearly_four_times_as_fast_as_one() -> None:
     values = np.arange(1 << 18, dtype="f8")
     took = {}
     for cores in (1, 4):
@@ -141,7 +143,8 @@ def test_four_cores_are_four_times_as_fast_as_one() -> None:
             began = store.clock.now
             nandarray.offload(nandarray.programs.get("sum", dtype="float64"), [array], task_bytes=1 << 15)
             took[cores] = store.clock.now - began
-    assert took[1] / took[4] == pytest.approx(4, rel=0.1)
+    # Not quite four times: every task of a core waits for its first block.
+    assert 3.8 < took[1] / took[4] <= 4
 
 
 def test_a_program_that_fails_leaves_the_device_usable() -> None:

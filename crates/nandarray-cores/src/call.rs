@@ -15,7 +15,7 @@ use crate::error::{RunError, Site};
 use crate::inflow::{Bytes, Inflow};
 use crate::program::Entry;
 
-/// What a run of a call came to.
+/// The end of one run of a call.
 #[derive(Debug)]
 pub enum Advance {
     /// It waits for bytes of an input, or to know that there are no more.
@@ -48,14 +48,14 @@ struct Outflow {
 
 /// A task for a call.
 #[derive(Debug)]
-pub struct Job {
+pub struct CallTask {
     /// Its number.
     pub number: u64,
     /// Where its first record is.
     pub first_record: u64,
     /// Records of the first input; nothing if its end is not known yet, and for one of windows if it follows from its bytes.
     pub records: Option<u64>,
-    /// What it is of an array, in elements; none if it is just records.
+    /// Its extents as a part of an array, in elements; none if it is just records.
     pub extents: Vec<u64>,
     /// Its inputs.
     pub inputs: Vec<Inflow>,
@@ -64,7 +64,7 @@ pub struct Job {
     pub held: Option<usize>,
 }
 
-/// What is called.
+/// The entry point of a call, with its arguments.
 #[derive(Debug)]
 enum What {
     Task { first_record: u64, records: Option<u64>, extents: Vec<u64>, held: Option<usize> },
@@ -100,8 +100,8 @@ impl<'p> Call<'p> {
     ///
     /// # Errors
     /// [`RunError::Inputs`]: there are not as many inputs as the program has, or what bounds its outputs is missing.
-    pub fn task(core: Core<'p>, scalars: &[u64], job: Job, limit: Option<u64>) -> Result<Self, RunError> {
-        let Job { number, first_record, records, extents, inputs, held } = job;
+    pub fn task(core: Core<'p>, scalars: &[u64], job: CallTask, limit: Option<u64>) -> Result<Self, RunError> {
+        let CallTask { number, first_record, records, extents, inputs, held } = job;
         let wanted = core.metadata().inputs.len();
         if inputs.len() != wanted {
             return Err(RunError::Inputs(format!("{} inputs for a program that takes {wanted}", inputs.len())));
@@ -363,7 +363,7 @@ impl<'p> Call<'p> {
         if !windows {
             streams.inputs.extend(self.inputs.iter().map(Inflow::stream));
             streams.outputs.extend(self.outputs.iter_mut().map(|Outflow { bytes, head, drained, room }| {
-                // What is not held is never overwritten: it need not be drained.
+                // An output with all of its room held is never overwritten: it need not be drained.
                 let drained = if bytes.len() as u64 == *room { 0 } else { *drained };
                 Output::resume(bytes, *head, drained, Room::Width).limited(*room)
             }));

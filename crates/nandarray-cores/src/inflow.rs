@@ -15,7 +15,7 @@ use crate::abi;
 pub(crate) enum Bytes {
     /// All of them, elsewhere too.
     Shared(Arc<Vec<u8>>, Range<usize>),
-    /// Those that arrived so far.
+    /// The bytes that arrived so far.
     Window(Vec<u8>),
     /// The last of those that arrived so far: byte `n` is at `n` modulo the ring's length.
     Ring(Box<[u8]>),

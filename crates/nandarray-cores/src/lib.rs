@@ -22,7 +22,7 @@ mod profile;
 mod program;
 
 pub use crate::core::{Bounds, Core, Task};
-pub use call::{Advance, Call, Job};
+pub use call::{Advance, Call, CallTask};
 pub use error::{LoadError, RunError, Site};
 pub use inflow::Inflow;
 pub use metadata::{Bound, InputPort, Kind, Metadata, OutputPort, Phase, Records, ScalarPort};

@@ -1,8 +1,8 @@
-//! What executes a program's instructions: told where to begin, then run until something stops it, as often as it takes.
+//! Processors execute a program's instructions: one is given an entry point, then run until something stops it, as often as it takes.
 
 use nandarray_hart::{Hart, Limits, Memory, Meter, Stop, Streams, Xlen};
 
-/// What executes a program's instructions.
+/// Executes a program's instructions.
 pub trait Processor: Send {
     /// Begin a call of the function at `entry` with one argument; [`run`](Self::run) executes it.
     fn start(&mut self, entry: u64, stack: u64, argument: u64);
@@ -15,7 +15,7 @@ pub trait Processor: Send {
     fn link(&self) -> Option<u64> {
         None
     }
-    /// What a function of 64 bits returned.
+    /// The value that a function of 64 bits returned.
     fn result(&self) -> i64;
     /// Instructions executed so far.
     fn instructions(&self) -> u64;

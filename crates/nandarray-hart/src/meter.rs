@@ -19,7 +19,7 @@ pub enum Go {
     Pause,
 }
 
-/// What an instruction does with memory.
+/// An access of an instruction to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DataAccess {
     /// Loads; a load-reserved does, too.
@@ -30,7 +30,7 @@ pub enum DataAccess {
     Atomic,
 }
 
-/// What an instruction does with a stream.
+/// An access of an instruction to a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StreamAccess {
     /// Takes bytes at an input's head.
@@ -47,7 +47,7 @@ pub enum StreamAccess {
     Register,
 }
 
-/// What is told of what a hart executes. Indices are of instructions in the block entered last, from 0 on.
+/// A meter is told of the instructions that a hart executes. Indices are of instructions in the block entered last, from 0 on.
 pub trait Meter: Debug + Send {
     /// It wants [`decoded`](Self::decoded), [`enter`](Self::enter), [`part`](Self::part), [`left`](Self::left) and
     /// [`single`](Self::single).

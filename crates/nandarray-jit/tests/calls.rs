@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nandarray_cores::{Advance, Bounds, Call, Core, Inflow, Job, Program, RunError, Task};
+use nandarray_cores::{Advance, Bounds, Call, CallTask, Core, Inflow, Program, RunError, Task};
 use nandarray_hart::{DataAccess, Extensions, Go, Hart, Meter, Mode, Rv64, StreamAccess};
 use nandarray_jit::{Settings, Translations, When};
 use proptest::prelude::*;
@@ -220,7 +220,7 @@ fn parts(
         let end = Some(bytes.len() as u64);
         if way.rings { Inflow::ring(Inflow::RING_BYTES_MIN + 13, end) } else { Inflow::window(end) }
     };
-    let job = Job {
+    let job = CallTask {
         number: 3,
         first_record: 0,
         records: None,
@@ -328,7 +328,7 @@ fn what_is_longer_than_its_rings_goes_through_them() {
 #[test]
 fn the_end_of_a_stream_may_be_unknown_to_the_last() {
     let program = program(COUNT, false);
-    let job = || Job {
+    let job = || CallTask {
         number: 0,
         first_record: 0,
         records: None,
@@ -356,7 +356,7 @@ fn the_end_of_a_stream_may_be_unknown_to_the_last() {
         assert_eq!(call.finish().0.state().unwrap(), (3 + 4 + 2u64).to_le_bytes());
     }
     // What is not bounded is not held in memory as a whole.
-    let open = Job { held: None, ..job() };
+    let open = CallTask { held: None, ..job() };
     let error = Call::task(Core::interpreter(&program).unwrap(), &[], open, None).unwrap_err();
     assert!(error.to_string().contains("drained"), "{error}");
 }
@@ -364,7 +364,7 @@ fn the_end_of_a_stream_may_be_unknown_to_the_last() {
 #[test]
 fn a_call_can_be_cancelled_and_its_core_used_again() {
     let (spins, block) = (program(SPINS, false), program(BLOCK, true));
-    let job = |bytes: Vec<u8>| Job {
+    let job = |bytes: Vec<u8>| CallTask {
         number: 1,
         first_record: 0,
         records: None,

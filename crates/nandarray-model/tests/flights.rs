@@ -18,7 +18,7 @@ type Slot = Arc<Mutex<Option<Result<Reply>>>>;
 struct Modelled {
     device: Arc<Device>,
     clock: Arc<Clock>,
-    /// What was delivered, in order.
+    /// Numbers of commands in the order of their delivery.
     order: Arc<Mutex<Vec<u64>>>,
 }
 
@@ -547,4 +547,38 @@ fn closing_tells_what_waits_for_a_transaction() {
     let waits = store.read(1, a, &[0, 0], &[1, 2048]);
     store.device.close().unwrap();
     assert!(matches!(waits.error(), Error::Busy(_)));
+}
+
+#[test]
+fn a_callback_may_let_time_pass_and_close_the_store() {
+    let store = Modelled::open(&device(&[]));
+    let a = rows(&store);
+    let other = store.read(1, a, &[1, 0], &[1, 2048]);
+    let mut buffer = vec![0u32; 2048].into_boxed_slice();
+    // SAFETY: the target reaches exactly the buffer's elements, and the buffer is kept.
+    let out = unsafe { BufferMut::from_raw(buffer.as_mut_ptr().cast()) };
+    let (own, seen) = (store.device.clone(), Arc::new(Mutex::new(None)));
+    let to = seen.clone();
+    let done = Box::new(move |result: Result<Reply>| {
+        result.unwrap();
+        // Itself is being delivered, and must not be waited for.
+        while own.drive(None).unwrap() {}
+        *to.lock() = Some(own.close());
+    });
+    store.device.submit(OwnedCommand::Read { space: a, target: boxed(&[5, 0], &[1, 2048]), out }, done);
+    store.drain();
+    assert!(matches!(*seen.lock(), Some(Ok(()))));
+    assert!(other.is_done() && store.device.closed() && buffer.iter().all(|&v| v == 7));
+}
+
+#[test]
+fn a_callback_that_panics_keeps_nobody_waiting() {
+    let store = Modelled::open(&device(&[]));
+    let a = rows(&store);
+    let bad = Box::new(|_: Result<Reply>| panic!("on purpose"));
+    let id = store.device.submit(OwnedCommand::Flush, bad);
+    assert!(id.is_some());
+    assert!(matches!(store.device.drive(id), Err(Error::Internal(_))));
+    assert!(!store.device.drive(id).unwrap_or(false), "it is not in flight any more");
+    assert!(matches!(store.read(1, a, &[0, 0], &[1, 1]).error(), Error::Internal(_)));
 }

@@ -627,7 +627,7 @@ impl Space {
         Self { device: self.device.clone(), id: self.id, name, key: self.key.clone(), flights: Some(Mutex::default()) }
     }
 
-    /// What was submitted since the last time.
+    /// The commands that were submitted since the last time.
     fn take_flights(&self) -> Vec<Flight> {
         self.flights.as_ref().map(|flights| std::mem::take(&mut *flights.lock())).unwrap_or_default()
     }

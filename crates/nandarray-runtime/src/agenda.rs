@@ -18,25 +18,25 @@ use crate::scheduler::{Next, Plan, Scheduler};
 use crate::stage::{Failed, Origin, Rank, Stage};
 use crate::work::{DeliverJob, FinishJob, Load, Loaded, TaskJob, Work};
 
-/// What a stage came to.
+/// The result of a stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StageDone {
     /// Its state, folded.
     pub state: Vec<u8>,
-    /// What it took: bytes from the source and from other stages, to the sink and to other stages.
+    /// Its costs: bytes from the source and from other stages, to the sink and to other stages.
     pub account: Account,
 }
 
-/// What a pipeline came to, beside what the sink got.
+/// The result of a pipeline, beside the bytes that the sink took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completed {
     /// Its stages.
     pub stages: Vec<StageDone>,
-    /// What it took: bytes from the source, and to the sink.
+    /// Its costs: bytes from the source, and to the sink.
     pub account: Account,
 }
 
-/// What is to be done in a run, and what was done.
+/// The jobs of a run: to be done, under way, done.
 pub struct Agenda<'s, 'p> {
     plan: Plan<'s, 'p>,
     scheduler: Scheduler<'p>,
@@ -54,7 +54,7 @@ impl fmt::Debug for Agenda<'_, '_> {
 }
 
 impl<'s, 'p> Agenda<'s, 'p> {
-    /// What is to be done to run stages, each over all of its inputs. `workers` jobs are under way at once, as a rule: it bounds what is
+    /// An agenda that runs stages, each over all of its inputs. `workers` jobs are under way at once, as a rule: it bounds what is
     /// queued between stages, and decides no result. `hold_bytes` may be queued where one stage cannot go on without another having more.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
         self.runs.max(1)
     }
 
-    /// What to do next. A job that is handed out comes back by [`Self::done`] or [`Self::fail`].
+    /// Picks the next job. A job that is handed out comes back by [`Self::done`] or [`Self::fail`].
     pub fn pick(&mut self) -> Next<'s, 'p> {
         self.scheduler.pick(&self.plan)
     }
@@ -134,7 +134,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
         self.scheduler.fail((Rank { turn: 0, stage: 0, run: 0 }, error));
     }
 
-    /// What the run came to.
+    /// The result of the run.
     ///
     /// # Errors
     /// [`StageError`]: the failure that counts, and its stage.

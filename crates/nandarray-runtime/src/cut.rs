@@ -18,7 +18,7 @@ pub(crate) struct Cut {
     pub(crate) records: u64,
 }
 
-/// What is there of an input that is cut.
+/// The bytes that are there of an input that is cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Supply {
     /// Bytes that are there.
@@ -27,7 +27,7 @@ pub(crate) struct Supply {
     pub(crate) closed: bool,
 }
 
-/// What is cut next.
+/// The next cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextCut {
     /// A task, and what told that it is one: so many bytes of the first input behind it, or that the inputs have ended.
@@ -40,7 +40,7 @@ pub(crate) enum NextCut {
 
 /// How the inputs are cut.
 enum Way {
-    /// So many records each.
+    /// A number of records each.
     Even(u64),
     /// From one of these bytes to the next.
     At(Vec<u64>),
@@ -138,7 +138,7 @@ impl Cutter {
         }
     }
 
-    /// What comes next, by what there is of each input; of the first one `queue` has what comes by and by.
+    /// The next cut, by the bytes that are there of each input; of the first one `queue` has what comes by and by.
     pub(crate) fn next(
         &mut self,
         metadata: &Metadata,

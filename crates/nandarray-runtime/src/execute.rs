@@ -6,7 +6,7 @@
 //! whatever the building blocks; they are fetched task by task into a core's windows, so that an array is never in memory whole. Each task's
 //! fetch is a read of its own: a write that comes in between is seen by the tasks behind it.
 //!
-//! What tasks write is put one behind the other, in the order of tasks: into memory, or into a box of a space (`outputs`). It
+//! Outputs of tasks are put one behind the other, in the order of tasks: into memory, or into a box of a space (`outputs`). It
 //! does not know what a program does, nor on what it is executed.
 
 use std::sync::Arc;
@@ -124,7 +124,11 @@ impl Runtime {
             steps.push(Stage { program, core, scalars, inputs, outputs, task_bytes, instructions });
         }
         let spaces = spaces_of(compound, &wanted)?;
-        compound.runs_programs(stages.len() as u64);
+        let count = |form: fn(&Form) -> bool| stages.iter().filter(|stage| form(&stage.form)).count() as u64;
+        compound.runs_programs(
+            count(|form| matches!(form, Form::Interpreted)),
+            count(|form| matches!(form, Form::Translated)),
+        );
         let mut writer = OutputWriter::begin(compound, &spaces, &wanted)?;
         let done = pipeline(&steps, &reader, &mut writer, executor, hold_bytes, progress);
         let done = done.map_err(|e| of_stage(e, stages.len()))?;

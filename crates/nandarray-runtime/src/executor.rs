@@ -31,7 +31,7 @@ pub trait Executor: Debug + Send + Sync {
     fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink);
 }
 
-/// So many threads of this machine, the caller's included.
+/// A number of threads of this machine, the caller's included.
 ///
 /// A thread that panics in a job fails that job, and goes on with others.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ impl Executor for Threads {
     }
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Crew<'c, 's, 'p> {
     agenda: Mutex<&'c mut Agenda<'s, 'p>>,
     /// Told when a job is done.
@@ -67,7 +67,7 @@ struct Crew<'c, 's, 'p> {
 }
 
 impl<'s, 'p> Crew<'_, 's, 'p> {
-    /// What one thread does. A panic here is the agenda's own: nobody goes on then, and nobody waits.
+    /// The work of one thread. A panic here is the agenda's own: nobody goes on then, and nobody waits.
     fn work(&self) {
         if let Err(what) = caught(|| self.jobs()) {
             self.agenda.lock().abort(RunError::Worker(what));

@@ -74,7 +74,7 @@ impl<'a> ExternalInput<'a> {
         let bytes =
             volume(count).ok_or_else(|| Error::invalid(format!("an input of shape {} is too large", Shape(count))))?;
         let row = count.get(1..).and_then(volume).unwrap_or(0);
-        // What is compressed is opened block by block: better each block once. Else rows are as good.
+        // A compressed array is decoded block by block: better each block once. Else rows are as good.
         let blocks = if space.coded() && view.is_none() && n > 1 && step[0] == 1 { space.shape.block[0] } else { 1 };
         Ok(ExternalInput { input, item, bytes, grain: row.saturating_mul(blocks), tiles })
     }

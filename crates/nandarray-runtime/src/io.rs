@@ -13,13 +13,13 @@ pub trait Source: Sync {
     /// Fill `into` with the bytes of an input from `offset` on.
     ///
     /// # Errors
-    /// Whatever keeps it from that.
+    /// The source's or the sink's own.
     fn read(&self, input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure>;
     /// Call `f` with the bytes of an input where they lie, if they are there together and in order; else do nothing. `f` comes
     /// to its end, and asks for nothing of this source: a source may hold locks meanwhile.
     ///
     /// # Errors
-    /// Whatever keeps it from that; `f` was not called then.
+    /// The source's own; `f` was not called then.
     fn lend(&self, input: usize, offset: u64, bytes: u64, f: &mut dyn FnMut(&[u8])) -> Result<(), Failure> {
         let _ = (input, offset, bytes, f);
         Ok(())
@@ -48,7 +48,7 @@ pub trait Sink: Send {
     /// Take the bytes that a task wrote to an output. Called in the order of tasks.
     ///
     /// # Errors
-    /// Whatever keeps it from that.
+    /// The source's or the sink's own.
     fn take(&mut self, output: usize, task: u64, bytes: Vec<u8>) -> Result<(), Failure>;
     /// Whether an output goes into the store; otherwise it is the caller's, over the link of a modelled device.
     fn is_stored(&self, _output: usize) -> bool {
@@ -57,7 +57,7 @@ pub trait Sink: Send {
     /// Take the bytes that a program wrote to an output at its end.
     ///
     /// # Errors
-    /// Whatever keeps it from that.
+    /// The source's or the sink's own.
     fn end(&mut self, output: usize, bytes: Vec<u8>) -> Result<(), Failure> {
         self.take(output, u64::MAX, bytes)
     }

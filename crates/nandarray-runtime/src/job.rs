@@ -19,7 +19,7 @@ use crate::io::Sink;
 use crate::stage::{Rank, TaskInput};
 use crate::work::{At, Context, Delivery, Fetched, Work};
 
-/// What a job does next.
+/// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Bytes of its inputs are to be read: [`Job::fetch`].
@@ -32,7 +32,7 @@ pub enum Step {
     Done,
 }
 
-/// What a job is.
+/// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
     /// Reads whole inputs, and finds where records end.
@@ -76,7 +76,7 @@ impl<'s, 'p> Job<'s, 'p> {
         self.context.number
     }
 
-    /// What it is.
+    /// Its kind.
     pub fn kind(&self) -> JobKind {
         match &self.work {
             Work::Load(_) => JobKind::Load,
@@ -99,7 +99,7 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// What it does next.
+    /// Its next step.
     pub fn step(&self) -> Step {
         match &self.work {
             Work::Load(load) => {

@@ -1,11 +1,11 @@
-//! What a run has done so far, and what it took in the end.
+//! The progress of a run, and its costs in the end.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nandarray_cores::Profiler;
 
-/// What has happened so far; may be looked at from elsewhere while it runs.
+/// The progress of a run; other threads may look at it while it runs.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Tasks there are, as far as is known yet.
@@ -74,7 +74,7 @@ impl Progress {
     }
 }
 
-/// What a run took.
+/// The costs of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Tasks.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A part of what was given at once, and which bytes of it are meant.
 pub(crate) type Chunk = (Arc<Vec<u8>>, Range<usize>);
 
-/// What was given at once, where it begins.
+/// Bytes that were given at once, and where they begin.
 #[derive(Debug)]
 struct Entry {
     at: u64,

@@ -1,4 +1,4 @@
-//! What is asked of a runtime, and what it gives: programs with their inputs and outputs, in terms of spaces and memory.
+//! Requests to a runtime and their results: programs with their inputs and outputs, in terms of spaces and memory.
 
 use nandarray::stl::space::SpaceId;
 use nandarray_cores::Form;
@@ -8,7 +8,7 @@ use crate::programs::ProgramId;
 use crate::progress::{Account, Progress};
 use crate::tiles::Tiles;
 
-/// What an input of a program is.
+/// An input of a program.
 #[derive(Clone, Debug)]
 pub enum Input<'a> {
     /// The caller's bytes.
@@ -28,7 +28,7 @@ pub enum Input<'a> {
         /// Tiles, each of which is a task; `None` has elements in the order of rows, and tasks of `task_bytes`.
         tiles: Option<Tiles<'a>>,
     },
-    /// What another program gives.
+    /// An output of another program.
     Output {
         /// Its place among the stages; before this one's.
         stage: usize,
@@ -58,32 +58,32 @@ pub enum Output<'a> {
     },
 }
 
-/// What an output of a program became.
+/// The value of an output of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputValue {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// So many elements of its box.
+    /// A number of elements of its box.
     Elements(u64),
 }
 
-/// What one program of a run gave.
+/// The result of one program of a run.
 #[derive(Clone, Debug)]
 pub struct ExecutedStage {
     /// Its outputs, in order; `None` for those that were asked for by other programs at the most.
     pub outputs: Vec<Option<OutputValue>>,
     /// The state, folded.
     pub state: Vec<u8>,
-    /// What it took: bytes of its inputs and outputs, wherever they come from and go to.
+    /// Its costs: bytes of its inputs and outputs, wherever they come from and go to.
     pub account: Account,
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Executed {
     /// Its programs, in order.
     pub stages: Vec<ExecutedStage>,
-    /// What it took: bytes from spaces and the caller, and to them.
+    /// Its costs: bytes from spaces and the caller, and to them.
     pub account: Account,
 }
 
@@ -111,11 +111,11 @@ pub struct StageRequest<'a> {
 pub struct Execution<'a> {
     /// At least one; those that give inputs to others come before them.
     pub stages: &'a [StageRequest<'a>],
-    /// What does the work.
+    /// The executor that does the work.
     pub executor: &'a dyn Executor,
     /// The most bytes held between programs where one cannot go on without another having more.
     pub hold_bytes: u64,
-    /// What happened so far; stops it.
+    /// The run's progress; stops it.
     pub progress: &'a Progress,
 }
 

@@ -23,7 +23,7 @@ use crate::work::{Buffers, Context, DeliverJob, FinishJob, Load, TaskJob, Work};
 /// Runs that may wait for those before them, for each worker.
 const RUNS_AHEAD: u64 = 4;
 
-/// What a worker is told.
+/// The scheduler's answer to a worker.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all that are made are jobs, and they are moved once")]
 pub enum Next<'s, 'p> {
@@ -35,7 +35,7 @@ pub enum Next<'s, 'p> {
     Over,
 }
 
-/// What never changes in a run.
+/// The part of a run that never changes.
 pub(crate) struct Plan<'s, 'p> {
     pub(crate) stages: &'s [Stage<'s, 'p>],
     pub(crate) source: &'s dyn Source,
@@ -114,7 +114,7 @@ impl<'p> Scheduler<'p> {
         next.is_some_and(|done| self.is_due(Rank { turn: done.turn, stage, run: work.next }))
     }
 
-    /// What there is of each input of a stage.
+    /// The bytes that are there of each input of a stage.
     pub(crate) fn supplies(&self, plan: &Plan<'_, 'p>, stage: usize) -> Vec<Supply> {
         let one = |origin: &Origin| match *origin {
             Origin::External(input) => Supply { bytes: plan.source.bytes(input), closed: true },
@@ -126,7 +126,7 @@ impl<'p> Scheduler<'p> {
         plan.stages[stage].inputs.iter().map(one).collect()
     }
 
-    /// What to do next.
+    /// Picks the next job.
     pub(crate) fn pick<'s>(&mut self, plan: &Plan<'s, 'p>) -> Next<'s, 'p> {
         if self.aborted {
             return Next::Over;
@@ -158,7 +158,7 @@ impl<'p> Scheduler<'p> {
         }
     }
 
-    /// What there is to do for a stage; notes which reader of it is too far behind.
+    /// The next job of a stage, if there is one; notes which reader of it is too far behind.
     fn look<'s>(
         &mut self,
         plan: &Plan<'s, 'p>,
@@ -245,7 +245,7 @@ impl<'p> Scheduler<'p> {
                 return Ok(());
             }
             let supplies = self.supplies(plan, stage);
-            // What the first input holds is looked into while the stage is changed: it is another stage's.
+            // The first input's queue is read while the stage is changed: it is another stage's.
             let origin = plan.stages[stage].inputs[0];
             let queue = match origin {
                 Origin::Stage { stage, output } => Some(std::mem::take(&mut self.stages[stage].queues[output])),
@@ -408,7 +408,7 @@ impl<'p> Scheduler<'p> {
         Rank { turn, stage, run: work.begun }
     }
 
-    /// What is there of a stage's whole inputs.
+    /// The bytes that are there of a stage's whole inputs.
     fn wholes(&mut self, plan: &Plan<'_, 'p>, stage: usize) -> BTreeMap<usize, TaskInput> {
         let mut found = BTreeMap::new();
         for (input, _) in plan.stages[stage].program.metadata().inputs.iter().enumerate().filter(|(_, p)| p.whole) {

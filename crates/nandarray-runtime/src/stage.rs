@@ -88,7 +88,7 @@ pub(crate) type Failed = (Rank, RunError);
 pub(crate) enum TaskInput {
     /// Bytes of the source: the first one, and how many.
     External(u64, u64),
-    /// What another stage gave.
+    /// An output of another stage.
     Chunks(Vec<Chunk>),
     /// All of a whole input.
     Whole(Arc<Vec<u8>>),
@@ -105,7 +105,7 @@ pub(crate) struct PendingTask {
     pub(crate) inputs: Vec<TaskInput>,
 }
 
-/// What a run of tasks gave so far.
+/// The outputs of a run of tasks so far.
 #[derive(Debug, Default)]
 pub(crate) struct RunOutput {
     pub(crate) first: u64,
@@ -152,7 +152,7 @@ pub(crate) struct StageState<'p> {
     pub(crate) folder: Option<Core<'p>>,
     /// Cores that are free.
     pub(crate) cores: Vec<Core<'p>>,
-    /// What other stages read of each output.
+    /// The stages that read each output.
     pub(crate) queues: Vec<StreamQueue>,
     /// For each reader of each output how often its bound was doubled because everything waited.
     pub(crate) relaxed: BTreeMap<(usize, usize), u32>,

@@ -35,20 +35,20 @@ pub struct Delivery {
 /// An input of a task that was fetched: where its bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetched {
-    /// So many bytes of the store.
+    /// A number of bytes of the store.
     Stored(u64),
-    /// So many bytes of the caller's memory.
+    /// A number of bytes of the caller's memory.
     Host(u64),
-    /// So many bytes that are with the program already: what other stages gave, and inputs that every task has whole.
+    /// A number of bytes that are with the program already: outputs of other stages, and inputs that every task has whole.
     Here(u64),
 }
 
-/// What a stage's jobs have in common.
+/// The data that a stage's jobs share.
 #[derive(Clone)]
 pub(crate) struct Context<'s, 'p> {
     pub(crate) number: usize,
     pub(crate) stage: &'s Stage<'s, 'p>,
-    /// Who reads each of its outputs: stage and input.
+    /// Readers of each of its outputs: stage and input.
     pub(crate) readers: Arc<Vec<Vec<(usize, usize)>>>,
     pub(crate) source: &'s dyn Source,
     pub(crate) progress: &'s Progress,
@@ -90,7 +90,7 @@ pub(crate) struct Deliveries {
     pub(crate) on: Vec<(usize, Vec<u8>)>,
     /// Bytes given on.
     pub(crate) bytes: u64,
-    /// Those that went to the sink.
+    /// Bytes that went to the sink.
     pub(crate) to_sink: u64,
 }
 
@@ -134,7 +134,7 @@ pub(crate) struct Load {
     pub(crate) loaded: Option<Loaded>,
 }
 
-/// What loading gave.
+/// The result of loading.
 pub(crate) struct Loaded {
     pub(crate) wholes: BTreeMap<usize, Vec<u8>>,
     pub(crate) edges: Option<Edges>,
@@ -163,7 +163,7 @@ pub(crate) struct TaskJob<'p> {
     pub(crate) at: At,
 }
 
-/// What a run of tasks gave.
+/// The delivery of a run of tasks.
 pub(crate) struct DeliverJob<'p> {
     first: u64,
     pub(crate) state: Vec<u8>,
@@ -323,7 +323,7 @@ impl<'p> TaskJob<'p> {
             TaskInput::External(..) | TaskInput::Chunks(_) => Inflow::window(Some(self.input(i).len() as u64)),
         };
         let task = &self.task;
-        let job = nandarray_cores::Job {
+        let job = nandarray_cores::CallTask {
             number: task.number,
             first_record: task.cut.first,
             records: Some(task.cut.records),

@@ -1,11 +1,11 @@
-//! What bounds a run of a hart, and why one ended.
+//! Limits of a run of a hart, and the reasons for which one ends.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 
 use crate::trap::Trap;
 
-/// What bounds one run.
+/// Limits of one run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits<'l> {
     /// The most instructions that are executed; a bare machine's traps count, too.

@@ -33,11 +33,11 @@ pub(crate) struct OperationEnded {
 
 /// A part of a machine that is told of its events and works with what is lent to it.
 pub(crate) trait Client {
-    /// What can happen to it.
+    /// Its events.
     type Event: Copy + Debug;
-    /// What of it waits for a flash operation.
+    /// The part of it that waits for a flash operation.
     type Waiting: Packed;
-    /// What of it asked for a command on the link.
+    /// The part of it that asked for a command on the link.
     type Asker: Copy + Debug;
 
     /// An event of its own.
@@ -89,7 +89,7 @@ macro_rules! clients {
             $($client(<$client as Client>::Waiting),)+
         }
 
-        /// Who asked for a command on the link.
+        /// The asker of a command on the link.
         #[derive(Clone, Copy, Debug)]
         #[allow(dead_code, reason = "not every client asks for commands")]
         pub(crate) enum Asker {

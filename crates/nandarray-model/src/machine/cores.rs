@@ -12,7 +12,7 @@ use crate::describe::Compute;
 use crate::report::CoreTimes;
 use nandarray_sim::{Ps, energy_pj};
 
-/// What happens to a core.
+/// An event of a core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CoreEvent {
     /// The work that was booked on it is over.

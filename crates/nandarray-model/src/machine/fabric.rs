@@ -1,4 +1,4 @@
-//! What all parts of a machine share: flash, DRAM, the link, firmware stages, host cores, the event queue and the spans.
+//! The fabric that all parts of a machine share: flash, DRAM, the link, firmware stages, host cores, the event queue and the spans.
 //!
 //! The fabric is lent to clients ([`super::clients`]): they book its resources, issue flash operations and push events, and the
 //! fabric knows none of them. An operation carries a token that says which client waits for it; when it ends, the machine hands
@@ -216,7 +216,7 @@ impl Fabric {
     }
 }
 
-/// What is lent to a client while it handles something: the fabric, and the commands on the link.
+/// The fabric and the commands on the link, lent to a client while it handles something.
 pub(crate) struct Lent<'a> {
     pub(super) fabric: &'a mut Fabric,
     pub(super) io: &'a mut HostIo,

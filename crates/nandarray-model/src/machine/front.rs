@@ -1,4 +1,4 @@
-//! What callers ask of a machine: requests and commands given, completions taken, time let pass; and its clients, looked at.
+//! The callers' side of a machine: giving requests and commands, taking completions, letting time pass, looking at its clients.
 
 use super::fabric::Lent;
 use super::power::Power;
@@ -21,7 +21,7 @@ pub enum Happening {
 }
 
 impl Machine {
-    /// What the machine was made from.
+    /// The description that the machine was made from.
     pub fn description(&self) -> &Description {
         &self.fabric.description
     }
@@ -47,7 +47,7 @@ impl Machine {
         self.power = Some(Power::fails_after(events));
     }
 
-    /// What was in the flash when the power failed; `None` if it has not.
+    /// The contents of the flash when the power failed; `None` if it has not.
     pub fn power_failed(&self) -> Option<&Programmed> {
         self.power.as_ref()?.failed()
     }
@@ -146,7 +146,7 @@ impl Machine {
         }
     }
 
-    /// What concerns commands or cores next, letting time pass until there is something; `None` when nothing is on its way. Of one
+    /// The next happening of commands or cores, letting time pass until there is one; `None` when nothing is on its way. Of one
     /// event blocks come first, then cores, then commands.
     pub fn next_happening(&mut self) -> Option<Happening> {
         loop {

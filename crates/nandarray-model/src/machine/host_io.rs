@@ -83,7 +83,7 @@ impl IoEvent {
     }
 }
 
-/// What the client that asked for an io is told of it.
+/// The news of an io for the client that asked for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IoDone {
     /// The device has decoded it.
@@ -149,7 +149,7 @@ impl HostIo {
         io
     }
 
-    /// Who asked for an io.
+    /// The asker of an io.
     pub(super) fn asker(&self, io: u32) -> Asker {
         self.ios[io as usize].asker
     }
@@ -159,7 +159,7 @@ impl HostIo {
         self.ios[io as usize].way
     }
 
-    /// So many more parts are to be waited for.
+    /// Adds parts that are to be waited for.
     pub(super) fn add_parts(&mut self, io: u32, parts: u32) {
         self.ios[io as usize].parts_left += parts;
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::flash::Place;
 use nandarray_sim::Ps;
 
-/// What was in the flash when the power failed.
+/// The contents of the flash when the power failed.
 #[derive(Clone, Debug, Default)]
 pub struct Programmed {
     /// Programs of each page that had ended.
@@ -44,7 +44,7 @@ impl Power {
         *self.now.ended.entry(place).or_default() += 1;
     }
 
-    /// What was in the flash, if it has failed.
+    /// The contents of the flash, if it has failed.
     pub(super) fn failed(&self) -> Option<&Programmed> {
         self.failed.as_ref()
     }

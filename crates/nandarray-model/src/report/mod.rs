@@ -248,8 +248,10 @@ pub struct IdleReport {
 /// What programs did that ran on the device's cores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ProgramsReport {
-    /// Programs that were run.
-    pub programs: u64,
+    /// Programs that were run in interpreted form.
+    pub interpreted: u64,
+    /// Programs that were run in translated form. What is counted is the same.
+    pub translated: u64,
     /// Their tasks.
     pub tasks: u64,
     /// Instructions that the cores executed, one a cycle.
@@ -271,11 +273,12 @@ pub struct ProgramsReport {
 impl ProgramsReport {
     /// One sentence on what was assumed.
     pub fn note(&self) -> String {
-        let ran = if self.programs == 1 { "1 program ran" } else { &format!("{} programs ran", self.programs) };
+        let programs = self.interpreted + self.translated;
+        let ran = if programs == 1 { "1 program ran" } else { &format!("{programs} programs ran") };
         format!(
-            "{ran} on the device's cores, interpreted or translated, at one instruction a cycle of the described clock: \
+            "{ran} on the device's cores ({} interpreted, {} translated), at one instruction a cycle of the described clock: \
              {} instructions in {} tasks.",
-            self.instructions, self.tasks
+            self.interpreted, self.translated, self.instructions, self.tasks
         )
     }
 }

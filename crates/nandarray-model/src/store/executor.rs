@@ -13,7 +13,7 @@
 //!
 //! Not here: which instructions take longer, caches, scratchpads, how much of a stream a core can hold.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nandarray_cores::{Advance, Call, RunError};
@@ -61,25 +61,25 @@ impl Executor for Modelled {
 
     fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink) {
         let cores = (0..self.compute.cores).map(|_| None).collect();
-        let (moving, stages) = (BTreeMap::new(), BTreeSet::new());
         let occupied = vec![(false, false); self.workers()];
-        let mut run = Run { executor: self, agenda, sink, cores, moving, stages, occupied };
-        // What was asked of the flash before belongs to the command itself.
+        let mut run = Run { executor: self, agenda, sink, cores, moving: BTreeMap::new(), occupied };
+        // Flash operations so far belong to the command itself.
         let before = self.clock.recorder.take();
         run.command(before);
         run.all();
-        run.account();
+        // The host goes on when the last of it is there.
+        self.clock.with(|state| state.host = state.host.max(state.machine.now()));
     }
 }
 
-/// Why something moves between flash, memory and link.
+/// The purpose of a job of the machine.
 #[derive(Clone, Copy, Debug)]
 enum Moving {
     /// Blocks of the store for a core's job.
     Stored(usize),
     /// The caller's bytes for a core's job.
     Host(usize),
-    /// Something that nobody waits for but the end of the run.
+    /// An output, or the command: only the end of the run waits for it.
     Out,
 }
 
@@ -100,7 +100,7 @@ struct Arriving {
 struct OnCore<'s, 'p> {
     job: Job<'s, 'p>,
     call: Option<Call<'p>>,
-    /// What the call came to, once the work for it is over.
+    /// The outcome of the call, once the work for it is over.
     over: Option<Result<Vec<u64>, RunError>>,
     works: bool,
     inputs: Vec<Arriving>,
@@ -108,11 +108,11 @@ struct OnCore<'s, 'p> {
     arrived: Vec<bool>,
     /// Jobs of the machine that bring something for it.
     pending: u32,
-    /// What the job came to, while something for it is still on its way.
+    /// The outcome of the job, while something for it is still on its way.
     ended: Option<Result<(), RunError>>,
 }
 
-/// What a job comes to after as much as can be done now.
+/// The state of a job after all steps that are possible now.
 enum Stands {
     /// It waits for its data, or works.
     Waits,
@@ -126,7 +126,6 @@ struct Run<'r, 's, 'p> {
     sink: &'r mut dyn Sink,
     cores: Vec<Option<OnCore<'s, 'p>>>,
     moving: BTreeMap<JobId, Moving>,
-    stages: BTreeSet<usize>,
     /// Which cores have a program, and which work.
     occupied: Vec<(bool, bool)>,
 }
@@ -243,7 +242,6 @@ impl<'s, 'p> Run<'_, 's, 'p> {
                 Next::Over => return true,
                 Next::Wait => return false,
                 Next::Job(job) => {
-                    self.stages.insert(job.stage());
                     self.occupied[core].0 = true;
                     self.clock().with(|state| {
                         state.programs.tasks += u64::from(matches!(job.kind(), Kind::Task { .. }));
@@ -421,15 +419,6 @@ impl<'s, 'p> Run<'_, 's, 'p> {
             self.submit(JobKind::Output, footprint, Moving::Out);
         }
         Ok(())
-    }
-
-    /// Adds to what the report tells of programs.
-    fn account(&mut self) {
-        let programs = self.stages.len() as u64;
-        self.clock().with(|state| {
-            state.host = state.host.max(state.machine.now());
-            state.programs.programs += programs;
-        });
     }
 }
 

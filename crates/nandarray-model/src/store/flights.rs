@@ -30,7 +30,7 @@ pub(super) enum Held {
 
 impl Held {
     /// # Safety
-    /// What is given must stay where it is, and be left alone, until it was removed from the table.
+    /// The halves must stay where they are, and be left alone, until they were removed from the table.
     pub(super) unsafe fn borrowed(halves: &mut dyn Halves) -> Self {
         // SAFETY: only the lifetime changes, which the caller's promise bounds.
         let halves = unsafe { std::mem::transmute::<&mut dyn Halves, &'static mut dyn Halves>(halves) };
@@ -56,9 +56,9 @@ impl Flight {
     }
 }
 
-/// Where a command in flight stands.
+/// How far a command in flight is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum Admission {
     /// It was given; whatever changes names or shapes before it is not over, so it has requested nothing.
     Given,
     /// It has requested its blocks, and waits for them or for earlier commands.
@@ -71,7 +71,7 @@ pub(super) enum Stage {
 pub(super) struct Flight {
     pub(super) held: Held,
     pub(super) order: Order,
-    pub(super) stage: Stage,
+    pub(super) admission: Admission,
     /// When the host gave it.
     pub(super) submitted: Ps,
 }
@@ -81,7 +81,7 @@ pub(super) struct Flight {
 pub(super) struct Flights {
     next: FlightId,
     table: BTreeMap<FlightId, Flight>,
-    /// Those that have not begun.
+    /// Commands that have not begun.
     waiting: BTreeSet<FlightId>,
     /// One that has begun and that later ones wait for.
     alone: Option<FlightId>,
@@ -106,7 +106,7 @@ impl Flights {
     pub(super) fn give(&mut self, mut held: Held, submitted: Ps) -> FlightId {
         self.next += 1;
         let order = held.halves().order();
-        self.table.insert(self.next, Flight { held, order, stage: Stage::Given, submitted });
+        self.table.insert(self.next, Flight { held, order, admission: Admission::Given, submitted });
         self.waiting.insert(self.next);
         self.next
     }
@@ -127,9 +127,9 @@ impl Flights {
         let mut found = None;
         for &id in &self.waiting {
             let flight = self.table.get_mut(&id).expect("a command that waits is in flight");
-            if flight.stage == Stage::Given && !is_held_back {
+            if flight.admission == Admission::Given && !is_held_back {
                 flight.held.halves().request();
-                flight.stage = Stage::Waiting;
+                flight.admission = Admission::Waiting;
             }
             let may = match flight.order {
                 Order::Free => true,
@@ -138,7 +138,7 @@ impl Flights {
                 Order::Behind | Order::Alone => !is_held_back && id == first,
             };
             if may {
-                flight.stage = Stage::Begun;
+                flight.admission = Admission::Begun;
                 found = Some((id, flight.order));
                 break;
             }

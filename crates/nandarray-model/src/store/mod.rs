@@ -26,9 +26,10 @@ pub mod media;
 pub mod power;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::ThreadId;
 
 use nandarray::device::{Device, Mode, Options};
 use nandarray::flash::Geometry;
@@ -45,7 +46,7 @@ use crate::machine::{Happening, JobDone, JobId, JobKind, Machine, Part};
 use crate::report::{Latencies, ManagementReport, ProgramsReport, Report, WearReport};
 use crate::spans::Spans;
 use crate::workload::RequestOp;
-use flights::{Flights, Held, Stage, stuck, too_many};
+use flights::{Admission, Flights, Held, stuck, too_many};
 use media::ModelMedia;
 use nandarray_sim::Ps;
 use power::WriteLog;
@@ -75,9 +76,9 @@ struct State {
     given: u32,
     /// Commands of a batch, not timed yet.
     gathered: Option<Vec<(JobKind, Footprint)>>,
-    /// What concerns programs that run beside the data, and was not asked for yet.
+    /// Happenings that an executor of programs has not taken yet.
     happened: VecDeque<Happening>,
-    /// What programs did.
+    /// Counts of programs.
     programs: ProgramsReport,
     latencies: Latencies,
     mount: Ps,
@@ -95,8 +96,8 @@ pub struct Clock {
     /// Made when the store is open. A thread that holds this is inside the clock; it may enter again, since programs run inside of
     /// a command.
     state: ReentrantMutex<RefCell<Option<State>>>,
-    /// Commands that have ended and are being delivered, which others may wait for.
-    delivering: Mutex<BTreeSet<FlightId>>,
+    /// Commands that have ended and are being delivered, which others may wait for, and the thread that does it.
+    delivering: Mutex<BTreeMap<FlightId, ThreadId>>,
     delivered: Condvar,
 }
 
@@ -184,8 +185,9 @@ impl Probe for Clock {
         let guard = self.state.lock();
         let mut ended = Ended::new();
         let waits = self.with(|state| {
-            let waits =
-                !state.running && state.flights.contains(flight) && state.flights.get(flight).stage != Stage::Begun;
+            let waits = !state.running
+                && state.flights.contains(flight)
+                && state.flights.get(flight).admission != Admission::Begun;
             if waits {
                 state.refuse(flight, Error::Cancelled, &mut ended);
             }
@@ -206,6 +208,13 @@ impl Probe for Clock {
 
     fn moved(&self, runs: u64, bytes: u64) {
         self.recorder.moved(runs, bytes);
+    }
+
+    fn executed(&self, interpreted: u64, translated: u64) {
+        self.with(|state| {
+            state.programs.interpreted += interpreted;
+            state.programs.translated += translated;
+        });
     }
 
     fn freed(&self, segment: u32) {
@@ -311,31 +320,45 @@ impl Clock {
     /// Says which commands are about to be delivered, while the clock is still held.
     fn announce(&self, ended: &Ended) {
         if !ended.is_empty() {
-            self.delivering.lock().extend(ended.iter().map(|(id, _)| *id));
+            let own = std::thread::current().id();
+            self.delivering.lock().extend(ended.iter().map(|(id, _)| (*id, own)));
         }
     }
 
     /// Gives the results of commands to whom they belong, in the order of their ends.
     fn deliver(&self, ended: Ended) {
-        for (id, halves) in ended {
+        /// Takes a command out of the table, also if its callback panics: nobody waits for it then.
+        struct Delivered<'c>(&'c Clock, FlightId);
+        impl Drop for Delivered<'_> {
+            fn drop(&mut self) {
+                self.0.delivering.lock().remove(&self.1);
+                self.0.delivered.notify_all();
+            }
+        }
+        let mut marks: VecDeque<Delivered<'_>> = ended.iter().map(|(id, _)| Delivered(self, *id)).collect();
+        for (_, halves) in ended {
             halves.deliver();
-            self.delivering.lock().remove(&id);
-            self.delivered.notify_all();
+            marks.pop_front();
         }
     }
 
-    /// Waits for a command, or for none the first, that another thread is delivering. Gives whether there was one, or `any`.
+    /// Waits until a command, or for none the first of any, was delivered that another thread is delivering. A callback that asks
+    /// does not wait for what its own thread delivers. Gives whether there was one to wait for, or `any`.
     fn wait_for_delivery(&self, flight: Option<FlightId>, any: bool) -> bool {
+        let own = std::thread::current().id();
         let mut delivering = self.delivering.lock();
-        let (many, mut waited) = (delivering.len(), any);
-        while match flight {
-            Some(id) => delivering.contains(&id),
-            None => !waited && many > 0 && delivering.len() >= many,
-        } {
-            self.delivered.wait(&mut delivering);
-            waited |= flight.is_some() || delivering.len() < many;
+        let others: Vec<FlightId> = delivering
+            .iter()
+            .filter(|&(&id, &by)| by != own && flight.is_none_or(|flight| flight == id))
+            .map(|(&id, _)| id)
+            .collect();
+        if any && flight.is_none() || others.is_empty() {
+            return any;
         }
-        waited || flight.is_none() && many > 0
+        while others.iter().all(|id| delivering.contains_key(id)) {
+            self.delivered.wait(&mut delivering);
+        }
+        true
     }
 
     /// A clock that a panic stopped must not give times. The entrance of the store makes an error of this panic.
@@ -366,7 +389,8 @@ impl Clock {
         goes_on
     }
 
-    /// What concerns programs next; commands in flight that end meanwhile are delivered. `None` if nothing is on its way.
+    /// The next happening for an executor of programs; commands in flight that end meanwhile are delivered. `None` if nothing is on
+    /// its way.
     fn next_happening(&self) -> Option<Happening> {
         loop {
             if let Some(happening) = self.with(|state| state.happened.pop_front()) {
@@ -446,7 +470,7 @@ impl Clock {
                 "Spaces are translated and assembled by the host (software NDS).".to_owned()
             });
             report.notes.push(format!("Opening took {}.", state.mount));
-            if state.programs.programs > 0 {
+            if state.programs.interpreted + state.programs.translated > 0 {
                 report.notes.push(state.programs.note());
                 let times = state.machine.core_times().unwrap_or_default();
                 let seconds = |all: &[Ps]| all.iter().copied().sum::<Ps>().seconds();

@@ -98,10 +98,10 @@ impl<'d> Compound<'d> {
         self.device.guarded(|| self.device.apply_drafts(drafts))
     }
 
-    /// Tells a probe that this command runs so many programs.
-    pub fn runs_programs(&self, programs: u64) {
+    /// Tells a probe that this command runs so many programs, interpreted and translated.
+    pub fn runs_programs(&self, interpreted: u64, translated: u64) {
         if let Some(probe) = self.device.ftl.probe() {
-            probe.executed(programs);
+            probe.executed(interpreted, translated);
         }
     }
 }

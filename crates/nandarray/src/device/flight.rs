@@ -247,7 +247,7 @@ fn moves_of(command: &Command<'_>) -> Moves {
 
 /// Where a command of a flight stands.
 #[derive(Debug)]
-enum Stage<'c> {
+enum FlightState<'c> {
     /// It has not begun; its blocks may be requested.
     Waiting(Command<'c>),
     /// A read whose pages are known; its bytes are to be moved.
@@ -262,25 +262,25 @@ enum Stage<'c> {
 pub(super) struct Flight<'c> {
     device: &'c Device,
     order: Order,
-    stage: Stage<'c>,
+    state: FlightState<'c>,
     ticket: Option<RangeTicket>,
 }
 
 impl<'c> Flight<'c> {
     pub(super) fn new(device: &'c Device, command: Command<'c>) -> Self {
-        Self { device, order: order_of(&command), stage: Stage::Waiting(command), ticket: None }
+        Self { device, order: order_of(&command), state: FlightState::Waiting(command), ticket: None }
     }
 
     /// The result, once it is known.
     pub(super) fn result(&mut self) -> Result<Reply> {
-        match std::mem::replace(&mut self.stage, Stage::Taken) {
-            Stage::Over(result) => result,
+        match std::mem::replace(&mut self.state, FlightState::Taken) {
+            FlightState::Over(result) => result,
             other => panic!("the result of a command in flight is asked for: {other:?}"),
         }
     }
 
     fn over(&mut self, result: Result<Reply>) {
-        self.stage = Stage::Over(result);
+        self.state = FlightState::Over(result);
         self.ticket = None;
     }
 }
@@ -291,7 +291,7 @@ impl Halves for Flight<'_> {
     }
 
     fn request(&mut self) {
-        let Stage::Waiting(command) = &self.stage else { return };
+        let FlightState::Waiting(command) = &self.state else { return };
         match self.device.guarded(|| self.device.request(command)) {
             Ok(ticket) => self.ticket = ticket,
             Err(e) => self.over(Err(e)),
@@ -303,11 +303,11 @@ impl Halves for Flight<'_> {
     }
 
     fn plan(&mut self) -> Option<Moves> {
-        let command = match std::mem::replace(&mut self.stage, Stage::Taken) {
-            Stage::Waiting(command) => command,
+        let command = match std::mem::replace(&mut self.state, FlightState::Taken) {
+            FlightState::Waiting(command) => command,
             // It could not even request its blocks.
             other => {
-                self.stage = other;
+                self.state = other;
                 return Some(Moves::Nothing);
             }
         };
@@ -315,27 +315,28 @@ impl Halves for Flight<'_> {
         let device = self.device;
         let held = self.ticket.is_some();
         match command {
-            Command::Read { space, target, out } => match device.first_half(|| device.locate(space, &target)) {
-                Ok(()) => self.stage = Stage::Located(space, target, out),
+            Command::Read { space, target, out } => match device.in_half(|| device.locate(space, &target)) {
+                Ok(()) => self.state = FlightState::Located(space, target, out),
                 Err(e) => self.over(Err(e)),
             },
             Command::Write { space, target, source } if held => {
-                let done = device.first_half(|| device.write_held(space, &target, source));
-                self.stage = Stage::Over(done.map(|()| Reply::Done));
+                let done = device.in_half(|| device.write_held(space, &target, source));
+                self.state = FlightState::Over(done.map(|()| Reply::Done));
             }
-            command => self.stage = Stage::Over(device.first_half(|| command.run(device))),
+            command => self.state = FlightState::Over(device.in_half(|| command.run(device))),
         }
-        (!matches!(self.stage, Stage::Over(Err(Error::Internal(_))))).then_some(moves)
+        (!matches!(self.state, FlightState::Over(Err(Error::Internal(_))))).then_some(moves)
     }
 
     fn complete(&mut self) {
-        if let Stage::Located(..) = self.stage {
-            let Stage::Located(space, target, out) = std::mem::replace(&mut self.stage, Stage::Taken) else {
+        if let FlightState::Located(..) = self.state {
+            let FlightState::Located(space, target, out) = std::mem::replace(&mut self.state, FlightState::Taken)
+            else {
                 unreachable!("just seen")
             };
             let device = self.device;
-            let done = device.first_half(|| device.read_located(space, target, out));
-            self.stage = Stage::Over(done.map(|()| Reply::Done));
+            let done = device.in_half(|| device.read_located(space, target, out));
+            self.state = FlightState::Over(done.map(|()| Reply::Done));
         }
         self.ticket = None;
     }
@@ -408,7 +409,7 @@ impl Halves for Submitted {
 impl Drop for Submitted {
     fn drop(&mut self) {
         self.flight = None;
-        // Whoever waits for it must not wait for ever: a clock that a panic stopped drops what is in flight.
+        // The caller must not wait for ever: a clock that a panic stopped drops the commands in flight.
         if let Some(done) = self.done.take() {
             done(Err(Error::Closed("the store was closed while the command was in flight".to_owned())));
         }
@@ -539,7 +540,7 @@ impl Device {
     }
 
     /// A half of a command in flight: the store may have been closed, or have panicked, since it was given.
-    fn first_half<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    fn in_half<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let _inside = self.enter()?;
         self.guarded(work)
     }

@@ -340,7 +340,7 @@ impl Device {
     pub fn close(&self) -> Result<()> {
         let done = self.close_once();
         if self.closed() && self.place.is_here() {
-            // Whoever waits for a transaction that nobody will end any more is told so.
+            // Commands that wait for a transaction that nobody will end any more are told so.
             self.spaces().iter().for_each(|space| space.ranges.close());
         }
         done

@@ -1,4 +1,4 @@
-//! What a salvage does beyond replaying the journal up to the damage.
+//! Salvage, beyond replaying the journal up to the damage.
 //!
 //! Before the replay, an index of the checkpoint that cannot be read is rebuilt as it was then, from the out-of-band records of
 //! pages ([`rebuild`]): every unit gets the newest page of a command that the checkpoint knows of. The journal's updates then
@@ -46,7 +46,7 @@ struct RebuiltIndex {
 }
 
 impl Rebuilt {
-    /// What a check says of them.
+    /// The lines of a check about them.
     pub(super) fn tell(&self, report: &mut CheckReport) {
         for RebuiltIndex { array, why, blocks, unplaced } in &self.indexes {
             let done = format!(
@@ -102,7 +102,7 @@ pub(super) fn rebuild(ftl: &Ftl, catalog: &Catalog, directory: &Directory, journ
         let shape = inner.record.shape.clone();
         let mut index = Index::new(space.shape.block.len());
         for ((_, at), units) in told.copies.iter().filter(|((id, _), _)| *id == space.id) {
-            // What lay outside of the array was given back when it was cut off.
+            // Units outside of the array were given back when it was cut off.
             if !space.valid(&shape, at).contains(&0) {
                 index.set(at, BlockMap::from_runs(newest_runs(space.coded(), units)));
             }

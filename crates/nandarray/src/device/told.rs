@@ -1,4 +1,4 @@
-//! What out-of-band records tell of spaces: for every unit the pages whose records name it, newer and older ones, and copies
+//! The scan of out-of-band records: for every unit the pages whose records name it, newer and older ones, and copies
 //! that reclaim left behind.
 //!
 //! Which of them is a unit's content is decided by whoever asks: `repair` in a store that is open, `salvage` in one that is
@@ -25,7 +25,7 @@ pub(super) struct Copy {
     pub(super) live: bool,
 }
 
-/// What out-of-band records tell of the spaces that need them.
+/// The units of spaces as out-of-band records name them, for the spaces that need them.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     pub(super) copies: BTreeMap<(SpaceId, BlockAt), BTreeMap<u32, Vec<Copy>>>,

@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex};
 /// A box of building blocks: first and last coordinate (inclusive) a dimension. Empty means the whole space.
 pub type BlockBox = Vec<(u64, u64)>;
 
-/// What a request does to its blocks.
+/// The use that a request makes of its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// It reads them: beside other readers.

@@ -42,7 +42,7 @@ pub enum Purpose {
     Reclaim,
 }
 
-/// What a command moves.
+/// The direction in which a command moves elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moves {
     /// Elements out of the store.
@@ -69,7 +69,7 @@ pub enum Order {
 }
 
 /// A command in two halves, as a [`Probe`] with a clock calls them: [`Self::plan`], then time passes, then [`Self::complete`].
-/// What goes wrong in a half is the command's result, and no business of who calls it.
+/// An error in a half is the command's result, and no business of the caller's.
 pub trait Halves: Send {
     /// Before which commands it may begin.
     fn order(&self) -> Order;
@@ -135,8 +135,8 @@ pub trait Probe: Send + Sync + std::fmt::Debug {
     /// contiguous pieces. What the medium was asked for since the last call belongs to it.
     fn moved(&self, runs: u64, bytes: u64);
 
-    /// A command ran this many programs. Their reads and writes are reported as those of any command; their computation is not.
-    fn executed(&self, _programs: u64) {}
+    /// A command runs so many programs, interpreted and translated: not those that are called as functions of this process.
+    fn executed(&self, _interpreted: u64, _translated: u64) {}
 
     /// A segment holds nothing that anybody needs: its erase blocks may be erased before it is opened again.
     fn freed(&self, segment: u32);

@@ -20,7 +20,7 @@ impl<'a> Reader<'a> {
     /// Tells the medium of all pages that the work reads, and the probe of all blocks that it moves.
     ///
     /// # Errors
-    /// Those of a compressed block whose head cannot be read.
+    /// The errors of a compressed block whose head cannot be read.
     pub fn locate(&self, work: &Work) -> Result<()> {
         let mut kept = Kept::default();
         for i in 0..work.len() {

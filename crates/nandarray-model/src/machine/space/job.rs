@@ -22,7 +22,7 @@ pub enum JobKind {
     Other,
     /// Elements into the device's memory, for a program that runs there. No command on the link: the program's own asked for it.
     Input,
-    /// What such a program gave, from the device's memory into the flash.
+    /// An output of such a program, from the device's memory into the flash.
     Output,
 }
 

@@ -184,6 +184,11 @@ fn table() -> String {
         "software NDS",
         stored(&small("tiny", &[("controller.spaces_in_device", "false"), ("geometry.blocks", "64")])),
     );
+    line(
+        "samsung-970-pro",
+        "software NDS",
+        stored(&small("samsung-970-pro", &[("controller.spaces_in_device", "false"), ("geometry.blocks", "64")])),
+    );
     table
 }
 

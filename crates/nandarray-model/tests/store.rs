@@ -256,6 +256,25 @@ fn software_may_compose_a_command_before_it_writes_it() {
     assert!(command > block && command - block < Ps::from_us(400), "{block} {command}");
 }
 
+/// The host is told of an extent once it lies in the write cache: its command may be over before its pages are programmed.
+#[test]
+fn an_extent_in_the_write_cache_may_outlive_its_command() {
+    let d = device(&[
+        ("controller.spaces_in_device", "false"),
+        ("ftl.write_cache", "128 KiB"),
+        ("ftl.early_completion", "true"),
+    ]);
+    let store = open(&d, &Bytes::Memory);
+    let a = create(&store, "a", &[16, 2048], &[1, 2048]);
+    let all: Vec<u32> = (0..16 * 2048).collect();
+    for row in 0..16 {
+        write(&store, a, &[row, 0], &[1, 2048], &all[row as usize * 2048..][..2048]);
+    }
+    store.execute(Command::Flush).unwrap();
+    assert_eq!(read(&store, a, &[0, 0], &[16, 2048]), all);
+    store.close().unwrap();
+}
+
 #[test]
 fn channel_handlers_share_the_channels() {
     let time = |handlers| {

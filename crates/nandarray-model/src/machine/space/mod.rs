@@ -160,7 +160,10 @@ enum Steps {
 /// A building block's share of a command, or an extent of it.
 #[derive(Clone, Copy, Debug)]
 struct Part {
+    /// Its job, which may be over before an extent that went into the write cache is programmed.
     job: u32,
+    /// The age of its job ([`Spaces::age`]), which outlives the job.
+    age: u64,
     /// Its block's place in the job.
     number: usize,
     io: Option<u32>,
@@ -180,9 +183,10 @@ struct Part {
 }
 
 impl Part {
-    fn new(job: u32) -> Self {
+    fn new(job: u32, age: u64) -> Self {
         Self {
             job,
+            age,
             number: 0,
             io: None,
             way: Way::Read,
@@ -281,7 +285,8 @@ impl Client for Spaces {
                 let way = lent.io.way(io);
                 let at = if way == Way::Write { At::Down } else { At::Translated };
                 let bytes = u64::from(step.pages) * u64::from(self.flash.page_bytes());
-                let part = Part::new(self.parts[whole as usize].job);
+                let Part { job, age, .. } = self.parts[whole as usize];
+                let part = Part::new(job, age);
                 self.start_part(lent, now, Part { io: Some(io), way, steps: Steps::One(step), bytes, at, ..part });
             }
         }
@@ -438,7 +443,7 @@ impl Spaces {
             };
             let (io, number) = (j.io, j.next - 1);
             let steps = Steps::Of { from, to: piece.steps_end };
-            let part = Part { io, number, way, steps, runs: piece.runs, bytes: piece.bytes, at, ..Part::new(job) };
+            let part = Part { io, number, way, steps, runs: piece.runs, bytes: piece.bytes, at, ..Part::new(job, self.age(job)) };
             self.start_part(lent, now, part);
         }
     }
@@ -550,7 +555,7 @@ impl Spaces {
         if pages == 0 {
             return self.leave(lent, now, part);
         }
-        let age = self.age(self.parts[part as usize].job);
+        let age = self.parts[part as usize].age;
         self.flash.issue(lent.fabric, now, age, &wanted, Wait::Part(part));
     }
 
@@ -588,7 +593,7 @@ impl Spaces {
 
     fn part_operation_ended(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, ended: OperationEnded) {
         let reads = self.parts[part as usize].at == At::Reading;
-        let age = self.age(self.parts[part as usize].job);
+        let age = self.parts[part as usize].age;
         if reads {
             // What the device assembles lies in its DRAM; pages for a host that assembles them itself may stream past.
             let d = &lent.fabric.description;
@@ -675,7 +680,7 @@ impl Spaces {
             let from = j.steps.len();
             j.steps.extend(log);
             let (way, steps) = (Way::Write, Steps::Extents { from, to: j.steps.len() });
-            let whole = self.parts.insert(Part { way, steps, log: true, ..Part::new(job) }) as u32;
+            let whole = self.parts.insert(Part { way, steps, log: true, ..Part::new(job, self.age(job)) }) as u32;
             return self.host_reads(lent, now, whole);
         }
         let (reads, programs): (Vec<_>, Vec<_>) = log.into_iter().partition(|s| s.op == Op::Read);

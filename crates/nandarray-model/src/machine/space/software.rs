@@ -26,7 +26,7 @@ impl Spaces {
         let way = j.way(from, piece.steps_end);
         let steps = Steps::Extents { from, to: piece.steps_end };
         let core = lent.fabric.cpu.core_of(j.queue);
-        let part = Part { way, steps, runs: piece.runs, bytes: piece.bytes, ..Part::new(job) };
+        let part = Part { way, steps, runs: piece.runs, bytes: piece.bytes, ..Part::new(job, self.age(job)) };
         let part = self.parts.insert(part) as u32;
         let booked = lent.fabric.cpu.work(now, core, lent.fabric.description.host.t_translate);
         lent.fabric.host_span(booked, "translate", u64::from(part));

@@ -1,7 +1,8 @@
 //! What the crates' `tests/tidy.rs` share: reading a crate's source and looking for what it must not have.
 //!
-//! Included by path, so that no crate depends on anything for it: `#[path = "../../tidy.rs"] mod tidy;`. Paths count from the
-//! including crate's folder. Each function panics with the places found. What is allowed, and why, is each crate's list.
+//! Included by path, so that no crate depends on anything for it: `#[path = "../../tidy.rs"] mod tidy;`. Paths count
+//! from the including crate's folder. Each function panics with the places found. What is allowed, and why, is each
+//! crate's list.
 
 #![allow(dead_code, reason = "every crate takes what it needs")]
 
@@ -159,8 +160,8 @@ fn hashes(sources: &[(String, String)]) -> BTreeSet<(Option<String>, String)> {
     found
 }
 
-/// Nothing walks a hash but what `allowed` lists: file, expression, why its order cannot be seen. `known` are names that must
-/// be found to be hashes, so that the search itself is seen to work.
+/// Nothing walks a hash but what `allowed` lists: file, expression, why its order cannot be seen. `known` are names
+/// that must be found to be hashes, so that the search itself is seen to work.
 pub(crate) fn nothing_depends_on_the_order_of_a_hash(known: &[&str], allowed: &[(&str, &str, &str)]) {
     let sources = sources();
     let hashes = hashes(&sources);

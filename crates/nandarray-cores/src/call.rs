@@ -1,9 +1,11 @@
-//! A call of an entry point that can be left and taken up again: its inputs are filled, and its outputs drained, between runs.
+//! A call of an entry point that can be left and taken up again: its inputs are filled, and its outputs drained,
+//! between runs.
 //!
-//! A [`Call`] owns its core, its inputs and its outputs for its length. [`Call::run`] goes on until the program waits, a budget
-//! is used up, a meter pauses it, or it is over. What it comes to does not depend on how often it was left, nor on how its bytes
-//! arrived: a program cannot tell. A stream begins with whatever there is; a program of windows, and one that is functions of
-//! this process, begins once its inputs are complete. Who fills, drains and runs, and when, is the caller's business.
+//! A [`Call`] owns its core, its inputs and its outputs for its length. [`Call::run`] goes on until the program waits,
+//! a budget is used up, a meter pauses it, or it is over. What it comes to does not depend on how often it was left,
+//! nor on how its bytes arrived: a program cannot tell. A stream begins with whatever there is; a program of windows,
+//! and one that is functions of this process, begins once its inputs are complete. Who fills, drains and runs, and
+//! when, is the caller's business.
 
 use std::sync::atomic::AtomicBool;
 
@@ -53,14 +55,15 @@ pub struct CallTask {
     pub number: u64,
     /// Where its first record is.
     pub first_record: u64,
-    /// Records of the first input; nothing if its end is not known yet, and for one of windows if it follows from its bytes.
+    /// Records of the first input; nothing if its end is not known yet, and for one of windows if it follows from its
+    /// bytes.
     pub records: Option<u64>,
     /// Its extents as a part of an array, in elements; none if it is just records.
     pub extents: Vec<u64>,
     /// Its inputs.
     pub inputs: Vec<Inflow>,
-    /// Bytes of each output stream that are held until they are drained; if nothing, all of its room. What a task may give that
-    /// has an input whose end is not known is not bounded: such a one needs it.
+    /// Bytes of each output stream that are held until they are drained; if nothing, all of its room. What a task may
+    /// give that has an input whose end is not known is not bounded: such a one needs it.
     pub held: Option<usize>,
 }
 
@@ -213,8 +216,8 @@ impl<'p> Call<'p> {
         self.at == At::Over
     }
 
-    /// The core, when it is over or not wanted any more, and each output: the bytes that it has if none were held, otherwise
-    /// nothing: those that wait are in [`waiting`](Self::waiting).
+    /// The core, when it is over or not wanted any more, and each output: the bytes that it has if none were held,
+    /// otherwise nothing: those that wait are in [`waiting`](Self::waiting).
     pub fn finish(mut self) -> (Core<'p>, Vec<Vec<u8>>) {
         self.put_back();
         let given = self.outputs.into_iter().map(|Outflow { mut bytes, head, room, .. }| {

@@ -1,9 +1,9 @@
 //! A core: what executes a program, the memory of one worker, and the calls of its entry points.
 //!
-//! A core runs one task after another. Windows are lent for one call; what else it may reach is its own. Its place is either
-//! a hart's memory, with a [`Processor`], or this process ([`Host`]): what differs is where things are and how a function is
-//! called. Calls run to their end here, on inputs that are all there; one that can be left and taken up again is a
-//! [`Call`](crate::Call).
+//! A core runs one task after another. Windows are lent for one call; what else it may reach is its own. Its place is
+//! either a hart's memory, with a [`Processor`], or this process ([`Host`]): what differs is where things are and how a
+//! function is called. Calls run to their end here, on inputs that are all there; one that can be left and taken up
+//! again is a [`Call`](crate::Call).
 
 use std::sync::atomic::AtomicBool;
 
@@ -326,7 +326,8 @@ impl<'p> Core<'p> {
             _ if self.program.entry(entry).is_none() => return Ok(vec![0; outputs.len()]),
             Place::Host(host) => {
                 let inputs = task.inputs.len();
-                // SAFETY: the arguments name the task's inputs, `outputs` and the host's scratchpad, all of which live longer.
+                // SAFETY: the arguments name the task's inputs, `outputs` and the host's scratchpad, all of which live
+                // longer.
                 let given = unsafe { host.call(entry, arguments, inputs, outputs.len()) };
                 self.given(given, entry, task.number)?
             }
@@ -448,8 +449,8 @@ impl<'p> Core<'p> {
                 Err(RunError::Limit { task, limit, pc, symbol: self.program.place(pc) })
             }
             Stop::Interrupted => Err(RunError::Cancelled(Some((task, site())))),
-            // A program has nobody to call, and no tohost; waits and pauses end no call that can wait, and others have nothing
-            // to wait for, nor a meter that pauses.
+            // A program has nobody to call, and no tohost; waits and pauses end no call that can wait, and others have
+            // nothing to wait for, nor a meter that pauses.
             Stop::EnvironmentCall
             | Stop::WaitInput { .. }
             | Stop::WaitOutput { .. }

@@ -1,7 +1,7 @@
 //! An input of a call as it arrives: somebody pushes bytes, and says where it ends; a program takes them.
 //!
-//! It is all there and shared, a window that grows to its end, or a ring that holds a part of a stream at once: what is behind the
-//! program's head by more than it may look back is overwritten.
+//! It is all there and shared, a window that grows to its end, or a ring that holds a part of a stream at once: what is
+//! behind the program's head by more than it may look back is overwritten.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,14 +1,16 @@
 //! One core and one program: what a program is, and what calls its entry points.
 //!
-//! A [`Program`] is a RISC-V ELF and its metadata (docs/reference/program-abi.md). A [`Core`] holds the memory of one worker and calls
-//! the program's entry points, one task after another; a program reaches its memory, its scratchpad and its windows, and nothing
-//! else. How inputs are cut into tasks, which task is next and on what it runs is `nandarray-runtime`'s business.
+//! A [`Program`] is a RISC-V ELF and its metadata (docs/reference/program-abi.md). A [`Core`] holds the memory of one
+//! worker and calls the program's entry points, one task after another; a program reaches its memory, its scratchpad
+//! and its windows, and nothing else. How inputs are cut into tasks, which task is next and on what it runs is
+//! `nandarray-runtime`'s business.
 //!
-//! A [`Call`] is one call of a program that can be left and taken up again: somebody else fills its inputs between runs.
+//! A [`Call`] is one call of a program that can be left and taken up again: somebody else fills its inputs between
+//! runs.
 //!
-//! What executes instructions is a [`Processor`]: the interpreter of `nandarray-hart` is one. A trusted program can be called as
-//! functions of this process instead ([`Native`]). How long anything takes on a
-//! described core is not told here.
+//! What executes instructions is a [`Processor`]: the interpreter of `nandarray-hart` is one. A trusted program can be
+//! called as functions of this process instead ([`Native`]). How long anything takes on a described core is not told
+//! here.
 
 pub mod abi;
 mod call;

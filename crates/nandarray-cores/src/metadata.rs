@@ -1,7 +1,7 @@
 //! What a program says of itself: JSON in a section of its ELF.
 //!
-//! Checked here as far as running it needs. A `dtype` is NumPy's and stays text: only the bytes of a record matter, which
-//! are worked out for the names of numbers and must be said for anything else (`record_bytes`).
+//! Checked here as far as running it needs. A `dtype` is NumPy's and stays text: only the bytes of a record matter,
+//! which are worked out for the names of numbers and must be said for anything else (`record_bytes`).
 
 use serde::Deserialize;
 

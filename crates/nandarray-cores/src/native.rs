@@ -1,8 +1,8 @@
 //! A program's functions in this process: compiled for it, trusted, called as they are.
 //!
-//! The argument block is the same, with this process's addresses in it. Nothing is checked but what the functions say: one
-//! that reaches beyond its windows takes the process with it, and none can be interrupted within a task. How they came into
-//! the process is the caller's affair.
+//! The argument block is the same, with this process's addresses in it. Nothing is checked but what the functions say:
+//! one that reaches beyond its windows takes the process with it, and none can be interrupted within a task. How they
+//! came into the process is the caller's affair.
 
 use std::ops::Range;
 
@@ -34,13 +34,13 @@ pub struct Native {
 }
 
 impl Native {
-    /// Entry points by their addresses: `nd_begin`, `nd_block` or `nd_stream`, `nd_merge`, `nd_end`; 0 is none. `None` if there
-    /// is no task.
+    /// Entry points by their addresses: `nd_begin`, `nd_block` or `nd_stream`, `nd_merge`, `nd_end`; 0 is none. `None`
+    /// if there is no task.
     ///
     /// # Safety
-    /// Each address is 0 or that of a function of this type which stays where it is as long as this value, or a copy of it, is
-    /// used; which several threads may call at once, with argument blocks of their own; and which reaches nothing but what its
-    /// argument block names.
+    /// Each address is 0 or that of a function of this type which stays where it is as long as this value, or a copy of
+    /// it, is used; which several threads may call at once, with argument blocks of their own; and which reaches
+    /// nothing but what its argument block names.
     pub unsafe fn new(addresses: [usize; 4]) -> Option<Self> {
         // SAFETY: the caller vouches for what is not 0, and `None` is 0.
         let [begin, task, merge, end] =

@@ -1,4 +1,5 @@
-//! Processors execute a program's instructions: one is given an entry point, then run until something stops it, as often as it takes.
+//! Processors execute a program's instructions: one is given an entry point, then run until something stops it, as
+//! often as it takes.
 
 use nandarray_hart::{Hart, Limits, Memory, Meter, Stop, Streams, Xlen};
 
@@ -6,8 +7,8 @@ use nandarray_hart::{Hart, Limits, Memory, Meter, Stop, Streams, Xlen};
 pub trait Processor: Send {
     /// Begin a call of the function at `entry` with one argument; [`run`](Self::run) executes it.
     fn start(&mut self, entry: u64, stack: u64, argument: u64);
-    /// Go on until something stops it. After a wait, a pause or a limit it can be called again, with the same memory, and streams
-    /// that stand where they stood or have moved on.
+    /// Go on until something stops it. After a wait, a pause or a limit it can be called again, with the same memory,
+    /// and streams that stand where they stood or have moved on.
     fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop;
     /// Where it stopped.
     fn pc(&self) -> u64;

@@ -1,7 +1,7 @@
 //! Where a program's instructions go: cores that count, and what they counted together.
 //!
-//! A [`Profiler`] makes cores like [`Core::interpreter`], which add what they counted when they are dropped. What an address
-//! means to whoever wrote the program (functions, lines) is not known here.
+//! A [`Profiler`] makes cores like [`Core::interpreter`], which add what they counted when they are dropped. What an
+//! address means to whoever wrote the program (functions, lines) is not known here.
 
 use std::sync::Arc;
 

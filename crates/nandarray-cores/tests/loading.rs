@@ -1,5 +1,5 @@
-//! Promise: what a program says of itself is checked before it runs, and what is wrong is said; the argument block is what
-//! docs/reference/program-abi.md says.
+//! Promise: what a program says of itself is checked before it runs, and what is wrong is said; the argument block is
+//! what docs/reference/program-abi.md says.
 
 mod common;
 

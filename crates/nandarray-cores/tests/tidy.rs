@@ -1,5 +1,6 @@
-//! Promise: the source keeps the shape that it was given: arrows between modules only point down, every file opens with what
-//! it is, and nothing reads a clock, the environment or the machine's chance. How it is looked for is `crates/tidy.rs`'.
+//! Promise: the source keeps the shape that it was given: arrows between modules only point down, every file opens with
+//! what it is, and nothing reads a clock, the environment or the machine's chance. How it is looked for is
+//! `crates/tidy.rs`'.
 
 #[path = "../../tidy.rs"]
 mod tidy;

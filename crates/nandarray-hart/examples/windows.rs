@@ -4,9 +4,9 @@
 //! cargo run --release -p nandarray-hart --example windows -- [REPEATS]
 //! ```
 //!
-//! A loop loads 8 bytes from each input window and stores 8 to each output window, at the addresses that programs beside the
-//! data see. Rows are medians of REPEATS runs (7 if left out) of user time of this process, in steps of 10 ms:
-//! Linux only. What it does not do: measure programs as they are offloaded; keep other programs from the machine.
+//! A loop loads 8 bytes from each input window and stores 8 to each output window, at the addresses that programs
+//! beside the data see. Rows are medians of REPEATS runs (7 if left out) of user time of this process, in steps of 10
+//! ms: Linux only. What it does not do: measure programs as they are offloaded; keep other programs from the machine.
 
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 

@@ -1,10 +1,10 @@
 //! Bare-metal tests by the community's conventions: `tohost` ends a test, a signature is what it leaves in memory.
 //!
-//! The file is loaded at its addresses into memory that can be read, written and executed; the hart begins at its entry in
-//! machine mode. A store of 1 to the 64 bits at the symbol `tohost` means passed, of an odd number above that failed in test
-//! number / 2. Others are requests to the host: bytes for the console (device 1), or the address of a system call's
-//! number and arguments (device 0), of which `write` and `exit` are carried out; the answer is in `fromhost`. The signature is
-//! the memory from `begin_signature` to `end_signature` in lines of hexadecimal digits.
+//! The file is loaded at its addresses into memory that can be read, written and executed; the hart begins at its entry
+//! in machine mode. A store of 1 to the 64 bits at the symbol `tohost` means passed, of an odd number above that failed
+//! in test number / 2. Others are requests to the host: bytes for the console (device 1), or the address of a system
+//! call's number and arguments (device 0), of which `write` and `exit` are carried out; the answer is in `fromhost`.
+//! The signature is the memory from `begin_signature` to `end_signature` in lines of hexadecimal digits.
 
 use std::fmt::Write;
 
@@ -40,7 +40,8 @@ pub enum BareStatus {
 }
 
 impl BareStatus {
-    /// The exit status of a command that runs the test: 0 if it passed, its number (at most 254) if it failed, else 255.
+    /// The exit status of a command that runs the test: 0 if it passed, its number (at most 254) if it failed, else
+    /// 255.
     pub fn exit_status(self) -> u8 {
         match self {
             Self::Passed => 0,
@@ -57,7 +58,8 @@ pub struct BareOptions<'l> {
     pub granularity: usize,
     /// The register width that the file must have, if one is wanted.
     pub bits: Option<u32>,
-    /// What the hart has; a bare machine has machine and supervisor mode, control and status registers and `fence.i` besides.
+    /// What the hart has; a bare machine has machine and supervisor mode, control and status registers and `fence.i`
+    /// besides.
     pub extensions: Extensions,
     /// What bounds the run.
     pub limits: Limits<'l>,

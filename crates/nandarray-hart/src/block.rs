@@ -1,7 +1,7 @@
 //! A block: instructions that are executed one after the other, decoded once.
 //!
-//! It is what the interpreter executes, what a translator translates and what a timing model sums up: it ends at the first
-//! instruction that may go elsewhere, after [`OPS_MAX`] instructions, or where no more can be fetched.
+//! It is what the interpreter executes, what a translator translates and what a timing model sums up: it ends at the
+//! first instruction that may go elsewhere, after [`OPS_MAX`] instructions, or where no more can be fetched.
 
 use crate::isa::{Extensions, Format, Op, decode};
 

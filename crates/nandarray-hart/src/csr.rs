@@ -1,8 +1,9 @@
 //! Control and status registers of the privileged modes: what is kept, and which bits can be written.
 //!
 //! `satp` names tables of Sv32, or of Sv39, Sv48 and Sv57; sixteen entries protect physical memory; what both mean is
-//! `protect`'s. There are no triggers, no event counters and no interrupt controller: interrupts are what software writes into
-//! `mip`. Floating-point state is off or dirty. `cycle` and `time` count instructions, since nothing here has a clock.
+//! `protect`'s. There are no triggers, no event counters and no interrupt controller: interrupts are what software
+//! writes into `mip`. Floating-point state is off or dirty. `cycle` and `time` count instructions, since nothing here
+//! has a clock.
 
 use crate::isa::{Extension, Extensions};
 use crate::protect::{ENTRIES, Guard, Pages, Pmp, Table, Who};
@@ -142,7 +143,8 @@ impl Csrs {
         }
     }
 
-    /// A register's value; none if there is no such register, or not in this mode. `retired` instructions were executed.
+    /// A register's value; none if there is no such register, or not in this mode. `retired` instructions were
+    /// executed.
     pub(crate) fn read<X: Xlen>(
         &self,
         number: u32,

@@ -1,9 +1,10 @@
 //! A RISC-V hart: the processor that programs beside the data run on, functionally and fast.
 //!
-//! RV32 and RV64 with IMAFDC, Zicsr, Zicntr, Zifencei, Zba, Zbb, Zbs and the stream instructions of the ASSASIN dissertation
-//! (Table 7.2). A program reaches its [`Memory`] and its [`Streams`] and nothing else. [`Hart::run`] executes blocks of
-//! decoded instructions ([`Block`]), which a translator and timing models share. It is the reference that they are held
-//! against; how long anything takes is theirs. `program` loads ELF files, `bare` runs bare-metal tests.
+//! RV32 and RV64 with IMAFDC, Zicsr, Zicntr, Zifencei, Zba, Zbb, Zbs and the stream instructions of the ASSASIN
+//! dissertation (Table 7.2). A program reaches its [`Memory`] and its [`Streams`] and nothing else. [`Hart::run`]
+//! executes blocks of decoded instructions ([`Block`]), which a translator and timing models share. It is the reference
+//! that they are held against; how long anything takes is theirs. `program` loads ELF files, `bare` runs bare-metal
+//! tests.
 //!
 //! ```
 //! use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Rv64, Stop, Streams, isa};

@@ -1,8 +1,8 @@
 //! What a program can reach: regions of memory at addresses, owned or lent for a call; everything else is a fault.
 //!
-//! A region is readable throughout, writable and executable in parts of it. A misaligned access is as good as any; one that
-//! crosses the end of a region is a fault. `spans` is how a hart reaches all of it; its tables are kept here until the regions
-//! change, so that a run that is taken up again builds nothing.
+//! A region is readable throughout, writable and executable in parts of it. A misaligned access is as good as any; one
+//! that crosses the end of a region is a fault. `spans` is how a hart reaches all of it; its tables are kept here until
+//! the regions change, so that a run that is taken up again builds nothing.
 
 mod spans;
 
@@ -29,7 +29,8 @@ impl Bytes<'_> {
             Self::Owned(bytes) => bytes,
             Self::Counted(bytes, range) => &bytes[range.clone()],
             Self::Shared(bytes) => bytes,
-            // SAFETY: the slice is borrowed for as long as this is there, and nobody writes it while `self` is borrowed.
+            // SAFETY: the slice is borrowed for as long as this is there, and nobody writes it while `self` is
+            // borrowed.
             Self::Exclusive(pointer, length, _) => unsafe { std::slice::from_raw_parts(*pointer, *length) },
         }
     }
@@ -123,8 +124,8 @@ pub struct Memory<'m> {
     spans: Option<Box<Spans>>,
 }
 
-// SAFETY: pointers are to bytes that the memory owns or borrows exclusively, which may go wherever it goes; those of `spans` to
-// what was lent for a run are not used after it.
+// SAFETY: pointers are to bytes that the memory owns or borrows exclusively, which may go wherever it goes; those of
+// `spans` to what was lent for a run are not used after it.
 unsafe impl Send for Memory<'_> {}
 // SAFETY: nothing is written, and no pointer of `spans` is used, through a shared reference.
 unsafe impl Sync for Memory<'_> {}

@@ -1,9 +1,10 @@
 //! Being told what a hart executes, and pausing it: the seam for timing models, caches, profiles. Knows no time.
 //!
-//! A [`Meter`] belongs to a hart's type, and says by constants what it wants to be told: a hart whose meter wants nothing, as
-//! [`Unmetered`], executes the same host code as if there were no meters. Blocks are told by number, so that a meter works out
-//! once what it wants of each, in a table of its own. An access is told before it is executed, and also if it will trap or wait;
-//! a meter may pause the hart there: the instruction is left as if a stream had run dry, and told again when the hart goes on.
+//! A [`Meter`] belongs to a hart's type, and says by constants what it wants to be told: a hart whose meter wants
+//! nothing, as [`Unmetered`], executes the same host code as if there were no meters. Blocks are told by number, so
+//! that a meter works out once what it wants of each, in a table of its own. An access is told before it is executed,
+//! and also if it will trap or wait; a meter may pause the hart there: the instruction is left as if a stream had run
+//! dry, and told again when the hart goes on.
 
 use std::fmt::Debug;
 
@@ -47,7 +48,8 @@ pub enum StreamAccess {
     Register,
 }
 
-/// A meter is told of the instructions that a hart executes. Indices are of instructions in the block entered last, from 0 on.
+/// A meter is told of the instructions that a hart executes. Indices are of instructions in the block entered last,
+/// from 0 on.
 pub trait Meter: Debug + Send {
     /// It wants [`decoded`](Self::decoded), [`enter`](Self::enter), [`part`](Self::part), [`left`](Self::left) and
     /// [`single`](Self::single).

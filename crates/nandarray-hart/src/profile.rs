@@ -1,8 +1,8 @@
 //! Where instructions go: how often each was executed, and each block entered.
 //!
-//! [`Counter`] is a meter that is told of blocks alone: a step at the head of each block adds one, and nothing else of the hart is
-//! slower. Counts are kept by address: where code was rewritten, the last instruction is named. How addresses become functions
-//! and lines is the caller's business.
+//! [`Counter`] is a meter that is told of blocks alone: a step at the head of each block adds one, and nothing else of
+//! the hart is slower. Counts are kept by address: where code was rewritten, the last instruction is named. How
+//! addresses become functions and lines is the caller's business.
 
 use std::collections::BTreeMap;
 

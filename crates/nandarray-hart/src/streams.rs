@@ -1,20 +1,21 @@
 //! Streams: ring buffers of the caller's that a program reads from their head and writes at their head.
 //!
-//! An input has a head (the program's), a tail (the caller's: how far bytes have arrived) and, once it is known, an end. An
-//! output has a head (the program's), a tail (the caller's: how far there is room in the ring) and a limit on its length. All
-//! count bytes from the beginning of the stream; the byte `n` of a stream lies at `n` modulo the ring's length. A whole array
-//! is a stream whose ring is the array: nothing is copied.
+//! An input has a head (the program's), a tail (the caller's: how far bytes have arrived) and, once it is known, an
+//! end. An output has a head (the program's), a tail (the caller's: how far there is room in the ring) and a limit on
+//! its length. All count bytes from the beginning of the stream; the byte `n` of a stream lies at `n` modulo the ring's
+//! length. A whole array is a stream whose ring is the array: nothing is copied.
 //!
-//! A program never learns where a tail is: it learns ends and limits, and otherwise waits. What it does is therefore the same
-//! however its bytes arrive and are drained. What a stream instruction does is `exec/stream.rs`; when a hart waits, the caller
-//! moves a tail.
+//! A program never learns where a tail is: it learns ends and limits, and otherwise waits. What it does is therefore
+//! the same however its bytes arrive and are drained. What a stream instruction does is `exec/stream.rs`; when a hart
+//! waits, the caller moves a tail.
 
 use std::ops::Range;
 
 /// The most streams of either kind: what the field of an instruction can name.
 pub const STREAMS_MAX: usize = 32;
 
-/// How far from a stream's head a program may look, behind it and ahead of it, and the most bytes that it may wait for: 64 KiB.
+/// How far from a stream's head a program may look, behind it and ahead of it, and the most bytes that it may wait for:
+/// 64 KiB.
 pub const REACH: u64 = 64 << 10;
 
 /// How much room a `StreamStore` wants before it stores.
@@ -85,7 +86,8 @@ impl<'s> Input<'s> {
         Self { ring: bytes, head, tail, end: None, kept: u64::MAX }
     }
 
-    /// Promise that the ring's last `kept` bytes behind the head are not overwritten, so that a program may look at them.
+    /// Promise that the ring's last `kept` bytes behind the head are not overwritten, so that a program may look at
+    /// them.
     ///
     /// # Panics
     /// If that leaves no room for others.

@@ -24,7 +24,8 @@ fn tests_pass() {
     }
 }
 
-/// Linker scripts of the community's tests say `FLAGS` in the numbers of sections, which leaves segments without rights.
+/// Linker scripts of the community's tests say `FLAGS` in the numbers of sections, which leaves segments without
+/// rights.
 #[test]
 fn tests_pass_whatever_rights_their_segments_have() {
     for (bits, headers, size, flags) in [(32, 52, 32, 24), (64, 64, 56, 4)] {

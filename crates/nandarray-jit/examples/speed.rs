@@ -1,15 +1,16 @@
-//! How fast programs are executed: millions of instructions per second of the host's user time, interpreted, translated, and
-//! by peers.
+//! How fast programs are executed: millions of instructions per second of the host's user time, interpreted,
+//! translated, and by peers.
 //!
 //! ```text
 //! cargo run --release -p nandarray-jit --example speed -- [REPEATS [PEER...]]
 //! ```
 //!
-//! The program is `nandarray-hart/tests/programs/mix.c`, 5000 rounds of list processing, matrices, a state machine and CRCs,
-//! compiled for RV64IM and RV32IM at `-O3` (`build.py` beside it). Rows are medians of REPEATS runs (5 if left out), taken in
-//! turn. User time is the operating system's, of this process and of its children, in steps of 10 ms: Linux only; the
-//! translator's has its translating in it. All are given the hart's count of instructions. A PEER is a command that runs an
-//! RV64 program, such as `nandarray-hart/peers/ckb-vm`'s. What it does not do: keep other programs from the machine.
+//! The program is `nandarray-hart/tests/programs/mix.c`, 5000 rounds of list processing, matrices, a state machine and
+//! CRCs, compiled for RV64IM and RV32IM at `-O3` (`build.py` beside it). Rows are medians of REPEATS runs (5 if left
+//! out), taken in turn. User time is the operating system's, of this process and of its children, in steps of 10 ms:
+//! Linux only; the translator's has its translating in it. All are given the hart's count of instructions. A PEER is a
+//! command that runs an RV64 program, such as `nandarray-hart/peers/ckb-vm`'s. What it does not do: keep other programs
+//! from the machine.
 
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 

@@ -29,8 +29,8 @@ pub(crate) struct Code {
     maker: Option<Maker>,
 }
 
-// SAFETY: the module owns its memory and is reached through exclusive references only; no thread keeps anything of it but
-// addresses of finished code, which does not change.
+// SAFETY: the module owns its memory and is reached through exclusive references only; no thread keeps anything of it
+// but addresses of finished code, which does not change.
 unsafe impl Send for Code {}
 
 impl Maker {
@@ -55,7 +55,8 @@ impl Maker {
 }
 
 impl Code {
-    /// Make code for a region: its entry, and the bytes of the pages that it takes. None if the code generator refuses it.
+    /// Make code for a region: its entry, and the bytes of the pages that it takes. None if the code generator refuses
+    /// it.
     pub(crate) fn make(
         &mut self,
         region: &Region,

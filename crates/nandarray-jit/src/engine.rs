@@ -1,9 +1,10 @@
 //! The engine: runs a hart by translated code where there is some, and by the interpreter where there is none yet.
 //!
-//! Programs are interpreted, with a look now and then at where they are, until translating what is there pays (`pace`). Before that,
-//! some instructions from there on are executed one at a time, to see which blocks follow, which memory is reached and where
-//! indirect jumps go. Blocks that have code are marked, so that the interpreter ends before them. Code that meets memory where
-//! it was not expected is made anew a few times. What was translated is shared by all harts of a program (`shared`).
+//! Programs are interpreted, with a look now and then at where they are, until translating what is there pays (`pace`).
+//! Before that, some instructions from there on are executed one at a time, to see which blocks follow, which memory is
+//! reached and where indirect jumps go. Blocks that have code are marked, so that the interpreter ends before them.
+//! Code that meets memory where it was not expected is made anew a few times. What was translated is shared by all
+//! harts of a program (`shared`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -294,8 +295,8 @@ impl Engine {
         self.context.left = budget as i64;
         let why = loop {
             self.statistics.entered += 1;
-            // SAFETY: the code was made for this layout of registers and memory, and for contexts such as this one; what
-            // the context points to is borrowed by the door, and nothing else reaches it meanwhile.
+            // SAFETY: the code was made for this layout of registers and memory, and for contexts such as this one;
+            // what the context points to is borrowed by the door, and nothing else reaches it meanwhile.
             let why = Left::from_number(unsafe { code(&raw mut *self.context, registers.x) });
             if why != Left::Jump {
                 break why;
@@ -355,8 +356,8 @@ impl Engine {
     }
 }
 
-/// Interpret at most `most` instructions, up to a jump. If there is `shared`, some of them may reach memory where code that
-/// was entered at `from` did not expect them to.
+/// Interpret at most `most` instructions, up to a jump. If there is `shared`, some of them may reach memory where code
+/// that was entered at `from` did not expect them to.
 fn follow<X: Xlen>(
     shared: Option<(&Shared, &Purse)>,
     door: &mut Door<'_, '_, '_, X>,
@@ -378,7 +379,8 @@ fn follow<X: Xlen>(
     None
 }
 
-/// Interpret some instructions one at a time, and note what they reach and where they go; not beyond where code is entered.
+/// Interpret some instructions one at a time, and note what they reach and where they go; not beyond where code is
+/// entered.
 fn watch<X: Xlen>(shared: &Shared, purse: &Purse, door: &mut Door<'_, '_, '_, X>, budget: u64) -> Option<Stop> {
     let When::Pays(costs) = shared.settings.when else { unreachable!("only what is to pay is watched so") };
     let before = door.hart().instructions();

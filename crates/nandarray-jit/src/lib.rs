@@ -2,12 +2,12 @@
 //!
 //! [`Translated`] is a hart that does exactly what [`nandarray_hart::Hart`] does, to the bit: registers, flags, memory,
 //! streams, counts of instructions, traps and limits. It interprets what is executed seldom, and translates what is
-//! executed so often that translating pays. Every access to memory is compared with the regions there are, so a program reaches nothing else; every
-//! loop looks at the instructions that are left, so it can be stopped.
+//! executed so often that translating pays. Every access to memory is compared with the regions there are, so a program
+//! reaches nothing else; every loop looks at the instructions that are left, so it can be stopped.
 //!
-//! What is not translated is interpreted, one instruction at a time: atomic operations, control and status registers but for
-//! the streams' heads and ends, `readistream`, `peekistream` and `readostream`, system instructions; everything while the rounding mode is not to
-//! nearest, in memory that can be both written and executed, and in privileged mode.
+//! What is not translated is interpreted, one instruction at a time: atomic operations, control and status registers
+//! but for the streams' heads and ends, `readistream`, `peekistream` and `readostream`, system instructions; everything
+//! while the rounding mode is not to nearest, in memory that can be both written and executed, and in privileged mode.
 
 mod code;
 mod context;

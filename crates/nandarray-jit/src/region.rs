@@ -1,9 +1,9 @@
 //! What is translated as one: the instructions that are reached from an address by branches, jumps and calls.
 //!
-//! A region is a graph of nodes, each a [`Block`] or the part of one before the next jump target. Calls of known functions
-//! are followed too, each call with a copy of its own of what it calls, so that returning from it is a compare of `ra`. What
-//! is too far, too deep or cannot be translated is left out: there the region ends, and the engine goes on. Nodes are chosen
-//! by depth of calls, then by distance. Nothing here knows the host.
+//! A region is a graph of nodes, each a [`Block`] or the part of one before the next jump target. Calls of known
+//! functions are followed too, each call with a copy of its own of what it calls, so that returning from it is a
+//! compare of `ra`. What is too far, too deep or cannot be translated is left out: there the region ends, and the
+//! engine goes on. Nodes are chosen by depth of calls, then by distance. Nothing here knows the host.
 
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
@@ -89,7 +89,8 @@ type Place = (u64, usize);
 struct Chains(Vec<(u64, u64, usize)>);
 
 impl Chains {
-    /// The number of the chain that is `chain` and then a call of `target` that returns to `back`; none if it is too deep.
+    /// The number of the chain that is `chain` and then a call of `target` that returns to `back`; none if it is too
+    /// deep.
     fn call(&mut self, chain: usize, target: u64, back: u64) -> Option<usize> {
         let mut depth = 0;
         let mut at = chain;
@@ -165,7 +166,8 @@ impl Source<'_> {
                     for target in self.targets.get(&pc).into_iter().flatten() {
                         let place = match last.rd {
                             1 => chains.call(chain, *target, next).map(|c| (*target, c)),
-                            // Other jumps stay where they are in the calls; so does a return from where the region was entered.
+                            // Other jumps stay where they are in the calls; so does a return from where the region was
+                            // entered.
                             0 if last.rs1 != 1 || chain == 0 => Some((*target, chain)),
                             _ => None,
                         };

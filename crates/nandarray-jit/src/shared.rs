@@ -1,8 +1,8 @@
 //! What harts that run one program share: host code, where it is entered, and what was seen of the program.
 //!
-//! One thread at a time translates. The others find the lock taken and interpret meanwhile, so nobody waits. Code is kept
-//! until the last hart of the program is dropped; code that was made anew stays where it is, since another hart may be
-//! executing it. What is spent on translating is paid by the run whose core asked for it. It executes nothing.
+//! One thread at a time translates. The others find the lock taken and interpret meanwhile, so nobody waits. Code is
+//! kept until the last hart of the program is dropped; code that was made anew stays where it is, since another hart
+//! may be executing it. What is spent on translating is paid by the run whose core asked for it. It executes nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -363,7 +363,8 @@ impl Shared {
         }
     }
 
-    /// Code that was entered at `from` met memory where it was not expected. After some such news it is to be made anew.
+    /// Code that was entered at `from` met memory where it was not expected. After some such news it is to be made
+    /// anew.
     pub(crate) fn missed<X: Xlen>(&self, door: &Door<'_, '_, '_, X>, purse: &Purse, from: u64) {
         let pc = door.hart().pc();
         let (Some(word), Some(mut inner)) = (door.fetch(pc), self.inner.try_lock()) else { return };

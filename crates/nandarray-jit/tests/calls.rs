@@ -1,5 +1,5 @@
-//! Promise: a call that is left and taken up again comes to what it comes to at once, whatever arrives when: bytes, errors,
-//! states, counts of instructions; interpreted, with a meter that pauses it, and translated.
+//! Promise: a call that is left and taken up again comes to what it comes to at once, whatever arrives when: bytes,
+//! errors, states, counts of instructions; interpreted, with a meter that pauses it, and translated.
 
 #[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;

@@ -1,4 +1,5 @@
-//! Promise: real programs leave the same output, status, count of instructions and registers, interpreted or translated.
+//! Promise: real programs leave the same output, status, count of instructions and registers, interpreted or
+//! translated.
 
 mod linux;
 

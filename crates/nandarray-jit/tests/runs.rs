@@ -1,7 +1,8 @@
-//! Promise: what is looked at once for several instructions fails at the one that is to blame, with what those before it did.
+//! Promise: what is looked at once for several instructions fails at the one that is to blame, with what those before
+//! it did.
 //!
-//! Loads and stores by one register are compared with a region's bounds together, and doubts about floating-point results
-//! settled together. Here each position of such a run is the one that fails.
+//! Loads and stores by one register are compared with a region's bounds together, and doubts about floating-point
+//! results settled together. Here each position of such a run is the one that fails.
 
 use nandarray_hart::isa::{assemble, encode};
 use nandarray_hart::{Cause, Extensions, Hart, Limits, Memory, Mode, Rv32, Rv64, Stop, Streams, Trap, Xlen};

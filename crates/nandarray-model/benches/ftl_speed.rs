@@ -1,5 +1,5 @@
-//! CPU time that conventional flash management takes for a read, and for a write with its share of reclaim, and how much
-//! memory a large device takes. `cargo bench -p nandarray-model --bench ftl_speed`.
+//! CPU time that conventional flash management takes for a read, and for a write with its share of reclaim, and how
+//! much memory a large device takes. `cargo bench -p nandarray-model --bench ftl_speed`.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a benchmark reads the clock and prints")]
 
 use nandarray_model::describe::{self, GcPolicy};

@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p nandarray-model --example flash_speed [OPERATIONS [PRESET]]`
 //!
-//! Prints how the cost grows with queue depth and channels. CPU time is the process's own, so that a busy machine changes it
-//! little.
+//! Prints how the cost grows with queue depth and channels. CPU time is the process's own, so that a busy machine
+//! changes it little.
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
 use std::fs;

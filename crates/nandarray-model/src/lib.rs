@@ -1,7 +1,8 @@
-//! The modelled clock of nandarray: what a described device takes, in time and energy, for the commands that the store executes.
+//! The modelled clock of nandarray: what a described device takes, in time and energy, for the commands that the store
+//! executes.
 //!
-//! Discrete events in integer picoseconds, deterministic ([`nandarray_sim`]); every part is described by [`describe`], whose numbers name their
-//! unit and source.
+//! Discrete events in integer picoseconds, deterministic ([`nandarray_sim`]); every part is described by [`describe`],
+//! whose numbers name their unit and source.
 //!
 //! | module | one idea |
 //! | --- | --- |

@@ -1,8 +1,8 @@
 //! A workload on a described device, from settings to a report: what `nandarray.replay` and `nandarray replay` do.
 //!
-//! The device is made, brought into the state it is to be in (empty, full, or as after long use; this takes no modelled time), and
-//! given the requests of a trace or a generator until there are no more. Invariants are checked on every run: every request ends
-//! once, no part is busy for longer than it exists, bytes and energy add up.
+//! The device is made, brought into the state it is to be in (empty, full, or as after long use; this takes no modelled
+//! time), and given the requests of a trace or a generator until there are no more. Invariants are checked on every
+//! run: every request ends once, no part is busy for longer than it exists, bytes and energy add up.
 
 use std::path::PathBuf;
 
@@ -199,8 +199,8 @@ fn precondition(
 /// Replays a workload on a device. `tell` hears now and then how far it is and ends the replay by returning `false`.
 ///
 /// # Errors
-/// If a setting is out of range, the workload cannot be read or does not fit the device, the timeline cannot be written, or `tell`
-/// wanted an end. Requests that fail are no error: the report counts them.
+/// If a setting is out of range, the workload cannot be read or does not fit the device, the timeline cannot be
+/// written, or `tell` wanted an end. Requests that fail are no error: the report counts them.
 ///
 /// # Panics
 /// If what came out does not add up, which is a defect of the model.

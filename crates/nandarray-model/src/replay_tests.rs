@@ -153,8 +153,8 @@ fn settings_are_json_and_out_of_range_is_refused() {
 
 #[test]
 fn a_column_of_rows_is_bound_by_the_channels_it_lies_in() {
-    // mqsim-ideal: 8 channels of 333 MB/s, pages of 8 KiB, striped over channels first. A row of 64 KiB lies on all of them; an
-    // eighth of it on one.
+    // mqsim-ideal: 8 channels of 333 MB/s, pages of 8 KiB, striped over channels first. A row of 64 KiB lies on all of
+    // them; an eighth of it on one.
     let read = |start: u64, count: u64| {
         let boxes = Boxes {
             write: false,

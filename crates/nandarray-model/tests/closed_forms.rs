@@ -1,8 +1,8 @@
 //! Promise: what can be worked out by hand comes out of the whole machine, to 1 %.
 //!
-//! MQSim's "ideal" device: 8 channels of 333 MT/s x8 (3 ns a byte), 4 chips, 2 dies, 2 planes, pages of 8 KiB; tR 75 us, tPROG
-//! 750 us; a link of 4 B/ns in packets of 128 B and 28 B of overhead. Its ready line adds 20 ns, its commands take 290 ns (read),
-//! 361 ns (program), 650 ns and 816 ns for a further plane, 30 ns to ask for data.
+//! MQSim's "ideal" device: 8 channels of 333 MT/s x8 (3 ns a byte), 4 chips, 2 dies, 2 planes, pages of 8 KiB; tR 75
+//! us, tPROG 750 us; a link of 4 B/ns in packets of 128 B and 28 B of overhead. Its ready line adds 20 ns, its commands
+//! take 290 ns (read), 361 ns (program), 650 ns and 816 ns for a further plane, 30 ns to ask for data.
 
 use nandarray_model::Ps;
 use nandarray_model::describe::{self, Description};
@@ -165,11 +165,12 @@ fn reads_cross_dram_as_often_as_described() {
     let past = |rate: &'static str| device(&[("dram.rate", rate), ("dram.read_crossings", "0")]);
     let us = |rate| run(&past(rate), RequestOp::Read, 128 << 10, 32, 1_000).0;
     assert_eq!(us("100 MB/s"), us("ideal"));
-    // Software that translates spaces reads whole pages past it, too: `tests/store.rs`. What the device assembles lies in it.
+    // Software that translates spaces reads whole pages past it, too: `tests/store.rs`. What the device assembles lies
+    // in it.
 }
 
-/// A device of no preset: 2 to 12 channels, 1 to 4 dies and planes, pages of 4 to 16 KiB, 400 to 2,400 MT/s, links of 2 to
-/// 14 GB/s.
+/// A device of no preset: 2 to 12 channels, 1 to 4 dies and planes, pages of 4 to 16 KiB, 400 to 2,400 MT/s, links of 2
+/// to 14 GB/s.
 fn drawn(seed: u64) -> Vec<(&'static str, String)> {
     let mut chance = fastrand::Rng::with_seed(seed);
     vec![

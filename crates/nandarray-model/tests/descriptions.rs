@@ -1,5 +1,5 @@
-//! Promise: a wrong description is refused with its key, its value and what is allowed, all problems at once; no text makes
-//! the reader panic; what is accepted keeps its invariants.
+//! Promise: a wrong description is refused with its key, its value and what is allowed, all problems at once; no text
+//! makes the reader panic; what is accepted keeps its invariants.
 
 mod hostile;
 

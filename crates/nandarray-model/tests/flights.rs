@@ -1,5 +1,6 @@
-//! Promise: many commands can be in flight on a modelled device. What they see of each other is what their order says, what they
-//! take is what so many in flight take, one history gives one trace, and power lost meanwhile loses nothing that a flush promised.
+//! Promise: many commands can be in flight on a modelled device. What they see of each other is what their order says,
+//! what they take is what so many in flight take, one history gives one trace, and power lost meanwhile loses nothing
+//! that a flush promised.
 
 use std::sync::Arc;
 
@@ -200,7 +201,8 @@ fn so_many_in_flight_take_what_a_batch_takes() {
         let ratio = flights.us() / batch.us();
         assert!((ratio - 1.0).abs() < 0.01, "depth {depth}: {flights} in flight, {batch} in a batch");
     }
-    // One at a time: what one page takes (facts: 102.4 us). Many: the link, 4 B/ns and 28 B around each 128 B, is busiest.
+    // One at a time: what one page takes (facts: 102.4 us). Many: the link, 4 B/ns and 28 B around each 128 B, is
+    // busiest.
     let one = times(1).0.us() / 512.0;
     assert!((one / 102.4 - 1.0).abs() < 0.01, "{one} us");
 }
@@ -235,7 +237,8 @@ fn one_history_gives_one_trace() {
     assert_eq!(run(false), run(true));
 }
 
-/// Every read gives what a sequence of the commands in the order in which they were given gives; seeds printed on failure.
+/// Every read gives what a sequence of the commands in the order in which they were given gives; seeds printed on
+/// failure.
 #[test]
 fn commands_in_flight_give_what_one_after_the_other_gives() {
     for seed in 0..8 {
@@ -384,8 +387,8 @@ fn a_store_without_a_clock_executes_what_is_submitted() {
 
 const SIDE: u64 = 48;
 
-/// Runs writes of whole blocks and flushes, eight in flight; the power fails after so many events. Gives what survives, and for each
-/// block the values that it had, with how many of them a flush had promised.
+/// Runs writes of whole blocks and flushes, eight in flight; the power fails after so many events. Gives what survives,
+/// and for each block the values that it had, with how many of them a flush had promised.
 fn until_power_fails(
     seed: u64,
     fail_after: u64,

@@ -1,8 +1,10 @@
-//! Promise: with MQSim's scheduling, the whole machine gives MQSim's measured rows; with ours, never less on a saturated one.
+//! Promise: with MQSim's scheduling, the whole machine gives MQSim's measured rows; with ours, never less on a
+//! saturated one.
 //!
-//! Rows: facts/ssd.md ("ideal": ideal map, fast DRAM, no cache; from completion times, not from MQSim's own summary, which
-//! divides by whole seconds). One request in flight and open loop within 2 %, saturated rows within 5 %. MQSim's device had
-//! been filled for reads; its writes went to pages that were never written, so 4 KiB ones read nothing first.
+//! Rows: facts/ssd.md ("ideal": ideal map, fast DRAM, no cache; from completion times, not from MQSim's own summary,
+//! which divides by whole seconds). One request in flight and open loop within 2 %, saturated rows within 5 %. MQSim's
+//! device had been filled for reads; its writes went to pages that were never written, so 4 KiB ones read nothing
+//! first.
 
 use nandarray_model::Ps;
 use nandarray_model::describe;

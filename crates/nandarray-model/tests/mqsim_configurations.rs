@@ -1,7 +1,8 @@
-//! Promise: configurations of MQSim that no preset was made from come out to 2 % in requests a second with its scheduling.
+//! Promise: configurations of MQSim that no preset was made from come out to 2 % in requests a second with its
+//! scheduling.
 //!
-//! The same rows as `python -m bench model --section configurations`, with fewer requests. Of rows that do not come out, the
-//! causes are in `docs/model/validation.md`.
+//! The same rows as `python -m bench model --section configurations`, with fewer requests. Of rows that do not come
+//! out, the causes are in `docs/model/validation.md`.
 
 #[path = "../benches/model/cases.rs"]
 #[allow(missing_docs, unreachable_pub, dead_code, reason = "shared with a benchmark, which uses all of it")]

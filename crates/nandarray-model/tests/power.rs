@@ -1,5 +1,5 @@
-//! Promise: a modelled device that loses power at any event recovers exactly as the store does: every command whole or absent,
-//! in order, and nothing lost of what a flush had answered for.
+//! Promise: a modelled device that loses power at any event recovers exactly as the store does: every command whole or
+//! absent, in order, and nothing lost of what a flush had answered for.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Promise: no described drive takes more than its form factor allows, whatever it is busy with; and a drive that rests takes
-//! what its data sheet says.
+//! Promise: no described drive takes more than its form factor allows, whatever it is busy with; and a drive that rests
+//! takes what its data sheet says.
 
 #[path = "../benches/model/cases.rs"]
 #[allow(missing_docs, unreachable_pub, dead_code, reason = "shared with a benchmark, which uses all of it")]

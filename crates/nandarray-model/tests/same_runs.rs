@@ -1,8 +1,8 @@
-//! Promise: a change of the model's inner cut changes no run. Replays and commands of the store on every preset, made small,
-//! against the hashes and latencies in `same_runs/golden.txt`.
+//! Promise: a change of the model's inner cut changes no run. Replays and commands of the store on every preset, made
+//! small, against the hashes and latencies in `same_runs/golden.txt`.
 //!
-//! A change that is meant to change runs (another time in a preset, another order of events) replaces the lines that the failed
-//! test prints, and says in its commit why they changed.
+//! A change that is meant to change runs (another time in a preset, another order of events) replaces the lines that
+//! the failed test prints, and says in its commit why they changed.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -32,7 +32,8 @@ fn fold(digest: u64, value: u64) -> u64 {
     (digest ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
-/// The run's hash, the end of modelled time, the number of requests, and a digest of the latency and the status of each.
+/// The run's hash, the end of modelled time, the number of requests, and a digest of the latency and the status of
+/// each.
 fn replayed(description: &Description, synthetic: Synthetic) -> String {
     let mut machine = Machine::new(description, 1, None);
     machine.attach_blocks(1).unwrap();
@@ -114,8 +115,8 @@ impl Modelled {
     }
 }
 
-/// Commands of a store: whole and partial writes, reads along both axes, overwrites until reclaim moves blocks, batches,
-/// flushes.
+/// Commands of a store: whole and partial writes, reads along both axes, overwrites until reclaim moves blocks,
+/// batches, flushes.
 fn stored(description: &Description) -> String {
     let options = Options::default();
     let (device, clock) = store::open(&Bytes::Memory, Mode::Append, &options, description, None).unwrap();

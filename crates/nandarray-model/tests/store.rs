@@ -219,7 +219,8 @@ fn a_device_without_bytes_keeps_times() {
 
 #[test]
 fn coordinates_are_fetched_from_host_memory() {
-    // Down and up the link of mqsim-ideal (PCIe 3 x4): a packet without payload up, 4 KiB down (closed form of link.rs: 1,248 ns).
+    // Down and up the link of mqsim-ideal (PCIe 3 x4): a packet without payload up, 4 KiB down (closed form of link.rs:
+    // 1,248 ns).
     let time = |size| {
         let store = open(&device(&[("controller.coordinates_size", size)]), &Bytes::Memory);
         let a = create(&store, "a", &[2048], &[2048]);
@@ -250,13 +251,14 @@ fn software_may_compose_a_command_before_it_writes_it() {
         store.close().unwrap();
         took
     };
-    // Four blocks, 100 us of copying each. The last is programmed 400 us after the command began either way; the others cross link
-    // and buses meanwhile if they need not wait for it.
+    // Four blocks, 100 us of copying each. The last is programmed 400 us after the command began either way; the others
+    // cross link and buses meanwhile if they need not wait for it.
     let (block, command) = (run("block"), run("command"));
     assert!(command > block && command - block < Ps::from_us(400), "{block} {command}");
 }
 
-/// The host is told of an extent once it lies in the write cache: its command may be over before its pages are programmed.
+/// The host is told of an extent once it lies in the write cache: its command may be over before its pages are
+/// programmed.
 #[test]
 fn an_extent_in_the_write_cache_may_outlive_its_command() {
     let d = device(&[
@@ -296,8 +298,8 @@ fn channel_handlers_share_the_channels() {
     assert!((one - four - 600.0).abs() < 30.0, "8 turns of 100 us on one core, 2 on four: {one} us, {four} us");
 }
 
-/// A small device where arrays come, change and go until it is full now and then: segments are freed, filled and freed again
-/// faster than modelled erases end.
+/// A small device where arrays come, change and go until it is full now and then: segments are freed, filled and freed
+/// again faster than modelled erases end.
 #[test]
 fn a_nearly_full_device_erases_a_segment_again_behind_its_last_erase() {
     let description = describe::preset_with("tiny", &[]).unwrap();

@@ -1,9 +1,9 @@
 //! Promise: the source keeps the shape that it was given.
 //!
-//! Arrows between modules only point down; every file opens with what it is; none grows beyond what one reads at a sitting;
-//! nothing in the model reads a clock, the environment or the machine's chance, and nothing depends on the order of a hash.
-//! Exceptions are listed here, each with its reason. What the compiler or clippy can hold is held there; how it is looked
-//! for is `crates/tidy.rs`'.
+//! Arrows between modules only point down; every file opens with what it is; none grows beyond what one reads at a
+//! sitting; nothing in the model reads a clock, the environment or the machine's chance, and nothing depends on the
+//! order of a hash. Exceptions are listed here, each with its reason. What the compiler or clippy can hold is held
+//! there; how it is looked for is `crates/tidy.rs`'.
 
 #[path = "../../tidy.rs"]
 mod tidy;
@@ -48,8 +48,8 @@ fn nothing_depends_on_the_order_of_a_hash() {
     tidy::nothing_depends_on_the_order_of_a_hash(&["draining", "writing"], &[]);
 }
 
-/// The machine is made of parts: its loop and dispatcher stay short, clients do not know each other, and a client's files do
-/// not call the client.
+/// The machine is made of parts: its loop and dispatcher stay short, clients do not know each other, and a client's
+/// files do not call the client.
 #[test]
 fn the_machine_is_made_of_parts() {
     let sources = tidy::sources();

@@ -1,7 +1,8 @@
 //! NumPy arrays as addresses and strides.
 //!
 //! Only array metadata is looked at, through the array object's own fields: dtypes that the buffer protocol refuses
-//! (datetime64, structured) pass as well. Checked: item size, writability, number of dimensions; the rest is the engine's.
+//! (datetime64, structured) pass as well. Checked: item size, writability, number of dimensions; the rest is the
+//! engine's.
 
 use nandarray::stl::plan::Axis;
 use nandarray::{Error, Result};

@@ -39,7 +39,8 @@ pub(crate) fn open(
     description: &Description,
     trace: Option<PathBuf>,
 ) -> Result<Opened> {
-    // What a crash left behind in a file must never be taken for new; a device that is new needs no chance but its seed.
+    // What a crash left behind in a file must never be taken for new; a device that is new needs no chance but its
+    // seed.
     let fresh = match bytes {
         Bytes::File(path) => !path.exists(),
         Bytes::Memory | Bytes::Nowhere => true,
@@ -62,8 +63,8 @@ fn media(path: &std::path::Path, source: std::io::Error) -> Error {
 }
 
 impl Clock {
-    /// Asks the clock something, without the GIL: another thread may be inside of it for as long as a program runs. In a process
-    /// forked from the one that opened the store, a thread that does not exist there may be.
+    /// Asks the clock something, without the GIL: another thread may be inside of it for as long as a program runs. In
+    /// a process forked from the one that opened the store, a thread that does not exist there may be.
     fn inside<T: Send>(&self, py: Python<'_>, ask: impl Send + FnOnce(&store::Clock) -> T) -> PyResult<T> {
         if let Ok(device) = device_of(&self.device) {
             if !device.is_here() {

@@ -1,5 +1,5 @@
-//! Device descriptions for Python: texts in, texts out. A description is its TOML and what was changed of it; nothing is held
-//! here. Errors are `nandarray.errors.DescriptionError`, all problems at once.
+//! Device descriptions for Python: texts in, texts out. A description is its TOML and what was changed of it; nothing
+//! is held here. Errors are `nandarray.errors.DescriptionError`, all problems at once.
 
 use nandarray_model::describe::{self, Description, Invalid, Sheet, Value, mqsim};
 use pyo3::exceptions::PyValueError;
@@ -52,8 +52,8 @@ pub(crate) fn description(py: Python<'_>, toml: &str, overrides: &str) -> PyResu
     sheet(py, toml, overrides)?.description().map_err(|e| to_py(py, &e))
 }
 
-/// The sheet of a text, with what is to be changed: a JSON object from dotted keys to values. A text among the values is
-/// read as TOML reads it, or bare: `"8"` is a number.
+/// The sheet of a text, with what is to be changed: a JSON object from dotted keys to values. A text among the values
+/// is read as TOML reads it, or bare: `"8"` is a number.
 fn sheet(py: Python<'_>, toml: &str, overrides: &str) -> PyResult<Sheet> {
     let sheet = Sheet::parse(toml).map_err(|e| to_py(py, &e))?;
     let overrides: Json = serde_json::from_str(overrides).map_err(|e| PyValueError::new_err(e.to_string()))?;

@@ -1,7 +1,8 @@
 //! Index expressions of the plain kind: taken apart, and compared with a shape.
 //!
-//! Integers, slices, an ellipsis, and flat lists or arrays of integers; anything else, and anything wrong, is `None`, for
-//! Python to read or to refuse. Taking an expression apart may run Python code (`__index__`), comparing it does not.
+//! Integers, slices, an ellipsis, and flat lists or arrays of integers; anything else, and anything wrong, is `None`,
+//! for Python to read or to refuse. Taking an expression apart may run Python code (`__index__`), comparing it does
+//! not.
 
 use numpy::npyffi::{self, NpyTypes, PyArrayObject, get_type_object, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
@@ -209,8 +210,8 @@ pub(crate) fn part<'py>(item: &Bound<'py, PyAny>) -> Option<Part<'py>> {
 /// The integers of a tuple or list of at most as many as there can be dimensions.
 pub(crate) fn integers<'a>(sequence: &Bound<'_, PyAny>, to: &'a mut [i64; DIMENSIONS]) -> Option<&'a [i64]> {
     let (py, object) = (sequence.py(), sequence.as_ptr());
-    // SAFETY: the type is looked at before each call, and the length before each item, since an item may run code; borrowed
-    // items are taken hold of while they are used.
+    // SAFETY: the type is looked at before each call, and the length before each item, since an item may run code;
+    // borrowed items are taken hold of while they are used.
     unsafe {
         let tuple = ffi::PyTuple_CheckExact(object) != 0;
         if !tuple && ffi::PyList_CheckExact(object) == 0 {
@@ -286,7 +287,8 @@ pub(crate) fn strides_of(fields: &npyffi::PyArrayObject_fields) -> &[npy_intp] {
     unsafe { std::slice::from_raw_parts(fields.strides, fields.nd as usize) }
 }
 
-/// Puts indices of an axis of this size to every `n`-th coordinate; `false` if they are no native integers or lie outside.
+/// Puts indices of an axis of this size to every `n`-th coordinate; `false` if they are no native integers or lie
+/// outside.
 pub(crate) fn gather(
     py: Python<'_>,
     indices: &npyffi::PyArrayObject_fields,

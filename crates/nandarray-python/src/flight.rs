@@ -1,8 +1,9 @@
 //! Commands in flight: submitted on a modelled device, delivered while somebody lets its time pass.
 //!
-//! A space that collects ([`Space::in_flight`](crate::store::Space)) submits reads and writes where another would execute them.
-//! The buffer of a command is kept until it is delivered, whether or not anybody keeps its flight. Waiting lets modelled time
-//! pass, without the GIL. What several commands make together is Python's business (`nandarray.futures`).
+//! A space that collects ([`Space::in_flight`](crate::store::Space)) submits reads and writes where another would
+//! execute them. The buffer of a command is kept until it is delivered, whether or not anybody keeps its flight.
+//! Waiting lets modelled time pass, without the GIL. What several commands make together is Python's business
+//! (`nandarray.futures`).
 
 use std::sync::{Arc, Weak};
 

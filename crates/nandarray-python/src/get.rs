@@ -1,14 +1,15 @@
 //! Small reads by one call: the commonest index expressions, from what stood between the brackets to the elements.
 //!
-//! A read of one element takes half a microsecond in the engine, and several times that in Python's own lists and tuples. Read
-//! here are integers and slices, lists of integers along an axis, flat index arrays along every axis, and sub-blocks of views, of
-//! arrays of numbers and texts, into new memory or into an array of the same dtype. Whatever else there is, and whatever is
-//! wrong, gives `None` and no error: `Array` and `View` then go the general way (`nandarray._grid`), which reads the expression, or
-//! says what is wrong with it. Both must agree; a test asks both (`tests/python/test_get.py`).
+//! A read of one element takes half a microsecond in the engine, and several times that in Python's own lists and
+//! tuples. Read here are integers and slices, lists of integers along an axis, flat index arrays along every axis, and
+//! sub-blocks of views, of arrays of numbers and texts, into new memory or into an array of the same dtype. Whatever
+//! else there is, and whatever is wrong, gives `None` and no error: `Array` and `View` then go the general way
+//! (`nandarray._grid`), which reads the expression, or says what is wrong with it. Both must agree; a test asks both
+//! (`tests/python/test_get.py`).
 //!
-//! Nothing of Python is run while the engine's locks are held: an expression is taken apart first (`expression`), and compared with
-//! the shape afterwards. The GIL is released while the engine reads, however little: what was in memory before may have to be
-//! fetched.
+//! Nothing of Python is run while the engine's locks are held: an expression is taken apart first (`expression`), and
+//! compared with the shape afterwards. The GIL is released while the engine reads, however little: what was in memory
+//! before may have to be fetched.
 
 use nandarray::device::{Command, Target};
 use nandarray::stl::plan::Axis;
@@ -31,8 +32,9 @@ const MOST_POINTS: usize = 1 << 12;
 /// The most bytes of an element that becomes a scalar.
 const SCALAR_BYTES: usize = 64;
 
-/// Reads what `key` selects, of the space or of the view of it with this shape: into `out`, which is given back, or else into a
-/// new array or scalar. `None` if the expression, the dtype or `out` is not of the plain kind, or anything is wrong with them.
+/// Reads what `key` selects, of the space or of the view of it with this shape: into `out`, which is given back, or
+/// else into a new array or scalar. `None` if the expression, the dtype or `out` is not of the plain kind, or anything
+/// is wrong with them.
 #[pyfunction]
 #[pyo3(signature = (space, key, dtype, out=None, view=None, outer=false))]
 pub(crate) fn get<'py>(
@@ -80,7 +82,8 @@ pub(crate) fn get<'py>(
     }
 }
 
-/// Reads sub-block number `coordinate` of those of `sub_shape` that the view of this shape is cut into; else as [`get`].
+/// Reads sub-block number `coordinate` of those of `sub_shape` that the view of this shape is cut into; else as
+/// [`get`].
 #[pyfunction]
 #[pyo3(signature = (space, view, coordinate, sub_shape, dtype, out=None))]
 pub(crate) fn get_sub_block<'py>(
@@ -149,7 +152,8 @@ impl<'a, 'py> Request<'a, 'py> {
         }
     }
 
-    /// Reads the element at integers, one for every axis: without a [`Selected`], which takes a tenth of the time to fill.
+    /// Reads the element at integers, one for every axis: without a [`Selected`], which takes a tenth of the time to
+    /// fill.
     fn element(&self, at: &[i64]) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (n, item) = (at.len(), self.dtype.itemsize());
         let mut start = [0; DIMENSIONS];
@@ -231,8 +235,8 @@ impl<'a, 'py> Request<'a, 'py> {
         Ok(Some(result.clone()))
     }
 
-    /// The fields of the array given, if it may be read into: looked at only when the key was taken apart, which may run Python
-    /// code that changes them.
+    /// The fields of the array given, if it may be read into: looked at only when the key was taken apart, which may
+    /// run Python code that changes them.
     fn fields<'f>(&self, given: &'f Bound<'py, PyAny>) -> Option<&'f npyffi::PyArrayObject_fields> {
         array(given).filter(|f| f.descr == self.dtype.as_dtype_ptr() && f.flags & NPY_ARRAY_WRITEABLE != 0)
     }
@@ -262,14 +266,16 @@ impl<'a, 'py> Request<'a, 'py> {
     }
 
     fn send(&self, target: Target<'_>, first: *mut u8) -> PyResult<()> {
-        // SAFETY: the memory is an array's, which this call holds, or this call's own; the target's counts are its shape.
+        // SAFETY: the memory is an array's, which this call holds, or this call's own; the target's counts are its
+        // shape.
         let out = unsafe { BufferMut::from_raw(first) };
         self.space.send(self.py, Command::Read { space: self.space.number(), target, out }).map(drop)
     }
 
     /// An array that NumPy allocates.
     fn empty(&self, shape: &mut [npy_intp]) -> PyResult<Bound<'py, PyAny>> {
-        // SAFETY: the dtype's reference that the function takes is a new one; it makes the strides and takes the memory itself.
+        // SAFETY: the dtype's reference that the function takes is a new one; it makes the strides and takes the memory
+        // itself.
         unsafe {
             let made = PY_ARRAY_API.PyArray_NewFromDescr(
                 self.py,
@@ -340,8 +346,8 @@ impl<'a, 'py> Request<'a, 'py> {
 #[repr(align(16))]
 struct Element([u8; SCALAR_BYTES]);
 
-/// The coordinates of all elements, if they are few, none lies beside the next in the array, and all do in the buffer: lists that are
-/// one task for each element cost more than points do.
+/// The coordinates of all elements, if they are few, none lies beside the next in the array, and all do in the buffer:
+/// lists that are one task for each element cost more than points do.
 fn as_points(s: &Selected, lists: &[(usize, Vec<u64>)], strides: &[isize], item_bytes: usize) -> Option<Vec<u64>> {
     let n = s.dimensions;
     let points = s.bytes(1);

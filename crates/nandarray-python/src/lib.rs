@@ -1,8 +1,8 @@
 //! The Python binding: from Python's words to typed commands, and from errors to exceptions. Nothing else.
 //!
-//! The interface is `python/nandarray/_nandarray.pyi`; ergonomics live in Python. Every command releases the GIL. NumPy arrays
-//! are borrowed, not copied: the engine sees address, shape and byte strides. A caller who changes or reads an array from
-//! another thread while a command moves it gets what such races give in NumPy.
+//! The interface is `python/nandarray/_nandarray.pyi`; ergonomics live in Python. Every command releases the GIL. NumPy
+//! arrays are borrowed, not copied: the engine sees address, shape and byte strides. A caller who changes or reads an
+//! array from another thread while a command moves it gets what such races give in NumPy.
 //!
 //! | file | one idea |
 //! | --- | --- |

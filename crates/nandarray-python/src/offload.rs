@@ -1,7 +1,7 @@
 //! Programs beside the data: loaded, run over boxes of spaces, watched and cancelled.
 //!
-//! Inputs and outputs come as tuples of a space and a box, as arrays of bytes in memory, or as outputs of other programs of the run. What a run gives is a dictionary; what it prints and
-//! how dtypes are named is Python's.
+//! Inputs and outputs come as tuples of a space and a box, as arrays of bytes in memory, or as outputs of other
+//! programs of the run. What a run gives is a dictionary; what it prints and how dtypes are named is Python's.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -76,8 +76,8 @@ pub(crate) enum GivenInput<'py> {
     Box(Boxed<'py>),
     /// One whose elements come tile by tile.
     Tiled((Boxed<'py>, GivenTiles)),
-    /// Bytes of the caller's memory, borrowed until the run has ended. The borrow keeps the memory alive, and Rust code from
-    /// writing to it; nothing but the caller's word keeps other Python threads from it (see `held_input`).
+    /// Bytes of the caller's memory, borrowed until the run has ended. The borrow keeps the memory alive, and Rust code
+    /// from writing to it; nothing but the caller's word keeps other Python threads from it (see `held_input`).
     Bytes(PyReadonlyArray1<'py, u8>),
     /// An output of a program before: the program's place, the output's.
     Output((usize, usize)),
@@ -155,13 +155,13 @@ enum HeldOutput {
 
 fn held_input<'h>(py: Python<'_>, device: &Arc<Device>, input: &'h GivenInput<'_>) -> PyResult<HeldInput<'h>> {
     match input {
-        // SAFETY: `as_slice` is a safe function, but a `&[u8]` promises that nobody writes to the memory, and NumPy cannot
-        // keep that: the interpreter's lock is released during the run, and another thread may write through this array
-        // or through one that shares its memory. Python's `offload` therefore asks its caller to leave arrays as they are until
-        // the run has ended. Bounds do not depend on that: length and address are taken here, and the array object is
-        // held, so no access leaves the memory. For a caller that writes all the same, NumPy's rule for races is what can
-        // be told: values are unspecified. The engine copies these bytes, or lends them to a program, in whose
-        // checks they are values like any others, and decides nothing by them itself.
+        // SAFETY: `as_slice` is a safe function, but a `&[u8]` promises that nobody writes to the memory, and NumPy
+        // cannot keep that: the interpreter's lock is released during the run, and another thread may write through
+        // this array or through one that shares its memory. Python's `offload` therefore asks its caller to leave
+        // arrays as they are until the run has ended. Bounds do not depend on that: length and address are taken here,
+        // and the array object is held, so no access leaves the memory. For a caller that writes all the same, NumPy's
+        // rule for races is what can be told: values are unspecified. The engine copies these bytes, or lends them to a
+        // program, in whose checks they are values like any others, and decides nothing by them itself.
         GivenInput::Bytes(bytes) => Ok(HeldInput::Bytes(bytes.as_slice()?)),
         GivenInput::Box(boxed) => owned(py, device, boxed, None).map(HeldInput::Box),
         GivenInput::Tiled((boxed, tiles)) => owned(py, device, boxed, Some(tiles)).map(HeldInput::Box),

@@ -1,6 +1,7 @@
 //! Replays for Python: a description's text and settings as JSON in, a report as JSON out. Nothing is held here.
 //!
-//! The GIL is released. Now and then it is taken to tell how far the replay is and to see whether the user pressed Ctrl-C.
+//! The GIL is released. Now and then it is taken to tell how far the replay is and to see whether the user pressed
+//! Ctrl-C.
 
 use nandarray_model::describe::Sheet;
 use nandarray_model::replay::{Phase, ReplayError, ReplaySettings, replay as run};
@@ -10,8 +11,8 @@ use pyo3::prelude::*;
 
 use crate::errors::detached;
 
-/// Replays a workload on a device. `progress(phase, share, requests, bytes, seconds)` is told how far it is: "preconditioning" or
-/// "replaying", the share done (None where it cannot be told), and what has ended until now.
+/// Replays a workload on a device. `progress(phase, share, requests, bytes, seconds)` is told how far it is:
+/// "preconditioning" or "replaying", the share done (None where it cannot be told), and what has ended until now.
 #[pyfunction]
 #[pyo3(signature = (toml, settings, progress=None))]
 pub(crate) fn replay(py: Python<'_>, toml: &str, settings: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {

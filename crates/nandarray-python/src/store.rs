@@ -50,7 +50,8 @@ struct Model {
     bytes: Bytes,
 }
 
-/// The device of a store object with its programs; none once it is closed, so that the file is let go of while arrays still refer to it.
+/// The device of a store object with its programs; none once it is closed, so that the file is let go of while arrays
+/// still refer to it.
 pub(crate) type Shared = Arc<RwLock<Option<Arc<Runtime>>>>;
 
 fn runtime_of(shared: &Shared) -> Result<Arc<Runtime>> {
@@ -186,8 +187,8 @@ impl Store {
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Ok(device) = device_of(&self.device) else { return Ok(()) };
-        // If the last flush fails (a full disk), the store stays open and nothing is lost. After a refused barrier, or if the
-        // engine panicked, it is closed.
+        // If the last flush fails (a full disk), the store stays open and nothing is lost. After a refused barrier, or
+        // if the engine panicked, it is closed.
         let done = detached(py, || device.close()).flatten();
         if done.is_err() && !device.closed() {
             return fail(py, done);
@@ -539,8 +540,8 @@ impl Space {
 
     fn transfer<'a>(&self, target: Target<'a>, first: *mut u8, out: bool) -> Command<'a> {
         let space = self.id;
-        // SAFETY: address, shape and strides are those of a NumPy array that the Python caller holds; the target's counts
-        // are that shape, so every element that it reaches is the array's. Writability was checked for `out`.
+        // SAFETY: address, shape and strides are those of a NumPy array that the Python caller holds; the target's
+        // counts are that shape, so every element that it reaches is the array's. Writability was checked for `out`.
         unsafe {
             if out {
                 Command::Read { space, target, out: BufferMut::from_raw(first) }

@@ -69,9 +69,9 @@ impl Transaction {
             let step = vec![1; start.len()];
             let target =
                 Target::Box { start: &start, step: &step, count: &lent.shape, strides: &lent.strides, view: None };
-            // SAFETY: address, shape and strides are those of a NumPy array that the Python caller holds, whose elements have the
-            // bytes of the space's, which is this store's; the target's counts are that shape, so every element that it reaches is
-            // the array's.
+            // SAFETY: address, shape and strides are those of a NumPy array that the Python caller holds, whose
+            // elements have the bytes of the space's, which is this store's; the target's counts are that shape, so
+            // every element that it reaches is the array's.
             let source = unsafe { Source::from_raw(lent.first) };
             own.execute(Command::Stage { transaction, space, target, source }).map(drop)
         })

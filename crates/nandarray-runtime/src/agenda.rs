@@ -1,8 +1,9 @@
 //! The agenda of a run: a state machine that hands out jobs and takes back what came of them.
 //!
-//! It executes nothing and owns no thread: an [`crate::Executor`] picks jobs, does their steps wherever and whenever it likes, and
-//! brings them back by [`Agenda::done`] or [`Agenda::fail`]. Which jobs there are, their bytes, and the failure that counts do not
-//! depend on the executor, on the number of its workers, or on the order in which jobs are brought back.
+//! It executes nothing and owns no thread: an [`crate::Executor`] picks jobs, does their steps wherever and whenever it
+//! likes, and brings them back by [`Agenda::done`] or [`Agenda::fail`]. Which jobs there are, their bytes, and the
+//! failure that counts do not depend on the executor, on the number of its workers, or on the order in which jobs are
+//! brought back.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -54,8 +55,9 @@ impl fmt::Debug for Agenda<'_, '_> {
 }
 
 impl<'s, 'p> Agenda<'s, 'p> {
-    /// An agenda that runs stages, each over all of its inputs. `workers` jobs are under way at once, as a rule: it bounds what is
-    /// queued between stages, and decides no result. `hold_bytes` may be queued where one stage cannot go on without another having more.
+    /// An agenda that runs stages, each over all of its inputs. `workers` jobs are under way at once, as a rule: it
+    /// bounds what is queued between stages, and decides no result. `hold_bytes` may be queued where one stage cannot
+    /// go on without another having more.
     ///
     /// # Errors
     /// [`StageError`]: inputs, outputs or scalars do not fit a program.

@@ -1,8 +1,8 @@
 //! Cutting inputs into tasks: which records are worked on together.
 //!
-//! Inputs are bytes one after the other. Records of one size are cut by count; lines and prefixed records where one begins.
-//! The cut depends on the inputs and on the bytes that a task should have, never on how many cores there are, nor on when an
-//! input came that another program gives.
+//! Inputs are bytes one after the other. Records of one size are cut by count; lines and prefixed records where one
+//! begins. The cut depends on the inputs and on the bytes that a task should have, never on how many cores there are,
+//! nor on when an input came that another program gives.
 
 use nandarray_cores::{InputPort, Metadata, Records, RunError, abi};
 

@@ -1,13 +1,14 @@
 //! A runtime: programs beside the data of one device, loaded, run over boxes of spaces, and forgotten.
 //!
-//! Its calls are cut as NVMe's Computational Programs command set has them: load, execute on ranges of memory, unload. An
-//! execution may name several programs, what one gives being an input of another: an execute each, joined by ranges that
-//! nobody else sees. A program sees the elements of a box one after the other, the last dimension fastest, or tile by tile (`tiles`),
-//! whatever the building blocks; they are fetched task by task into a core's windows, so that an array is never in memory whole. Each task's
-//! fetch is a read of its own: a write that comes in between is seen by the tasks behind it.
+//! Its calls are cut as NVMe's Computational Programs command set has them: load, execute on ranges of memory, unload.
+//! An execution may name several programs, what one gives being an input of another: an execute each, joined by ranges
+//! that nobody else sees. A program sees the elements of a box one after the other, the last dimension fastest, or tile
+//! by tile (`tiles`), whatever the building blocks; they are fetched task by task into a core's windows, so that an
+//! array is never in memory whole. Each task's fetch is a read of its own: a write that comes in between is seen by the
+//! tasks behind it.
 //!
-//! Outputs of tasks are put one behind the other, in the order of tasks: into memory, or into a box of a space (`outputs`). It
-//! does not know what a program does, nor on what it is executed.
+//! Outputs of tasks are put one behind the other, in the order of tasks: into memory, or into a box of a space
+//! (`outputs`). It does not know what a program does, nor on what it is executed.
 
 use std::sync::Arc;
 
@@ -49,7 +50,8 @@ impl Runtime {
         Threads(if self.device.is_watched() { 1 } else { threads })
     }
 
-    /// Loads a program: a RISC-V ELF with its metadata (docs/reference/program-abi.md), or with `metadata` in place of the ELF's.
+    /// Loads a program: a RISC-V ELF with its metadata (docs/reference/program-abi.md), or with `metadata` in place of
+    /// the ELF's.
     ///
     /// # Errors
     /// [`Error::Program`]; [`Error::Engine`] if the device takes no commands.
@@ -71,8 +73,9 @@ impl Runtime {
     /// Runs programs beside the data.
     ///
     /// # Errors
-    /// [`Error::Execution`] if a program failed, or a worker that was at it; [`Error::Engine`] for what does not fit, and for errors of the
-    /// store. Spaces are unchanged then, and the store stays usable unless the error is the engine's own ([`nandarray::Error::Internal`]).
+    /// [`Error::Execution`] if a program failed, or a worker that was at it; [`Error::Engine`] for what does not fit,
+    /// and for errors of the store. Spaces are unchanged then, and the store stays usable unless the error is the
+    /// engine's own ([`nandarray::Error::Internal`]).
     pub fn execute(&self, execution: &Execution<'_>) -> Result<Executed> {
         self.device.compound(execution.writes(), |compound| {
             // A fault of the runtime is no fault of the engine, whose calls catch their own.

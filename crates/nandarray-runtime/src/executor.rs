@@ -1,7 +1,7 @@
 //! Executors: what does the jobs of a run. [`Threads`] does them on this machine's.
 //!
-//! An executor decides where a job's steps are done and when; the [`Agenda`] decides everything else. So results do not depend on the
-//! executor, and a modelled machine can be one.
+//! An executor decides where a job's steps are done and when; the [`Agenda`] decides everything else. So results do not
+//! depend on the executor, and a modelled machine can be one.
 
 use std::fmt::Debug;
 
@@ -19,13 +19,14 @@ pub trait Executor: Debug + Send + Sync {
     /// How many jobs it has under way at once, as a rule; at least 1. No result depends on it.
     fn workers(&self) -> usize;
 
-    /// Whether it needs to know how many instructions a program executes: one that is called as functions of this process is refused then.
+    /// Whether it needs to know how many instructions a program executes: one that is called as functions of this
+    /// process is refused then.
     fn counts_instructions(&self) -> bool {
         false
     }
 
-    /// Does jobs until [`Agenda::pick`] says [`Next::Over`]; every job that it picked has come back to the agenda then. It may end
-    /// sooner, by [`Agenda::abort`].
+    /// Does jobs until [`Agenda::pick`] says [`Next::Over`]; every job that it picked has come back to the agenda then.
+    /// It may end sooner, by [`Agenda::abort`].
     ///
     /// Each call is one run; several may be under way on one executor at once, from several threads.
     fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink);

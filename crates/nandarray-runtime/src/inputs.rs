@@ -1,4 +1,5 @@
-//! The inputs of a run that come from outside of it: boxes of spaces, or the caller's bytes, read a task's bytes at a time.
+//! The inputs of a run that come from outside of it: boxes of spaces, or the caller's bytes, read a task's bytes at a
+//! time.
 
 use std::ops::Range;
 

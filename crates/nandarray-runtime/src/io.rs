@@ -1,7 +1,7 @@
 //! Sources and sinks: where the inputs of a run come from, and where its outputs go.
 //!
-//! An input is bytes one after the other, read a task's bytes at a time; an output is taken in the order of tasks. What stands behind
-//! them (boxes of spaces, memory) is the caller's.
+//! An input is bytes one after the other, read a task's bytes at a time; an output is taken in the order of tasks. What
+//! stands behind them (boxes of spaces, memory) is the caller's.
 
 /// Why a transfer failed.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -15,8 +15,8 @@ pub trait Source: Sync {
     /// # Errors
     /// The source's or the sink's own.
     fn read(&self, input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure>;
-    /// Call `f` with the bytes of an input where they lie, if they are there together and in order; else do nothing. `f` comes
-    /// to its end, and asks for nothing of this source: a source may hold locks meanwhile.
+    /// Call `f` with the bytes of an input where they lie, if they are there together and in order; else do nothing.
+    /// `f` comes to its end, and asks for nothing of this source: a source may hold locks meanwhile.
     ///
     /// # Errors
     /// The source's own; `f` was not called then.
@@ -24,7 +24,8 @@ pub trait Source: Sync {
         let _ = (input, offset, bytes, f);
         Ok(())
     }
-    /// Whether an input lies in the store; otherwise it is memory of the caller's, which a modelled device gets over its link.
+    /// Whether an input lies in the store; otherwise it is memory of the caller's, which a modelled device gets over
+    /// its link.
     fn is_stored(&self, _input: usize) -> bool {
         true
     }
@@ -32,8 +33,8 @@ pub trait Source: Sync {
     fn grain(&self, _input: usize) -> u64 {
         0
     }
-    /// Bytes before the end of each task, from 0 on, where tasks of records of one size cannot end wherever it suits. Asked of
-    /// what a program's first input is.
+    /// Bytes before the end of each task, from 0 on, where tasks of records of one size cannot end wherever it suits.
+    /// Asked of what a program's first input is.
     fn edges(&self, _input: usize) -> Option<Vec<u64>> {
         None
     }

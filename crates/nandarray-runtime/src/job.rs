@@ -136,7 +136,8 @@ impl<'s, 'p> Job<'s, 'p> {
     /// Reads what its inputs need of the run's source; gives the bytes read from there.
     ///
     /// # Errors
-    /// [`RunError::Transfer`] as the source says, [`RunError::Cancelled`], [`RunError::Inputs`] for records that do not end.
+    /// [`RunError::Transfer`] as the source says, [`RunError::Cancelled`], [`RunError::Inputs`] for records that do not
+    /// end.
     pub fn fetch(&mut self) -> Result<u64, RunError> {
         let Self { context, work, .. } = self;
         match work {
@@ -146,8 +147,8 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Does the next two steps, fetch and call, on the input where it lies: if its core takes it so and the source lends
-    /// it. Tells whether it did; else the job stands where it stood. A shortcut, never needed.
+    /// Does the next two steps, fetch and call, on the input where it lies: if its core takes it so and the source
+    /// lends it. Tells whether it did; else the job stands where it stood. A shortcut, never needed.
     ///
     /// # Errors
     /// As [`Self::fetch`] and [`Self::call`].
@@ -202,8 +203,8 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Begins with the call of a task that was fetched, whose inputs the caller fills as they arrive; the call comes back by
-    /// [`Self::end_call`]. `None` if what is next is no such call: [`Self::call`] does it.
+    /// Begins with the call of a task that was fetched, whose inputs the caller fills as they arrive; the call comes
+    /// back by [`Self::end_call`]. `None` if what is next is no such call: [`Self::call`] does it.
     ///
     /// # Errors
     /// [`RunError`]: inputs or outputs do not fit.

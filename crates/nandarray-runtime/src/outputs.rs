@@ -1,7 +1,7 @@
 //! The outputs of a run that leave it: boxes of spaces, or memory.
 //!
-//! An output for a box is a [`Draft`]: it is written in slabs of whole building blocks, as far as those are small enough to wait
-//! for, and stands in the space only when every program has come to its end.
+//! An output for a box is a [`Draft`]: it is written in slabs of whole building blocks, as far as those are small
+//! enough to wait for, and stands in the space only when every program has come to its end.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The programs that are loaded, and those that were a moment ago.
 //!
-//! A program that is loaded again soon, by the same bytes, is still there, with what was translated of it. What executes its
-//! instructions is chosen here: everything above knows cores only.
+//! A program that is loaded again soon, by the same bytes, is still there, with what was translated of it. What
+//! executes its instructions is chosen here: everything above knows cores only.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -33,7 +33,8 @@ impl Ready {
         Ok(Self { elf: elf.to_vec(), metadata: metadata.map(<[u8]>::to_vec), program, translations })
     }
 
-    /// Makes the cores of one run of it. Whoever counts instructions gets the interpreter, unless there are none to count.
+    /// Makes the cores of one run of it. Whoever counts instructions gets the interpreter, unless there are none to
+    /// count.
     pub(crate) fn cores<'r>(
         &'r self,
         form: Form,

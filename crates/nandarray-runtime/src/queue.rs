@@ -1,7 +1,8 @@
 //! Stream queues: what a stage has given and its readers have not taken yet, bytes in order.
 //!
-//! Bytes stay in the chunks that they were given in and are lent, not copied. Positions are bytes from the beginning of the
-//! output. With each chunk goes its turn, which [`crate::stage::Rank`] explains. How much may be queued is the scheduler's business.
+//! Bytes stay in the chunks that they were given in and are lent, not copied. Positions are bytes from the beginning of
+//! the output. With each chunk goes its turn, which [`crate::stage::Rank`] explains. How much may be queued is the
+//! scheduler's business.
 
 use std::collections::VecDeque;
 use std::ops::Range;

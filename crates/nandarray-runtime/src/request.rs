@@ -42,8 +42,8 @@ pub enum Input<'a> {
 pub enum Output<'a> {
     /// Into memory.
     Collect,
-    /// Into a box of a space, or of the view of it with this shape: the first elements of it, as many as there are. It is
-    /// there when the command is done; until then, and if the command fails, the space is as it was.
+    /// Into a box of a space, or of the view of it with this shape: the first elements of it, as many as there are. It
+    /// is there when the command is done; until then, and if the command fails, the space is as it was.
     Box {
         /// The space.
         space: SpaceId,

@@ -1,10 +1,10 @@
 //! The scheduler: which task is ready, in which order tasks run, and when a producer must wait.
 //!
-//! Stages near the end come first, so that what is queued on the way stays little; a stage whose readers are too far behind gets
-//! no new tasks (back-pressure). Where that would make everything wait (a reader needs more before it can begin), the reader
-//! that is least behind is let fall behind further, up to a limit. When something has failed, only what comes before it in the
-//! order of [`Rank`] is still done, so that the failure that counts is the same each time. The scheduler decides; it reads, runs and
-//! writes nothing, and owns no thread.
+//! Stages near the end come first, so that what is queued on the way stays little; a stage whose readers are too far
+//! behind gets no new tasks (back-pressure). Where that would make everything wait (a reader needs more before it can
+//! begin), the reader that is least behind is let fall behind further, up to a limit. When something has failed, only
+//! what comes before it in the order of [`Rank`] is still done, so that the failure that counts is the same each time.
+//! The scheduler decides; it reads, runs and writes nothing, and owns no thread.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,7 +46,8 @@ pub(crate) struct Plan<'s, 'p> {
     pub(crate) readers: Vec<Arc<Vec<Vec<(usize, usize)>>>>,
 }
 
-/// A reader that is too far behind: what it may have before it in bytes, the stage that gives, its output, the reader's number.
+/// A reader that is too far behind: what it may have before it in bytes, the stage that gives, its output, the reader's
+/// number.
 type Behind = (u64, usize, usize, usize);
 
 /// The state of a run.
@@ -90,7 +91,8 @@ impl<'p> Scheduler<'p> {
         Self { stages, running: 0, error: None, aborted: false, buffers: Vec::new() }
     }
 
-    /// Somebody failed; what counts is the earliest. Of a run that is ended from outside it is a task that says where it was.
+    /// Somebody failed; what counts is the earliest. Of a run that is ended from outside it is a task that says where
+    /// it was.
     pub(crate) fn fail(&mut self, (rank, error): Failed) {
         match (&self.error, &error) {
             (Some((_, RunError::Cancelled(Some(_)))), RunError::Cancelled(_)) => {}

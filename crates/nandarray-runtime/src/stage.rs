@@ -1,7 +1,8 @@
 //! Stages: programs at work within a run, alone or as parts of a pipeline.
 //!
-//! A [`Stage`] is what the caller describes; a [`StageState`] is how far it has come: its tasks are cut as inputs come, runs of
-//! consecutive tasks are handed out, and what they gave is delivered in order. Nothing here waits, decides or runs anything.
+//! A [`Stage`] is what the caller describes; a [`StageState`] is how far it has come: its tasks are cut as inputs come,
+//! runs of consecutive tasks are handed out, and what they gave is delivered in order. Nothing here waits, decides or
+//! runs anything.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -69,10 +70,11 @@ impl Stage<'_, '_> {
     }
 }
 
-/// Where a job is in the order in which failures count: the earliest failure is a pipeline's, whichever worker was first.
+/// Where a job is in the order in which failures count: the earliest failure is a pipeline's, whichever worker was
+/// first.
 ///
-/// A task's turn is its number where its inputs are external, else that of the latest run whose outputs it needs; a run's
-/// is that of its last task. So turns follow from the data alone, and whatever a job needs comes before it.
+/// A task's turn is its number where its inputs are external, else that of the latest run whose outputs it needs; a
+/// run's is that of its last task. So turns follow from the data alone, and whatever a job needs comes before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub(crate) turn: u64,

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use nandarray::{Error, Result};
 
-/// Tiles of a box. A task is a tile; tiles come one after the other, the last dimension fastest, and so do elements within
-/// each.
+/// Tiles of a box. A task is a tile; tiles come one after the other, the last dimension fastest, and so do elements
+/// within each.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles<'a> {
     /// For each dimension of the box where the first tile ends.
@@ -116,8 +116,8 @@ impl Tiles<'_> {
         })
     }
 
-    /// The tiles that a range meets, with the part of each that it has. `spans` are of the axes so far, which hold `before`
-    /// elements; the range is within these.
+    /// The tiles that a range meets, with the part of each that it has. `spans` are of the axes so far, which hold
+    /// `before` elements; the range is within these.
     fn descend(
         &self,
         count: &[u64],
@@ -177,7 +177,8 @@ impl Tiles<'_> {
     }
 }
 
-/// Cut a range of a box's elements, in the order of tiles if there are any, into boxes: first coordinates and sizes, in order.
+/// Cut a range of a box's elements, in the order of tiles if there are any, into boxes: first coordinates and sizes, in
+/// order.
 pub(crate) fn pieces(
     count: &[u64],
     tiles: Option<&Tiles<'_>>,

@@ -1,7 +1,7 @@
 //! The work of each kind of job, step by step: loading, a task, delivering what a run of tasks gave, a program's end.
 //!
-//! [`crate::job`] says which step is next. What is read, called and given on here changes nothing of the stage: the agenda
-//! takes what came of it when the job is done.
+//! [`crate::job`] says which step is next. What is read, called and given on here changes nothing of the stage: the
+//! agenda takes what came of it when the job is done.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -39,7 +39,8 @@ pub enum Fetched {
     Stored(u64),
     /// A number of bytes of the caller's memory.
     Host(u64),
-    /// A number of bytes that are with the program already: outputs of other stages, and inputs that every task has whole.
+    /// A number of bytes that are with the program already: outputs of other stages, and inputs that every task has
+    /// whole.
     Here(u64),
 }
 

@@ -1,5 +1,5 @@
-//! Promise: stages that feed each other give what they give one after the other, whatever the number of cores and the size
-//! of tasks; a stage that fails is the one named; what lies between is bounded.
+//! Promise: stages that feed each other give what they give one after the other, whatever the number of cores and the
+//! size of tasks; a stage that fails is the one named; what lies between is bounded.
 
 #[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;
@@ -155,7 +155,8 @@ proptest! {
     }
 }
 
-/// What a stage gives others, by the rule of turns: for each run how many items, and its turn; that of its end, if it comes.
+/// What a stage gives others, by the rule of turns: for each run how many items, and its turn; that of its end, if it
+/// comes.
 #[derive(Clone, Default)]
 struct Turns {
     runs: Vec<(usize, u64)>,

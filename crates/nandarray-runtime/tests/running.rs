@@ -1,5 +1,5 @@
-//! Promise: a run gives what one core would give, whatever the number of cores; the first failure by task is the one told;
-//! nothing of a run that failed counts; a run can be ended.
+//! Promise: a run gives what one core would give, whatever the number of cores; the first failure by task is the one
+//! told; nothing of a run that failed counts; a run can be ended.
 
 #[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;

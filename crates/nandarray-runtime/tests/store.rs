@@ -1,5 +1,5 @@
-//! Promise: what programs write to spaces is there when their run is done, or not at all: a program that fails and a worker that dies
-//! leave the spaces as they were, hold no block, and the store stays usable.
+//! Promise: what programs write to spaces is there when their run is done, or not at all: a program that fails and a
+//! worker that dies leave the spaces as they were, hold no block, and the store stays usable.
 
 #[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;

@@ -1,8 +1,8 @@
 //! The event queue: what happens next, in order of time and, at one time, in order of asking.
 //!
-//! A 4-ary heap of small values with the time and a running number in one 128-bit key: no allocation once it has grown to
-//! the most events that wait at once, and ties are broken the same way on every machine. It knows no devices; an event is
-//! whatever the simulation pushes.
+//! A 4-ary heap of small values with the time and a running number in one 128-bit key: no allocation once it has grown
+//! to the most events that wait at once, and ties are broken the same way on every machine. It knows no devices; an
+//! event is whatever the simulation pushes.
 
 use crate::time::Ps;
 
@@ -96,7 +96,8 @@ impl<E: Copy> Events<E> {
             if below >= len {
                 break;
             }
-            // Of four, two pairs and a final: three comparisons that need not be foreseen, for which way they go is chance.
+            // Of four, two pairs and a final: three comparisons that need not be foreseen, for which way they go is
+            // chance.
             let less = |a: usize, b: usize| if self.heap[b].key < self.heap[a].key { b } else { a };
             let least = if below + ARITY <= len {
                 less(less(below, below + 1), less(below + 2, below + 3))

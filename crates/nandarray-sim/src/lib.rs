@@ -1,12 +1,12 @@
 //! The kernel of discrete-event simulations: integer time, an event queue, busy spans, booked resources.
 //!
-//! It knows no devices and depends on nothing of the project; the model's flash, firmware, cores and hosts stand on it. A
-//! simulation owns one [`Events`] of its own event type, pops an event, and tells the part that it belongs to; parts push
-//! events and book [`Resource`]s, and hand a [`Span`] to a [`Spans`] for each busy time. Nothing here reads a clock or draws a
-//! random number, so that the same pushes give the same run on every machine.
+//! It knows no devices and depends on nothing of the project; the model's flash, firmware, cores and hosts stand on it.
+//! A simulation owns one [`Events`] of its own event type, pops an event, and tells the part that it belongs to; parts
+//! push events and book [`Resource`]s, and hand a [`Span`] to a [`Spans`] for each busy time. Nothing here reads a
+//! clock or draws a random number, so that the same pushes give the same run on every machine.
 //!
-//! **Order.** Events at one time happen in the order of their pushes. A part that waits for another is woken by an event that
-//! the other pushes, hence in the order (time, order of request).
+//! **Order.** Events at one time happen in the order of their pushes. A part that waits for another is woken by an
+//! event that the other pushes, hence in the order (time, order of request).
 //!
 //! | module | one idea |
 //! | --- | --- |

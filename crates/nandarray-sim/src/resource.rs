@@ -1,9 +1,9 @@
 //! What is busy with one thing at a time: k servers that are booked by time, first come, first served.
 //!
-//! A booking is final when it is made: it takes the server that is free first and lasts as long as asked. Whoever asks at a time
-//! books for that time, so callers ask when the work is there, not ahead of it; else what comes earlier waits behind what was
-//! asked for earlier. A processor core, a firmware stage, a DRAM port or a link is a resource; a part that chooses among what
-//! waits (a flash channel) is not.
+//! A booking is final when it is made: it takes the server that is free first and lasts as long as asked. Whoever asks
+//! at a time books for that time, so callers ask when the work is there, not ahead of it; else what comes earlier waits
+//! behind what was asked for earlier. A processor core, a firmware stage, a DRAM port or a link is a resource; a part
+//! that chooses among what waits (a flash channel) is not.
 
 use crate::spans::Span;
 use crate::time::Ps;
@@ -74,8 +74,8 @@ impl<T> Resource<T> {
         Booked { start, end, server }
     }
 
-    /// Hardware that is pipelined: begins at once whatever else it does. Its busy time is the sum of what it did and may exceed
-    /// the time that passed.
+    /// Hardware that is pipelined: begins at once whatever else it does. Its busy time is the sum of what it did and
+    /// may exceed the time that passed.
     pub fn pipelined(&mut self, server: u32, now: Ps, lasts: Ps) -> Booked {
         let end = now + lasts;
         let free = &mut self.free_at[server as usize];
@@ -95,8 +95,8 @@ impl<T> Resource<T> {
         &self.busy
     }
 
-    /// How long each server was busy until `now`: what is booked beyond is left out. Exact as long as nothing was asked for after
-    /// `now`, since a server that is booked beyond it then is so without a gap; not for what is pipelined.
+    /// How long each server was busy until `now`: what is booked beyond is left out. Exact as long as nothing was asked
+    /// for after `now`, since a server that is booked beyond it then is so without a gap; not for what is pipelined.
     pub fn busy_until(&self, now: Ps) -> impl Iterator<Item = Ps> + '_ {
         self.free_at.iter().zip(&self.busy).map(move |(&free, &busy)| busy.since(free.since(now)))
     }

@@ -1,7 +1,7 @@
 //! Modelled time: integer picoseconds since the device was switched on.
 //!
-//! Picoseconds, so that a byte on a 3,600 MT/s bus (278 ps) is not rounded to nothing (MQSim's nanoseconds make any bus above
-//! 1,000 MT/s free); 2^64 of them are 213 days, and arithmetic that leaves that range panics in every build.
+//! Picoseconds, so that a byte on a 3,600 MT/s bus (278 ps) is not rounded to nothing (MQSim's nanoseconds make any bus
+//! above 1,000 MT/s free); 2^64 of them are 213 days, and arithmetic that leaves that range panics in every build.
 
 use std::fmt;
 use std::iter::Sum;

@@ -1,8 +1,8 @@
 //! What can go wrong in the engine, as one closed list with the offending numbers in it.
 //!
 //! Bad input and failing media are errors; a broken invariant of our own is a panic. [`Error::kind`] gives the stable,
-//! append-only string that doors (Python, wire) map from; a test of the Python package holds both lists equal.
-//! This module does not decide when something is wrong, and holds no wording of a door ("shape", "dtype" are the door's).
+//! append-only string that doors (Python, wire) map from; a test of the Python package holds both lists equal. This
+//! module does not decide when something is wrong, and holds no wording of a door ("shape", "dtype" are the door's).
 
 use std::fmt;
 use std::io;

@@ -1,8 +1,8 @@
 //! The engine of nandarray: N-dimensional arrays in flash-shaped building blocks.
 //!
-//! One engine, cut in layers whose arrows only point down (ARCHITECTURE.md): [`device`] executes typed commands over spaces
-//! ([`stl`]), which lie on pages ([`ftl`]) of a described flash ([`flash`]), whose bytes live on a medium ([`media`]).
-//! Under the wall clock the medium is a file and everything runs as fast as the machine can.
+//! One engine, cut in layers whose arrows only point down (ARCHITECTURE.md): [`device`] executes typed commands over
+//! spaces ([`stl`]), which lie on pages ([`ftl`]) of a described flash ([`flash`]), whose bytes live on a medium
+//! ([`media`]). Under the wall clock the medium is a file and everything runs as fast as the machine can.
 //!
 //! ```
 //! use nandarray::device::{Command, Device, Mode, NewSpace, Options, Target};

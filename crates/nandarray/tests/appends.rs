@@ -1,9 +1,9 @@
-//! Promise: an append is there with its rows, or not there: to readers beside it, to whoever opens the store after a kill or a
-//! loss of power at any moment, and when it fails.
+//! Promise: an append is there with its rows, or not there: to readers beside it, to whoever opens the store after a
+//! kill or a loss of power at any moment, and when it fails.
 //!
-//! Rows are never written as the fill value, so a row that reads as fill within the shape is half an append. Appends here are
-//! smaller and larger than access units and building blocks, into plain, compressed and encrypted arrays whose last blocks are
-//! partly there. The crash at every write of one of everything is in power_loss.rs.
+//! Rows are never written as the fill value, so a row that reads as fill within the shape is half an append. Appends
+//! here are smaller and larger than access units and building blocks, into plain, compressed and encrypted arrays whose
+//! last blocks are partly there. The crash at every write of one of everything is in power_loss.rs.
 
 mod common;
 
@@ -118,7 +118,8 @@ fn lost_power_at_every_write_leaves_whole_appends() {
     }
 }
 
-/// Appenders, a writer of rows that are there, readers, and somebody who looks at what a crash at this moment would leave.
+/// Appenders, a writer of rows that are there, readers, and somebody who looks at what a crash at this moment would
+/// leave.
 #[test]
 fn appends_beside_readers_writers_and_crashes_are_whole() {
     within(150, "appends", || {

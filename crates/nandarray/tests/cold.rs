@@ -1,8 +1,9 @@
 //! Promise: what is not in memory is asked for before it is read, whatever was read before it.
 //!
-//! A file whose page cache is played by a set of pages: nothing is in it at first, what is asked for or shown comes into it. Boxes that
-//! overlap others, in order, out of order and on both sides, must find nearly all their pages there: a page that is shown first
-//! is one that a disk would be waited for. What a real page cache does is `media/`'s; what reads bring, other tests'.
+//! A file whose page cache is played by a set of pages: nothing is in it at first, what is asked for or shown comes
+//! into it. Boxes that overlap others, in order, out of order and on both sides, must find nearly all their pages
+//! there: a page that is shown first is one that a disk would be waited for. What a real page cache does is `media/`'s;
+//! what reads bring, other tests'.
 
 mod common;
 

@@ -1,10 +1,10 @@
-//! Promise: many threads may use one store at once. Every read sees every write whole or not at all, no command waits for ever,
-//! and the order that the journal tells is one that happened.
+//! Promise: many threads may use one store at once. Every read sees every write whole or not at all, no command waits
+//! for ever, and the order that the journal tells is one that happened.
 //!
-//! Writers fill boxes, each write with one value; whoever reads a box that is only ever written whole must see one value. At
-//! the same time pages are moved, checkpoints taken, arrays made, renamed and deleted under the same few names. A watchdog
-//! ends what does not end; afterwards the store must open again and be sound. Interleavings are the machine's, so a failure
-//! may not repeat; seeds only vary the load.
+//! Writers fill boxes, each write with one value; whoever reads a box that is only ever written whole must see one
+//! value. At the same time pages are moved, checkpoints taken, arrays made, renamed and deleted under the same few
+//! names. A watchdog ends what does not end; afterwards the store must open again and be sound. Interleavings are the
+//! machine's, so a failure may not repeat; seeds only vary the load.
 
 mod common;
 
@@ -185,7 +185,8 @@ fn a_check_beside_writers_finds_nothing() {
     });
 }
 
-/// Few names and many threads that make, open, write, rename, resize and delete: what the journal tells must be possible.
+/// Few names and many threads that make, open, write, rename, resize and delete: what the journal tells must be
+/// possible.
 #[test]
 fn arrays_come_and_go_under_the_same_names() {
     for seed in 0..rounds(6, 200) {

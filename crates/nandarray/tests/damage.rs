@@ -1,11 +1,12 @@
-//! Promise: a store that is damaged says so. Whatever bytes change, opening and reading give a typed error or the right data:
-//! never wrong data, a panic or a hang; `check` names the damage, and repairs what the records allow.
+//! Promise: a store that is damaged says so. Whatever bytes change, opening and reading give a typed error or the right
+//! data: never wrong data, a panic or a hang; `check` names the damage, and repairs what the records allow.
 //!
-//! Damage is one or two flipped bits of a byte, anywhere in the file of a store that was closed properly, and a file cut short
-//! anywhere. Bad input (no store, a newer one, a wrong key), disks that are full and blocks that wear out are here, too.
+//! Damage is one or two flipped bits of a byte, anywhere in the file of a store that was closed properly, and a file
+//! cut short anywhere. Bad input (no store, a newer one, a wrong key), disks that are full and blocks that wear out are
+//! here, too.
 //!
-//! Not promised, so not here: that flipped bits at the end of the journal of a store that was *not* closed are told from what
-//! a loss of power leaves there; and that wrong bytes with a right CRC-32C are noticed.
+//! Not promised, so not here: that flipped bits at the end of the journal of a store that was *not* closed are told
+//! from what a loss of power leaves there; and that wrong bytes with a right CRC-32C are noticed.
 
 mod common;
 

@@ -1,11 +1,12 @@
 //! Promise: a disk that is full, or refuses what it is asked, costs nothing that was accepted.
 //!
-//! On a full disk nothing is lost and nothing is worn out: checking, flushing what has room, deleting, compacting and closing
-//! work, and what was deleted makes room. A command that raises an error was not applied, whichever operation of the disk
-//! failed. A disk that fails is not a full store. Compaction never makes a file longer, nor take more of the disk, and a second one
-//! changes nothing.
+//! On a full disk nothing is lost and nothing is worn out: checking, flushing what has room, deleting, compacting and
+//! closing work, and what was deleted makes room. A command that raises an error was not applied, whichever operation
+//! of the disk failed. A disk that fails is not a full store. Compaction never makes a file longer, nor take more of
+//! the disk, and a second one changes nothing.
 //!
-//! All on [`Disk`]. Blocks that wear out are damage.rs', losing power is power_loss.rs', real disks are tests/python/test_disk.py's.
+//! All on [`Disk`]. Blocks that wear out are damage.rs', losing power is power_loss.rs', real disks are
+//! tests/python/test_disk.py's.
 
 mod common;
 

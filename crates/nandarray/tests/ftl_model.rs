@@ -1,11 +1,11 @@
 //! Promise: flash management never loses, doubles or mixes up a page, whatever is written, moved and reused.
 //!
-//! Two levels. Below, [`Ftl`] alone against a map from owners to contents, with a reclaim of the test's own, failed commands,
-//! late barriers and segments that wear out; after every step the books must balance: each segment counts as many live pages
-//! as are mapped to it, no page is mapped twice or lies in a free segment, nothing is staged at rest, every content is right.
-//! Above, whole stores under a capacity so small that reclaim runs all the time, for every policy: what was accepted stays
-//! readable, a store with room never calls itself full, and one that is full is usable again after a delete.
-//! Losing power meanwhile is power_loss.rs'.
+//! Two levels. Below, [`Ftl`] alone against a map from owners to contents, with a reclaim of the test's own, failed
+//! commands, late barriers and segments that wear out; after every step the books must balance: each segment counts as
+//! many live pages as are mapped to it, no page is mapped twice or lies in a free segment, nothing is staged at rest,
+//! every content is right. Above, whole stores under a capacity so small that reclaim runs all the time, for every
+//! policy: what was accepted stays readable, a store with room never calls itself full, and one that is full is usable
+//! again after a delete. Losing power meanwhile is power_loss.rs'.
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Promise: a store of any format version so far is read by every later version, byte for byte.
 //!
-//! `golden/v1.nand` to `golden/v3.nand` were written once and are never written again; what they hold is computed here. If the
-//! format changes, its version does, and another image joins these: see [`write_golden`], which made them
+//! `golden/v1.nand` to `golden/v3.nand` were written once and are never written again; what they hold is computed here.
+//! If the format changes, its version does, and another image joins these: see [`write_golden`], which made them
 //! (`cargo test -p nandarray --test golden -- --ignored`).
 
 mod common;

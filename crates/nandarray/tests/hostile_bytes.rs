@@ -1,7 +1,7 @@
 //! Promise: no file, and no NVMe host, makes the engine panic, hang or ask for memory that its bytes do not justify.
 //!
-//! The same entrances as the fuzz targets of `fuzz/`, on seeded mutations, so that the stable toolchain runs them with every
-//! test; and inputs that once made something fall over. `NANDARRAY_DEEP=1` runs many more.
+//! The same entrances as the fuzz targets of `fuzz/`, on seeded mutations, so that the stable toolchain runs them with
+//! every test; and inputs that once made something fall over. `NANDARRAY_DEEP=1` runs many more.
 
 mod common;
 #[path = "hostile/directory.rs"]

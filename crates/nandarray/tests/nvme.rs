@@ -1,8 +1,8 @@
 //! Promise: what a host says by NVMe entries is what happens to the store, and every failure has its status.
 //!
-//! A namespace against a vector of bytes: random commands as 64-byte entries, closed and opened again in between. N-D commands
-//! against the engine's own. Each kind of error as the status that docs/reference/nvme.md has for it. Entries byte for byte
-//! are tested beside the code; hostile ones in hostile_bytes.rs.
+//! A namespace against a vector of bytes: random commands as 64-byte entries, closed and opened again in between. N-D
+//! commands against the engine's own. Each kind of error as the status that docs/reference/nvme.md has for it. Entries
+//! byte for byte are tested beside the code; hostile ones in hostile_bytes.rs.
 
 mod common;
 
@@ -45,7 +45,8 @@ fn status(controller: &Controller, command: Command, lent: Lent<'_>) -> Status {
     submit(controller, command, lent).status
 }
 
-// --- A namespace against a vector of bytes -------------------------------------------------------------------------------------
+// --- A namespace against a vector of bytes
+// -------------------------------------------------------------------------------------
 
 struct Oracle {
     nsid: u32,
@@ -274,7 +275,8 @@ fn a_power_loss_keeps_what_was_forced() {
     }
 }
 
-// --- N-D commands --------------------------------------------------------------------------------------------------------------
+// --- N-D commands
+// --------------------------------------------------------------------------------------------------------------
 
 fn open_view(controller: &Controller, action: OpenAction, space: u64, page: SpacePage) -> Result<(u32, u32), Status> {
     let done = submit(controller, Command::OpenSpace { action, space }, Lent::to_controller(page.as_bytes()));
@@ -459,7 +461,8 @@ fn open_views_are_bounded() {
     assert_eq!(open().unwrap().0, VIEWS_MAX as u32 + 1);
 }
 
-// --- Statuses ------------------------------------------------------------------------------------------------------------------
+// --- Statuses
+// ------------------------------------------------------------------------------------------------------------------
 
 #[test]
 fn fields_and_lengths_are_checked() {

@@ -1,10 +1,11 @@
-//! Promise: a panic inside the engine ends the command with an error, never the process and never another thread. The store
-//! object takes no more commands, lets go of its lock when it is closed, and holds what was flushed when it is opened again.
+//! Promise: a panic inside the engine ends the command with an error, never the process and never another thread. The
+//! store object takes no more commands, lets go of its lock when it is closed, and holds what was flushed when it is
+//! opened again.
 //!
-//! [`Panicking`] is a medium whose n-th operation panics, for a seeded choice of n over a drawn workload. Helper threads of a
-//! command, threads of their own that use the store at the same time, opening, and a probe panic in tests of their own.
-//! Not here: readahead threads (`media/extents.rs`), workers that run programs (`crates/nandarray-runtime/tests/`), the modelled clock
-//! (`nandarray-model`), exceptions in Python.
+//! [`Panicking`] is a medium whose n-th operation panics, for a seeded choice of n over a drawn workload. Helper
+//! threads of a command, threads of their own that use the store at the same time, opening, and a probe panic in tests
+//! of their own. Not here: readahead threads (`media/extents.rs`), workers that run programs
+//! (`crates/nandarray-runtime/tests/`), the modelled clock (`nandarray-model`), exceptions in Python.
 
 mod common;
 

@@ -1,10 +1,11 @@
-//! Promise: the power may fail, or the process be killed, at any moment. The store opens again and holds what it held after
-//! one of the commands since the last flush, each command whole or absent, in order.
+//! Promise: the power may fail, or the process be killed, at any moment. The store opens again and holds what it held
+//! after one of the commands since the last flush, each command whole or absent, in order.
 //!
-//! A workload runs on [`FaultMedia`], whose head tells the fault model, until the n-th write of the medium fails, for every n
-//! (short workloads) or a seeded sample of them (long ones). What survives is opened, checked, compared with the states that
-//! the model went through, written to, and opened once more. The power also fails while the store recovers.
-//! A killed process ([`FaultMedia::after_kill`]) loses less: everything up to the last command that left nothing to gather.
+//! A workload runs on [`FaultMedia`], whose head tells the fault model, until the n-th write of the medium fails, for
+//! every n (short workloads) or a seeded sample of them (long ones). What survives is opened, checked, compared with
+//! the states that the model went through, written to, and opened once more. The power also fails while the store
+//! recovers. A killed process ([`FaultMedia::after_kill`]) loses less: everything up to the last command that left
+//! nothing to gather.
 //!
 //! Not here: damage that no loss of power makes (damage.rs), and real processes and disks (tests/python/test_kill.py).
 
@@ -380,7 +381,8 @@ impl Media for TightMedia {
     }
 }
 
-/// A full disk gives dead pages' room to a write and to compaction, until the power fails at the n-th write of that; whether it did.
+/// A full disk gives dead pages' room to a write and to compaction, until the power fails at the n-th write of that;
+/// whether it did.
 fn crash_on_a_full_disk(n: u64, seeds: u64) -> bool {
     const BYTES: u64 = 4 * (16 << 10);
     let media = Arc::new(TightMedia::default());
@@ -500,8 +502,8 @@ fn random_workloads_survive_crashes_anywhere() {
     }
 }
 
-/// A store that is opened again and again, and crashes every time before it is closed: what one life dropped must not come
-/// back in a later one.
+/// A store that is opened again and again, and crashes every time before it is closed: what one life dropped must not
+/// come back in a later one.
 #[test]
 fn many_lives_end_in_crashes() {
     for seed in 0..rounds(40, 3000) {

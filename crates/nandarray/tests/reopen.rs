@@ -1,5 +1,5 @@
-//! Promise: a store that is opened again tells of itself what it told before: wear, and how full its segments are; and a repair
-//! puts older content in the place of lost content only where that is asked for.
+//! Promise: a store that is opened again tells of itself what it told before: wear, and how full its segments are; and
+//! a repair puts older content in the place of lost content only where that is asked for.
 
 mod common;
 
@@ -193,13 +193,14 @@ fn older_content_comes_back_only_where_it_is_accepted() {
     assert!(matches!(e, Error::Invalid(_)), "{e}");
 }
 
-/// As before, but the index is lost, too: it is in a checkpoint whose copy of it is damaged, and in no generation before.
+/// As before, but the index is lost, too: it is in a checkpoint whose copy of it is damaged, and in no generation
+/// before.
 #[test]
 fn an_index_is_not_rebuilt_from_older_content_unasked() {
     for (compression, accept_older) in [(None, false), (None, true), (Some("lz4"), false), (Some("lz4"), true)] {
         let mut media = Arc::new(MemoryMedia::with_bytes(overwritten(compression)));
-        // A store that was killed gets a new checkpoint when it is opened. After two, both generations that are kept know the
-        // array by its index only, and nothing tells it again.
+        // A store that was killed gets a new checkpoint when it is opened. After two, both generations that are kept
+        // know the array by its index only, and nothing tells it again.
         for kill in 0..2 {
             let device = open(media.clone(), Mode::ReadWrite, &tiny()).unwrap();
             Op::Attrs { name: "a".to_owned(), attrs: format!("{{\"kills\":{kill}}}") }.run(&device).unwrap();

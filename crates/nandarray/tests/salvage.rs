@@ -1,10 +1,10 @@
-//! Promise: no damage is taken for something else, and none is put right in silence. What was flushed before a kill and is damaged
-//! is an error, not an older state; what recovery or a salvage leaves out is counted; a store that was salvaged or repaired opens, and
-//! keeps what is written to it; and what is not damaged is not called so: a store whose making was cut short, a store that grows
-//! while a reader opens it.
+//! Promise: no damage is taken for something else, and none is put right in silence. What was flushed before a kill and
+//! is damaged is an error, not an older state; what recovery or a salvage leaves out is counted; a store that was
+//! salvaged or repaired opens, and keeps what is written to it; and what is not damaged is not called so: a store whose
+//! making was cut short, a store that grows while a reader opens it.
 //!
-//! Damage here lies where recovery looks: journal, marks, superblocks, the last pages. Damage anywhere in a store that was closed is
-//! `damage.rs`', crashes are `power_loss.rs`'.
+//! Damage here lies where recovery looks: journal, marks, superblocks, the last pages. Damage anywhere in a store that
+//! was closed is `damage.rs`', crashes are `power_loss.rs`'.
 
 mod common;
 
@@ -341,8 +341,8 @@ fn what_a_loss_of_power_took_is_told() {
     kill(device);
 }
 
-/// A medium shared with another process: with the length of when it was last asked for; and at one of its reads, something
-/// happens to it.
+/// A medium shared with another process: with the length of when it was last asked for; and at one of its reads,
+/// something happens to it.
 struct Beside {
     shared: Arc<MemoryMedia>,
     seen: AtomicU64,
@@ -552,8 +552,8 @@ fn power_lost_after_a_kill_in_the_middle_of_closing_takes_nothing_that_was_flush
     kill(device);
 }
 
-/// A store that was compacted half-way, then closed or killed; and every state that it was in. Nothing in it is ever written with
-/// the fill value.
+/// A store that was compacted half-way, then closed or killed; and every state that it was in. Nothing in it is ever
+/// written with the fill value.
 fn compacted_and_changed(closed: bool) -> (Vec<u8>, Vec<Model>) {
     let media = memory(&[]);
     let device = open(media.clone(), Mode::Append, &tiny()).unwrap();
@@ -723,8 +723,8 @@ fn pages_that_were_cut_off_since_the_state_that_is_salvaged_are_lost() {
         op.run(&device).unwrap();
     }
     let long = media.len();
-    // Segments are free when a later record tells that the deletion is durable. Writing goes on in front then, and closing cuts off
-    // what is behind.
+    // Segments are free when a later record tells that the deletion is durable. Writing goes on in front then, and
+    // closing cuts off what is behind.
     Op::Delete { name: "big".to_owned() }.run(&device).unwrap();
     Op::Flush.run(&device).unwrap();
     let small = 2 * Geometry::TINY.segment_data_bytes();

@@ -1,9 +1,9 @@
-//! Promise: an array that is written in slabs, which end anywhere within building blocks and access units, is read back whole;
-//! each access unit is written about once; and compaction brings the pages of every block together.
+//! Promise: an array that is written in slabs, which end anywhere within building blocks and access units, is read back
+//! whole; each access unit is written about once; and compaction brings the pages of every block together.
 //!
-//! On a mapped file, whose fragmented blocks are read from where their pages lie, with elements that straddle pages, below and
-//! above the size from which reads are assembled by rows; and on memory, where pages are brought together first. Random
-//! commands are stl_model.rs', losses of power power_loss.rs'.
+//! On a mapped file, whose fragmented blocks are read from where their pages lie, with elements that straddle pages,
+//! below and above the size from which reads are assembled by rows; and on memory, where pages are brought together
+//! first. Random commands are stl_model.rs', losses of power power_loss.rs'.
 
 mod common;
 

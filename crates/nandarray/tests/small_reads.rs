@@ -1,7 +1,9 @@
-//! Promise: a small read gives what a large one gives, whichever way it takes; and where all lies in place it takes the short one.
+//! Promise: a small read gives what a large one gives, whichever way it takes; and where all lies in place it takes the
+//! short one.
 //!
-//! On a mapped file, which alone shows pages in place, with shapes that end within blocks, elements that straddle pages, blocks
-//! that were never written and units that gather in memory. Random commands are stl_model.rs', damage damage.rs'.
+//! On a mapped file, which alone shows pages in place, with shapes that end within blocks, elements that straddle
+//! pages, blocks that were never written and units that gather in memory. Random commands are stl_model.rs', damage
+//! damage.rs'.
 
 mod common;
 

@@ -1,8 +1,9 @@
 //! Promise: whatever is read equals what was written last, whatever the shape, selection, view, resize and coding.
 //!
-//! Random commands on random arrays against a model of plain vectors, on a medium that can only be read (memory) and on one
-//! that shows its bytes in place (a mapped file), with one thread and with helpers; every read goes to a buffer with odd
-//! strides, too, and nothing beside the wanted elements may be touched. What happens when the power fails is power_loss.rs'.
+//! Random commands on random arrays against a model of plain vectors, on a medium that can only be read (memory) and on
+//! one that shows its bytes in place (a mapped file), with one thread and with helpers; every read goes to a buffer
+//! with odd strides, too, and nothing beside the wanted elements may be touched. What happens when the power fails is
+//! power_loss.rs'.
 
 mod common;
 

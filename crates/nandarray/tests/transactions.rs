@@ -1,8 +1,8 @@
-//! Promise: what a transaction writes to several arrays is there with all of it, names and shapes included, or not there: to
-//! whoever opens the store after a kill or a loss of power at any moment, and when it is given up or fails.
+//! Promise: what a transaction writes to several arrays is there with all of it, names and shapes included, or not
+//! there: to whoever opens the store after a kill or a loss of power at any moment, and when it is given up or fails.
 //!
-//! Here the variables of a data set grow along their first dimension by parts that end anywhere in a building block, a box of
-//! another array is overwritten, and a hidden array takes the place of one that is there.
+//! Here the variables of a data set grow along their first dimension by parts that end anywhere in a building block, a
+//! box of another array is overwritten, and a hidden array takes the place of one that is there.
 
 mod common;
 
@@ -66,7 +66,8 @@ fn stage(
     device.execute(Command::Stage { transaction: id, space, target, source }).map(drop)
 }
 
-/// Rows from `from` on with this value, part by part, the rest of `fixed` behind row `turn`, and the hidden array's name.
+/// Rows from `from` on with this value, part by part, the rest of `fixed` behind row `turn`, and the hidden array's
+/// name.
 fn grow(device: &Device, from: u64, rows: u64, value: u32) -> Result<TransactionId, Error> {
     let mut spaces: Vec<_> = VARIABLES.iter().map(|(name, columns, ..)| (*name, vec![from + rows, *columns])).collect();
     spaces.push(("fixed", FIXED.to_vec()));

@@ -1,6 +1,7 @@
 //! Atomic memory operations. One hart, so each is a load and a store; `aq` and `rl` order nothing.
 //!
-//! A reservation is an address and what was there: `sc` succeeds if nothing else is there now. Addresses must be aligned.
+//! A reservation is an address and what was there: `sc` succeeds if nothing else is there now. Addresses must be
+//! aligned.
 
 use super::{Env, Exit, Flow, Slot, State, handlers, next, operands};
 use crate::protect::Access;

@@ -62,8 +62,8 @@ handlers! {
     fn end(step, s, e) {
         follow!(NEXT, step, s, e)
     }
-    // The immediate of both jumps-and-links that write a register is the offset of the next instruction in the block; the
-    // target of `jal` is the block's.
+    // The immediate of both jumps-and-links that write a register is the offset of the next instruction in the block;
+    // the target of `jal` is the block's.
     fn jal(step, s, e) {
         let o = operands!(step);
         s.x[o.rd as usize] = X::word(s.pc().wrapping_add(o.imm as u64));

@@ -13,7 +13,8 @@ macro_rules! to_integers {
             let o = operands!(step);
             if o.imm == 1 {
                 let number = F::to_f64(get::<X, F>(s, o.rs1));
-                // The largest integers have no exact neighbour in double precision; half of the range is certain to fit.
+                // The largest integers have no exact neighbour in double precision; half of the range is certain to
+                // fit.
                 let (low, high) = (($int::MIN / 2) as f64, ($int::MAX / 2) as f64);
                 if number >= low && number < high {
                     let $value = number as $int;

@@ -1,8 +1,9 @@
 //! Joining two instructions into one step, where the pair is frequent.
 //!
-//! The first step of the pair does the work of both and goes on behind the second; the second step stays where it is, so
-//! that steps and instructions keep their correspondence, and an access that is not in the main region is executed by its own
-//! step. Which pairs: those that made up a percent or more of the instructions of the tests' programs, and their like.
+//! The first step of the pair does the work of both and goes on behind the second; the second step stays where it is,
+//! so that steps and instructions keep their correspondence, and an access that is not in the main region is executed
+//! by its own step. Which pairs: those that made up a percent or more of the instructions of the tests' programs, and
+//! their like.
 
 use super::control::{self, Condition};
 use super::int::{self, Effect};
@@ -11,7 +12,8 @@ use super::{Env, Flow, Handler, NEXT, Slot, State, Step, TAKEN, bits, enter, fol
 use crate::isa::{Code, Op};
 use crate::xlen::Xlen;
 
-/// Join what can be joined in the steps of one block, from its end: a branch is joined first. What is `alone` is not joined.
+/// Join what can be joined in the steps of one block, from its end: a branch is joined first. What is `alone` is not
+/// joined.
 pub(super) fn fuse<X: Xlen>(ops: &[Op], steps: &mut [Step<X>], alone: impl Fn(&Op) -> bool) {
     let mut behind = ops.len();
     while behind >= 2 {

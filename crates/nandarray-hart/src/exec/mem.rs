@@ -1,7 +1,7 @@
 //! Loads and stores of both register files.
 //!
-//! Each has a function for the memory region that is used most, one for regions that were found before, and a cold one that
-//! looks for any other, or faults. The first two need no stack.
+//! Each has a function for the memory region that is used most, one for regions that were found before, and a cold one
+//! that looks for any other, or faults. The first two need no stack.
 
 use super::{Env, Exit, Flow, Slot, State, Step, handlers, next, operands, otherwise};
 use crate::protect::Access as Done;

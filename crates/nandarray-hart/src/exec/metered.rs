@@ -1,8 +1,8 @@
 //! Steps that tell a meter what they are about to do, and then do it by the function of the instruction itself.
 //!
-//! They are chosen in place of the plain ones only for harts whose meter wants to be told, and are the only functions here that
-//! are compiled for each meter. The meter is where [`Env::open`] put it, without its type: a hart chooses steps for its own
-//! meter only, and executes only steps that it chose.
+//! They are chosen in place of the plain ones only for harts whose meter wants to be told, and are the only functions
+//! here that are compiled for each meter. The meter is where [`Env::open`] put it, without its type: a hart chooses
+//! steps for its own meter only, and executes only steps that it chose.
 
 use super::{Env, Exit, Flow, Handler, Slot, State, Step, atomic, control, mem, operands, otherwise, stream};
 use crate::isa::{Code, Op};

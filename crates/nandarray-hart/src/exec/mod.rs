@@ -1,14 +1,15 @@
 //! Executing instructions: the registers, and a function for each instruction.
 //!
-//! A block's instructions become [`Step`]s: a pointer to the function that executes it, and its operands. Each function ends
-//! by calling the next step's in tail position, which an optimising build turns into a jump, so that the host's branch
-//! predictor sees a jump for every instruction of the program. The last step of a block goes on with the first of the
-//! block that it is linked to, as long as [`State::left`] allows; then it returns a [`Flow`]. A build that makes calls of
-//! these jumps nests no deeper than one run has instructions, so those are few. What happens seldom (faults, memory
-//! outside the main region, inexact rounding) is in functions of its own, so that the common ones need no stack.
+//! A block's instructions become [`Step`]s: a pointer to the function that executes it, and its operands. Each function
+//! ends by calling the next step's in tail position, which an optimising build turns into a jump, so that the host's
+//! branch predictor sees a jump for every instruction of the program. The last step of a block goes on with the first
+//! of the block that it is linked to, as long as [`State::left`] allows; then it returns a [`Flow`]. A build that makes
+//! calls of these jumps nests no deeper than one run has instructions, so those are few. What happens seldom (faults,
+//! memory outside the main region, inexact rounding) is in functions of its own, so that the common ones need no stack.
 //!
 //! `int`, `bits`, `mem`, `atomic`, `float`, `convert`, `stream` and `control` hold the functions by instruction group,
-//! `select` chooses among them, `fuse` joins pairs, `metered` tells of them first where somebody wants it. Nothing here knows blocks, privilege, or control and status registers.
+//! `select` chooses among them, `fuse` joins pairs, `metered` tells of them first where somebody wants it. Nothing here
+//! knows blocks, privilege, or control and status registers.
 
 mod atomic;
 mod bits;
@@ -39,7 +40,8 @@ const SINK: u8 = 32;
 
 /// Why a run of blocks ended.
 pub(crate) type Flow = usize;
-/// The block that ended at [`State::at`] jumps or branches to its target, and that is not linked, or too long for what is left.
+/// The block that ended at [`State::at`] jumps or branches to its target, and that is not linked, or too long for what
+/// is left.
 pub(crate) const TAKEN: Flow = 0;
 /// The same, to the instruction behind it.
 pub(crate) const NEXT: Flow = 1;
@@ -373,7 +375,8 @@ macro_rules! next {
         next!(1, $step, $s, $e)
     };
     ($count:literal, $step:expr, $s:expr, $e:expr) => {{
-        // SAFETY: a step that goes on is not the last of its block, and one that stands for two is not the last but one.
+        // SAFETY: a step that goes on is not the last of its block, and one that stands for two is not the last but
+        // one.
         unsafe {
             let next = $step.add($count);
             return ((*next).step.run)(next, $s, $e);

@@ -10,9 +10,9 @@ use crate::isa::{Code, Format, Op};
 use crate::meter::Meter;
 use crate::xlen::Xlen;
 
-/// The steps of a block, which is number `unit` in the cache: one an instruction, and one behind the last if that does not
-/// jump. Where `float_off`, instructions that need the floating-point unit are illegal. A meter that wants to is told of blocks
-/// by a step before all others, and of instructions by other functions for them.
+/// The steps of a block, which is number `unit` in the cache: one an instruction, and one behind the last if that does
+/// not jump. Where `float_off`, instructions that need the floating-point unit are illegal. A meter that wants to is
+/// told of blocks by a step before all others, and of instructions by other functions for them.
 pub(crate) fn steps<X: Xlen, M: Meter>(block: &Block, unit: u32, float_off: bool) -> Steps<X> {
     let mut steps: Vec<Step<X>> = Vec::with_capacity(block.ops.len() + 1);
     let mut offset = 0;

@@ -1,7 +1,7 @@
 //! The floating-point instructions as plain functions, for a translator to call where it does not know better.
 //!
-//! Each takes the contents of source registers as they are, boxed or not, does what the interpreter does, and gives what
-//! the destination register holds then. Loads, stores and moves of bits are not among them.
+//! Each takes the contents of source registers as they are, boxed or not, does what the interpreter does, and gives
+//! what the destination register holds then. Loads, stores and moves of bits are not among them.
 
 use super::{Double, Fast, Format, NX, Relation, Rounding, Single};
 use crate::isa::Code;

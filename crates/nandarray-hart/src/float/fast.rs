@@ -1,9 +1,9 @@
 //! Where the host's arithmetic is certain to give the result and the flags.
 //!
-//! Rounding is to nearest here; the host does that. A result in the normal range raises no flag but "inexact", so there it
-//! is left to say whether it was exact: not asked at all if the flag stands already (`NX` is never cleared by arithmetic),
-//! otherwise by an error-free transformation (sums) or by counting the significant bits of the factors (products,
-//! quotients, roots). Where that decides nothing, the answer is none, and the exact path is taken.
+//! Rounding is to nearest here; the host does that. A result in the normal range raises no flag but "inexact", so there
+//! it is left to say whether it was exact: not asked at all if the flag stands already (`NX` is never cleared by
+//! arithmetic), otherwise by an error-free transformation (sums) or by counting the significant bits of the factors
+//! (products, quotients, roots). Where that decides nothing, the answer is none, and the exact path is taken.
 
 use super::{Double, NX, Single};
 

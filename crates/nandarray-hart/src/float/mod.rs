@@ -1,10 +1,10 @@
 //! Exact IEEE 754 arithmetic on bit patterns, as RISC-V has it: all rounding modes, all flags.
 //!
-//! One path for both precisions: a number is taken apart into sign, exponent and an integer significand of up to 128 bits,
-//! computed exactly (a remainder too small to keep becomes the lowest bit), and rounded once by [`round`]. Tininess is
-//! detected after rounding, as with an unbounded exponent; results that are not a number are the canonical NaN. This is
-//! what decides; `exec/float.rs` takes the host's arithmetic where that is certain to agree. No dependency does this:
-//! `rustc_apfloat` detects tininess differently, and is the oracle of the tests for the rest.
+//! One path for both precisions: a number is taken apart into sign, exponent and an integer significand of up to 128
+//! bits, computed exactly (a remainder too small to keep becomes the lowest bit), and rounded once by [`round`].
+//! Tininess is detected after rounding, as with an unbounded exponent; results that are not a number are the canonical
+//! NaN. This is what decides; `exec/float.rs` takes the host's arithmetic where that is certain to agree. No dependency
+//! does this: `rustc_apfloat` detects tininess differently, and is the oracle of the tests for the rest.
 
 mod compare;
 mod convert;
@@ -237,7 +237,8 @@ fn round<F: Format>(value: Finite, rounding: Rounding, flags: &mut u8) -> u64 {
     signed::<F>(negative, ((scale + F::EXPONENT_MAX) as u64) << F::FRACTION | fraction)
 }
 
-/// The canonical NaN for operands of which one is a NaN; `invalid` if one is signalling, or for a reason of the caller's.
+/// The canonical NaN for operands of which one is a NaN; `invalid` if one is signalling, or for a reason of the
+/// caller's.
 fn nan<F: Format>(operands: &[u64], invalid: bool, flags: &mut u8) -> u64 {
     if invalid || operands.iter().any(|bits| F::is_signaling(*bits)) {
         *flags |= NV;
@@ -251,8 +252,8 @@ fn sum(a: Finite, b: Finite) -> Option<Finite> {
     let (a, b) = (a.shifted_to(TOP), b.shifted_to(TOP));
     let (large, small) = if a.exponent >= b.exponent { (a, b) } else { (b, a) };
     let by = (large.exponent - small.exponent) as u32;
-    // What is shifted out becomes the lowest bit: 20 bits below what counts, and no cancellation reaches there, since it
-    // takes more than one bit only if next to nothing is shifted out.
+    // What is shifted out becomes the lowest bit: 20 bits below what counts, and no cancellation reaches there, since
+    // it takes more than one bit only if next to nothing is shifted out.
     let lost = by > 127 || small.significand & ((1u128 << by.min(127)) - 1) != 0;
     let aligned = (if by > 127 { 0 } else { small.significand >> by }) | u128::from(lost);
     let Finite { negative, exponent, significand } = large;

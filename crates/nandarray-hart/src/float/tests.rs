@@ -1,7 +1,7 @@
 //! Tests of exact arithmetic against `rustc_apfloat`, and of the host's against the exact one.
 //!
-//! The oracle differs in two flags, which are held against QEMU in `tests/`: tininess is detected before the rounding to the
-//! smallest normal number, and an overflow that is rounded to the largest number is not called one.
+//! The oracle differs in two flags, which are held against QEMU in `tests/`: tininess is detected before the rounding
+//! to the smallest normal number, and an overflow that is rounded to the largest number is not called one.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,8 +1,9 @@
 //! The door for a translator: a hart between two instructions, with memory and streams lent to it.
 //!
-//! A translator executes instructions by code of its own, on the registers that [`Door::registers`] points to and the memory
-//! that [`Door::spans`] lists, and has everything else executed here: one instruction, one block, or many, exactly as
-//! [`Hart::run`] does. It tells what it executed by [`Door::retire`] and [`Door::set_pc`]. Programs only: no privileged mode.
+//! A translator executes instructions by code of its own, on the registers that [`Door::registers`] points to and the
+//! memory that [`Door::spans`] lists, and has everything else executed here: one instruction, one block, or many,
+//! exactly as [`Hart::run`] does. It tells what it executed by [`Door::retire`] and [`Door::set_pc`]. Programs only: no
+//! privileged mode.
 
 use std::ops::Range;
 
@@ -12,7 +13,8 @@ use crate::memory::Memory;
 use crate::streams::Streams;
 use crate::xlen::Xlen;
 
-/// Where a hart's registers lie. Valid as long as the [`Door`] that gave them; written only while nothing else is called.
+/// Where a hart's registers lie. Valid as long as the [`Door`] that gave them; written only while nothing else is
+/// called.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
     /// 32 integer registers of the hart's width; the first stays 0.
@@ -97,7 +99,8 @@ impl<'s, X: Xlen> Door<'_, '_, 's, X> {
             .collect()
     }
 
-    /// Whether code stays what it is: nothing can be both written and executed, no store is watched, and traps stop the hart.
+    /// Whether code stays what it is: nothing can be both written and executed, no store is watched, and traps stop the
+    /// hart.
     pub fn fixed(&self) -> bool {
         self.hart.mode == Mode::Program && self.env.spans.fixed()
     }
@@ -112,7 +115,8 @@ impl<'s, X: Xlen> Door<'_, '_, 's, X> {
         self.hart.part(self.env, 1)
     }
 
-    /// From now on, [`Door::interpret`] ends before the block at `pc`, unless it begins there; [`Hart::run`] forgets it.
+    /// From now on, [`Door::interpret`] ends before the block at `pc`, unless it begins there; [`Hart::run`] forgets
+    /// it.
     pub fn mark(&mut self, pc: u64) {
         self.hart.cache.mark(pc);
     }
@@ -140,8 +144,8 @@ impl<'s, X: Xlen> Door<'_, '_, 's, X> {
         if length <= most { self.hart.slice(self.env, length) } else { self.part(most) }
     }
 
-    /// Interpret at most `most` instructions; fewer if something stops it, after a few thousand, or before a marked block.
-    /// One that it begins at is executed.
+    /// Interpret at most `most` instructions; fewer if something stops it, after a few thousand, or before a marked
+    /// block. One that it begins at is executed.
     pub fn interpret(&mut self, most: u64) -> Option<Stop> {
         if most < crate::block::OPS_MAX as u64 || self.is_marked() {
             self.part(most)

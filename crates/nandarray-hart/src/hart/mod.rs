@@ -1,8 +1,9 @@
 //! A hart: registers, the blocks it decoded, and the loop that executes them.
 //!
-//! [`Hart::run`] executes until something stops it, and can be called again: a wait for a stream is a state, not a spin.
-//! Between blocks it looks at the limit and, every few thousand instructions, at the stop flag. Memory and streams are the
-//! caller's and lent for each run. It does not load programs (`program`), and knows nothing of how long anything takes.
+//! [`Hart::run`] executes until something stops it, and can be called again: a wait for a stream is a state, not a
+//! spin. Between blocks it looks at the limit and, every few thousand instructions, at the stop flag. Memory and
+//! streams are the caller's and lent for each run. It does not load programs (`program`), and knows nothing of how long
+//! anything takes.
 
 mod door;
 mod stop;
@@ -107,7 +108,8 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// Set up a call of the function at `entry` with its first arguments and the stack's end; [`Hart::run`] executes it.
+    /// Set up a call of the function at `entry` with its first arguments and the stack's end; [`Hart::run`] executes
+    /// it.
     ///
     /// # Panics
     /// If there are more than eight arguments: those are on the stack.
@@ -434,7 +436,8 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
 
     /// The meter of this run.
     fn told<'e>(env: &'e mut Env<'_, '_>) -> &'e mut M {
-        // SAFETY: `run` lent this hart's own, which nobody else reaches meanwhile; translators lend none, and want none told.
+        // SAFETY: `run` lent this hart's own, which nobody else reaches meanwhile; translators lend none, and want none
+        // told.
         unsafe { env.meter::<M>() }
     }
 

@@ -1,4 +1,5 @@
-//! What a hart executes outside of blocks: control and status registers, calls, returns, fences; and how traps are entered.
+//! What a hart executes outside of blocks: control and status registers, calls, returns, fences; and how traps are
+//! entered.
 
 use crate::csr::{FS, MIE, MPIE, MPP, MPRV, Privilege, SIE, SPIE, SPP, TSR, TVM, TW};
 use crate::exec::{Env, Exit};

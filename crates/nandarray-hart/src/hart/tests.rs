@@ -230,7 +230,8 @@ fn the_end_register_hangs_until_it_knows() {
 
 #[test]
 fn a_program_cannot_tell_when_its_bytes_arrived() {
-    // What can be asked of streams: waits of several lengths, looks from both ends, registers; all of it goes to an output.
+    // What can be asked of streams: waits of several lengths, looks from both ends, registers; all of it goes to an
+    // output.
     let mut lines = vec!["addi t0, zero, 5", "addi t1, zero, -2", "addi t2, zero, 100"];
     for (ask, register) in [
         ("streamwait a0, 0, t0", "a0"),

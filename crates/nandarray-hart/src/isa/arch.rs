@@ -1,4 +1,5 @@
-//! Architecture strings such as `rv64imafdc_zba` or `rv32i2p1_m2p0`: the register width, and the extensions that they name.
+//! Architecture strings such as `rv64imafdc_zba` or `rv32i2p1_m2p0`: the register width, and the extensions that they
+//! name.
 
 use super::{Extension, Extensions};
 

@@ -1,7 +1,7 @@
 //! The 16-bit instructions: each stands for one of the table's.
 //!
-//! Rows of name, format, match and mask, as in `table.rs`; the format also says where the immediate's bits are scattered.
-//! The first row that matches counts, so reserved and special cases stand before the general one.
+//! Rows of name, format, match and mask, as in `table.rs`; the format also says where the immediate's bits are
+//! scattered. The first row that matches counts, so reserved and special cases stand before the general one.
 
 use super::{Code, Extension, Extensions, Op, Width};
 

@@ -1,7 +1,7 @@
 //! The instruction set: what 32 and 16 bits mean, and how they are written down.
 //!
-//! [`table`](self) holds one row an instruction; `decode` turns bits into an [`Op`] and back, `compressed` does so for the
-//! 16-bit forms, `text` disassembles and assembles. Nothing here executes.
+//! [`table`](self) holds one row an instruction; `decode` turns bits into an [`Op`] and back, `compressed` does so for
+//! the 16-bit forms, `text` disassembles and assembles. Nothing here executes.
 
 mod arch;
 mod class;

@@ -1,9 +1,11 @@
-//! The instruction set as one table: a row of name, format, match and mask for every 32-bit instruction that a hart knows.
+//! The instruction set as one table: a row of name, format, match and mask for every 32-bit instruction that a hart
+//! knows.
 //!
-//! Decoder, encoder, disassembler, assembler and the random tests all read these rows; nothing else in the crate knows an
-//! encoding, but for the 16-bit ones in `compressed.rs`. Sources: the RISC-V unprivileged and privileged specifications
-//! (2024), and for the stream instructions Table 7.2 of the ASSASIN dissertation, which gives their fields; the four
-//! custom opcodes are put in them here, and `peekistream` and `streamwait` beside them. It does not say what an instruction does: that is `exec`.
+//! Decoder, encoder, disassembler, assembler and the random tests all read these rows; nothing else in the crate knows
+//! an encoding, but for the 16-bit ones in `compressed.rs`. Sources: the RISC-V unprivileged and privileged
+//! specifications (2024), and for the stream instructions Table 7.2 of the ASSASIN dissertation, which gives their
+//! fields; the four custom opcodes are put in them here, and `peekistream` and `streamwait` beside them. It does not
+//! say what an instruction does: that is `exec`.
 
 use super::{Extension::*, Format, Row, Width::*};
 

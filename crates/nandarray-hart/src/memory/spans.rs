@@ -1,8 +1,9 @@
 //! The regions of a memory while a hart runs, as raw spans.
 //!
-//! One compare finds an address in the region that is used most, a table by the address's upper bits and another compare in any
-//! other; what those miss is looked up. Where a [`Guard`] is set, addresses are translated and protected (`guarded`). A memory
-//! keeps them as long as its regions stay what they are; its bytes are reached by pointers, while it is borrowed exclusively.
+//! One compare finds an address in the region that is used most, a table by the address's upper bits and another
+//! compare in any other; what those miss is looked up. Where a [`Guard`] is set, addresses are translated and protected
+//! (`guarded`). A memory keeps them as long as its regions stay what they are; its bytes are reached by pointers, while
+//! it is borrowed exclusively.
 
 mod guarded;
 
@@ -114,7 +115,8 @@ pub(crate) struct Spans {
     pub(crate) watch_hit: bool,
     /// What stands before memory, if anything does.
     pub(crate) guard: Option<Box<Guard>>,
-    /// What else is lent for a run, so that executing needs one pointer to reach all: whoever runs puts it here, and knows it.
+    /// What else is lent for a run, so that executing needs one pointer to reach all: whoever runs puts it here, and
+    /// knows it.
     pub(crate) beside: [*mut (); 2],
 }
 

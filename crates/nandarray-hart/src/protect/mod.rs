@@ -1,9 +1,10 @@
 //! What stands between an address and memory in the privileged modes: page tables and physical memory protection.
 //!
-//! A [`Guard`] is what the hart's registers say about that at one moment: who loads and stores, who fetches. It is made by the
-//! hart whenever they change, and asked by memory for every access that is not already known to be allowed. Where nothing is
-//! translated and everything is allowed there is none, and no access costs more. `pmp` holds the protection's registers and
-//! its rules, `pages` walks the tables. Nothing here knows how registers are numbered or where bytes lie.
+//! A [`Guard`] is what the hart's registers say about that at one moment: who loads and stores, who fetches. It is made
+//! by the hart whenever they change, and asked by memory for every access that is not already known to be allowed.
+//! Where nothing is translated and everything is allowed there is none, and no access costs more. `pmp` holds the
+//! protection's registers and its rules, `pages` walks the tables. Nothing here knows how registers are numbered or
+//! where bytes lie.
 
 mod pages;
 mod pmp;

@@ -1,9 +1,9 @@
 //! Page tables: Sv32, and Sv39, Sv48 and Sv57, which differ in their levels only.
 //!
-//! A table is a page of entries; one that may be read, written or executed is a page's (at a higher level that of a larger
-//! page), any other names the next table. The accessed and the dirty bit are set as the page is used, as QEMU's harts do unless
-//! told otherwise; a hart that left it to software would fault instead. The upper bits of an entry that no extension here uses
-//! must be zero.
+//! A table is a page of entries; one that may be read, written or executed is a page's (at a higher level that of a
+//! larger page), any other names the next table. The accessed and the dirty bit are set as the page is used, as QEMU's
+//! harts do unless told otherwise; a hart that left it to software would fault instead. The upper bits of an entry that
+//! no extension here uses must be zero.
 
 use super::Access;
 

@@ -131,7 +131,8 @@ proptest! {
     }
 }
 
-/// One page of Sv39 at address 0 whose entry is `entry`; what comes of an access by supervisor mode, and the entry then.
+/// One page of Sv39 at address 0 whose entry is `entry`; what comes of an access by supervisor mode, and the entry
+/// then.
 fn one(entry: u64, access: Access) -> (Result<u64, Failure>, u64) {
     let mut memory = Memory::default();
     memory.entries.extend([(0x1000, 2 << 10 | VALID), (0x2000, 3 << 10 | VALID), (0x3000, entry)]);

@@ -1,8 +1,9 @@
 //! Physical memory protection: sixteen entries of an address and a byte that says what it means.
 //!
-//! An entry is off, the top of a range that begins where the entry before it ends, four bytes, or a power of two that the
-//! address's low ones tell. The lowest entry that has any byte of an access decides: it must have them all, also in machine mode,
-//! and allow it. A locked entry binds machine mode, too, and stays until the machine begins anew. Other modes may do nothing that no entry allows.
+//! An entry is off, the top of a range that begins where the entry before it ends, four bytes, or a power of two that
+//! the address's low ones tell. The lowest entry that has any byte of an access decides: it must have them all, also in
+//! machine mode, and allow it. A locked entry binds machine mode, too, and stays until the machine begins anew. Other
+//! modes may do nothing that no entry allows.
 
 use std::ops::Range;
 

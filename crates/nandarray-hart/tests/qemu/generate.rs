@@ -1,7 +1,8 @@
 //! Random sequences of instructions, and the registers and memory that they begin with.
 //!
-//! Registers x29 to x31 are the frame's: x31 points to the sequence's area, x29 into its memory; no instruction writes them.
-//! Every row of the tables may come up, but for jumps to addresses in registers, privileged and stream instructions.
+//! Registers x29 to x31 are the frame's: x31 points to the sequence's area, x29 into its memory; no instruction writes
+//! them. Every row of the tables may come up, but for jumps to addresses in registers, privileged and stream
+//! instructions.
 
 use nandarray_hart::isa::{self, Code, Extensions, Format, Op, TABLE};
 

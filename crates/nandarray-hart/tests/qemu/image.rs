@@ -16,8 +16,8 @@ const AFTER: usize = 512;
 /// Where in an area memory begins, and where the base register points.
 const MEMORY: usize = 1152;
 const BASE: usize = 1280;
-/// Registers in an area: 32 integer, 32 of floating point from `FLOATS`, the flags at `FLAGS`. Registers x29 to x31 are the
-/// frame's, and what would be x0 is not used.
+/// Registers in an area: 32 integer, 32 of floating point from `FLOATS`, the flags at `FLAGS`. Registers x29 to x31 are
+/// the frame's, and what would be x0 is not used.
 const FLOATS: usize = 232;
 const FLAGS: usize = 488;
 

@@ -1,10 +1,11 @@
 //! Doubts about floating-point results: settled one by one, or for a run of instructions at once.
 //!
 //! A result is the host's if some conditions hold ([`Sure`]). Instructions one after the other that can all be executed
-//! again (no stores, no streams) are emitted twice. The first copy takes the host's results as they come, and asks at its
-//! end whether all conditions hold; most follow from others, since what is not finite makes what is computed from it not
-//! finite. If one fails, or the flag "inexact" is not set yet where it may be needed, the second copy, out of the way,
-//! executes the same instructions from the first on, each with its own conditions. What an instruction computes is in `float`.
+//! again (no stores, no streams) are emitted twice. The first copy takes the host's results as they come, and asks at
+//! its end whether all conditions hold; most follow from others, since what is not finite makes what is computed from
+//! it not finite. If one fails, or the flag "inexact" is not set yet where it may be needed, the second copy, out of
+//! the way, executes the same instructions from the first on, each with its own conditions. What an instruction
+//! computes is in `float`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -228,8 +229,8 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Whether a number's magnitude is below a power of two (or finite), and at least twice the smallest normal number if it
-    /// is to be `normal`: by its exponent, which needs no constants in registers.
+    /// Whether a number's magnitude is below a power of two (or finite), and at least twice the smallest normal number
+    /// if it is to be `normal`: by its exponent, which needs no constants in registers.
     fn exponent(&mut self, value: Value, normal: bool, high: f64) -> Value {
         let (int, fraction, ones) =
             if self.is_single(value) { (types::I32, 23, 0xff) } else { (types::I64, 52, 0x7ff) };
@@ -242,8 +243,8 @@ impl<'e> Emit<'e, '_> {
         self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, exponent, end - least)
     }
 
-    /// Go on here if an integral part is from 1 to 2^30: its number is normal then, and small enough for any integer. If it
-    /// is not, go on here if the number has a condition that holds, at `slow` if not.
+    /// Go on here if an integral part is from 1 to 2^30: its number is normal then, and small enough for any integer.
+    /// If it is not, go on here if the number has a condition that holds, at `slow` if not.
     fn small(&mut self, cut: Value, slow: Block, holds: impl FnOnce(&mut Self) -> Value) {
         let less = self.b.ins().iadd_imm_s(cut, -1);
         let small = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, less, (1 << 30) - 1);

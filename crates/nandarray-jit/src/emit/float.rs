@@ -1,10 +1,10 @@
 //! Floating-point arithmetic: the host's where it is certain to give result and flags, the hart's function otherwise.
 //!
-//! Code is entered only while the dynamic rounding mode is to nearest, and a result in the normal range raises no flag but
-//! "inexact". If that flag stands already nothing more is asked; otherwise what the result lacks is computed: by an
-//! error-free transformation for sums, by a fused multiply-add or in double precision for products, quotients and roots.
-//! Whatever is in doubt is left to the function that the interpreter's results come from too, called with the registers'
-//! contents. So an inexact operation makes one such call, and sets the flag.
+//! Code is entered only while the dynamic rounding mode is to nearest, and a result in the normal range raises no flag
+//! but "inexact". If that flag stands already nothing more is asked; otherwise what the result lacks is computed: by an
+//! error-free transformation for sums, by a fused multiply-add or in double precision for products, quotients and
+//! roots. Whatever is in doubt is left to the function that the interpreter's results come from too, called with the
+//! registers' contents. So an inexact operation makes one such call, and sets the flag.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};

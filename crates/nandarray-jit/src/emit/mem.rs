@@ -1,7 +1,8 @@
 //! Loads and stores: the address is compared with the regions that the instruction is expected to reach.
 //!
-//! What instructions one after the other reach by the same register is compared once, all of it. If some is not there the
-//! function ends before the first of them, and the interpreter executes them one at a time, up to the one that fails.
+//! What instructions one after the other reach by the same register is compared once, all of it. If some is not there
+//! the function ends before the first of them, and the interpreter executes them one at a time, up to the one that
+//! fails.
 
 use std::mem::offset_of;
 
@@ -93,7 +94,8 @@ impl Emit<'_, '_> {
         self.wide(address)
     }
 
-    /// Leave unless the memory is there: what this and following instructions reach by the same register is looked at as one.
+    /// Leave unless the memory is there: what this and following instructions reach by the same register is looked at
+    /// as one.
     fn check(&mut self, base: Value, slot: u8, op: &Op, log: usize, store: bool) {
         let (low, high) = (op.imm, op.imm + (1 << log));
         let covers =

@@ -1,9 +1,9 @@
 //! Code for a region: one host function, with the program's registers as its variables.
 //!
-//! `int`, `mem`, `float` and `stream` hold the instructions by group; here is what joins them. Registers are read when the
-//! function is entered, and written back on every way out, in blocks that the host keeps out of the way. An instruction
-//! that meets what the code does not know (a fault, memory of another region, a stream that has run dry) has no effect
-//! here: the function ends before it, and the interpreter executes it.
+//! `int`, `mem`, `float` and `stream` hold the instructions by group; here is what joins them. Registers are read when
+//! the function is entered, and written back on every way out, in blocks that the host keeps out of the way. An
+//! instruction that meets what the code does not know (a fault, memory of another region, a stream that has run dry)
+//! has no effect here: the function ends before it, and the interpreter executes it.
 
 mod doubt;
 mod float;

@@ -78,8 +78,8 @@ impl Emit<'_, '_> {
         self.set(op.rd, value);
     }
 
-    /// Reads a stream register: a head, or whether an input is at its end. What holds bytes is there, and not at its end, so only
-    /// then it is answered here.
+    /// Reads a stream register: a head, or whether an input is at its end. What holds bytes is there, and not at its
+    /// end, so only then it is answered here.
     pub(super) fn stream_register(&mut self, op: &Op) {
         let (kind, stream) = ((op.imm - 0x800) >> 5, (op.imm & 31) as u8);
         let inputs = kind != 2;

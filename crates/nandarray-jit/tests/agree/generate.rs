@@ -1,7 +1,8 @@
-//! Random programs: a loop over random instructions, with jumps forward, inner loops and calls, and what they begin with.
+//! Random programs: a loop over random instructions, with jumps forward, inner loops and calls, and what they begin
+//! with.
 //!
-//! Registers x26 to x31 are the frame's: x29 points into the program's memory, x30 into a window, x28 counts rounds, x27
-//! inner rounds, x26 keeps the return address.
+//! Registers x26 to x31 are the frame's: x29 points into the program's memory, x30 into a window, x28 counts rounds,
+//! x27 inner rounds, x26 keeps the return address.
 
 use nandarray_hart::isa::{self, Code, Extensions, Format, Op, TABLE};
 

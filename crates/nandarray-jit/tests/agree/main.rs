@@ -1,8 +1,8 @@
 //! Promise: the translator does what the interpreter does, to the bit, whatever the program.
 //!
-//! The same for a hart whose meter counts, and for one whose meter pauses it. Registers, flags, memory, streams, count of instructions, program counter and why it stopped are compared after random
-//! programs, at random limits, and when both go on afterwards. What fails prints its seed; `PROPTEST_CASES=n` in the
-//! environment runs more.
+//! The same for a hart whose meter counts, and for one whose meter pauses it. Registers, flags, memory, streams, count
+//! of instructions, program counter and why it stopped are compared after random programs, at random limits, and when
+//! both go on afterwards. What fails prints its seed; `PROPTEST_CASES=n` in the environment runs more.
 
 mod generate;
 

@@ -1,7 +1,7 @@
 //! A workload on a device, from its making to its report: what the benchmark and the tests of data sheets share.
 //!
-//! A device is brought into its state first (empty, filled, long in use), at no modelled time. Then requests run; those that end
-//! during the warm-up are in no figure, so that an empty write buffer or idle dies do not flatter.
+//! A device is brought into its state first (empty, filled, long in use), at no modelled time. Then requests run; those
+//! that end during the warm-up are in no figure, so that an empty write buffer or idle dies do not flatter.
 
 use nandarray_model::Ps;
 use nandarray_model::describe::{Description, Spec};
@@ -117,11 +117,12 @@ impl Case {
     }
 }
 
-/// What a data sheet speaks of: sequential 128 KiB at depth 32, random 4 KiB at the sheet's depth, one read alone. `long` is how
-/// many requests random loads make; sequential ones make a tenth.
+/// What a data sheet speaks of: sequential 128 KiB at depth 32, random 4 KiB at the sheet's depth, one read alone.
+/// `long` is how many requests random loads make; sequential ones make a tenth.
 ///
-/// Reads find a filled device. Writes of a client drive (less than a tenth of the flash kept back) find it empty, as such sheets
-/// are measured "fresh out of the box"; those of others find it `used` times overwritten at random, as enterprise sheets demand.
+/// Reads find a filled device. Writes of a client drive (less than a tenth of the flash kept back) find it empty, as
+/// such sheets are measured "fresh out of the box"; those of others find it `used` times overwritten at random, as
+/// enterprise sheets demand.
 pub fn sheet(description: &Description, spec: &Spec, long: u64, used: u32) -> Vec<Case> {
     let sustained = description.ftl.over_provisioning >= 0.1;
     // What need not be erased does not wear in.

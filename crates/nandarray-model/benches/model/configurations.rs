@@ -1,8 +1,8 @@
-//! Configurations of MQSim that no preset was made from, and what MQSim gave for them: data, shared by the benchmark and
-//! `tests/mqsim_configurations.rs`, which holds the rows that come out to 2 %.
+//! Configurations of MQSim that no preset was made from, and what MQSim gave for them: data, shared by the benchmark
+//! and `tests/mqsim_configurations.rs`, which holds the rows that come out to 2 %.
 //!
-//! The files are in `tests/mqsim/`, as MQSim (commit 7ec40e3) read them. Its requests a second are from the completion times
-//! of its own runs. Of its 99th percentiles, the ratios that were taken beside those runs are kept.
+//! The files are in `tests/mqsim/`, as MQSim (commit 7ec40e3) read them. Its requests a second are from the completion
+//! times of its own runs. Of its 99th percentiles, the ratios that were taken beside those runs are kept.
 
 use nandarray_model::describe::{self, Description, Scheduling, mqsim};
 use nandarray_model::workload::Arrival;

@@ -9,7 +9,8 @@
 //! | `speed` | simulated requests a CPU second, by depth, channels and capacity; time and memory of a large device |
 //! | `steady` | ten million writes on a device that reclaims all the time |
 //!
-//! Times are CPU time of this process: who else is on the machine changes them little. `--short` is a tenth of everything.
+//! Times are CPU time of this process: who else is on the machine changes them little. `--short` is a tenth of
+//! everything.
 #![allow(missing_docs, unreachable_pub, clippy::print_stdout, clippy::print_stderr, reason = "a program of its own")]
 
 mod cases;

@@ -1,6 +1,7 @@
 //! MQSim's rows, as measured from the completion times of its own runs (commit 7ec40e3), beside ours.
 //!
-//! Its reads find a filled device. Its writes went to pages that were never written, so parts of a page read nothing first.
+//! Its reads find a filled device. Its writes went to pages that were never written, so parts of a page read nothing
+//! first.
 
 use nandarray_model::describe::{Scheduling, preset_with};
 use nandarray_model::workload::Arrival;

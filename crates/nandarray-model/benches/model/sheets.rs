@@ -7,11 +7,13 @@ use crate::Options;
 use crate::cases::sheet;
 use crate::table::{Table, ratio, whole};
 
-/// Pages to which large devices are cut before they are overwritten at random, so that they are in their steady state in a minute.
+/// Pages to which large devices are cut before they are overwritten at random, so that they are in their steady state
+/// in a minute.
 const CUT_PAGES: u64 = 16 << 20;
 
-/// A device of fewer and smaller blocks. What its planes do in a time and the shares that flash management goes by stay: a
-/// quarter of the blocks, and of those that reclaim keeps free; blocks of fewer pages, erased in as much less time.
+/// A device of fewer and smaller blocks. What its planes do in a time and the shares that flash management goes by
+/// stay: a quarter of the blocks, and of those that reclaim keeps free; blocks of fewer pages, erased in as much less
+/// time.
 fn cut(name: &str) -> Description {
     let whole = describe::preset(name).expect("a preset");
     let (g, ftl) = (&whole.geometry, &whole.ftl);

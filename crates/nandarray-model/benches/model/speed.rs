@@ -82,7 +82,8 @@ fn resident_bytes() -> u64 {
     line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
 }
 
-/// The child: makes a device with so many blocks a plane, fills it, writes so many pages at random; prints seconds and bytes.
+/// The child: makes a device with so many blocks a plane, fills it, writes so many pages at random; prints seconds and
+/// bytes.
 pub fn set_up(arguments: &[String]) {
     let [blocks, writes] = arguments else { panic!("blocks and writes") };
     let start = ProcessTime::now();

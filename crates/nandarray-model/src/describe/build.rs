@@ -139,8 +139,8 @@ impl Quantities {
         }
     }
 
-    /// An operation's energy in picojoules: of each page and of each command. A current is a die's: it lasts as long as the
-    /// command does, and all planes that take part share it.
+    /// An operation's energy in picojoules: of each page and of each command. A current is a die's: it lasts as long as
+    /// the command does, and all planes that take part share it.
     fn energy_pj(&self, path: &str, lasts: Ps) -> (f64, f64) {
         match self.get(path) {
             Quantity::Real(pj) => (*pj, 0.0),

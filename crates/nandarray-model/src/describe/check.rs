@@ -1,4 +1,5 @@
-//! What several keys say together: geometry that cannot be, counts that contradict each other, caches larger than memory.
+//! What several keys say together: geometry that cannot be, counts that contradict each other, caches larger than
+//! memory.
 
 use super::description::*;
 use super::keys::{self, KEYS};

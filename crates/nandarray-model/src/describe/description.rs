@@ -1,5 +1,5 @@
-//! A device's description, resolved: every number in the simulation's own integer units, in the parts that the model is cut
-//! into. How it is written in TOML, with units and sources, is the business of the files beside this one.
+//! A device's description, resolved: every number in the simulation's own integer units, in the parts that the model is
+//! cut into. How it is written in TOML, with units and sources, is the business of the files beside this one.
 
 use nandarray_sim::Ps;
 
@@ -251,8 +251,9 @@ pub struct Controller {
     pub t_channel: Ps,
     /// Completing a command.
     pub t_complete: Ps,
-    /// Bytes of host memory that hold the coordinates of a command that moves elements (NDS paper, 5.3.1: its second word points
-    /// to a page of them): the device fetches them before it translates. 0: they come with the command's entry.
+    /// Bytes of host memory that hold the coordinates of a command that moves elements (NDS paper, 5.3.1: its second
+    /// word points to a page of them): the device fetches them before it translates. 0: they come with the command's
+    /// entry.
     pub coordinates_bytes: u32,
     /// Channel handlers: so many cores from the stage's own on, channels dealt to them in turn.
     pub channel_handlers: u32,
@@ -422,8 +423,8 @@ pub struct Host {
     pub copy_bytes_per_s: u64,
     /// CPU time to translate the address of a building block, where spaces are translated on the host (software NDS).
     pub t_translate: Ps,
-    /// Whether the host, where it translates spaces, composes all blocks of a written command before it programs the first:
-    /// software without asynchronous writes.
+    /// Whether the host, where it translates spaces, composes all blocks of a written command before it programs the
+    /// first: software without asynchronous writes.
     pub composes_commands: bool,
     /// The most bytes that one command moves (the controller's MDTS).
     pub transfer_max_bytes: u32,
@@ -436,8 +437,8 @@ pub struct Host {
 pub struct Energy {
     /// Sensing: of each page.
     pub read_pj: f64,
-    /// Sensing: of each command of a die, however many of its planes take part. Where an energy is described by a current, as
-    /// data sheets state it, it is the die's, for as long as a command lasts.
+    /// Sensing: of each command of a die, however many of its planes take part. Where an energy is described by a
+    /// current, as data sheets state it, it is the die's, for as long as a command lasts.
     pub read_command_pj: f64,
     /// Programming: of each page (a word line's share of it, with one-shot).
     pub program_pj: f64,

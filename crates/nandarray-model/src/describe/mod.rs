@@ -42,8 +42,8 @@ pub fn preset(name: &str) -> Result<Description, Invalid> {
     Sheet::preset(name)?.description()
 }
 
-/// A preset with some values changed: `preset_with("mqsim-ideal", &[("controller.scheduling", "mqsim-compat")])`. Values are
-/// as TOML writes them; the quotes of texts may be left out.
+/// A preset with some values changed: `preset_with("mqsim-ideal", &[("controller.scheduling", "mqsim-compat")])`.
+/// Values are as TOML writes them; the quotes of texts may be left out.
 ///
 /// # Errors
 /// If there is no such preset or key, or a value is not allowed.

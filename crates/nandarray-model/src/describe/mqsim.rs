@@ -1,8 +1,8 @@
 //! Descriptions from configurations of MQSim (`ssdconfig.xml`).
 //!
-//! What the configuration says is taken at its word: rates are the rates that are written, where MQSim rounds 400 MT/s to 500
-//! and takes any bus above 1,000 MT/s to be free. What has no counterpart here, and what MQSim itself would do otherwise, is
-//! told in notes. What the configuration leaves out is as in the preset `mqsim-default`.
+//! What the configuration says is taken at its word: rates are the rates that are written, where MQSim rounds 400 MT/s
+//! to 500 and takes any bus above 1,000 MT/s to be free. What has no counterpart here, and what MQSim itself would do
+//! otherwise, is told in notes. What the configuration leaves out is as in the preset `mqsim-default`.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
-//! A description as it is written: values with their sources, taken from a text and from the description that it builds on.
+//! A description as it is written: values with their sources, taken from a text and from the description that it builds
+//! on.
 //!
-//! Every number has a source: `source` of its section in the same text, or `sources.KEY`. A description that names a `base`
-//! starts from that preset's values, a description without one from `defaults.toml`, which has what nearly all devices
-//! share and nothing of flash. Nothing here knows what a key means.
+//! Every number has a source: `source` of its section in the same text, or `sources.KEY`. A description that names a
+//! `base` starts from that preset's values, a description without one from `defaults.toml`, which has what nearly all
+//! devices share and nothing of flash. Nothing here knows what a key means.
 
 use super::keys::{self, KEYS, nearest};
 use super::presets;

@@ -1,8 +1,8 @@
 //! What follows from a description without simulating: capacity, bandwidths of the parts, latency of a lone request.
 //!
-//! Closed forms, for printing and for checking the simulation against. Sequential rates take each die to work as its timing
-//! allows, sensing overlapped with the transfers of other dies, and are bounded by the channels; requests that wait for each
-//! other, reclaim, caches and retries are not in them.
+//! Closed forms, for printing and for checking the simulation against. Sequential rates take each die to work as its
+//! timing allows, sensing overlapped with the transfers of other dies, and are bounded by the channels; requests that
+//! wait for each other, reclaim, caches and retries are not in them.
 
 use super::description::{Cell, Description, StripeLevel, Striping};
 use nandarray_sim::Ps;

@@ -1,8 +1,9 @@
-//! Values as they are written, and the quantities that they say: numbers with units, exact to the model's own integer units.
+//! Values as they are written, and the quantities that they say: numbers with units, exact to the model's own integer
+//! units.
 //!
-//! A value is what TOML holds (or what a sweep puts in its place); a [`Kind`] says which quantity a key takes, in which range,
-//! and reads one from the other. Which keys there are is the business of `keys`. No arithmetic in texts; the few compound
-//! forms are those that data sheets print: `333 MT/s x8`, `PCIe 4 x4`, `25 mA at 3.3 V`.
+//! A value is what TOML holds (or what a sweep puts in its place); a [`Kind`] says which quantity a key takes, in which
+//! range, and reads one from the other. Which keys there are is the business of `keys`. No arithmetic in texts; the few
+//! compound forms are those that data sheets print: `333 MT/s x8`, `PCIe 4 x4`, `25 mA at 3.3 V`.
 
 use std::fmt;
 
@@ -25,8 +26,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// From a value as TOML writes it, or, where it is none, from its bare text: `8`, `0.07`, `75 us` and `[25 us, 50 us]` all work.
-    /// This is how values come from command lines.
+    /// From a value as TOML writes it, or, where it is none, from its bare text: `8`, `0.07`, `75 us` and `[25 us, 50
+    /// us]` all work. This is how values come from command lines.
     pub fn from_bare(text: &str) -> Self {
         let text = text.trim();
         let written = |text: &str| Self::from_toml(toml::de::DeValue::parse(text).ok()?.get_ref()).ok();
@@ -236,8 +237,8 @@ const POWERS: &[(&str, f64)] = &[("nW", 1e-3), ("uW", 1.0), ("µW", 1.0), ("μW"
 const CURRENTS: &[(&str, f64)] = &[("uA", 1e-6), ("µA", 1e-6), ("μA", 1e-6), ("mA", 1e-3), ("A", 1.0)];
 const TRANSFERS: &[(&str, f64)] = &[("MT/s", 1e6), ("GT/s", 1e9)];
 
-/// Bytes a second of one PCIe lane for packets, by generation: 8b/10b up to 2, 128b/130b up to 5, 236 of each 256-byte flit
-/// from 6 (PCI Express base specifications 1.0 to 7.0).
+/// Bytes a second of one PCIe lane for packets, by generation: 8b/10b up to 2, 128b/130b up to 5, 236 of each 256-byte
+/// flit from 6 (PCI Express base specifications 1.0 to 7.0).
 const PCIE_LANE_BYTES_PER_S: [u64; 7] =
     [250_000_000, 500_000_000, 984_615_385, 1_969_230_769, 3_938_461_538, 7_375_000_000, 14_750_000_000];
 
@@ -526,7 +527,8 @@ impl Kind {
         }
     }
 
-    /// A number with a unit, by `read`; otherwise whether it lacks its unit, has another quantity's, or is nothing at all.
+    /// A number with a unit, by `read`; otherwise whether it lacks its unit, has another quantity's, or is nothing at
+    /// all.
     fn number(
         &self,
         value: &Value,

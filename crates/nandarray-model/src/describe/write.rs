@@ -11,8 +11,8 @@ use super::sheet::{Entry, Sheet};
 use super::value::Value;
 
 impl Sheet {
-    /// The whole description as one text that needs no other: what is said most often of a section is its source, what is
-    /// not stands in its `sources`.
+    /// The whole description as one text that needs no other: what is said most often of a section is its source, what
+    /// is not stands in its `sources`.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         let quoted = |t: &str| Value::Text(t.to_owned()).to_string();
@@ -35,8 +35,8 @@ impl Sheet {
         text
     }
 
-    /// For programs: what is written with its sources (`values`), the numbers in the simulation's units (`resolved`: times in
-    /// ps, energies in pJ, powers in uW) and what follows from them (`effective`).
+    /// For programs: what is written with its sources (`values`), the numbers in the simulation's units (`resolved`:
+    /// times in ps, energies in pJ, powers in uW) and what follows from them (`effective`).
     ///
     /// # Errors
     /// If the description is none.

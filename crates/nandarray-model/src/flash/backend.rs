@@ -1,14 +1,14 @@
 //! The back end: takes operations, tells when they end.
 //!
-//! Whoever runs the clock calls [`Backend::submit`] and, for every event that it asked for, [`Backend::handle`]. Operations
-//! submitted at one moment are all seen before any of them is begun, so they may join one command.
+//! Whoever runs the clock calls [`Backend::submit`] and, for every event that it asked for, [`Backend::handle`].
+//! Operations submitted at one moment are all seen before any of them is begun, so they may join one command.
 //!
-//! A read takes two events: cells sensed, data gone. The bus needs no event of its own while nobody waits for it; and what
-//! follows a command on it is decided together with the command, so a die may start up to a few commands (290 ns each)
-//! earlier than it could have been overtaken.
+//! A read takes two events: cells sensed, data gone. The bus needs no event of its own while nobody waits for it; and
+//! what follows a command on it is decided together with the command, so a die may start up to a few commands (290 ns
+//! each) earlier than it could have been overtaken.
 //!
-//! Who asks keeps order where cells need it: a page is not read before its program ended. What the back end keeps itself:
-//! programs of a block stay in their order, an erase waits for what was asked of its block before.
+//! Who asks keeps order where cells need it: a page is not read before its program ended. What the back end keeps
+//! itself: programs of a block stay in their order, an erase waits for what was asked of its block before.
 
 use super::account::{Account, BusTime, Counts, DieTime, Imbalance};
 use super::cells::{Cells, NandCells};
@@ -259,8 +259,8 @@ impl Backend {
         (die as usize * self.geometry.planes as usize + plane as usize) * CLASSES + class
     }
 
-    /// The class that an operation waits in. Programs of one block stay in one queue, whoever asks for them: pages of a block
-    /// are programmed in order.
+    /// The class that an operation waits in. Programs of one block stay in one queue, whoever asks for them: pages of a
+    /// block are programmed in order.
     fn class_of(&self, operation: &Operation) -> Class {
         let class = Class::of(operation.op, operation.cause);
         let other = match class {

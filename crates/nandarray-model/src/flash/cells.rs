@@ -84,8 +84,9 @@ impl NandCells {
 
 /// Which of its word line's pages a page is, 0 for LSB: which of the times by kind of page holds for it.
 ///
-/// Pages of a word line that is programmed at once follow each other. Otherwise the order of TLC pages is the one of MQSim, SimpleSSD and FEMU (Yaakobi et al., ICNC 2012): eight pages to begin with,
-/// then LSB, CSB, MSB in pairs. QLC goes by the same rule with four kinds, which none of the three models.
+/// Pages of a word line that is programmed at once follow each other. Otherwise the order of TLC pages is the one of
+/// MQSim, SimpleSSD and FEMU (Yaakobi et al., ICNC 2012): eight pages to begin with, then LSB, CSB, MSB in pairs. QLC
+/// goes by the same rule with four kinds, which none of the three models.
 pub fn kind_of_page(cell: Cell, one_shot: bool, page: u16) -> usize {
     let page = usize::from(page);
     match cell {

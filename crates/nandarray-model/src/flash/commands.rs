@@ -1,7 +1,8 @@
 //! What a die wants of the bus, what a grant of the bus does to it, what follows when its array is done.
 //!
-//! A cache read is decided when cells have been sensed: a read that comes later waits until that data has left, as it would
-//! without a cache register. A page that was loaded by a cache program stays in its register while what runs is interrupted.
+//! A cache read is decided when cells have been sensed: a read that comes later waits until that data has left, as it
+//! would without a cache register. A page that was loaded by a cache program stays in its register while what runs is
+//! interrupted.
 
 use super::backend::{Backend, FlashEvent};
 use super::channel::Use;
@@ -66,8 +67,8 @@ impl Backend {
         if self.key(d, read) <= self.key(d, &self.slab[paused.group]) { Wish::Read } else { Wish::Resume }
     }
 
-    /// To interrupt is worth while if the read would start earlier than by waiting, and if what is interrupted is not itself
-    /// overdue.
+    /// To interrupt is worth while if the read would start earlier than by waiting, and if what is interrupted is not
+    /// itself overdue.
     fn wish_to_suspend(&self, d: u32, t_suspend: Option<Ps>, now: Ps) -> Wish {
         let die = &self.dies[d as usize];
         let Some(t_suspend) = t_suspend else { return Wish::Nothing };

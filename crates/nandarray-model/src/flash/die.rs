@@ -133,8 +133,8 @@ impl Die {
         (0..CLASSES).filter(|class| classes >> class & 1 != 0).map(|class| self.count[class]).sum()
     }
 
-    /// Whether it is at work, or can be at once, on operations of a kind, whose classes are given: whether it will soon take its
-    /// share of the bus for them.
+    /// Whether it is at work, or can be at once, on operations of a kind, whose classes are given: whether it will soon
+    /// take its share of the bus for them.
     pub(super) fn uses_bus_for(&self, op: Op, classes: u8) -> bool {
         match (op, self.array) {
             (_, Array::Idle) => self.paused.is_none() && self.mask & classes != 0,

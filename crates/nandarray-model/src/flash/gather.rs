@@ -1,4 +1,5 @@
-//! What goes into one command: the operation whose turn it is, and what may join it on other planes and of its word line.
+//! What goes into one command: the operation whose turn it is, and what may join it on other planes and of its word
+//! line.
 
 use super::backend::{Backend, FlashEvent};
 use super::die::Die;
@@ -8,8 +9,8 @@ use crate::describe::Scheduling;
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
-/// How far a plane's queue is searched for a read that may join: a stream that fell out of step by a page or two finds its
-/// step again, and a queue of thousands costs no more than one of four. With one-shot programming, word lines.
+/// How far a plane's queue is searched for a read that may join: a stream that fell out of step by a page or two finds
+/// its step again, and a queue of thousands costs no more than one of four. With one-shot programming, word lines.
 const JOIN_DEPTH: u32 = 4;
 /// How far a queue is searched for the pages of a word line: those of two streams, four pages each, with room to spare.
 const WORD_LINE_DEPTH: u32 = 16;
@@ -90,11 +91,13 @@ impl Backend {
         Some(Gathered { group: group.head, planes, pages })
     }
 
-    /// How many planes a command does best to take: as many as give the most on a channel where so many dies are at work.
+    /// How many planes a command does best to take: as many as give the most on a channel where so many dies are at
+    /// work.
     ///
-    /// A plane that joins spares the die a sensing or a program of its own; but where its cycles take longer than those of a
-    /// command, it costs the bus. On a channel whose dies would keep the bus busy one plane at a time, nothing is gained. That
-    /// counts only dies with two rounds of their planes to do: of a burst that is soon over, the first to finish matters more.
+    /// A plane that joins spares the die a sensing or a program of its own; but where its cycles take longer than those
+    /// of a command, it costs the bus. On a channel whose dies would keep the bus busy one plane at a time, nothing is
+    /// gained. That counts only dies with two rounds of their planes to do: of a burst that is soon over, the first to
+    /// finish matters more.
     fn planes_that_gain(&self, d: u32, first: &Slot) -> u32 {
         let planes = self.geometry.planes;
         if self.scheduling == Scheduling::MqsimCompat || !self.times.joining_costs(first.op) {
@@ -156,8 +159,8 @@ impl Backend {
         self.slab[i].place.page == page || (op == Op::Read && self.times.independent_planes)
     }
 
-    /// Whether an operation may be begun: a word line is complete or has waited long enough, an erase has nothing of its block
-    /// before it.
+    /// Whether an operation may be begun: a word line is complete or has waited long enough, an erase has nothing of
+    /// its block before it.
     fn eligible(&self, d: u32, plane: u32, i: u32, now: Ps) -> bool {
         let slot = &self.slab[i];
         match slot.op {
@@ -185,8 +188,8 @@ impl Backend {
         }
     }
 
-    /// Whether another plane, which would join, still waits for pages of this word line: they come page by page over all planes,
-    /// so those of one plane are complete a moment before those of the next.
+    /// Whether another plane, which would join, still waits for pages of this word line: they come page by page over
+    /// all planes, so those of one plane are complete a moment before those of the next.
     fn others_gather(&self, d: u32, plane: u32, i: u32) -> bool {
         let slot = &self.slab[i];
         let word_line = slot.place.page / self.times.word_line_pages;

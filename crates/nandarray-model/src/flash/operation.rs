@@ -1,7 +1,7 @@
 //! What the flash is asked for: one page read, one page programmed, one block erased; by whom and for whom.
 //!
-//! Whoever asks (flash management, conventional or the store's own) names physical places; the back end decides when, and
-//! joins what it may join (planes of a die, pages that follow each other) into one command.
+//! Whoever asks (flash management, conventional or the store's own) names physical places; the back end decides when,
+//! and joins what it may join (planes of a die, pages that follow each other) into one command.
 
 /// What is done to a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +33,8 @@ impl Cause {
     pub const ALL: [Self; 4] = [Self::Host, Self::Map, Self::Gc, Self::Wear];
 }
 
-/// A physical page: the die's number in the whole device (`FlashGeometry::die_index`), plane, block, page within the block.
+/// A physical page: the die's number in the whole device (`FlashGeometry::die_index`), plane, block, page within the
+/// block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     /// Die, of the whole device.
@@ -55,7 +56,8 @@ pub struct Operation {
     pub cause: Cause,
     /// Where.
     pub place: Place,
-    /// Bytes that cross the channel (spare bytes are the back end's business); a part of a page for reads, a page for programs.
+    /// Bytes that cross the channel (spare bytes are the back end's business); a part of a page for reads, a page for
+    /// programs.
     pub bytes: u32,
     /// Comes back with the outcome; the back end never looks at it.
     pub token: u64,

@@ -1,10 +1,10 @@
 //! How cells fail and what error correction makes of it: raw bit-error rate, code words, retries, grown bad blocks.
 //!
-//! The raw bit-error rate is a sum of a base, of wear, of retention and of read disturb (the form that SimpleSSD 2.1 takes
-//! from 2y-nm MLC measurements). A code word fails if more bits of it are wrong than can be corrected: the tail of a
-//! binomial distribution, tabulated once over the rate in steps of an eighth of an octave, for every retry. One number is
-//! drawn for a page that is read, none while the rate is 0: the page needs as many retries as its draw lies below the
-//! chances of failure of so many attempts, for retries of one page fail together or not at all.
+//! The raw bit-error rate is a sum of a base, of wear, of retention and of read disturb (the form that SimpleSSD 2.1
+//! takes from 2y-nm MLC measurements). A code word fails if more bits of it are wrong than can be corrected: the tail
+//! of a binomial distribution, tabulated once over the rate in steps of an eighth of an octave, for every retry. One
+//! number is drawn for a page that is read, none while the rate is 0: the page needs as many retries as its draw lies
+//! below the chances of failure of so many attempts, for retries of one page fail together or not at all.
 //!
 //! A block that has been erased as often as it is good for fails its next erase; others fail with a small chance.
 //!
@@ -34,7 +34,8 @@ pub fn rber(of: &Reliability, cycles: f64, reads: f64) -> f64 {
     rate.clamp(0.0, 0.5)
 }
 
-/// The chance that more than `correctable` of `bits` bits are wrong when each is with chance `rber`: 1 - CDF of a binomial.
+/// The chance that more than `correctable` of `bits` bits are wrong when each is with chance `rber`: 1 - CDF of a
+/// binomial.
 pub fn codeword_failure(bits: u64, correctable: u32, rber: f64) -> f64 {
     let (n, t) = (bits as f64, f64::from(correctable));
     if rber <= 0.0 || t >= n {

@@ -1,7 +1,8 @@
 //! Where operations are while they are in flight: slots in a slab, joined to queues by the numbers of their slots.
 //!
-//! A slot is in at most one queue at a time (of a die's plane, of a command, of a channel's data that waits to leave), so
-//! one link is enough. Nothing is allocated once the slab has grown to the most operations that were in flight at once.
+//! A slot is in at most one queue at a time (of a die's plane, of a command, of a channel's data that waits to leave),
+//! so one link is enough. Nothing is allocated once the slab has grown to the most operations that were in flight at
+//! once.
 
 use super::operation::{Cause, Op, Operation, Place};
 use nandarray_sim::Ps;
@@ -9,7 +10,8 @@ use nandarray_sim::Ps;
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What an operation waits as: kinds that are chosen between. Their order is the one `policy::normal` prefers at equal age.
+/// What an operation waits as: kinds that are chosen between. Their order is the one `policy::normal` prefers at equal
+/// age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Class {

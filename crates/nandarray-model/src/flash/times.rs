@@ -96,7 +96,8 @@ impl Times {
         }
     }
 
-    /// Bytes on the bus for `bytes` of a page: the spare ones go with them in proportion, as each code word has its parity.
+    /// Bytes on the bus for `bytes` of a page: the spare ones go with them in proportion, as each code word has its
+    /// parity.
     pub(super) fn bus_bytes(&self, bytes: u32) -> u64 {
         if self.spare_bytes == 0 {
             return u64::from(bytes);
@@ -114,8 +115,8 @@ impl Times {
         }
     }
 
-    /// Of 1 to `planes` planes a command, how many give the most where `dies` share the bus: the least time a page, bound by
-    /// the bus or by the dies; of those that give the same, the most.
+    /// Of 1 to `planes` planes a command, how many give the most where `dies` share the bus: the least time a page,
+    /// bound by the bus or by the dies; of those that give the same, the most.
     pub(super) fn best_planes(&self, op: Op, bus_bytes: u64, planes: u32, dies: u64) -> u32 {
         let transfer = Ps::of_bytes(bus_bytes, self.bytes_per_s);
         let (command, further, data, array, cache_busy) = match op {
@@ -138,7 +139,8 @@ impl Times {
                 (Some(busy), Op::Read) => commands + (array + busy).max(data * n),
                 (Some(busy), _) => bus.max(array + busy),
             };
-            // Of `dies` commands. Dies fall out of step, so the bus is the bound only where it would be with slower dies, too.
+            // Of `dies` commands. Dies fall out of step, so the bus is the bound only where it would be with slower
+            // dies, too.
             let round = u128::from((bus * dies).max(cycle + Ps(cycle.0 / OUT_OF_STEP)).0);
             // A page of this many planes against one of the best: round / n <= best_ps / best.
             if best_ps == u128::MAX || round * u128::from(best) <= best_ps * u128::from(n) {

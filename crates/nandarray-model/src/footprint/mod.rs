@@ -1,8 +1,8 @@
 //! What one command of the store asked of the device: flash operations by building block, in order.
 //!
-//! A [`Recorder`] writes down what the first half of a command asks of the medium, and what the probe is told. The machine then
-//! lets modelled time pass for that. The order is the engine's own with one thread, which
-//! depends on nothing but the commands.
+//! A [`Recorder`] writes down what the first half of a command asks of the medium, and what the probe is told. The
+//! machine then lets modelled time pass for that. The order is the engine's own with one thread, which depends on
+//! nothing but the commands.
 
 mod places;
 
@@ -81,7 +81,8 @@ impl Recorder {
         self.geometry
     }
 
-    /// Does something without writing down what it asks for: the second half of a command, whose pages the first half told.
+    /// Does something without writing down what it asks for: the second half of a command, whose pages the first half
+    /// told.
     pub(crate) fn silently<T>(&self, work: impl FnOnce() -> T) -> T {
         self.armed.store(false, Ordering::Relaxed);
         let done = work();

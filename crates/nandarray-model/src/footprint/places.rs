@@ -1,8 +1,8 @@
 //! Where the store's pages lie on the described flash.
 //!
-//! A lane of the store (channel x bank) is a plane: bank = (way x dies + die) x planes + plane, so that pages side by side
-//! behind a channel fill the planes of a die before the next die: what one multi-plane command takes. Segment s is block s
-//! of every plane, and a page's row in its segment is its page within that block.
+//! A lane of the store (channel x bank) is a plane: bank = (way x dies + die) x planes + plane, so that pages side by
+//! side behind a channel fill the planes of a die before the next die: what one multi-plane command takes. Segment s is
+//! block s of every plane, and a page's row in its segment is its page within that block.
 
 use nandarray::flash::{Geometry, Layout, Ppa, Segment};
 use nandarray::{Error, Result};

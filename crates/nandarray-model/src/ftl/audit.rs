@@ -1,4 +1,5 @@
-//! Whether all of it fits together: every logical page lies in one place, every place holds one page, every count is right.
+//! Whether all of it fits together: every logical page lies in one place, every place holds one page, every count is
+//! right.
 
 use super::PageMapped;
 use super::blocks::State;

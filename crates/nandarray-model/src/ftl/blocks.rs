@@ -1,8 +1,8 @@
 //! Erase blocks: what each one is, which are free, which are open for whom, and which owner each page was given.
 //!
-//! A plane has one open block a stream. Which free block is opened next is either the least worn or the one that has waited
-//! longest; blocks that were never used stand before both as a running number. Owners of pages are kept in rows that a block
-//! gets when it is opened and gives back when it is erased.
+//! A plane has one open block a stream. Which free block is opened next is either the least worn or the one that has
+//! waited longest; blocks that were never used stand before both as a running number. Owners of pages are kept in rows
+//! that a block gets when it is opened and gives back when it is erased.
 
 use super::divide::Divisor;
 use super::fill::Fill;
@@ -81,8 +81,8 @@ pub(super) struct Plane {
     pub(super) live_max: u32,
     /// Open block of each stream, [`NOWHERE`] if there is none.
     pub(super) open: [u32; STREAMS],
-    /// Pages given to each stream, counted on to the next block where one was left early: modulo the pages of a block, where
-    /// the stream writes next.
+    /// Pages given to each stream, counted on to the next block where one was left early: modulo the pages of a block,
+    /// where the stream writes next.
     given: [u64; STREAMS],
     /// Blocks that wait to be emptied for good.
     pub(super) retiring: VecDeque<u32>,
@@ -105,7 +105,8 @@ pub(super) struct Blocks {
     pub(super) pages: u32,
     pub(super) blocks: Vec<Block>,
     pub(super) planes: Vec<Plane>,
-    /// A bit for each page: given out, and dead since. 32 times denser than asking the map, and untouched where all is live.
+    /// A bit for each page: given out, and dead since. 32 times denser than asking the map, and untouched where all is
+    /// live.
     dead: Vec<u64>,
     /// Words of `dead` a block.
     words: u32,
@@ -215,8 +216,8 @@ impl Blocks {
         u64::from(p.free) * u64::from(self.pages) + u64::from(open)
     }
 
-    /// Gives the next page of a plane's open block to an owner; it is live. The second value is whether that was the block's
-    /// last one.
+    /// Gives the next page of a plane's open block to an owner; it is live. The second value is whether that was the
+    /// block's last one.
     ///
     /// # Panics
     /// If there is no such page; ask [`Blocks::has_page`] first.
@@ -397,8 +398,8 @@ impl Blocks {
         self.planes.iter().all(|p| p.unused == 0 && p.used.is_empty())
     }
 
-    /// Lets the first `rows` pages of a plane's good blocks be given out by formula; the last block, if it is not full, is the
-    /// host's open one.
+    /// Lets the first `rows` pages of a plane's good blocks be given out by formula; the last block, if it is not full,
+    /// is the host's open one.
     pub(super) fn fill(&mut self, plane: u32, rows: u32, fill: &Fill) {
         let (full, rest) = (rows / self.pages, rows % self.pages);
         let first = plane * self.per_plane;
@@ -439,8 +440,8 @@ pub(super) struct LaidOut {
 }
 
 impl Blocks {
-    /// Puts blocks of an untouched plane into the state that they have after long use; its other good blocks are free, in the
-    /// order of `free`. Which pages are live is told by [`Blocks::lay_out_pages`].
+    /// Puts blocks of an untouched plane into the state that they have after long use; its other good blocks are free,
+    /// in the order of `free`. Which pages are live is told by [`Blocks::lay_out_pages`].
     pub(super) fn lay_out(&mut self, plane: u32, blocks: &[LaidOut], free: &[u32]) {
         for laid in blocks {
             let b = &mut self.blocks[laid.block as usize];

@@ -1,9 +1,10 @@
-//! The write cache: pages in DRAM that the host wrote, until the flash has them, and as long as there is room after that.
+//! The write cache: pages in DRAM that the host wrote, until the flash has them, and as long as there is room after
+//! that.
 //!
-//! A part of its own in front of [`PageMapped`](super::PageMapped): the caller offers it writes, asks it on reads, and drains
-//! it: [`WriteCache::drain`] names a page to be written to flash, [`WriteCache::drained`] says that it was. A page holds which
-//! of its sectors are there, so that small writes gather and a page that is whole needs no read before its program. It keeps
-//! no bytes and knows no time; when to drain (full, idle, flush) is the caller's choice.
+//! A part of its own in front of [`PageMapped`](super::PageMapped): the caller offers it writes, asks it on reads, and
+//! drains it: [`WriteCache::drain`] names a page to be written to flash, [`WriteCache::drained`] says that it was. A
+//! page holds which of its sectors are there, so that small writes gather and a page that is whole needs no read before
+//! its program. It keeps no bytes and knows no time; when to drain (full, idle, flush) is the caller's choice.
 
 use super::lru::Lru;
 use rustc_hash::FxHashMap;
@@ -73,7 +74,8 @@ pub struct CacheCounts {
 struct Held {
     /// Sectors that are there, a bit each.
     sectors: u128,
-    /// When it became dirty, counted from 1; 0 for a page that was trimmed while it is drained; no meaning for a clean one.
+    /// When it became dirty, counted from 1; 0 for a page that was trimmed while it is drained; no meaning for a clean
+    /// one.
     since: u64,
     /// While it is drained: when it was written again, and which sectors.
     again: Option<(u64, u128)>,
@@ -92,7 +94,8 @@ pub struct WriteCache {
     clean: Lru<Held, u64>,
     dirty: Lru<Held, u64>,
     draining: FxHashMap<u64, Held>,
-    /// Numbers of becoming dirty with their pages, in order; those that no longer hold are dropped when they come to the front.
+    /// Numbers of becoming dirty with their pages, in order; those that no longer hold are dropped when they come to
+    /// the front.
     unsafe_since: VecDeque<(u64, u64)>,
     clock: u64,
     counts: CacheCounts,
@@ -378,8 +381,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a table of pages and what they are: nothing dirty is forgotten, room is never exceeded, a flush is complete
-        /// when all that was written before it is in flash.
+        /// Against a table of pages and what they are: nothing dirty is forgotten, room is never exceeded, a flush is
+        /// complete when all that was written before it is in flash.
         #[test]
         fn behaves_like_a_table(
             lru in any::<bool>(),

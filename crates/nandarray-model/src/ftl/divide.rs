@@ -1,7 +1,8 @@
-//! Division by a number that a geometry fixes: a multiplication (Lemire, Kaser, Kurz, Software: Practice and Experience 2019).
+//! Division by a number that a geometry fixes: a multiplication (Lemire, Kaser, Kurz, Software: Practice and Experience
+//! 2019).
 //!
-//! A page's number is taken apart into die, plane, block and page several times a request, by numbers that need not be powers
-//! of two.
+//! A page's number is taken apart into die, plane, block and page several times a request, by numbers that need not be
+//! powers of two.
 
 /// What is divided by.
 #[derive(Clone, Copy, Debug)]

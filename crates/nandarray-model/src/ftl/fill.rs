@@ -1,8 +1,8 @@
 //! A device whose logical pages were written once, in order: where each lies is a formula, and takes no memory.
 //!
-//! Page n lies in the plane at position `n % planes` of the striping order, in that plane's row `n / planes`; a plane's rows
-//! run through its good blocks in order. The formula holds for a page until it is overwritten, and the other way round (which
-//! page a place holds) for a block until it is erased.
+//! Page n lies in the plane at position `n % planes` of the striping order, in that plane's row `n / planes`; a plane's
+//! rows run through its good blocks in order. The formula holds for a page until it is overwritten, and the other way
+//! round (which page a place holds) for a block until it is erased.
 
 use super::divide::Divisor;
 use super::scatter::Scatter;

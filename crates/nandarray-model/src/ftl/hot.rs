@@ -1,7 +1,8 @@
 //! Which pages are written often: small counters behind two hash functions (Hsieh, Kuo, Chang, ACM TOS 2006).
 //!
-//! A write counts up both of its page's 4-bit counters; a page is hot if both have reached a quarter of their range. All
-//! counters are halved, a few a write, once in as many writes as 5/4 of the counters, so that what was hot cools down.
+//! A write counts up both of its page's 4-bit counters; a page is hot if both have reached a quarter of their range.
+//! All counters are halved, a few a write, once in as many writes as 5/4 of the counters, so that what was hot cools
+//! down.
 
 /// A counter's most.
 const MOST: u8 = 15;
@@ -17,7 +18,8 @@ pub(super) struct HotData {
 }
 
 impl HotData {
-    /// For a device of so many logical pages: a counter for 16 of them, at least 4,096 as in the paper, at most a million.
+    /// For a device of so many logical pages: a counter for 16 of them, at least 4,096 as in the paper, at most a
+    /// million.
     pub(super) fn new(lpas: u32) -> Self {
         let counters = (lpas as usize / 16).next_power_of_two().clamp(1 << 12, 1 << 20);
         Self { counts: vec![0; counters], cooled: 0, writes: 0 }

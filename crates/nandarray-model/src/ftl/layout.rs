@@ -2,9 +2,9 @@
 //!
 //! How full the closed blocks of each plane are is worked out (`stationary`), which logical pages are live in them is a
 //! permutation (`scatter`), and blocks, lists of victims and the counters of hot pages are put into the state that goes
-//! with it. Two differences remain to a device that was really overwritten: no block is worn, and the blocks of a plane are as
-//! full as they are on average, not by chance. The time is that of marking dead pages, the memory a few bytes a block; a page
-//! that is written afterwards takes what it takes on every device.
+//! with it. Two differences remain to a device that was really overwritten: no block is worn, and the blocks of a plane
+//! are as full as they are on average, not by chance. The time is that of marking dead pages, the memory a few bytes a
+//! block; a page that is written afterwards takes what it takes on every device.
 
 use super::blocks::{LaidOut, State, Stream};
 use super::scatter::Scatter;
@@ -12,8 +12,8 @@ use super::stationary::{Solver, normal};
 use super::{LayOutError, PageMapped};
 use crate::describe::GcPolicy;
 
-/// One of so many pages of closed blocks has to be dead: beyond that, reclaim would program hundreds of pages for each of the
-/// host's.
+/// One of so many pages of closed blocks has to be dead: beyond that, reclaim would program hundreds of pages for each
+/// of the host's.
 const DEAD_ONE_OF: u64 = 200;
 /// Logical pages that are looked at to see how many are taken for hot.
 const SAMPLE: u32 = 1 << 12;
@@ -37,8 +37,8 @@ struct PlaneInUse {
 }
 
 impl PageMapped {
-    /// Brings an untouched device into the state that long uniform random overwrites of all its pages lead to. Counts of
-    /// operations stay 0, and so does wear.
+    /// Brings an untouched device into the state that long uniform random overwrites of all its pages lead to. Counts
+    /// of operations stay 0, and so does wear.
     ///
     /// # Errors
     /// If the state is not known for such a device, which can be filled and overwritten instead.
@@ -58,7 +58,8 @@ impl PageMapped {
         let mut streams = Vec::new();
         for plane in 0..self.planes() {
             let again = match (self.order.dynamic, plane % self.geometry.planes, hot) {
-                // Planes that are filled in turn are at the same page; which of the host's streams a page goes to differs by die.
+                // Planes that are filled in turn are at the same page; which of the host's streams a page goes to
+                // differs by die.
                 (true, 0, Some(_)) => false,
                 (true, _, _) => plane > 0,
                 (false, _, _) => false,
@@ -88,8 +89,8 @@ impl PageMapped {
         Ok(())
     }
 
-    /// Live pages of each plane: its own where striping is static; otherwise planes are written in turn and lose pages by
-    /// chance, which leaves a variance of half the mean (an Ornstein-Uhlenbeck process).
+    /// Live pages of each plane: its own where striping is static; otherwise planes are written in turn and lose pages
+    /// by chance, which leaves a variance of half the mean (an Ornstein-Uhlenbeck process).
     fn live_by_plane(&self, chance: &mut fastrand::Rng) -> Result<Vec<u64>, LayOutError> {
         let (planes, all) = (self.planes(), u64::from(self.lpas));
         let mut live: Vec<u64> = (0..planes).map(|p| u64::from(self.map.fill.rows_of(p, self.lpas))).collect();
@@ -115,8 +116,8 @@ impl PageMapped {
         Ok(live)
     }
 
-    /// Lets the counters of hot pages see more writes than they remember; the share of pages that they take for hot, if there
-    /// are such counters.
+    /// Lets the counters of hot pages see more writes than they remember; the share of pages that they take for hot, if
+    /// there are such counters.
     fn hot_in_use(&mut self, chance: &mut fastrand::Rng) -> Option<f64> {
         let lpas = self.lpas;
         let hot = self.hot.as_mut()?;

@@ -1,7 +1,7 @@
 //! Logical to physical: one number a page, in chunks that exist once something in them was written.
 //!
-//! Pages of the map itself are owners like logical pages, numbered behind them, so that reclaim knows one kind of page. An
-//! entry is 0 while it is as the fill left it, so that a chunk begins as zeroed memory.
+//! Pages of the map itself are owners like logical pages, numbered behind them, so that reclaim knows one kind of page.
+//! An entry is 0 while it is as the fill left it, so that a chunk begins as zeroed memory.
 
 use super::fill::Fill;
 use super::scatter::Scatter;

@@ -1,13 +1,13 @@
-//! A map that does not fit into DRAM: entries in use are cached, the map itself lies in flash, in pages of its own (DFTL:
-//! Gupta, Kim, Urgaonkar, ASPLOS 2009).
+//! A map that does not fit into DRAM: entries in use are cached, the map itself lies in flash, in pages of its own
+//! (DFTL: Gupta, Kim, Urgaonkar, ASPLOS 2009).
 //!
-//! The cache holds entries, least recently used out first. An entry that is not there costs a read of its map page; entries of
-//! the same page that the same request needs come with it. A changed entry that has to go costs a read (of what is there) and a
-//! program of its map page, which takes all changed entries of that page with it.
+//! The cache holds entries, least recently used out first. An entry that is not there costs a read of its map page;
+//! entries of the same page that the same request needs come with it. A changed entry that has to go costs a read (of
+//! what is there) and a program of its map page, which takes all changed entries of that page with it.
 //!
-//! What reclaim moves is entered as changed without a read (the page's own spare bytes name its owner) and without making room:
-//! while reclaim works the cache may hold more than it should, and the host's next requests pay. That way reclaim never waits
-//! for map writes, which could wait for reclaim.
+//! What reclaim moves is entered as changed without a read (the page's own spare bytes name its owner) and without
+//! making room: while reclaim works the cache may hold more than it should, and the host's next requests pay. That way
+//! reclaim never waits for map writes, which could wait for reclaim.
 
 use super::lru::Lru;
 use rustc_hash::FxHashMap;
@@ -72,7 +72,8 @@ impl MapCache {
         *self.entries.get_mut(lpa).expect("was loaded") = Entry { changed: true, behind };
     }
 
-    /// Drops unchanged entries until there is room. If a changed one is in the way: its map page, which is to be written.
+    /// Drops unchanged entries until there is room. If a changed one is in the way: its map page, which is to be
+    /// written.
     pub(super) fn make_room(&mut self) -> Option<u32> {
         while self.entries.len() > self.entries_max {
             let oldest = self.entries.oldest()?;

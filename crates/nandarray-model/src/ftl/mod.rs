@@ -1,7 +1,8 @@
 //! Conventional flash management under the clock: a page map, reclaim, wear, bad blocks, a write cache.
 //!
-//! [`PageMapped`] is a pure state machine: it says which flash operations a request needs and where, the caller issues them
-//! when its clock allows and says how they ended. It knows no time, owns no bytes, and draws chance from its seed only.
+//! [`PageMapped`] is a pure state machine: it says which flash operations a request needs and where, the caller issues
+//! them when its clock allows and says how they ended. It knows no time, owns no bytes, and draws chance from its seed
+//! only.
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -20,10 +21,10 @@
 //! | `stationary`, `scatter` | how full blocks are then; which pages lie in them, by formula |
 //! | `report`, `audit` | what was counted; whether all of it fits together |
 //!
-//! What it does not do: order operations. A page is mapped to its new place from the moment of `write`; a caller that reads it
-//! before its program has ended has the data still in the controller, and a block's programs have to be issued in the order in
-//! which their places were given out. An operation that was given a place may still be under way when the block of that place
-//! is asked to be erased: reads that were issued before go first.
+//! What it does not do: order operations. A page is mapped to its new place from the moment of `write`; a caller that
+//! reads it before its program has ended has the data still in the controller, and a block's programs have to be issued
+//! in the order in which their places were given out. An operation that was given a place may still be under way when
+//! the block of that place is asked to be erased: reads that were issued before go first.
 
 mod audit;
 mod blocks;

@@ -1,7 +1,7 @@
 //! The parts joined: what a read, a write, a trim means for the flash.
 //!
-//! Map first, then the write: a page is given out and mapped at once, the page that it replaces is dead at once. Nothing is
-//! changed by a request that is refused.
+//! Map first, then the write: a page is given out and mapped at once, the page that it replaces is dead at once.
+//! Nothing is changed by a request that is refused.
 
 use super::blocks::{Blocks, STREAMS, State, Stream};
 use super::divide::Divisor;
@@ -66,11 +66,11 @@ pub struct PageMapped {
 }
 
 impl PageMapped {
-    /// An empty device. `seed` is for policies that draw; `factory_bad` tells which blocks are bad when made, by die (of the
-    /// device), plane (of the die) and block.
+    /// An empty device. `seed` is for policies that draw; `factory_bad` tells which blocks are bad when made, by die
+    /// (of the device), plane (of the die) and block.
     ///
-    /// What users see is the flash less `over_provisioning`, or what the good blocks can hold beside those that reclaim cannot
-    /// do without, whichever is less.
+    /// What users see is the flash less `over_provisioning`, or what the good blocks can hold beside those that reclaim
+    /// cannot do without, whichever is less.
     ///
     /// # Errors
     /// If the description's geometry or settings leave nothing to manage.
@@ -172,8 +172,8 @@ impl PageMapped {
 
     /// Where a logical page is to be read; `None` if it was never written, or trimmed: then the flash is not asked.
     ///
-    /// `ahead` pages behind it belong to the same request: their map entries come along. Flash operations for the map are
-    /// appended to `map_ops`.
+    /// `ahead` pages behind it belong to the same request: their map entries come along. Flash operations for the map
+    /// are appended to `map_ops`.
     ///
     /// # Errors
     /// For a page beyond the capacity.
@@ -200,8 +200,8 @@ impl PageMapped {
     }
 
     /// Where a logical page is to be written. `whole`: all of it; otherwise what is there has to be read first, and
-    /// `read_first` says where. `ahead`, `map_ops`: as in [`PageMapped::read`]. `load` tells how busy a die of the device is;
-    /// only dynamic striping asks.
+    /// `read_first` says where. `ahead`, `map_ops`: as in [`PageMapped::read`]. `load` tells how busy a die of the
+    /// device is; only dynamic striping asks.
     ///
     /// # Errors
     /// `OutOfRange`; `NotNow` while reclaim has to go on first; `NoSpace`. Nothing has changed then.
@@ -234,8 +234,8 @@ impl PageMapped {
         Ok(Written { place: self.place(page), read_first, plane, reclaim: self.urgency(plane) })
     }
 
-    /// Forgets `pages` logical pages from `lpa` on: they read as never written, and reclaim need not move them. Returns how
-    /// many of them were mapped.
+    /// Forgets `pages` logical pages from `lpa` on: they read as never written, and reclaim need not move them. Returns
+    /// how many of them were mapped.
     ///
     /// # Errors
     /// For pages beyond the capacity.
@@ -262,8 +262,8 @@ impl PageMapped {
         Ok(trimmed)
     }
 
-    /// Writes what was changed of a cached map: one map page a call, its operations appended to `map_ops`. `false` if there
-    /// is nothing left to write, or no page to write it to at this time.
+    /// Writes what was changed of a cached map: one map page a call, its operations appended to `map_ops`. `false` if
+    /// there is nothing left to write, or no page to write it to at this time.
     pub fn flush_map(&mut self, map_ops: &mut Vec<MapOp>) -> bool {
         let Some(page) = self.map_cache.as_ref().and_then(MapCache::any_changed) else { return false };
         self.write_map_page(page, map_ops)
@@ -349,9 +349,9 @@ impl PageMapped {
 
     /// Works out how many free blocks a plane keeps for reclaim and how many live pages it may have.
     ///
-    /// When a stream finds no open block and fewer free ones than `floor`, at most `streams - 1` blocks are open; were all
-    /// closed ones wholly live, there would be more live pages than `live_max`. So one of them has a dead page, and reclaim
-    /// makes progress.
+    /// When a stream finds no open block and fewer free ones than `floor`, at most `streams - 1` blocks are open; were
+    /// all closed ones wholly live, there would be more live pages than `live_max`. So one of them has a dead page, and
+    /// reclaim makes progress.
     pub(super) fn set_limits(&mut self, plane: u32) {
         let p = &mut self.blocks.planes[plane as usize];
         let least = super::blocks::KEPT_BLOCKS + 1;
@@ -414,11 +414,12 @@ impl PageMapped {
         self.any_plane(owner, old, stream)
     }
 
-    /// The next plane of the die that is being filled, or of the least busy one when that has had its pages: the plane that is
-    /// furthest behind, so that the planes of a die stay at one page and are programmed together.
+    /// The next plane of the die that is being filled, or of the least busy one when that has had its pages: the plane
+    /// that is furthest behind, so that the planes of a die stay at one page and are programmed together.
     ///
-    /// A die has had its pages when each of its planes has had one; with one-shot programming, when each has had the rest of
-    /// its word line. There the streams have dies of their own: a page of another stream does not count for a word line.
+    /// A die has had its pages when each of its planes has had one; with one-shot programming, when each has had the
+    /// rest of its word line. There the streams have dies of their own: a page of another stream does not count for a
+    /// word line.
     fn next_of_die(&mut self, old: u32, stream: Stream, load: &impl Fn(u32) -> u64) -> Option<u32> {
         let (planes, group) = (self.order.planes(), self.geometry.planes);
         let at = if self.word_line_pages > 1 { stream as usize } else { 0 };
@@ -462,8 +463,8 @@ impl PageMapped {
         goes_on.then_some(plane)
     }
 
-    /// Pages until the word lines that a stream is at are full, in those of `planes` planes from `first` on that are furthest
-    /// behind; one a plane without one-shot programming.
+    /// Pages until the word lines that a stream is at are full, in those of `planes` planes from `first` on that are
+    /// furthest behind; one a plane without one-shot programming.
     fn word_lines_left(&self, first: u32, planes: u32, stream: Stream) -> u32 {
         if self.word_line_pages == 1 {
             return planes;
@@ -474,8 +475,8 @@ impl PageMapped {
         given().filter(|n| n / word_line == behind).map(|n| word_line - n % word_line).sum::<u64>() as u32
     }
 
-    /// Pages that fill the word lines which the host's next page is part of: as many as a write buffer does well to hand over
-    /// together. 1 without one-shot programming.
+    /// Pages that fill the word lines which the host's next page is part of: as many as a write buffer does well to
+    /// hand over together. 1 without one-shot programming.
     pub fn word_lines_to_fill(&self) -> u32 {
         if self.word_line_pages == 1 {
             return 1;

@@ -1,10 +1,11 @@
-//! A used device without the time that using it takes: filled in order by formula, or written at random with reclaim at once.
+//! A used device without the time that using it takes: filled in order by formula, or written at random with reclaim at
+//! once.
 
 use super::{FtlError, PageMapped, Step, Urgency};
 
 impl PageMapped {
-    /// Writes every logical page that is not mapped, in order. On a device that was never written this is a formula and takes
-    /// no memory; counts are not changed by it.
+    /// Writes every logical page that is not mapped, in order. On a device that was never written this is a formula and
+    /// takes no memory; counts are not changed by it.
     ///
     /// # Errors
     /// `NoSpace` if blocks failed before and too few are left.
@@ -41,8 +42,8 @@ impl PageMapped {
         Ok(())
     }
 
-    /// Writes pages of the first `working_set_pages` by chance, `writes` of them, reclaiming at once whatever is due, so that
-    /// the device is as after long use. Counts begin anew after it; wear stays.
+    /// Writes pages of the first `working_set_pages` by chance, `writes` of them, reclaiming at once whatever is due,
+    /// so that the device is as after long use. Counts begin anew after it; wear stays.
     ///
     /// # Errors
     /// `NoSpace` if too few good blocks are left.

@@ -1,14 +1,14 @@
 //! Reclaim as jobs that the caller pulls through: read this page, write it there, erase that block.
 //!
-//! A plane has one job at a time: a victim of garbage collection, a cold block for wear levelling, or a block that failed. The
-//! caller asks [`PageMapped::step`] for the next thing to do, does it when it likes, and answers each move with
-//! [`PageMapped::relocate`] and each erase with [`PageMapped::erased`] or [`PageMapped::erase_failed`]. Between steps the host
-//! may read, write and trim anything, pages under way included; several moves may be under way at once. Not calling `step` is
-//! all that pre-emption takes.
+//! A plane has one job at a time: a victim of garbage collection, a cold block for wear levelling, or a block that
+//! failed. The caller asks [`PageMapped::step`] for the next thing to do, does it when it likes, and answers each move
+//! with [`PageMapped::relocate`] and each erase with [`PageMapped::erased`] or [`PageMapped::erase_failed`]. Between
+//! steps the host may read, write and trim anything, pages under way included; several moves may be under way at once.
+//! Not calling `step` is all that pre-emption takes.
 //!
-//! Room: free blocks up to `KEPT_BLOCKS` are opened for moved pages only, and a victim has fewer live pages than a block, so a
-//! job leaves at least the room that it found. A block that fails takes room away; then pages move to other planes, and if no
-//! plane has room, the job is given up: its pages stay readable where they are.
+//! Room: free blocks up to `KEPT_BLOCKS` are opened for moved pages only, and a victim has fewer live pages than a
+//! block, so a job leaves at least the room that it found. A block that fails takes room away; then pages move to other
+//! planes, and if no plane has room, the job is given up: its pages stay readable where they are.
 
 use super::blocks::{KEPT_BLOCKS, State, Stream};
 use super::map::NOWHERE;
@@ -27,7 +27,8 @@ pub(super) struct Job {
     cause: Cause,
     /// Whether there was no room for a move: once the others are answered the job is given up.
     stuck: bool,
-    /// Whether a program in the block failed after all its pages were dead: it must not be used again once it is erased.
+    /// Whether a program in the block failed after all its pages were dead: it must not be used again once it is
+    /// erased.
     doomed: bool,
 }
 
@@ -204,12 +205,12 @@ impl PageMapped {
         self.set_limits(plane);
     }
 
-    /// A program failed: its block is bad from now on, what is live in it will be moved (a job of the plane), and the page
-    /// itself, if it is still wanted, gets a new place at once. `cause` is the failed program's.
+    /// A program failed: its block is bad from now on, what is live in it will be moved (a job of the plane), and the
+    /// page itself, if it is still wanted, gets a new place at once. `cause` is the failed program's.
     ///
     /// # Errors
-    /// `NoSpace` if no plane has room. The page stays mapped to where it failed: its data has to be kept, and this may be
-    /// called again later.
+    /// `NoSpace` if no plane has room. The page stays mapped to where it failed: its data has to be kept, and this may
+    /// be called again later.
     pub fn program_failed(&mut self, place: Place, cause: Cause) -> Result<Option<Renewed>, FtlError> {
         let page = self.page(place);
         let block = self.blocks.block_of(page);

@@ -1,10 +1,11 @@
-//! A device whose logical pages were overwritten at random for long: where each lies is a formula, and takes a few bytes a block.
+//! A device whose logical pages were overwritten at random for long: where each lies is a formula, and takes a few
+//! bytes a block.
 //!
-//! The live pages of all blocks, block after block, are one row of numbers; a permutation (a Feistel network that walks its
-//! cycle until it is within the row: Black and Rogaway, CT-RSA 2002) sends logical pages to it: a device's as a whole, or each
-//! plane's own where striping is static. Within a block the n-th live page lies `shift + n * step` pages on, modulo the
-//! pages, with a step and a shift of the block's own. Both ways are a formula, as for a device that was filled in order
-//! (`fill`), and hold as long: a page's until it is written again, a block's until it is erased.
+//! The live pages of all blocks, block after block, are one row of numbers; a permutation (a Feistel network that walks
+//! its cycle until it is within the row: Black and Rogaway, CT-RSA 2002) sends logical pages to it: a device's as a
+//! whole, or each plane's own where striping is static. Within a block the n-th live page lies `shift + n * step` pages
+//! on, modulo the pages, with a step and a shift of the block's own. Both ways are a formula, as for a device that was
+//! filled in order (`fill`), and hold as long: a page's until it is written again, a block's until it is erased.
 
 use super::fill::Fill;
 
@@ -150,8 +151,8 @@ impl Scatter {
         block as u32 * self.pages + (on % u64::from(self.pages)) as u32
     }
 
-    /// Which logical page lies at page `page` of block `block` (of the device). Of a page that was dead from the beginning, some
-    /// page that does not lie there.
+    /// Which logical page lies at page `page` of block `block` (of the device). Of a page that was dead from the
+    /// beginning, some page that does not lie there.
     pub(super) fn lpa_at(&self, block: u32, page: u32, fill: &Fill) -> u32 {
         let Spread { shift, step } = self.spreads[block as usize];
         let on = u64::from(page + self.pages - u32::from(shift)) * u64::from(self.steps[usize::from(step)].1);

@@ -1,26 +1,26 @@
-//! How full the closed blocks of a plane are after long uniform random overwrites, without writing them: mean-field fixed
-//! points of the victim policies.
+//! How full the closed blocks of a plane are after long uniform random overwrites, without writing them: mean-field
+//! fixed points of the victim policies.
 //!
-//! One plane: `M` closed blocks of `b` pages, `L` of their pages live. A host write kills one of the `L` pages, each as likely as
-//! any other, so a block that has `i` live pages loses one at rate `i / L` a host write. Reclaim turns over `g` blocks a host
-//! write; each comes back wholly live. With `x_i` the share of closed blocks that have `i` live pages and `k = g L / M`, what
-//! crosses from `i` to `i - 1` is balanced by the victims that are taken below `i`:
+//! One plane: `M` closed blocks of `b` pages, `L` of their pages live. A host write kills one of the `L` pages, each as
+//! likely as any other, so a block that has `i` live pages loses one at rate `i / L` a host write. Reclaim turns over
+//! `g` blocks a host write; each comes back wholly live. With `x_i` the share of closed blocks that have `i` live pages
+//! and `k = g L / M`, what crosses from `i` to `i - 1` is balanced by the victims that are taken below `i`:
 //!
 //! ```text
 //! i x_i = k (1 - P(victim has at least i))       sum x_i = 1,   sum i x_i = L / M       write amplification b k M / L
 //! ```
 //!
-//! - greedy: victims are of the lowest level that has blocks; `x_i = k / i` above it (Bux and Iliadis, Performance Evaluation 67,
-//!   2010; Desnoyers, SYSTOR 2012)
-//! - d-choices: `P = t_i^d`, `t_i` the share of candidates with at least `i` (Van Houdt, SIGMETRICS 2013; Li, Lee, Lui, SIGMETRICS
-//!   2013)
-//! - round-robin: victims are of one age `T`, `L / (M b) = (1 - e^-T) / T` (Menon, 1995; Desnoyers, SYSTOR 2012: first in, first
-//!   out)
-//! - cost-benefit: whichever block reaches the score `age (b - i) / i = s` leaves (Rosenblum and Ousterhout, SOSP 1991, for the
-//!   score); deaths and departures of one generation are integrated
+//! - greedy: victims are of the lowest level that has blocks; `x_i = k / i` above it (Bux and Iliadis, Performance
+//!   Evaluation 67, 2010; Desnoyers, SYSTOR 2012)
+//! - d-choices: `P = t_i^d`, `t_i` the share of candidates with at least `i` (Van Houdt, SIGMETRICS 2013; Li, Lee, Lui,
+//!   SIGMETRICS 2013)
+//! - round-robin: victims are of one age `T`, `L / (M b) = (1 - e^-T) / T` (Menon, 1995; Desnoyers, SYSTOR 2012: first
+//!   in, first out)
+//! - cost-benefit: whichever block reaches the score `age (b - i) / i = s` leaves (Rosenblum and Ousterhout, SOSP 1991,
+//!   for the score); deaths and departures of one generation are integrated
 //!
-//! Exact as blocks become many; planes of some hundred blocks agree within a few percent (`tests/layout.rs`). What it does not
-//! do: skewed or sequential writes, pages of a cached map, wear. The time unit of ages is `L` host writes.
+//! Exact as blocks become many; planes of some hundred blocks agree within a few percent (`tests/layout.rs`). What it
+//! does not do: skewed or sequential writes, pages of a cached map, wear. The time unit of ages is `L` host writes.
 
 use crate::describe::GcPolicy;
 use std::collections::BTreeMap;

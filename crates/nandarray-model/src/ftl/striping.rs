@@ -1,8 +1,8 @@
 //! Which plane a logical page goes to: positions in an order of channels, ways, dies and planes.
 //!
-//! Statically, page n goes to position n modulo their number; dynamically, to the position that is least busy, looked for from
-//! the one after the last. Where an order begins with the planes, a dynamic one chooses the least busy die and fills its planes
-//! together, so that one command programs them. Both need the order as a table, which is made here.
+//! Statically, page n goes to position n modulo their number; dynamically, to the position that is least busy, looked
+//! for from the one after the last. Where an order begins with the planes, a dynamic one chooses the least busy die and
+//! fills its planes together, so that one command programs them. Both need the order as a table, which is made here.
 
 use super::FtlSetupError;
 use super::divide::Divisor;

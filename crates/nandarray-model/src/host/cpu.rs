@@ -1,8 +1,9 @@
-//! What I/O costs the host's processor: building and taking commands, noticing completions, copying runs of bytes together.
+//! What I/O costs the host's processor: building and taking commands, noticing completions, copying runs of bytes
+//! together.
 //!
-//! Cores are booked (`Resource`); a queue pair belongs to one core. With interrupts a core works only while it does one of
-//! these; with polling it also spins from the first command on its way to the last completion, which is energy, not waiting:
-//! what it is asked for meanwhile begins at once.
+//! Cores are booked (`Resource`); a queue pair belongs to one core. With interrupts a core works only while it does one
+//! of these; with polling it also spins from the first command on its way to the last completion, which is energy, not
+//! waiting: what it is asked for meanwhile begins at once.
 
 use crate::describe;
 use crate::flash::Cause;

@@ -1,11 +1,12 @@
 //! The link between host and device: PCIe or a fabric, full duplex, one message at a time each way, in order of asking.
 //!
-//! A message is cut into packets of `packet_payload_bytes`, each of which takes `packet_overhead_bytes` more, at the raw rate;
-//! then it travels for `t_propagate`, during which the next is already on its way. PCIe 3 x4 with 128 B payload and 28 B
-//! overhead at 4 B/ns: 4 KiB are 32 x 156 B, 1,248 ns. A message without payload (a read request) is one packet.
-//! Entries of queues and requests for host memory may go ahead of data that waits (`entries_ahead`), as where the device sends a
-//! completion behind its own command's data and not behind all that came meanwhile: they leave at once, between two packets,
-//! and what waits is as much later. Flow control credits and retransmission are not modelled.
+//! A message is cut into packets of `packet_payload_bytes`, each of which takes `packet_overhead_bytes` more, at the
+//! raw rate; then it travels for `t_propagate`, during which the next is already on its way. PCIe 3 x4 with 128 B
+//! payload and 28 B overhead at 4 B/ns: 4 KiB are 32 x 156 B, 1,248 ns. A message without payload (a read request) is
+//! one packet. Entries of queues and requests for host memory may go ahead of data that waits (`entries_ahead`), as
+//! where the device sends a completion behind its own command's data and not behind all that came meanwhile: they leave
+//! at once, between two packets, and what waits is as much later. Flow control credits and retransmission are not
+//! modelled.
 
 use crate::describe;
 use crate::flash::Cause;

@@ -1,8 +1,8 @@
-//! The host's side under the clock: the link, queue pairs and their arbitration, processor cost; and the resources of the
-//! device by their tracks.
+//! The host's side under the clock: the link, queue pairs and their arbitration, processor cost; and the resources of
+//! the device by their tracks.
 //!
-//! All of it is booked, not simulated: a part is asked *now* for a service and says at once when that begins and ends, in the
-//! order of asking. Nothing here pushes events.
+//! All of it is booked, not simulated: a part is asked *now* for a service and says at once when that begins and ends,
+//! in the order of asking. Nothing here pushes events.
 
 pub mod cpu;
 pub mod link;

@@ -1,12 +1,13 @@
 //! NVMe queue pairs: what the host has submitted, what the device has seen of it, and which it takes next.
 //!
 //! A pair is a submission and a completion queue of the same number of entries. The host puts commands in and rings the
-//! doorbell, which makes them visible; the device fetches visible ones, one at a time, as the arbitration says, and posts
-//! completions, which the host reaps. A command holds its place from `submit` to `reap`, so neither queue can overrun.
-//! What any of this takes in time is the business of the caller, who knows link and cores; nothing here has a clock.
+//! doorbell, which makes them visible; the device fetches visible ones, one at a time, as the arbitration says, and
+//! posts completions, which the host reaps. A command holds its place from `submit` to `reap`, so neither queue can
+//! overrun. What any of this takes in time is the business of the caller, who knows link and cores; nothing here has a
+//! clock.
 //!
-//! Arbitration is that of the NVMe base specification, 3.4.4: round robin with an arbitration burst, or urgent queues first
-//! and then weighted round robin among high, medium and low, round robin with the burst within each.
+//! Arbitration is that of the NVMe base specification, 3.4.4: round robin with an arbitration burst, or urgent queues
+//! first and then weighted round robin among high, medium and low, round robin with the burst within each.
 
 use std::collections::VecDeque;
 
@@ -136,12 +137,14 @@ impl<C: Copy> Queues<C> {
         Ok(())
     }
 
-    /// The doorbell of a queue reaches the device: all that was submitted is visible. Returns how many are that were not.
+    /// The doorbell of a queue reaches the device: all that was submitted is visible. Returns how many are that were
+    /// not.
     pub fn ring(&mut self, queue: u32) -> u32 {
         self.show(queue, u32::MAX)
     }
 
-    /// The doorbell of a queue reaches the device with the tail as it was some commands ago: at most `commands` more are visible.
+    /// The doorbell of a queue reaches the device with the tail as it was some commands ago: at most `commands` more
+    /// are visible.
     pub fn show(&mut self, queue: u32, commands: u32) -> u32 {
         self.doorbells += 1;
         let pair = &mut self.pairs[queue as usize];

@@ -115,8 +115,9 @@ impl Machine {
         Report::new(&parts, latencies)
     }
 
-    /// What a machine at rest must be able to show: everything given was answered, bytes that left dies crossed channels and
-    /// went to those who asked, nothing was busy for longer than it existed, energy by part and by cause is the same.
+    /// What a machine at rest must be able to show: everything given was answered, bytes that left dies crossed
+    /// channels and went to those who asked, nothing was busy for longer than it existed, energy by part and by cause
+    /// is the same.
     ///
     /// # Panics
     /// If it cannot: the model is wrong.

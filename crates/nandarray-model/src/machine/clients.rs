@@ -1,10 +1,10 @@
-//! The clients of a machine: parts that do something with the fabric, each with events, waiting operations and commands of its
-//! own.
+//! The clients of a machine: parts that do something with the fabric, each with events, waiting operations and commands
+//! of its own.
 //!
-//! A client is one file (or folder) with a type that implements [`Client`], and one line in the list below, from which its
-//! variants of events, of tokens of flash operations and of commands' owners follow. A platform is a list of such parts
-//! ([`super::Part`]). Clients do not call each other: one that needs something of another leaves it to the machine, or pushes
-//! an event.
+//! A client is one file (or folder) with a type that implements [`Client`], and one line in the list below, from which
+//! its variants of events, of tokens of flash operations and of commands' owners follow. A platform is a list of such
+//! parts ([`super::Part`]). Clients do not call each other: one that needs something of another leaves it to the
+//! machine, or pushes an event.
 
 use std::fmt::Debug;
 

@@ -1,8 +1,8 @@
 //! Cores that run programs beside the data: how long each works, when it is free again, and what it takes.
 //!
-//! An executor (`store::executor`) decides what a core does: it books work on a core that is free, and hears when that is over.
-//! While a core has a program and no work booked it waits, for its data or for the executor; that is told apart from rest by
-//! [`Cores::occupy`]. This client issues nothing and asks for no command on the link.
+//! An executor (`store::executor`) decides what a core does: it books work on a core that is free, and hears when that
+//! is over. While a core has a program and no work booked it waits, for its data or for the executor; that is told
+//! apart from rest by [`Cores::occupy`]. This client issues nothing and asks for no command on the link.
 
 use std::collections::VecDeque;
 

@@ -22,8 +22,8 @@ pub struct Progress {
 const TELL_EVERY: u64 = 1 << 14;
 
 impl Machine {
-    /// Gives all requests of a source and lets them end; `each` sees every one as it does, `tell` now and then how far it is
-    /// and may end the run by returning `false` (what is on its way then still ends).
+    /// Gives all requests of a source and lets them end; `each` sees every one as it does, `tell` now and then how far
+    /// it is and may end the run by returning `false` (what is on its way then still ends).
     ///
     /// # Errors
     /// What the source says; requests on their way end first.

@@ -1,8 +1,9 @@
-//! The fabric that all parts of a machine share: flash, DRAM, the link, firmware stages, host cores, the event queue and the spans.
+//! The fabric that all parts of a machine share: flash, DRAM, the link, firmware stages, host cores, the event queue
+//! and the spans.
 //!
-//! The fabric is lent to clients ([`super::clients`]): they book its resources, issue flash operations and push events, and the
-//! fabric knows none of them. An operation carries a token that says which client waits for it; when it ends, the machine hands
-//! it back to that client.
+//! The fabric is lent to clients ([`super::clients`]): they book its resources, issue flash operations and push events,
+//! and the fabric knows none of them. An operation carries a token that says which client waits for it; when it ends,
+//! the machine hands it back to that client.
 
 use std::sync::Arc;
 

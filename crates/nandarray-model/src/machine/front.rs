@@ -1,4 +1,5 @@
-//! The callers' side of a machine: giving requests and commands, taking completions, letting time pass, looking at its clients.
+//! The callers' side of a machine: giving requests and commands, taking completions, letting time pass, looking at its
+//! clients.
 
 use super::fabric::Lent;
 use super::power::Power;
@@ -41,8 +42,8 @@ impl Machine {
         self.hash
     }
 
-    /// Lets the power fail when so many more events have happened. Time goes on, for whoever wants to know what would have
-    /// been; [`Machine::power_failed`] tells what was in the flash then.
+    /// Lets the power fail when so many more events have happened. Time goes on, for whoever wants to know what would
+    /// have been; [`Machine::power_failed`] tells what was in the flash then.
     pub fn fail_power_after(&mut self, events: u64) {
         self.power = Some(Power::fails_after(events));
     }
@@ -52,7 +53,8 @@ impl Machine {
         self.power.as_ref()?.failed()
     }
 
-    // Conventional requests -----------------------------------------------------------------------------------------------
+    // Conventional requests
+    // -----------------------------------------------------------------------------------------------
 
     /// Gives the device page-mapped flash management ([`Part::Blocks`]).
     ///
@@ -93,7 +95,8 @@ impl Machine {
         self.block().take_ended()
     }
 
-    // Commands of the store -----------------------------------------------------------------------------------------------
+    // Commands of the store
+    // -----------------------------------------------------------------------------------------------
 
     /// Says where the store's pages lie; before its first command ([`Part::Spaces`]).
     pub fn attach_store(&mut self, places: Places) {
@@ -132,8 +135,8 @@ impl Machine {
         self.next_job_until(Ps::MAX)
     }
 
-    /// The same, but lets nothing happen that is later than `until`: `None` when no command is done by then. A command may be
-    /// submitted at `until` afterwards.
+    /// The same, but lets nothing happen that is later than `until`: `None` when no command is done by then. A command
+    /// may be submitted at `until` afterwards.
     pub fn next_job_until(&mut self, until: Ps) -> Option<JobDone> {
         loop {
             if let Some(done) = self.spaces().take_done() {
@@ -146,8 +149,8 @@ impl Machine {
         }
     }
 
-    /// The next happening of commands or cores, letting time pass until there is one; `None` when nothing is on its way. Of one
-    /// event blocks come first, then cores, then commands.
+    /// The next happening of commands or cores, letting time pass until there is one; `None` when nothing is on its
+    /// way. Of one event blocks come first, then cores, then commands.
     pub fn next_happening(&mut self) -> Option<Happening> {
         loop {
             if let Some((job, piece)) = self.spaces().take_arrived() {

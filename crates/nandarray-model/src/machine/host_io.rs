@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Clients submit ios and tell their progress; they are told when an io is decoded and when the host has its answer
-//! ([`IoDone`]). Doorbells and the device's asking for an entry are messages without payload: they are part of what fetching an
-//! entry takes. A sleeping device ([`Sleep`]) fetches once it is awake.
+//! ([`IoDone`]). Doorbells and the device's asking for an entry are messages without payload: they are part of what
+//! fetching an entry takes. A sleeping device ([`Sleep`]) fetches once it is awake.
 
 use std::collections::VecDeque;
 
@@ -267,8 +267,8 @@ impl HostIo {
         IoDone::Answered(one.asker)
     }
 
-    /// Whether the device could come to rest now, as far as commands on the link go: asked of a device that has idle states
-    /// and does not rest already.
+    /// Whether the device could come to rest now, as far as commands on the link go: asked of a device that has idle
+    /// states and does not rest already.
     pub(super) fn may_rest(&self, now: Ps) -> bool {
         self.sleep.is_up(now) && self.in_device == 0 && self.queues.visible() == 0
     }

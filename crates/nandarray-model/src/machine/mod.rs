@@ -7,14 +7,14 @@
 //!       fabric flash, DRAM, link, firmware stages, host cores, the event queue
 //! ```
 //!
-//! Calls only go down. A part returns what has happened, and the machine tells the client that waits for it. A platform is a
-//! list of parts ([`Part`]); its device, link and host are a description's. **A new client** is a file with its type and its
-//! [`clients::Client`], a line in `clients`, and a variant of [`Part`].
+//! Calls only go down. A part returns what has happened, and the machine tells the client that waits for it. A platform
+//! is a list of parts ([`Part`]); its device, link and host are a description's. **A new client** is a file with its
+//! type and its [`clients::Client`], a line in `clients`, and a variant of [`Part`].
 //!
 //! # Commands in flight
 //!
-//! A command of the store is submitted at any time that is not over ([`Machine::submit_job`], whose [`JobId`] is the ticket),
-//! whatever else is in flight. Time passes only while a caller waits for something:
+//! A command of the store is submitted at any time that is not over ([`Machine::submit_job`], whose [`JobId`] is the
+//! ticket), whatever else is in flight. Time passes only while a caller waits for something:
 //!
 //! | wait for | call |
 //! | --- | --- |
@@ -24,14 +24,15 @@
 //! | whatever concerns commands or cores next | [`Machine::next_happening`] |
 //! | everything, background work included | [`Machine::settle`] |
 //!
-//! Completions are handed out once each, in order of (time, order of their events); those that nobody asked for yet are kept.
-//! A caller that keeps N commands in flight submits the next at the time of the completion that made room. A command that
-//! must not begin before another is done is submitted once that one is: the machine knows no dependencies.
+//! Completions are handed out once each, in order of (time, order of their events); those that nobody asked for yet are
+//! kept. A caller that keeps N commands in flight submits the next at the time of the completion that made room. A
+//! command that must not begin before another is done is submitted once that one is: the machine knows no dependencies.
 //!
 //! # Determinism
 //!
-//! Events at one time happen in the order of their pushes: a part that waits is woken in the order (time, order of request).
-//! The same description, seed and requests give the same hash, on every machine and beside any number of threads.
+//! Events at one time happen in the order of their pushes: a part that waits is woken in the order (time, order of
+//! request). The same description, seed and requests give the same hash, on every machine and beside any number of
+//! threads.
 
 mod account;
 mod block;

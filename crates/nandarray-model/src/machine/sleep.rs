@@ -1,9 +1,10 @@
 //! Idle states: when the device has nothing to do for long enough it sleeps, takes less, and is later for who wakes it.
 //!
-//! It rests from when its last command was answered and its flash is still; a doorbell ends that. How it slept in between is
-//! worked out then: no event is needed to fall asleep. While it wakes it takes what it takes awake. Deeper states are entered
-//! one after the other and left at once, with the exit latency of the deepest. What such a state needs before it is entered
-//! (a write buffer emptied, a map saved) is not modelled, and the description's host asks for none: the device decides alone.
+//! It rests from when its last command was answered and its flash is still; a doorbell ends that. How it slept in
+//! between is worked out then: no event is needed to fall asleep. While it wakes it takes what it takes awake. Deeper
+//! states are entered one after the other and left at once, with the exit latency of the deepest. What such a state
+//! needs before it is entered (a write buffer emptied, a map saved) is not modelled, and the description's host asks
+//! for none: the device decides alone.
 
 use crate::describe::IdleState;
 use crate::report::Slept;

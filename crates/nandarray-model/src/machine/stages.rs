@@ -1,7 +1,8 @@
 //! Firmware: the five stages of the controller and the cores that they run on.
 //!
-//! NDS paper, section 5.3.2: command handler, space translator, allocator and collector, data assembler, channel handlers. A
-//! stage that is mapped to a core waits for it; one that is mapped to none is pipelined hardware of its own.
+//! NDS paper, section 5.3.2: command handler, space translator, allocator and collector, data assembler, channel
+//! handlers. A stage that is mapped to a core waits for it; one that is mapped to none is pipelined hardware of its
+//! own.
 
 use crate::describe::{Controller, Energy};
 use crate::flash::Cause;

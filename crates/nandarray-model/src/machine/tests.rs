@@ -1,5 +1,5 @@
-//! Conventional requests through the whole machine: whatever is asked for, each request ends once, the newest write is what is
-//! kept, and the machine at rest adds up; faults reach those who asked.
+//! Conventional requests through the whole machine: whatever is asked for, each request ends once, the newest write is
+//! what is kept, and the machine at rest adds up; faults reach those who asked.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -151,8 +151,8 @@ fn outcome(case: &Case) -> (Vec<(Status, Ps, Ps)>, u64) {
 
 proptest! {
 
-    /// Every request ends exactly once, with a status that it can have; the machine adds up; the same run has the same hash;
-    /// no more requests are on their way than the loop keeps.
+    /// Every request ends exactly once, with a status that it can have; the machine adds up; the same run has the same
+    /// hash; no more requests are on their way than the loop keeps.
     #[test]
     fn every_request_ends_once(case in case()) {
         let (all, hash) = outcome(&case);
@@ -287,8 +287,9 @@ fn retries_and_a_slow_die_take_what_they_should() {
     let (plain, _) = read(&|cells, _| cells);
     let verdict = |retries, lost| Verdict { retries, lost };
     let (retried, status) = read(&|cells, place| Box::new(BitErrors::new(cells, place, verdict(3, false))));
-    // A round: read command 290 ns, sensing 20 us (an LSB page) + 5 us, ready 20 ns, data-out command 30 ns, 4 KiB at 1 GB/s
-    // 4.096 us, decoding what the transfer leaves: code words of 1.024 us behind each other at 2 us each, and one more.
+    // A round: read command 290 ns, sensing 20 us (an LSB page) + 5 us, ready 20 ns, data-out command 30 ns, 4 KiB at 1
+    // GB/s 4.096 us, decoding what the transfer leaves: code words of 1.024 us behind each other at 2 us each, and one
+    // more.
     let round = Ps::from_ns(290 + 25_000 + 20 + 30) + Ps(4_096_000);
     let (least, most) = (round * 3, (round + Ps::from_us(9)) * 3);
     assert!(status == Status::Success && retried - plain > least && retried - plain < most, "{plain} {retried}");

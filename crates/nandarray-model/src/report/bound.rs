@@ -1,8 +1,8 @@
 //! Whether the host, not the device, was the bound of a run: what one does not see in throughput and latencies.
 //!
-//! A host core that submits and completes all the time holds back a device that could do more. Polling is no work: a core that
-//! spins while it waits is not the bound. Told only where no part of the device is busy all the time; what else may bound a
-//! run (few requests on their way, a chain of latencies) keeps nothing busy, and is not looked for.
+//! A host core that submits and completes all the time holds back a device that could do more. Polling is no work: a
+//! core that spins while it waits is not the bound. Told only where no part of the device is busy all the time; what
+//! else may bound a run (few requests on their way, a chain of latencies) keeps nothing busy, and is not looked for.
 
 use super::{Parts, Utilisation};
 use nandarray_sim::Ps;

@@ -1,7 +1,8 @@
 //! How long requests took: counts, bytes and latencies by operation, to percentiles of one in ten thousand.
 //!
-//! Latencies are kept in histograms of three significant digits (HdrHistogram) from a picosecond to 11 days: a percentile is
-//! at most 0.1 % above what sorting all of them would give, and memory does not grow with requests. Mean, least and most are exact.
+//! Latencies are kept in histograms of three significant digits (HdrHistogram) from a picosecond to 11 days: a
+//! percentile is at most 0.1 % above what sorting all of them would give, and memory does not grow with requests. Mean,
+//! least and most are exact.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -86,8 +87,8 @@ impl Latencies {
     }
 }
 
-/// The distribution for drawing: latencies in microseconds, and the share of requests that took no longer, in order; as many
-/// points for the last thousandth as for the first half.
+/// The distribution for drawing: latencies in microseconds, and the share of requests that took no longer, in order; as
+/// many points for the last thousandth as for the first half.
 fn distribution(of: &OfOp) -> Vec<(f64, f64)> {
     const POINTS: u32 = 64;
     let mut drawn: Vec<(f64, f64)> = vec![(of.least.us(), 0.0)];

@@ -1,8 +1,9 @@
 //! What came out of a run: time, throughput, percentiles, energy by part, write amplification, utilisation, wear.
 //!
 //! A report is plain numbers with units in their names, and serialises as it stands: its JSON is described in
-//! docs/reference/replay-report.md, and `schema` grows when a field changes its meaning or goes. `latency` collects requests
-//! while they end, `promise` compares with data sheets, `table` prints. What the parts counted is given in [`Parts`].
+//! docs/reference/replay-report.md, and `schema` grows when a field changes its meaning or goes. `latency` collects
+//! requests while they end, `promise` compares with data sheets, `table` prints. What the parts counted is given in
+//! [`Parts`].
 
 mod bound;
 pub mod latency;
@@ -157,7 +158,8 @@ pub struct WearReport {
     pub beyond_endurance: u64,
 }
 
-/// Shares of the time until rest that each was busy, from 0 to 1. Pipelined stages and DRAM without a bandwidth are never busy.
+/// Shares of the time until rest that each was busy, from 0 to 1. Pipelined stages and DRAM without a bandwidth are
+/// never busy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Utilisation {
     /// Channel buses.

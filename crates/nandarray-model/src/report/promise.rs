@@ -1,4 +1,5 @@
-//! What a data sheet promises, beside what came out. A promise holds for one kind of workload; only the fitting ones are compared.
+//! What a data sheet promises, beside what came out. A promise holds for one kind of workload; only the fitting ones
+//! are compared.
 
 use serde::Serialize;
 

@@ -6,10 +6,11 @@
 //!            -> deliver: results over the link, or into the flash
 //! ```
 //!
-//! The agenda decides what is done next, the machine decides when. A core takes one instruction a cycle. Bytes are fetched from the
-//! engine when a task begins; the program gets them as their blocks arrive. A block that is one run of the stream lets the
-//! program go on up to its end; where the elements of blocks lie mixed in the stream (a box of several dimensions) all of an input
-//! must have arrived. A program cannot tell when its bytes came, so what it gives is the same on any executor.
+//! The agenda decides what is done next, the machine decides when. A core takes one instruction a cycle. Bytes are
+//! fetched from the engine when a task begins; the program gets them as their blocks arrive. A block that is one run of
+//! the stream lets the program go on up to its end; where the elements of blocks lie mixed in the stream (a box of
+//! several dimensions) all of an input must have arrived. A program cannot tell when its bytes came, so what it gives
+//! is the same on any executor.
 //!
 //! Not here: which instructions take longer, caches, scratchpads, how much of a stream a core can hold.
 
@@ -131,7 +132,8 @@ struct Run<'r, 's, 'p> {
 }
 
 impl Drop for Run<'_, '_, '_> {
-    /// A run that ended by a panic leaves the machine at rest: what was under way comes to its end, and cores are given back.
+    /// A run that ended by a panic leaves the machine at rest: what was under way comes to its end, and cores are given
+    /// back.
     fn drop(&mut self) {
         while !self.moving.is_empty() || self.occupied.iter().any(|&(_, works)| works) {
             match self.clock().next_happening() {

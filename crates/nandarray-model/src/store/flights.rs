@@ -1,8 +1,8 @@
 //! Commands in flight under the modelled clock: which may begin, which wait, and for whom.
 //!
-//! Commands are numbered as they are given. One begins (its first half happens) when its [`Order`] lets it, looked at in the order
-//! of numbers whenever a command was given or has ended, so the same history of commands begins in the same order everywhere.
-//! The machine decides when one ends. Nothing here blocks, and nothing here knows time.
+//! Commands are numbered as they are given. One begins (its first half happens) when its [`Order`] lets it, looked at
+//! in the order of numbers whenever a command was given or has ended, so the same history of commands begins in the
+//! same order everywhere. The machine decides when one ends. Nothing here blocks, and nothing here knows time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -156,8 +156,8 @@ impl Flights {
         self.table.get_mut(&id).expect("a command in flight")
     }
 
-    /// Which command to refuse when nothing in flight can go on and this one is waited for: this one, if it waits for blocks
-    /// itself; else the first that does, which is what it waits for.
+    /// Which command to refuse when nothing in flight can go on and this one is waited for: this one, if it waits for
+    /// blocks itself; else the first that does, which is what it waits for.
     pub(super) fn stuck_for(&mut self, id: FlightId) -> FlightId {
         let is_blocked = |flight: &mut Flight| flight.order == Order::Blocks && !flight.held.halves().is_granted();
         if is_blocked(self.get(id)) {

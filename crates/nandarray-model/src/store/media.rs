@@ -1,12 +1,14 @@
-//! The medium of a modelled store: passes everything on to a real medium, and tells the [`Recorder`] which pages that were.
+//! The medium of a modelled store: passes everything on to a real medium, and tells the [`Recorder`] which pages that
+//! were.
 //!
-//! What of a medium's bytes is flash, and costs what: pages cost what pages cost. A page's out-of-band record crosses with
-//! the page, in its spare bytes. A whole segment's records at once (recovery, reclaim) are read as the pages that they would
-//! fill, from the segment's first on. Superblocks and a segment's header are kept by the controller (battery-backed memory or a
-//! few blocks of their own) and cost nothing; a segment's blocks are erased when what they held is known to be dead.
+//! What of a medium's bytes is flash, and costs what: pages cost what pages cost. A page's out-of-band record crosses
+//! with the page, in its spare bytes. A whole segment's records at once (recovery, reclaim) are read as the pages that
+//! they would fill, from the segment's first on. Superblocks and a segment's header are kept by the controller
+//! (battery-backed memory or a few blocks of their own) and cost nothing; a segment's blocks are erased when what they
+//! held is known to be dead.
 //!
-//! A medium without bytes keeps what the engine reads back to know its own state (head, log, 32 bytes of record a page) and
-//! forgets the data: what is read then are zeroes.
+//! A medium without bytes keeps what the engine reads back to know its own state (head, log, 32 bytes of record a page)
+//! and forgets the data: what is read then are zeroes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +31,8 @@ pub struct ModelMedia {
     recorder: Arc<Recorder>,
     /// The recorder's, with the layout of the store that is there.
     geometry: Geometry,
-    /// Whether segments belong to the journal or to a checkpoint; of those that were not asked for yet, the header knows.
+    /// Whether segments belong to the journal or to a checkpoint; of those that were not asked for yet, the header
+    /// knows.
     log: RwLock<BTreeMap<Segment, bool>>,
     keeps_data: bool,
     /// Every write, with what it takes to know where its pages are: for losing power.

@@ -1,17 +1,19 @@
-//! The array store under the modelled clock: the same commands, the same bytes, and what they take on a described device.
+//! The array store under the modelled clock: the same commands, the same bytes, and what they take on a described
+//! device.
 //!
-//! The [`Clock`] is the engine's probe, and calls the two halves of every command ([`Halves`]): the first tells what is asked of
-//! the flash, which a [`Recorder`] and a [`media::ModelMedia`] below the engine write down; the [`Machine`] then lets modelled
-//! time pass for that, and for all other commands in flight; when it is done with it, the second half completes the command for
-//! its caller. Every door works unchanged: it has a [`Device`] like any other, whose commands take modelled time.
+//! The [`Clock`] is the engine's probe, and calls the two halves of every command ([`Halves`]): the first tells what is
+//! asked of the flash, which a [`Recorder`] and a [`media::ModelMedia`] below the engine write down; the [`Machine`]
+//! then lets modelled time pass for that, and for all other commands in flight; when it is done with it, the second
+//! half completes the command for its caller. Every door works unchanged: it has a [`Device`] like any other, whose
+//! commands take modelled time.
 //!
-//! Any number of commands can be in flight ([`Device::submit`]). Time passes only while somebody waits: for a command of its own
-//! ([`Device::execute`]), for one that was submitted, or for the next that ends ([`Device::drive`]). So one history of calls gives
-//! one trace, whatever the machine that it runs on does. One thread at a time is inside the clock; commands that end are
-//! delivered outside of it, at their modelled time, and may give further commands.
+//! Any number of commands can be in flight ([`Device::submit`]). Time passes only while somebody waits: for a command
+//! of its own ([`Device::execute`]), for one that was submitted, or for the next that ends ([`Device::drive`]). So one
+//! history of calls gives one trace, whatever the machine that it runs on does. One thread at a time is inside the
+//! clock; commands that end are delivered outside of it, at their modelled time, and may give further commands.
 //!
-//! [`Clock::batch`] is for callers that want values at once: both halves happen in the call, and time passes for all commands of
-//! the batch at its end, so many of them in flight.
+//! [`Clock::batch`] is for callers that want values at once: both halves happen in the call, and time passes for all
+//! commands of the batch at its end, so many of them in flight.
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -82,7 +84,8 @@ struct State {
     programs: ProgramsReport,
     latencies: Latencies,
     mount: Ps,
-    /// Set while modelled time passes, and left so by a panic: what the machine holds is unknown then, and it is not run again.
+    /// Set while modelled time passes, and left so by a panic: what the machine holds is unknown then, and it is not
+    /// run again.
     running: bool,
 }
 
@@ -93,8 +96,8 @@ type Ended = Vec<(FlightId, Box<dyn Halves>)>;
 #[derive(Debug)]
 pub struct Clock {
     recorder: Arc<Recorder>,
-    /// Made when the store is open. A thread that holds this is inside the clock; it may enter again, since programs run inside of
-    /// a command.
+    /// Made when the store is open. A thread that holds this is inside the clock; it may enter again, since programs
+    /// run inside of a command.
     state: ReentrantMutex<RefCell<Option<State>>>,
     /// Commands that have ended and are being delivered, which others may wait for, and the thread that does it.
     delivering: Mutex<BTreeMap<FlightId, ThreadId>>,
@@ -112,8 +115,8 @@ impl Probe for Clock {
             return;
         }
         self.assert_alive();
-        // SAFETY: this call goes on until the command was taken out of the table, or panics with the clock stopped for good
-        // while it was inside: then nobody looks into the table again.
+        // SAFETY: this call goes on until the command was taken out of the table, or panics with the clock stopped for
+        // good while it was inside: then nobody looks into the table again.
         let held = unsafe { Held::borrowed(command) };
         let id = self.with(|state| state.give(held));
         loop {
@@ -226,10 +229,12 @@ impl Probe for Clock {
     }
 }
 
-/// Opens a store on a described device. What the description fixes (geometry, capacity) is taken from it; one thread works.
+/// Opens a store on a described device. What the description fixes (geometry, capacity) is taken from it; one thread
+/// works.
 ///
 /// # Errors
-/// As [`Device::open_file`]; [`Error::Invalid`] if the device cannot hold a store, or the file is one of another device.
+/// As [`Device::open_file`]; [`Error::Invalid`] if the device cannot hold a store, or the file is one of another
+/// device.
 pub fn open(
     bytes: &Bytes,
     mode: Mode,
@@ -342,8 +347,8 @@ impl Clock {
         }
     }
 
-    /// Waits until a command, or for none the first of any, was delivered that another thread is delivering. A callback that asks
-    /// does not wait for what its own thread delivers. Gives whether there was one to wait for, or `any`.
+    /// Waits until a command, or for none the first of any, was delivered that another thread is delivering. A callback
+    /// that asks does not wait for what its own thread delivers. Gives whether there was one to wait for, or `any`.
     fn wait_for_delivery(&self, flight: Option<FlightId>, any: bool) -> bool {
         let own = std::thread::current().id();
         let mut delivering = self.delivering.lock();
@@ -373,24 +378,25 @@ impl Clock {
             Some((id, state.flights.get(id).halves()))
         };
         while let Some((id, halves)) = self.with(next) {
-            // SAFETY: the halves lie behind a pointer, whatever happens to the table; they stay until `begun` or a later call ends
-            // the command, and nobody else looks at those of a command that has just begun. The state is not borrowed
-            // meanwhile: programs let time pass in their command's first half.
+            // SAFETY: the halves lie behind a pointer, whatever happens to the table; they stay until `begun` or a
+            // later call ends the command, and nobody else looks at those of a command that has just begun. The state
+            // is not borrowed meanwhile: programs let time pass in their command's first half.
             let moves = unsafe { (*halves).plan() };
             let footprint = self.recorder.take();
             self.with(|state| state.run(|state| state.begun(id, moves, footprint, &self.recorder, ended)));
         }
     }
 
-    /// Lets time pass until something happens, and begins the commands that waited for it. `false` if nothing is on its way.
+    /// Lets time pass until something happens, and begins the commands that waited for it. `false` if nothing is on its
+    /// way.
     fn advance(&self, ended: &mut Ended) -> bool {
         let goes_on = self.with(|state| state.run(|state| state.advance(&self.recorder, ended)));
         self.begin_all(ended);
         goes_on
     }
 
-    /// The next happening for an executor of programs; commands in flight that end meanwhile are delivered. `None` if nothing is on
-    /// its way.
+    /// The next happening for an executor of programs; commands in flight that end meanwhile are delivered. `None` if
+    /// nothing is on its way.
     fn next_happening(&self) -> Option<Happening> {
         loop {
             if let Some(happening) = self.with(|state| state.happened.pop_front()) {
@@ -411,8 +417,8 @@ impl Clock {
         while self.drive(None) {}
     }
 
-    /// Gathers commands from now on: both halves of them happen at once, and they are timed together when the batch ends. What
-    /// is in flight ends first.
+    /// Gathers commands from now on: both halves of them happen at once, and they are timed together when the batch
+    /// ends. What is in flight ends first.
     pub fn batch(&self) {
         self.drain();
         self.with(|state| {
@@ -457,8 +463,8 @@ impl Clock {
         self.with(|state| f(&mut state.machine))
     }
 
-    /// What came out since opening. Commands other than reads and writes (flush, create, ...) are its "flush". `numbers` are
-    /// the store's own ([`nandarray::device::Command::Stat`]).
+    /// What came out since opening. Commands other than reads and writes (flush, create, ...) are its "flush".
+    /// `numbers` are the store's own ([`nandarray::device::Command::Stat`]).
     pub fn report(&self, numbers: &[(&'static str, u64)]) -> Report {
         self.with(|state| {
             let mut report = state.machine.report(&state.latencies);
@@ -549,7 +555,8 @@ impl State {
         self.jobs.insert(job, id);
     }
 
-    /// Lets time pass until a command ends, or something happens that a program waits for. `false` if nothing is on its way.
+    /// Lets time pass until a command ends, or something happens that a program waits for. `false` if nothing is on its
+    /// way.
     fn advance(&mut self, recorder: &Recorder, ended: &mut Ended) -> bool {
         let Some(happening) = self.machine.next_happening() else { return false };
         let command = match happening {

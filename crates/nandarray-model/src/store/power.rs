@@ -1,10 +1,11 @@
 //! Lost power under the modelled clock: what of the medium was in the flash at that moment.
 //!
 //! The engine is ahead of the modelled clock by the command that it executes: its writes are on the medium before their
-//! programs have ended. A [`WriteLog`] keeps every write; with the programs that had ended when the power failed it tells which
-//! bytes a real device would still have: a page (and the record beside it) if its program had ended; a superblock, which the
-//! controller writes behind a barrier, if every program before it had; lengths and segment headers, which are the
-//! controller's own, if they were written at all. A page whose program was under way keeps what it had.
+//! programs have ended. A [`WriteLog`] keeps every write; with the programs that had ended when the power failed it
+//! tells which bytes a real device would still have: a page (and the record beside it) if its program had ended; a
+//! superblock, which the controller writes behind a barrier, if every program before it had; lengths and segment
+//! headers, which are the controller's own, if they were written at all. A page whose program was under way keeps what
+//! it had.
 
 use std::collections::BTreeMap;
 
@@ -41,8 +42,8 @@ impl WriteLog {
         self.writes.len()
     }
 
-    /// The medium as it is when the power comes back: all of the first `before` writes, whose programs are known to have
-    /// ended, and of the following up to `writes` those whose programs are among `ended`.
+    /// The medium as it is when the power comes back: all of the first `before` writes, whose programs are known to
+    /// have ended, and of the following up to `writes` those whose programs are among `ended`.
     ///
     /// # Errors
     /// None that a medium in memory has.

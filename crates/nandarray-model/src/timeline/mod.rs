@@ -1,9 +1,9 @@
 //! Timelines: writes what was busy when as a trace that Perfetto opens (ui.perfetto.dev, `.pftrace`).
 //!
-//! A run's device is a process; under it are tracks for host, link, controller, and for every channel its bus and its dies. A
-//! track is made when it is first busy. Things that overlap on one track (requests, pipelined stages) lie in as many lanes as they
-//! need, which Perfetto draws as one. Perfetto counts nanoseconds: times are rounded down to them, so what follows something
-//! in picoseconds does so there.
+//! A run's device is a process; under it are tracks for host, link, controller, and for every channel its bus and its
+//! dies. A track is made when it is first busy. Things that overlap on one track (requests, pipelined stages) lie in as
+//! many lanes as they need, which Perfetto draws as one. Perfetto counts nanoseconds: times are rounded down to them,
+//! so what follows something in picoseconds does so there.
 //!
 //! The file is written as the run goes; in memory are the lanes alone. `proto` has the messages, of which only those
 //! fields exist here that are written.

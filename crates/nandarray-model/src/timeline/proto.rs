@@ -1,5 +1,5 @@
-//! Perfetto's trace messages, as far as timelines need them (perfetto.dev/docs/reference/trace-packet-proto; the field numbers
-//! are those of `protos/perfetto/trace/` in its sources). A file is packets, each as field 1 of one message.
+//! Perfetto's trace messages, as far as timelines need them (perfetto.dev/docs/reference/trace-packet-proto; the field
+//! numbers are those of `protos/perfetto/trace/` in its sources). A file is packets, each as field 1 of one message.
 
 /// `TracePacket.SequenceFlags`: names and numbers said before are forgotten.
 pub const INCREMENTAL_STATE_CLEARED: u32 = 1;

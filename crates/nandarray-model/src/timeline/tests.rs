@@ -1,4 +1,5 @@
-//! Timelines are read again and compared with the spans that went in. The Python tests read one with Perfetto's own messages.
+//! Timelines are read again and compared with the spans that went in. The Python tests read one with Perfetto's own
+//! messages.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,9 +1,10 @@
 //! What blkparse prints by default from a blktrace (blkparse(1), "DEFAULT OUTPUT"):
 //! `major,minor cpu sequence seconds.nanoseconds pid action RWBS sector + sectors [process]`.
 //!
-//! One action is taken for the request (`BlktraceEvent`), the others are passed over; a merged, split or remapped request would
-//! else count twice. Sectors have 512 bytes. A request that asks to flush first (RWBS begins with F) is a flush and then the
-//! request. The CPU is the stream, as Linux has a queue for each. The summary behind the events ends the trace.
+//! One action is taken for the request (`BlktraceEvent`), the others are passed over; a merged, split or remapped
+//! request would else count twice. Sectors have 512 bytes. A request that asks to flush first (RWBS begins with F) is a
+//! flush and then the request. The CPU is the stream, as Linux has a queue for each. The summary behind the events ends
+//! the trace.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,10 @@
 //! Boxes of an array that lies row by row on a conventional device: what a program without spaces has to ask for.
 //!
-//! An array of elements begins at a byte of the device, its last dimension lying together (turn shape and boxes around for one
-//! stored column by column). A box of it is as many contiguous runs as its outer coordinates; trailing dimensions that it takes
-//! whole join into longer runs. Each run is one request, or several of at most `request_bytes_max`; requests are rounded out to
-//! sectors. Boxes follow one another without a pause, always `depth` requests on their way, from one queue pair: one thread.
+//! An array of elements begins at a byte of the device, its last dimension lying together (turn shape and boxes around
+//! for one stored column by column). A box of it is as many contiguous runs as its outer coordinates; trailing
+//! dimensions that it takes whole join into longer runs. Each run is one request, or several of at most
+//! `request_bytes_max`; requests are rounded out to sectors. Boxes follow one another without a pause, always `depth`
+//! requests on their way, from one queue pair: one thread.
 
 use serde::{Deserialize, Serialize};
 

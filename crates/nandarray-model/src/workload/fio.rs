@@ -1,8 +1,8 @@
 //! fio iologs, versions 2 and 3 (fio's HOWTO, "Trace file format").
 //!
-//! After `fio version 2 iolog`: `file action`, or `file action offset length`. Version 3 puts a time in microseconds in front.
-//! Version 2 has no times, only pauses (`wait`, in microseconds, each counted from the one before), and fio replays it in a
-//! closed loop; so do we. Each file has offsets of its own and is a stream of its own.
+//! After `fio version 2 iolog`: `file action`, or `file action offset length`. Version 3 puts a time in microseconds in
+//! front. Version 2 has no times, only pauses (`wait`, in microseconds, each counted from the one before), and fio
+//! replays it in a closed loop; so do we. Each file has offsets of its own and is a stream of its own.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,8 +1,9 @@
-//! What a device is asked for: requests, one at a time, from a generator or a trace. Nothing here knows a device but its size.
+//! What a device is asked for: requests, one at a time, from a generator or a trace. Nothing here knows a device but
+//! its size.
 //!
-//! A source is pulled: the machine asks for the next request when it can use it, so a trace of any length takes no memory.
-//! Open loop: every request says when it arrives, whatever the device is doing. Closed loop: a source says how many it keeps on
-//! their way, and the next is asked for when one has completed.
+//! A source is pulled: the machine asks for the next request when it can use it, so a trace of any length takes no
+//! memory. Open loop: every request says when it arrives, whatever the device is doing. Closed loop: a source says how
+//! many it keeps on their way, and the next is asked for when one has completed.
 
 mod blktrace;
 pub mod boxes;
@@ -55,8 +56,8 @@ impl RequestOp {
 /// One request of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When it arrives. `None`: as soon as one that is on its way has completed (closed loop); in a closed loop, `Some`: then
-    /// too, but not before this time (a pause).
+    /// When it arrives. `None`: as soon as one that is on its way has completed (closed loop); in a closed loop,
+    /// `Some`: then too, but not before this time (a pause).
     pub at: Option<Ps>,
     /// What.
     pub op: RequestOp,

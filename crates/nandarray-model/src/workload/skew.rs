@@ -1,8 +1,9 @@
 //! Which places are asked for how often: uniform, Zipf, hot and cold.
 //!
-//! A skew first draws a rank (0 is the hottest) and then says which place has it, by a fixed mixing of the numbers, so that
-//! hot places lie all over the working set and not at its beginning. Nothing is kept per place: a working set may be any size.
-//! Logarithms and powers come from `libm`, not from the machine, so that a seed gives the same places everywhere.
+//! A skew first draws a rank (0 is the hottest) and then says which place has it, by a fixed mixing of the numbers, so
+//! that hot places lie all over the working set and not at its beginning. Nothing is kept per place: a working set may
+//! be any size. Logarithms and powers come from `libm`, not from the machine, so that a seed gives the same places
+//! everywhere.
 
 use serde::{Deserialize, Serialize};
 
@@ -99,8 +100,8 @@ impl Places {
     }
 }
 
-/// A fixed one-to-one mapping of 0..n onto itself that leaves no order: steps that are each invertible on as many bits as n
-/// needs, repeated until the number lies below n again (fewer than two rounds on average).
+/// A fixed one-to-one mapping of 0..n onto itself that leaves no order: steps that are each invertible on as many bits
+/// as n needs, repeated until the number lies below n again (fewer than two rounds on average).
 fn scatter(rank: u64, n: u64) -> u64 {
     let bits = 64 - (n - 1).leading_zeros();
     if bits < 2 {
@@ -121,8 +122,8 @@ fn scatter(rank: u64, n: u64) -> u64 {
     }
 }
 
-/// Zipf by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
-/// distributions", 1996): constant time a draw, nothing to set up.
+/// Zipf by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone
+/// discrete distributions", 1996): constant time a draw, nothing to set up.
 #[derive(Clone, Debug)]
 struct Zipf {
     n: f64,

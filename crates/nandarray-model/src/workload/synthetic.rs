@@ -1,7 +1,7 @@
 //! Requests made up: which operations, of what size, where, how many at once or how often, from one seed.
 //!
-//! The settings are what a user writes (JSON from Python and the command line); [`Generator`] is the source. Random places come
-//! from `skew`; a sequential stream walks a part of the working set of its own, round and round.
+//! The settings are what a user writes (JSON from Python and the command line); [`Generator`] is the source. Random
+//! places come from `skew`; a sequential stream walks a part of the working set of its own, round and round.
 
 use serde::{Deserialize, Serialize};
 

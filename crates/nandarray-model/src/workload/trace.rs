@@ -1,8 +1,9 @@
-//! Traces as sources of requests: a stream of lines through the parser of its format, with times scaled and offsets wrapped
-//! into the device.
+//! Traces as sources of requests: a stream of lines through the parser of its format, with times scaled and offsets
+//! wrapped into the device.
 //!
-//! Only the line at hand is in memory, so a trace may be any size; gzip is unpacked on the way. The parsers (`fio`, `blktrace`,
-//! `msr`) each know one format and nothing of devices. Fuzzed: any bytes are requests or an error that names the line.
+//! Only the line at hand is in memory, so a trace may be any size; gzip is unpacked on the way. The parsers (`fio`,
+//! `blktrace`, `msr`) each know one format and nothing of devices. Fuzzed: any bytes are requests or an error that
+//! names the line.
 
 use std::collections::VecDeque;
 use std::fs::File;

@@ -251,7 +251,8 @@ fn a_trace_is_streamed() {
 }
 
 proptest! {
-    /// Samples with bytes changed, cut and joined: requests within the device in order of time, or an error with a line.
+    /// Samples with bytes changed, cut and joined: requests within the device in order of time, or an error with a
+    /// line.
     #[test]
     fn hostile_lines(sample in 0usize..4, changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 0..12)) {
         let mut bytes = [FIO2, FIO3, BLKPARSE, MSR][sample].as_bytes().to_vec();

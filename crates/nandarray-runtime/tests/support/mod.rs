@@ -20,8 +20,8 @@ impl Chance {
     }
 }
 
-/// One thread with many jobs under way: which one does its next step is chance, and so is how long a job that is done is kept
-/// before the agenda is told.
+/// One thread with many jobs under way: which one does its next step is chance, and so is how long a job that is done
+/// is kept before the agenda is told.
 #[derive(Debug)]
 pub struct Scrambled {
     pub seed: u64,

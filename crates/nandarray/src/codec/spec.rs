@@ -13,10 +13,10 @@ use thiserror::Error;
 
 /// How blocks are cut into frames; a store says which by its format version, and keeps to it.
 ///
-/// A partial read decodes up to a frame more than it asked for on either side, so small frames are good for it. They cost
-/// LZ4 2 % of the ratio and no time (a frame and its filtered copy stay in the first cache: 8 KiB decode 6 % faster than
-/// 32); Zstandard begins each with new tables, and decodes 16 KiB a quarter slower than 32
-/// ([design note 6](../../../../docs/design/006-frames-of-compressed-blocks.md)).
+/// A partial read decodes up to a frame more than it asked for on either side, so small frames are good for it. They
+/// cost LZ4 2 % of the ratio and no time (a frame and its filtered copy stay in the first cache: 8 KiB decode 6 %
+/// faster than 32); Zstandard begins each with new tables, and decodes 16 KiB a quarter slower than 32 ([design note
+/// 6](../../../../docs/design/006-frames-of-compressed-blocks.md)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Framing {
     /// Format version 1: frames of 32 KiB.

@@ -1,9 +1,9 @@
 //! Comparing everything with everything.
 //!
-//! Verified: both superblocks; the directory; every index; of every mapped page that it lies where pages may lie, that nobody
-//! else maps it, its checksum, its out-of-band record and that record's CRC, and that the record names the owner that maps it;
-//! the live pages of every segment against the indexes; that coded blocks decode (if they are not encrypted, or unlocked).
-//! Not verified: pages that nobody maps; the content of what is not coded beyond its checksum.
+//! Verified: both superblocks; the directory; every index; of every mapped page that it lies where pages may lie, that
+//! nobody else maps it, its checksum, its out-of-band record and that record's CRC, and that the record names the owner
+//! that maps it; the live pages of every segment against the indexes; that coded blocks decode (if they are not
+//! encrypted, or unlocked). Not verified: pages that nobody maps; the content of what is not coded beyond its checksum.
 //!
 //! Mending is `repair`'s.
 

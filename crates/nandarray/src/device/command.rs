@@ -1,9 +1,9 @@
 //! The engine's only entrance: typed commands.
 //!
-//! They follow the NDS paper's interface (section 5.1 and the command set of 5.3.1): make, open, resize and delete a space;
-//! move one sub-block of a space or of a view by one command; flush, deallocate, tell. Dimensions are in elements,
-//! slowest-varying first; strides in bytes. A view is named in the command, not opened first: translating costs less than
-//! looking a handle up.
+//! They follow the NDS paper's interface (section 5.1 and the command set of 5.3.1): make, open, resize and delete a
+//! space; move one sub-block of a space or of a view by one command; flush, deallocate, tell. Dimensions are in
+//! elements, slowest-varying first; strides in bytes. A view is named in the command, not opened first: translating
+//! costs less than looking a handle up.
 
 use std::sync::Arc;
 
@@ -62,8 +62,8 @@ pub enum Target<'a> {
         /// Byte strides in the buffer.
         strides: &'a [isize],
     },
-    /// Boxes of one size, each somewhere else: along every dimension either a box has one coordinate, or all boxes begin
-    /// at the same. Of boxes that are written twice the last counts.
+    /// Boxes of one size, each somewhere else: along every dimension either a box has one coordinate, or all boxes
+    /// begin at the same. Of boxes that are written twice the last counts.
     Boxes {
         /// First coordinates, one box after the other.
         starts: &'a [u64],
@@ -160,7 +160,8 @@ pub enum Command<'a> {
         /// The spaces, each once, and the shape that each will have: as many dimensions, none smaller.
         spaces: &'a [(SpaceId, &'a [u64])],
     },
-    /// Writes elements of a space of a transaction, within the shape that it will have. Nobody sees them before the end.
+    /// Writes elements of a space of a transaction, within the shape that it will have. Nobody sees them before the
+    /// end.
     Stage {
         /// Which transaction.
         transaction: TransactionId,

@@ -1,9 +1,10 @@
 //! Compaction: live pages in as few segments as they need, at the front of the medium, and the medium cut behind them.
 //!
-//! Blocks that lie apart are brought together first (`defragment`). Then segments that are not full are emptied into others, the
-//! journal begins anew with a single generation of metadata, and what lies behind free segments moves to the front. Each step
-//! is a command of its own to recovery; each needs room that the ones before it made, so the medium may grow meanwhile.
-//! It is not longer afterwards: where nothing would become shorter nothing is moved, which makes a second call do nothing.
+//! Blocks that lie apart are brought together first (`defragment`). Then segments that are not full are emptied into
+//! others, the journal begins anew with a single generation of metadata, and what lies behind free segments moves to
+//! the front. Each step is a command of its own to recovery; each needs room that the ones before it made, so the
+//! medium may grow meanwhile. It is not longer afterwards: where nothing would become shorter nothing is moved, which
+//! makes a second call do nothing.
 //!
 //! Beside readers nothing can be freed, and nothing is moved.
 //!
@@ -26,7 +27,8 @@ impl Device {
     pub(super) fn compact(&self) -> Result<u64> {
         self.sound()?;
         let before = self.ftl.media().len();
-        // Moving takes room before it gives any: a full disk gets what dead pages have of it first, and whenever that stops it.
+        // Moving takes room before it gives any: a full disk gets what dead pages have of it first, and whenever that
+        // stops it.
         self.give_dead_room()?;
         let mut packed = self.pack();
         for _ in 0..TRIES_ON_A_FULL_DISK {
@@ -89,7 +91,8 @@ impl Device {
             }
             self.only_generation()?;
         }
-        // An empty journal is the mark that nothing was written since. Metadata goes behind the pages first, then back in front.
+        // An empty journal is the mark that nothing was written since. Metadata goes behind the pages first, then back
+        // in front.
         for _ in 0..2 {
             if self.log.lock().at > 0 || self.metadata_fits_in_front() {
                 self.only_generation()?;

@@ -1,9 +1,9 @@
 //! A compound command: reads, and writes that are applied as one, of a caller that decides in between what comes next.
 //!
 //! Programs beside the data work so (`nandarray-runtime`): they read boxes as they go, and what they write is staged in
-//! [`Draft`]s, which are applied together at the end. To a probe, and to a process that is forked meanwhile, all of it is one
-//! command. Several threads may work for one compound command; each reads for itself. What a caller does between its calls is its own
-//! affair: it holds no lock of the engine then but the block ranges of its drafts.
+//! [`Draft`]s, which are applied together at the end. To a probe, and to a process that is forked meanwhile, all of it
+//! is one command. Several threads may work for one compound command; each reads for itself. What a caller does between
+//! its calls is its own affair: it holds no lock of the engine then but the block ranges of its drafts.
 
 use std::sync::Arc;
 
@@ -28,11 +28,13 @@ pub struct Compound<'d> {
 impl Device {
     /// Runs `work` as one command. `writes` tells whether it stages writes.
     ///
-    /// A panic inside of `work` counts as one of the engine, after which the store takes no more commands: a caller whose own code
-    /// may panic catches that inside of `work`. The engine's calls in it report their own panics as [`Error::Internal`].
+    /// A panic inside of `work` counts as one of the engine, after which the store takes no more commands: a caller
+    /// whose own code may panic catches that inside of `work`. The engine's calls in it report their own panics as
+    /// [`Error::Internal`].
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] for writes to a store that is open for reading; [`Error::Closed`], [`Error::Internal`] as for any command.
+    /// [`Error::ReadOnly`] for writes to a store that is open for reading; [`Error::Closed`], [`Error::Internal`] as
+    /// for any command.
     pub fn compound<T: Send>(&self, writes: bool, work: impl FnOnce(&Compound<'_>) -> T + Send) -> Result<T> {
         let _inside = self.enter()?;
         if self.read_only && writes {
@@ -72,8 +74,8 @@ impl<'d> Compound<'d> {
         self.device.guarded(|| self.device.read_by(&self.alone, space, target, out))
     }
 
-    /// Calls `f` with a target's bytes where they lie; does not if they do not lie together. The space cannot be written meanwhile:
-    /// `f` must come to its end, must not panic, and must call nothing of this device.
+    /// Calls `f` with a target's bytes where they lie; does not if they do not lie together. The space cannot be
+    /// written meanwhile: `f` must come to its end, must not panic, and must call nothing of this device.
     ///
     /// # Errors
     /// As [`super::Command::Read`]; `f` was not called then.
@@ -81,8 +83,8 @@ impl<'d> Compound<'d> {
         self.device.guarded(|| self.device.lend(space, target, f))
     }
 
-    /// Begins a draft of writes to a space, and holds these building blocks against other writes (first and last one along each
-    /// dimension; none holds all). Who needs several begins them in the order of their spaces' numbers.
+    /// Begins a draft of writes to a space, and holds these building blocks against other writes (first and last one
+    /// along each dimension; none holds all). Who needs several begins them in the order of their spaces' numbers.
     ///
     /// # Errors
     /// As [`super::Command::Write`], before any byte is written.

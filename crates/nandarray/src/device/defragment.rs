@@ -1,11 +1,12 @@
 //! Defragmentation: blocks whose pages lie apart are written again as a whole, by a command of its own a block.
 //!
-//! A block that was written in parts (slabs that end within it, parts overwritten since) has its pages in as many places. In
-//! memory that costs little (`stl/fragments.rs`); a disk is asked once a place. Compaction brings such blocks together
-//! before it packs segments. What gathers in memory stays there; coded blocks are written whole in any case.
+//! A block that was written in parts (slabs that end within it, parts overwritten since) has its pages in as many
+//! places. In memory that costs little (`stl/fragments.rs`); a disk is asked once a place. Compaction brings such
+//! blocks together before it packs segments. What gathers in memory stays there; coded blocks are written whole in any
+//! case.
 //!
-//! Each block is read and appended under its range lock, and applied only if its index entry is what it was: reclaim moves
-//! pages without asking for ranges.
+//! Each block is read and appended under its range lock, and applied only if its index entry is what it was: reclaim
+//! moves pages without asking for ranges.
 
 use super::Device;
 use super::wire::{Op, Update};
@@ -18,7 +19,8 @@ use crate::stl::plan::BlockAt;
 use crate::stl::space::{Space, to_wire};
 use crate::stl::write::{Gone, remap};
 
-/// Extents of at least so many bytes on average are left as they are: a disk loses nothing by going from one to the next.
+/// Extents of at least so many bytes on average are left as they are: a disk loses nothing by going from one to the
+/// next.
 const EXTENT_BYTES: u64 = 128 << 10;
 
 /// Blocks that are looked up at a time: bounds the memory that the list takes.
@@ -28,8 +30,8 @@ const BLOCKS_AT_ONCE: usize = 1 << 16;
 const COMMIT_BYTES: u64 = 64 << 20;
 
 impl Device {
-    /// Writes every plain block again whose pages lie in too many places; gives how many. Ends early where there is no room.
-    /// The caller holds no lock.
+    /// Writes every plain block again whose pages lie in too many places; gives how many. Ends early where there is no
+    /// room. The caller holds no lock.
     pub(super) fn defragment(&self) -> Result<u64> {
         let (mut blocks, mut bytes) = (0, 0);
         for space in self.spaces().into_iter().filter(|space| !space.coded()) {

@@ -1,7 +1,8 @@
-//! The epoch: held shared while a command changes what the journal will say, exclusively while the journal takes a cut of it.
+//! The epoch: held shared while a command changes what the journal will say, exclusively while the journal takes a cut
+//! of it.
 //!
-//! A command that panics in between leaves the indexes half changed. Its guard notes that before it lets go, so that no cut
-//! that waits for it writes such a state ([`Epoch::is_torn`]). Reading does not take the epoch.
+//! A command that panics in between leaves the indexes half changed. Its guard notes that before it lets go, so that no
+//! cut that waits for it writes such a state ([`Epoch::is_torn`]). Reading does not take the epoch.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -9,10 +9,10 @@
 //! | read | finds the pages that hold its elements (walk, locate) and says so to the medium | moves the bytes |
 //! | all others | everything: pages are appended, indexes and names changed | nothing but giving the result |
 //!
-//! A command that changes something is whole and visible after its first half; that it is not told so before its second is
-//! what its caller sees. No command in flight sees it early: those that touch the same blocks wait for their tickets
-//! ([`crate::sched`]), and those that depend on more wait for whole commands ([`Order`]). A read holds its blocks from half to
-//! half: what reclaim moves meanwhile is located anew, and nobody can have written it.
+//! A command that changes something is whole and visible after its first half; that it is not told so before its second
+//! is what its caller sees. No command in flight sees it early: those that touch the same blocks wait for their tickets
+//! ([`crate::sched`]), and those that depend on more wait for whole commands ([`Order`]). A read holds its blocks from
+//! half to half: what reclaim moves meanwhile is located anew, and nobody can have written it.
 //!
 //! Without a clock there is no time in between, and [`Device::execute`] takes the short way of each command.
 
@@ -114,7 +114,8 @@ impl OwnedTarget {
     }
 }
 
-/// A command that can be in flight after the call that submitted it has returned. Buffers must stay until it is delivered.
+/// A command that can be in flight after the call that submitted it has returned. Buffers must stay until it is
+/// delivered.
 #[derive(Clone, Debug)]
 pub enum OwnedCommand {
     /// As [`Command::Read`].
@@ -360,8 +361,8 @@ struct Submitted {
 impl Submitted {
     fn new(device: Arc<Device>, command: OwnedCommand, done: Done) -> Self {
         let command = Arc::new(command);
-        // SAFETY: both lie on the heap, behind counted references that this struct keeps until the flight is dropped (`Drop`
-        // below takes it first), and neither is changed meanwhile.
+        // SAFETY: both lie on the heap, behind counted references that this struct keeps until the flight is dropped
+        // (`Drop` below takes it first), and neither is changed meanwhile.
         let (held, of): (&'static OwnedCommand, &'static Device) =
             unsafe { (&*std::ptr::from_ref(&*command), &*std::ptr::from_ref(&*device)) };
         let flight = Some(Flight::new(of, held.borrow()));
@@ -453,12 +454,12 @@ impl<F: FnOnce() -> Result<T> + Send, T: Send> Halves for Whole<F, T> {
 }
 
 impl Device {
-    /// Gives a command whose result comes later, to `done`: from this call on, in any call that lets time pass, in any thread.
-    /// Without a modelled clock the command is executed in this call. `None` if it was delivered already.
+    /// Gives a command whose result comes later, to `done`: from this call on, in any call that lets time pass, in any
+    /// thread. Without a modelled clock the command is executed in this call. `None` if it was delivered already.
     ///
-    /// The order of commands in flight is [`Order`]'s: a read waits for earlier writes of its blocks, a write for earlier reads
-    /// and writes; a flush for all earlier commands; a command that changes shapes or names waits for all earlier ones, and all
-    /// later ones for it.
+    /// The order of commands in flight is [`Order`]'s: a read waits for earlier writes of its blocks, a write for
+    /// earlier reads and writes; a flush for all earlier commands; a command that changes shapes or names waits for all
+    /// earlier ones, and all later ones for it.
     ///
     /// # Errors
     /// To `done`: those of the command; [`Error::Busy`] if too many commands are in flight; [`Error::Cancelled`];
@@ -485,8 +486,8 @@ impl Device {
         }
     }
 
-    /// Lets modelled time pass until a command that was submitted is delivered, or, for none, the next one. Gives whether there
-    /// was one to wait for.
+    /// Lets modelled time pass until a command that was submitted is delivered, or, for none, the next one. Gives
+    /// whether there was one to wait for.
     ///
     /// # Errors
     /// [`Error::Internal`].
@@ -558,8 +559,8 @@ impl Device {
         Ok(blocks.map(|blocks| space.ranges.request(blocks, share)))
     }
 
-    /// Holds blocks of a space for a command that runs as a whole. Under a clock nobody may be waited for here, since only this
-    /// thread lets time pass: all that can hold them is a transaction.
+    /// Holds blocks of a space for a command that runs as a whole. Under a clock nobody may be waited for here, since
+    /// only this thread lets time pass: all that can hold them is a transaction.
     pub(super) fn hold(&self, space: &Space, blocks: BlockBox) -> Result<RangeTicket> {
         let ticket = space.ranges.request(blocks, Share::Exclusive);
         if self.has_clock() {

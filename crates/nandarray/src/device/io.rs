@@ -248,7 +248,8 @@ unsafe fn small(reader: &Reader<'_>, target: &Target<'_>, out: BufferMut) -> Opt
 impl Device {
     /// Calls `f` with a target's bytes where they lie; does not if they do not lie together.
     ///
-    /// The space can be read meanwhile and not be written: `f` must come to its end, and ask for nothing of this device.
+    /// The space can be read meanwhile and not be written: `f` must come to its end, and ask for nothing of this
+    /// device.
     pub(super) fn lend(&self, id: SpaceId, target: Target<'_>, f: &mut dyn FnMut(&[u8])) -> Result<()> {
         let space = self.space(id)?;
         let inner = space.read()?;
@@ -271,7 +272,8 @@ impl Device {
         self.read_by(&self.workers, id, target, out)
     }
 
-    /// The first half of a read in flight: tells whoever looks on, and the medium, which pages it will read. Moves no byte.
+    /// The first half of a read in flight: tells whoever looks on, and the medium, which pages it will read. Moves no
+    /// byte.
     pub(super) fn locate(&self, id: SpaceId, target: &Target<'_>) -> Result<()> {
         let space = self.space(id)?;
         let inner = space.read()?;
@@ -336,8 +338,8 @@ impl Device {
         let shape = space.read()?.record.shape.clone();
         let Some((work, bytes)) = plan_box(&space, &shape, target)? else { return Ok(()) };
         let range = if held { None } else { Some(self.hold(&space, work.bounds(shape.len()))?) };
-        // The shape was read before the range was ours. What grew since still has the elements wanted, at the same places; but
-        // a view of it is no longer one.
+        // The shape was read before the range was ours. What grew since still has the elements wanted, at the same
+        // places; but a view of it is no longer one.
         let now = space.read()?.record.shape.clone();
         let view = matches!(target, Target::Box { view: Some(_), .. } | Target::Boxes { view: Some(_), .. });
         if now != shape && (view || now.iter().zip(&shape).any(|(now, before)| now < before)) {
@@ -353,8 +355,8 @@ impl Device {
         Ok(())
     }
 
-    /// Stages and applies work of so many bytes, which may be one of a row of commands, on a space that has this shape, or will
-    /// have it when `more`, the changes that belong to the command, are applied. The caller holds the range.
+    /// Stages and applies work of so many bytes, which may be one of a row of commands, on a space that has this shape,
+    /// or will have it when `more`, the changes that belong to the command, are applied. The caller holds the range.
     pub(super) fn write_work(
         &self,
         space: &Space,

@@ -1,12 +1,14 @@
 //! Commit: what makes commands durable, whole.
 //!
-//! Applied commands wait as changes (`pending`). A *commit* takes a cut between commands: what gathers in memory becomes
-//! pages, then one journal record tells every change since the record before; a record is whole or absent, so every command
-//! is. A *barrier* makes records durable, and frees what died in them. A *checkpoint* writes every index and the directory
-//! to a new chain, begins a new journal and switches the superblock; the generation before is kept until the next.
+//! Applied commands wait as changes (`pending`). A *commit* takes a cut between commands: what gathers in memory
+//! becomes pages, then one journal record tells every change since the record before; a record is whole or absent, so
+//! every command is. A *barrier* makes records durable, and frees what died in them. A *checkpoint* writes every index
+//! and the directory to a new chain, begins a new journal and switches the superblock; the generation before is kept
+//! until the next.
 //!
-//! A command whose parts all became pages is committed at once (a killed process loses nothing of it); one that left units
-//! to gather is committed with them, at the latest when the write buffer is full. A flush commits and waits for the barrier.
+//! A command whose parts all became pages is committed at once (a killed process loses nothing of it); one that left
+//! units to gather is committed with them, at the latest when the write buffer is full. A flush commits and waits for
+//! the barrier.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,16 +39,16 @@ const JOURNAL_BYTES_MAX: u64 = 16 << 20;
 /// ... or, under a capacity, one longer than this part of it.
 const JOURNAL_PART_OF_CAPACITY: u64 = 128;
 
-/// Bytes of the journal that have room on the disk before they are written, beside those for what is known to come; or this part
-/// of a segment, if that is less.
+/// Bytes of the journal that have room on the disk before they are written, beside those for what is known to come; or
+/// this part of a segment, if that is less.
 const JOURNAL_BYTES_AHEAD: u64 = 16 << 10;
 const JOURNAL_AHEAD_PART: u64 = 4;
 /// Bytes that a change takes in a record, about; those of a page that gathers.
 const CHANGE_BYTES: u64 = 64;
 const GATHERED_PAGE_BYTES: u64 = 32;
 
-/// Changes that wait for the record that tells them, at most: they take memory, while a single unit that gathers is enough to
-/// keep them waiting.
+/// Changes that wait for the record that tells them, at most: they take memory, while a single unit that gathers is
+/// enough to keep them waiting.
 const PENDING_MAX: usize = 1 << 16;
 
 /// The journal's end, and what waits to be written there.
@@ -70,8 +72,8 @@ pub(super) struct Log {
     pub(super) durable_lsn: u64,
     /// What the last record says about that.
     pub(super) carried_lsn: u64,
-    /// What a durable record, or the superblock, says about that. Only what died in these records may be reused: a recovery
-    /// compares the pages of all others with their checksums, though later records say that they are dead.
+    /// What a durable record, or the superblock, says about that. Only what died in these records may be reused: a
+    /// recovery compares the pages of all others with their checksums, though later records say that they are dead.
     pub(super) told_lsn: u64,
     /// What the newest durable mark, or the superblock, says about that: see `ftl/mark.rs`.
     pub(super) marked_lsn: u64,
@@ -178,9 +180,9 @@ impl Device {
         chain.write(write, at, bytes)
     }
 
-    /// After a command, which is applied in memory: commits it if nothing of it is buffered, the write buffer is full, or many
-    /// changes are pending; reclaims if that is due. The next flush, and the next command that adds anything, try a failed commit
-    /// again first, and raise its error.
+    /// After a command, which is applied in memory: commits it if nothing of it is buffered, the write buffer is full,
+    /// or many changes are pending; reclaims if that is due. The next flush, and the next command that adds anything,
+    /// try a failed commit again first, and raise its error.
     pub(super) fn after_write(&self) {
         let gathered = self.gathered_bytes.load(Ordering::Relaxed);
         let due = gathered == 0 || gathered > self.write_buffer_bytes || self.log.lock().pending.len() > PENDING_MAX;
@@ -188,16 +190,16 @@ impl Device {
         if done.is_err() {
             self.behind.store(true, Ordering::Relaxed);
         } else {
-            // Reclaim is tried again after the next command. A command that finds no room reclaims before its own writes, and
-            // raises what fails then; `check` finds a damaged victim.
+            // Reclaim is tried again after the next command. A command that finds no room reclaims before its own
+            // writes, and raises what fails then; `check` finds a damaged victim.
             if self.reclaim_if_due().is_err() {
                 count(&self.counters.reclaims_failed, 1);
             }
         }
     }
 
-    /// Before a command that adds anything: the medium is sound, took what commands before this one left, and has room for what
-    /// frees some.
+    /// Before a command that adds anything: the medium is sound, took what commands before this one left, and has room
+    /// for what frees some.
     pub(super) fn ready(&self) -> Result<()> {
         self.sound()?;
         if self.behind.load(Ordering::Relaxed) {
@@ -230,8 +232,8 @@ impl Device {
         }
     }
 
-    /// Makes known what is durable, so that what died before may be reused, and tells nothing else: it takes no more room than a
-    /// record without content. Whether any segment is free now that was not.
+    /// Makes known what is durable, so that what died before may be reused, and tells nothing else: it takes no more
+    /// room than a record without content. Whether any segment is free now that was not.
     fn bury_waiting(&self) -> Result<bool> {
         let waiting = || self.ftl.with_segments(|s| s.dying());
         let before = waiting();
@@ -322,8 +324,8 @@ impl Device {
         let next = checkpoint + 2;
         let most = match self.capacity_bytes {
             0 => next,
-            // Under a capacity what is kept back must not depend on how much of it is in use at present: a store that took a
-            // command takes it again. At the most there are two generations and the next checkpoint.
+            // Under a capacity what is kept back must not depend on how much of it is in use at present: a store that
+            // took a command takes it again. At the most there are two generations and the next checkpoint.
             _ => {
                 let journal = segments(self.journal_due(log) + 4096);
                 let have =
@@ -343,15 +345,16 @@ impl Device {
         self.ftl.bury(log.told_lsn)
     }
 
-    /// Tells the file up to which record it is durable, without waiting for that to be durable itself. Behind a barrier only.
+    /// Tells the file up to which record it is durable, without waiting for that to be durable itself. Behind a barrier
+    /// only.
     fn mark_durable(&self, log: &mut Log) {
         if log.durable_lsn <= log.marked_lsn {
             return;
         }
         let Superblock { uuid, generation, .. } = log.superblock;
         let mark = Mark { uuid, generation, lsn: log.durable_lsn };
-        // The flush is done with or without the mark. Without it, damage may be taken for the end that a loss of power leaves, as it is
-        // until the next mark or record; the next flush tries again.
+        // The flush is done with or without the mark. Without it, damage may be taken for the end that a loss of power
+        // leaves, as it is until the next mark or record; the next flush tries again.
         if mark.write(self.ftl.media().as_ref(), log.mark_place).is_ok() {
             log.marked_lsn = mark.lsn;
             log.mark_place = 1 - log.mark_place;
@@ -462,7 +465,8 @@ impl Device {
         written
     }
 
-    /// The journal's segment takes no more writes: a checkpoint tells what waits to be told, and begins another journal.
+    /// The journal's segment takes no more writes: a checkpoint tells what waits to be told, and begins another
+    /// journal.
     fn leave_journal(&self, log: &mut Log) -> Result<()> {
         let pending = std::mem::take(&mut log.pending);
         let done = self.checkpoint(log);
@@ -496,8 +500,8 @@ impl Device {
         Ok(())
     }
 
-    /// Room for the next records, so that a disk which is full by then still takes that something was deleted. It ends with the
-    /// journal's segment: behind it is the spare's.
+    /// Room for the next records, so that a disk which is full by then still takes that something was deleted. It ends
+    /// with the journal's segment: behind it is the spare's.
     fn allocate_journal(&self, log: &mut Log, more: u64) -> Result<()> {
         let Some(chain) = &log.chain else { return Ok(()) };
         let ahead = JOURNAL_BYTES_AHEAD.min(self.geometry().segment_data_bytes() / JOURNAL_AHEAD_PART);
@@ -575,8 +579,8 @@ impl Device {
         self.switch(log, superblock, slot, stream.chain, new_journal.chain, places)
     }
 
-    /// A superblock could not be written. If the medium has it nevertheless, it leads away from the journal that would go on:
-    /// nothing may be promised any more.
+    /// A superblock could not be written. If the medium has it nevertheless, it leads away from the journal that would
+    /// go on: nothing may be promised any more.
     fn after_failed_superblock(&self, log: &Log, new: &Superblock, slot: usize, e: &Error) {
         let arrived = match read_slots(self.ftl.media().as_ref(), "the store") {
             Ok(slots) => slots.iter().any(|(s, found)| *s == slot && found.generation >= new.generation),
@@ -674,7 +678,8 @@ impl Device {
         self.ftl.bury(log.told_lsn)
     }
 
-    /// Begins a new journal and lets go of both generations before it: both superblocks say the same then, as in a new store.
+    /// Begins a new journal and lets go of both generations before it: both superblocks say the same then, as in a new
+    /// store.
     pub(super) fn only_generation(&self) -> Result<()> {
         let _commit = self.commit.lock();
         let _epoch = self.epoch.write();
@@ -699,7 +704,8 @@ impl Device {
         let _commit = self.commit.lock();
         let _epoch = self.epoch.write();
         self.whole()?;
-        // What other threads did since that flush must not be half in the checkpoint, nor be missing behind a clean close.
+        // What other threads did since that flush must not be half in the checkpoint, nor be missing behind a clean
+        // close.
         self.drain()?;
         let mut log = self.log.lock();
         if !log.pending.is_empty() {

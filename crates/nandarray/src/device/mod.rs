@@ -1,7 +1,7 @@
 //! The composition root: builds the layers from one description and is the only entrance to them.
 //!
-//! Everything is asked for by a [`Command`]; doors (Python, the CLI, later NVMe and GPU queues) build the same commands.
-//! Executing one copies and serialises nothing: buffers are lent, names borrowed.
+//! Everything is asked for by a [`Command`]; doors (Python, the CLI, later NVMe and GPU queues) build the same
+//! commands. Executing one copies and serialises nothing: buffers are lent, names borrowed.
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -21,9 +21,10 @@
 //! | `check`, `repair` | comparing everything with everything; mending what the records allow |
 //! | `wire` | what journal and directory say |
 //!
-//! Order of locks: block ranges, transaction, reclaim, commit, epoch, space, log, catalog; any may be skipped, none taken out of order. With one
-//! exception: a checkpoint, which holds epoch exclusively, looks into spaces under the log's lock. Whoever holds a space and
-//! waits for the log also holds epoch shared, so there is nobody to wait for in a circle.
+//! Order of locks: block ranges, transaction, reclaim, commit, epoch, space, log, catalog; any may be skipped, none
+//! taken out of order. With one exception: a checkpoint, which holds epoch exclusively, looks into spaces under the
+//! log's lock. Whoever holds a space and waits for the log also holds epoch shared, so there is nobody to wait for in a
+//! circle.
 
 mod catalog;
 mod check;
@@ -114,7 +115,8 @@ impl Mode {
 pub struct Options {
     /// Shape of a new store's flash.
     pub geometry: Geometry,
-    /// Take that shape as it is, where segments would otherwise be cut smaller for a small capacity: a described device's.
+    /// Take that shape as it is, where segments would otherwise be cut smaller for a small capacity: a described
+    /// device's.
     pub exact_geometry: bool,
     /// The most bytes that a new store may take; `None` grows by segments.
     pub capacity_bytes: Option<u64>,
@@ -226,7 +228,8 @@ pub struct Device {
     closed: AtomicBool,
     /// Set once a barrier failed: what is on the medium is unknown from then on (the kernel forgets failed pages).
     failed: Mutex<Option<Refusal>>,
-    /// The message of the first panic inside a command: memory may be half changed, so nothing is done with it any more.
+    /// The message of the first panic inside a command: memory may be half changed, so nothing is done with it any
+    /// more.
     panicked: OnceLock<String>,
     opening: opening::Opening,
     uuid: [u8; 16],
@@ -292,8 +295,8 @@ impl Device {
     /// Executes a command.
     ///
     /// # Errors
-    /// As the command says; the store is unchanged then. [`Error::Internal`] if the engine panicked, in this command or in an
-    /// earlier one: the store takes no more commands then, and what was flushed is there when it is opened again.
+    /// As the command says; the store is unchanged then. [`Error::Internal`] if the engine panicked, in this command or
+    /// in an earlier one: the store takes no more commands then, and what was flushed is there when it is opened again.
     pub fn execute<'a>(&self, command: Command<'a>) -> Result<Reply> {
         let _inside = self.enter()?;
         if self.read_only && command.writes() {
@@ -358,7 +361,8 @@ impl Device {
         let _inside = self.place.enter();
         // Nothing of a store that panicked is written: what is on the medium is whole, what is in memory may not be.
         let done = self.whole().and_then(|()| {
-            // Commands in flight come to their end first; those that wait for a transaction that nobody ended are told so.
+            // Commands in flight come to their end first; those that wait for a transaction that nobody ended are told
+            // so.
             if let Some(probe) = self.ftl.probe() {
                 self.guarded(|| {
                     while probe.drive(None) {}

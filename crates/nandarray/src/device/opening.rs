@@ -1,7 +1,8 @@
 //! Journal records that opening a store left out, for `check` and for callers of `open`.
 //!
-//! A loss of power leaves journal records that no flush had promised; opening drops those from the first that is not whole. Records
-//! that were durable are dropped only by a salvage, and that is damage. Nothing is decided here: `recover` decides, this tells.
+//! A loss of power leaves journal records that no flush had promised; opening drops those from the first that is not
+//! whole. Records that were durable are dropped only by a salvage, and that is damage. Nothing is decided here:
+//! `recover` decides, this tells.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,8 +23,8 @@ pub(super) struct Opening {
     pub(super) superblock_damaged: bool,
     /// Whether a new checkpoint was made, and with it the superblock that was damaged or passed over.
     pub(super) written_anew: bool,
-    /// Whether the store's second superblock was not written yet, and nothing had been flushed: the making of the store was cut
-    /// short behind the point from which it is one.
+    /// Whether the store's second superblock was not written yet, and nothing had been flushed: the making of the store
+    /// was cut short behind the point from which it is one.
     pub(super) unfinished: bool,
     /// Indexes that a salvage rebuilt.
     pub(super) rebuilt: Rebuilt,

@@ -1,13 +1,13 @@
 //! Garbage collection: moving live pages out of segments that are mostly dead.
 //!
-//! A victim's out-of-band records name the owners of its pages; a page is live if its owner's index still maps it. Live pages
-//! are copied, verified, to places that the placement policy gives (the same channel and bank under the paper's rules; by
-//! compaction, which has level lanes before it, side by side), keep their command's number, and the index changes hands under
-//! the space's lock: a reader sees the old page or the new one, which are the same. A segment with a page that cannot be moved
-//! (damaged, or its record is) is retired, never erased.
+//! A victim's out-of-band records name the owners of its pages; a page is live if its owner's index still maps it. Live
+//! pages are copied, verified, to places that the placement policy gives (the same channel and bank under the paper's
+//! rules; by compaction, which has level lanes before it, side by side), keep their command's number, and the index
+//! changes hands under the space's lock: a reader sees the old page or the new one, which are the same. A segment with
+//! a page that cannot be moved (damaged, or its record is) is retired, never erased.
 //!
-//! A disk that is full needs no moving: dead pages give it their room where they lie (`discard_dead`), and moving would need
-//! room first.
+//! A disk that is full needs no moving: dead pages give it their room where they lie (`discard_dead`), and moving would
+//! need room first.
 //!
 //! Reclaim runs on the thread of the command that made it due, before or after it, never within.
 
@@ -72,8 +72,8 @@ impl Device {
         }
     }
 
-    /// Promises pages and stages what takes them. The disk may have less room than was promised: garbage is collected then, and
-    /// staging tried again for as long as that frees anything.
+    /// Promises pages and stages what takes them. The disk may have less room than was promised: garbage is collected
+    /// then, and staging tried again for as long as that frees anything.
     pub(super) fn stage_in(&self, pages: u64, stage: &mut dyn FnMut() -> Result<Vec<Staged>>) -> Result<Vec<Staged>> {
         let _pages = self.reserve(pages)?;
         loop {
@@ -105,7 +105,8 @@ impl Device {
         }
     }
 
-    /// Gives the disk what dead pages between live ones have of it; whether there were any. Each of them is taken once, so it ends.
+    /// Gives the disk what dead pages between live ones have of it; whether there were any. Each of them is taken once,
+    /// so it ends.
     fn discard_dead(&self) -> Result<bool> {
         if self.ftl.with_segments(|s| s.with_dead_room().is_empty()) {
             return Ok(false);
@@ -167,8 +168,8 @@ impl Device {
         Ok(())
     }
 
-    /// Empties segments that the policy chooses, no more than fit into one: they are free only after a barrier, and what is
-    /// kept back must do until then. The caller holds the reclaim lock.
+    /// Empties segments that the policy chooses, no more than fit into one: they are free only after a barrier, and
+    /// what is kept back must do until then. The caller holds the reclaim lock.
     fn reclaim_some(&self, wanted: &dyn Fn() -> bool) -> Result<()> {
         let mut room = self.geometry().pages_per_segment();
         for _ in 0..VICTIMS_A_COMMAND {

@@ -1,13 +1,13 @@
 //! Making a store, opening one, and replaying its journal.
 //!
-//! Opening reads a superblock, the checkpoint's directory (not the indexes: those are read when a space is touched), then the
-//! journal. Records that were durable are believed; those behind may tell of pages that a loss of power took, so each page
-//! is compared with its record first, and the first record that fails ends the journal, as does the first that is torn.
-//! Nothing is written while a store is only read. A store that was not closed properly gets a new checkpoint, so that what
-//! was dropped can never come back. What was dropped is told (`opening`).
+//! Opening reads a superblock, the checkpoint's directory (not the indexes: those are read when a space is touched),
+//! then the journal. Records that were durable are believed; those behind may tell of pages that a loss of power took,
+//! so each page is compared with its record first, and the first record that fails ends the journal, as does the first
+//! that is torn. Nothing is written while a store is only read. A store that was not closed properly gets a new
+//! checkpoint, so that what was dropped can never come back. What was dropped is told (`opening`).
 //!
-//! Beside a writer, a reader takes the marks first, then the superblocks, then the length, then the journal: what each of them
-//! says to be there is there by the time that the next is read.
+//! Beside a writer, a reader takes the marks first, then the superblocks, then the length, then the journal: what each
+//! of them says to be there is there by the time that the next is read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -40,7 +40,8 @@ use crate::stl::space::{IndexState, Space, owner_space, unpack};
 use crate::stl::work::Workers;
 use crate::stl::write::remap;
 
-/// A store has at least so many segments: two generations of checkpoint and journal, what is kept back, and some for pages.
+/// A store has at least so many segments: two generations of checkpoint and journal, what is kept back, and some for
+/// pages.
 const SEGMENTS_MIN: u64 = 16;
 
 pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Options) -> Result<Device> {
@@ -410,7 +411,8 @@ fn load(
     // The next record takes the place of the first that was dropped, so that those behind it follow nothing.
     let at = end.saturating_sub(journals.records[applied as usize..].iter().map(journal::Record::bytes).sum());
     let last_applied = journals.records[..applied as usize].iter().skip(journals.first_in_last).next_back();
-    // Above everything that any superblock, mark or record claims, lest a store that was salvaged be taken for a damaged one.
+    // Above everything that any superblock, mark or record claims, lest a store that was salvaged be taken for a
+    // damaged one.
     let salvaged = dropped.as_ref().filter(|d| d.durable).map(|d| d.last.max(durable));
     let next_lsn = (superblock.journal_lsn + applied).max(salvaged.map_or(0, |last| last.saturating_add(1)));
     if next_lsn > LSN_MAX {
@@ -461,7 +463,8 @@ fn load(
         .clean
         .filter(|(lsn, _)| *lsn + 1 == next_lsn && dropped.is_none() && !journals.switched && which == 0);
     let only = (slots.len() < 2).then_some(1 - slot);
-    // The making of a store writes the second superblock last, and a barrier makes it durable before anything is flushed.
+    // The making of a store writes the second superblock last, and a barrier makes it durable before anything is
+    // flushed.
     let unwritten = superblock.generation == 1 && superblock.clean.is_none() && durable == 0;
     let unfinished = unwritten && only.map_or(Ok(false), |other| slot_is_blank(media.as_ref(), other))?;
     let superblock_damaged = only.is_some() && !unfinished;
@@ -589,7 +592,8 @@ struct Replay<'a> {
     seq: u64,
     /// Segments that records name: those that took pages since the checkpoint.
     opened: OpenedSince,
-    /// Whether indexes may be rebuilt ones, which map other pages than the checkpoint counts: live pages are counted later then.
+    /// Whether indexes may be rebuilt ones, which map other pages than the checkpoint counts: live pages are counted
+    /// later then.
     salvage: bool,
 }
 
@@ -708,8 +712,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Salvage: applies, in order of their commands, pages that are newer than everything replayed. Gives how many were applied, and
-    /// how many not, since their array or place in it is not known.
+    /// Salvage: applies, in order of their commands, pages that are newer than everything replayed. Gives how many were
+    /// applied, and how many not, since their array or place in it is not known.
     fn roll_forward(&mut self) -> Result<(u64, u64)> {
         let mut newer: Vec<(u64, Owner, crate::flash::Ppa)> = Vec::new();
         let geometry = self.ftl.geometry();
@@ -742,8 +746,8 @@ impl Replay<'_> {
 }
 
 impl Device {
-    /// A reader counts rows that never took a page as free, not as garbage: in the segment that a clean close left open, or,
-    /// beside a writer, in the one that took pages last.
+    /// A reader counts rows that never took a page as free, not as garbage: in the segment that a clean close left
+    /// open, or, beside a writer, in the one that took pages last.
     fn look_at_open(&self, clean: Option<(u64, Option<OpenSegment>)>, last: Option<Segment>) -> Result<()> {
         match clean {
             Some((_, Some(open))) => self.ftl.resume(open.segment, Some(open.crc)),
@@ -752,16 +756,17 @@ impl Device {
         }
     }
 
-    /// The first writing after opening: go on where a clean close stopped, or make sure that nothing dropped comes back, by a new
-    /// checkpoint. Gives whether there is one.
+    /// The first writing after opening: go on where a clean close stopped, or make sure that nothing dropped comes
+    /// back, by a new checkpoint. Gives whether there is one.
     fn take_up(&self, clean: Option<(u64, Option<OpenSegment>)>, salvaged: bool) -> Result<bool> {
         match clean {
             Some((_, open)) if !salvaged => {
                 if let Some(open) = open {
                     self.ftl.resume(open.segment, Some(open.crc))?;
                 }
-                // Pages that were just read may be in the page cache only, if the process that closed the store was killed then.
-                // Segments that they tell to be dead are written over soon, so they have to be on the disk first.
+                // Pages that were just read may be in the page cache only, if the process that closed the store was
+                // killed then. Segments that they tell to be dead are written over soon, so they have to be on the disk
+                // first.
                 self.ftl.sync()?;
                 // A life that ended before its first record was durable may have left pages with the next numbers.
                 self.seq.fetch_add(1 + (self.ftl.draw() >> 32), std::sync::atomic::Ordering::Relaxed);
@@ -769,13 +774,14 @@ impl Device {
             }
             _ => {
                 let mut log = self.log.lock();
-                // Dropped records stay in the old journal; no command may follow them. Their commands' numbers stay on pages
-                // that may not have been wiped; they must not be given out again.
+                // Dropped records stay in the old journal; no command may follow them. Their commands' numbers stay on
+                // pages that may not have been wiped; they must not be given out again.
                 self.seq.fetch_add(1 << 20, std::sync::atomic::Ordering::Relaxed);
                 self.ftl.sync()?;
                 self.checkpoint(&mut log)?;
                 if salvaged {
-                    // The generation before cannot be read any more, and must not be what is left if this one is damaged.
+                    // The generation before cannot be read any more, and must not be what is left if this one is
+                    // damaged.
                     self.checkpoint(&mut log)?;
                 }
                 Ok(true)

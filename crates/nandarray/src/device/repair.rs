@@ -1,14 +1,14 @@
 //! Mending what a check found, as far as the records allow.
 //!
-//! An index that cannot be read is taken from the generation before and the journals since; only if these are gone, too, it is
-//! rebuilt from pages: every unit gets the newest page whose record names it (then what was overwritten by fill may come back,
-//! which the report says). A mapped page that is damaged is replaced by another copy of the same content that reclaim left
-//! behind, known by the number of its command.
+//! An index that cannot be read is taken from the generation before and the journals since; only if these are gone,
+//! too, it is rebuilt from pages: every unit gets the newest page whose record names it (then what was overwritten by
+//! fill may come back, which the report says). A mapped page that is damaged is replaced by another copy of the same
+//! content that reclaim left behind, known by the number of its command.
 //!
-//! Where the newest content of a unit is damaged and no copy is left, the unit is given up: it stays mapped to the damaged page,
-//! so that reading it is an error that names the place. Neither fill nor older content takes its place silently; the newest
-//! intact content before it does only if the caller accepts that, and the report names every unit. Last, a new checkpoint is
-//! written, and with it both superblocks.
+//! Where the newest content of a unit is damaged and no copy is left, the unit is given up: it stays mapped to the
+//! damaged page, so that reading it is an error that names the place. Neither fill nor older content takes its place
+//! silently; the newest intact content before it does only if the caller accepts that, and the report names every unit.
+//! Last, a new checkpoint is written, and with it both superblocks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -216,8 +216,8 @@ impl Device {
         Ok(count)
     }
 
-    /// The newest content of a coded block from before a command, all of whose pages are intact and, if the space's key is
-    /// known, which decodes: the number of its command and its pages.
+    /// The newest content of a coded block from before a command, all of whose pages are intact and, if the space's key
+    /// is known, which decodes: the number of its command and its pages.
     fn whole_block(
         &self,
         space: &Space,

@@ -1,8 +1,8 @@
 //! Resize and append: commands that change a space's shape.
 //!
-//! Both hold the whole space against other writes. An append stages the new part as it would stage a write to the space as it
-//! will be; then shape and blocks change at once, and one journal record tells both. A resize that cuts stages fill over what
-//! is cut off, so that it reads as fill when it grows back.
+//! Both hold the whole space against other writes. An append stages the new part as it would stage a write to the space
+//! as it will be; then shape and blocks change at once, and one journal record tells both. A resize that cuts stages
+//! fill over what is cut off, so that it reads as fill when it grows back.
 
 use smallvec::SmallVec;
 
@@ -97,8 +97,8 @@ impl Device {
         if from == to {
             return Ok(());
         }
-        // What is cut off must read as fill when it grows back. Blocks wholly outside lose their pages; of blocks that the
-        // new edge crosses the part outside is overwritten with fill.
+        // What is cut off must read as fill when it grows back. Blocks wholly outside lose their pages; of blocks that
+        // the new edge crosses the part outside is overwritten with fill.
         let mut staged = Vec::new();
         let crossing = self.stage_cut(&space, &from, to, &mut staged);
         if let Err(e) = crossing {

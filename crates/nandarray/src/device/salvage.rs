@@ -1,13 +1,13 @@
 //! Salvage, beyond replaying the journal up to the damage.
 //!
-//! Before the replay, an index of the checkpoint that cannot be read is rebuilt as it was then, from the out-of-band records of
-//! pages ([`rebuild`]): every unit gets the newest page of a command that the checkpoint knows of. The journal's updates then
-//! apply to it as they would to the index itself.
+//! Before the replay, an index of the checkpoint that cannot be read is rebuilt as it was then, from the out-of-band
+//! records of pages ([`rebuild`]): every unit gets the newest page of a command that the checkpoint knows of. The
+//! journal's updates then apply to it as they would to the index itself.
 //!
-//! After the replay, the state is an older one if records were lost, and their commands may have given up pages which it maps:
-//! their segments were cut off the medium, took metadata, or were erased and took pages of other units. [`reconcile`] finds these pages, and maps
-//! what had them to a page that no store has ([`LOST_SEGMENT`]), so that reading it is an error for as long as nothing is
-//! written there. Then live pages are counted from the indexes.
+//! After the replay, the state is an older one if records were lost, and their commands may have given up pages which
+//! it maps: their segments were cut off the medium, took metadata, or were erased and took pages of other units.
+//! [`reconcile`] finds these pages, and maps what had them to a page that no store has ([`LOST_SEGMENT`]), so that
+//! reading it is an error for as long as nothing is written there. Then live pages are counted from the indexes.
 //!
 //! It decides nothing about journals: that is `recover`'s.
 
@@ -81,8 +81,8 @@ pub(super) fn assert_readable(catalog: &Catalog) -> Result<()> {
     spaces(catalog).try_for_each(|space| space.read().map(drop))
 }
 
-/// Rebuilds the indexes that cannot be read, as they were when the checkpoint was written. If the journal is damaged, pages
-/// may have been moved by records that are lost, so that segments count which had no live page then.
+/// Rebuilds the indexes that cannot be read, as they were when the checkpoint was written. If the journal is damaged,
+/// pages may have been moved by records that are lost, so that segments count which had no live page then.
 pub(super) fn rebuild(ftl: &Ftl, catalog: &Catalog, directory: &Directory, journal_damaged: bool) -> Result<Rebuilt> {
     let mut damaged: Vec<(&Arc<Space>, String)> = Vec::new();
     for space in spaces(catalog) {
@@ -115,8 +115,9 @@ pub(super) fn rebuild(ftl: &Ftl, catalog: &Catalog, directory: &Directory, journ
     Ok(rebuilt)
 }
 
-/// The newest page of every unit of a block among those that may be mapped; units of a coded block belong together. Any copy of
-/// the same content will do, and a damaged page is mapped where there is none: reading it is an error, not older content.
+/// The newest page of every unit of a block among those that may be mapped; units of a coded block belong together. Any
+/// copy of the same content will do, and a damaged page is mapped where there is none: reading it is an error, not
+/// older content.
 fn newest_runs(coded: bool, units: &BTreeMap<u32, Vec<Copy>>) -> Vec<Run> {
     let newest = |copies: &mut dyn Iterator<Item = &Copy>| copies.filter(|c| c.live).map(|c| c.seq).max();
     let of_block = newest(&mut units.values().flatten());
@@ -128,8 +129,8 @@ fn newest_runs(coded: bool, units: &BTreeMap<u32, Vec<Copy>>) -> Vec<Run> {
     units.iter().filter_map(run).collect()
 }
 
-/// After the replay: maps units whose pages were given up by records that are lost to no page, and counts live pages anew.
-/// `metadata` are the segments of the journal and the checkpoint, `have` is how many the medium has.
+/// After the replay: maps units whose pages were given up by records that are lost to no page, and counts live pages
+/// anew. `metadata` are the segments of the journal and the checkpoint, `have` is how many the medium has.
 pub(super) fn reconcile(ftl: &Ftl, catalog: &Catalog, metadata: &[Segment], have: usize) -> Result<()> {
     let geometry = ftl.geometry();
     let mut live: Vec<Run> = Vec::new();

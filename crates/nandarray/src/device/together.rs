@@ -1,7 +1,8 @@
-//! Several changes of names and attributes as one command: an import that appears whole, a group that moves or goes as one.
+//! Several changes of names and attributes as one command: an import that appears whole, a group that moves or goes as
+//! one.
 //!
-//! All changes are looked at first, each as if those before it were made; then all are made, while no other command is applied
-//! and no cut is taken, so that one journal record tells all or none. Changes of elements are not made here.
+//! All changes are looked at first, each as if those before it were made; then all are made, while no other command is
+//! applied and no cut is taken, so that one journal record tells all or none. Changes of elements are not made here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +30,8 @@ impl Device {
         self.sound()?;
         let _pages = self.reserve_changes(changes)?;
         {
-            // Exclusively: names that were looked at stay what they are, and the locks of spaces are taken one at a time.
+            // Exclusively: names that were looked at stay what they are, and the locks of spaces are taken one at a
+            // time.
             let _epoch = self.epoch.write();
             let spaces = self.spaces_changed(changes)?;
             self.change_all(changes, &spaces);
@@ -55,8 +57,8 @@ impl Device {
         self.reserve_metadata(attrs_bytes).map(Some)
     }
 
-    /// The space of every change, if all changes can be made. Indexes of spaces to delete are loaded: that may fail. The caller
-    /// holds the epoch exclusively from here on until the changes are made.
+    /// The space of every change, if all changes can be made. Indexes of spaces to delete are loaded: that may fail.
+    /// The caller holds the epoch exclusively from here on until the changes are made.
     pub(super) fn spaces_changed(&self, changes: &[Change<'_>]) -> Result<Vec<Arc<Space>>> {
         let mut spaces = Vec::with_capacity(changes.len());
         {

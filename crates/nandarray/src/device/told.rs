@@ -1,8 +1,8 @@
 //! The scan of out-of-band records: for every unit the pages whose records name it, newer and older ones, and copies
 //! that reclaim left behind.
 //!
-//! Which of them is a unit's content is decided by whoever asks: `repair` in a store that is open, `salvage` in one that is
-//! being opened.
+//! Which of them is a unit's content is decided by whoever asks: `repair` in a store that is open, `salvage` in one
+//! that is being opened.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -31,12 +31,13 @@ pub(super) struct Told {
     pub(super) copies: BTreeMap<(SpaceId, BlockAt), BTreeMap<u32, Vec<Copy>>>,
     /// Records, in segments with live pages, that are there and cannot be read: whose pages they tell of nobody knows.
     pub(super) unreadable: u64,
-    /// Pages of each space, in segments with live pages, whose records have no room for their building block's coordinate.
+    /// Pages of each space, in segments with live pages, whose records have no room for their building block's
+    /// coordinate.
     pub(super) unplaced: BTreeMap<SpaceId, u64>,
 }
 
-/// Reads the records of all segments for pages of these spaces whose content is of no command behind `newest`. `live` tells
-/// whether a segment may hold pages that are mapped.
+/// Reads the records of all segments for pages of these spaces whose content is of no command behind `newest`. `live`
+/// tells whether a segment may hold pages that are mapped.
 pub(super) fn told(
     ftl: &Ftl,
     concerned: &HashMap<SpaceId, &Arc<Space>>,

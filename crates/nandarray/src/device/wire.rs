@@ -1,7 +1,7 @@
 //! What the journal and the checkpoint's directory say, in Postcard (docs/reference/file-format.md).
 //!
-//! Types here are the format: changing one changes the file format's version. Fields are little more than the state they
-//! restore; nothing is computed here.
+//! Types here are the format: changing one changes the file format's version. Fields are little more than the state
+//! they restore; nothing is computed here.
 
 use serde::{Deserialize, Serialize};
 

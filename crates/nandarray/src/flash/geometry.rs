@@ -1,16 +1,16 @@
 //! The shape of the flash: pages, lanes (channel x bank), blocks, segments.
 //!
-//! A *segment* is a superblock: one erase block from every lane, erased and reclaimed as one. Physical pages that sit side
-//! by side across channels sit side by side on the medium, so that a building block that spreads over all channels is one
-//! contiguous extent:
+//! A *segment* is a superblock: one erase block from every lane, erased and reclaimed as one. Physical pages that sit
+//! side by side across channels sit side by side on the medium, so that a building block that spreads over all channels
+//! is one contiguous extent:
 //!
 //! ```text
 //! segment  | page 0 | page 1 | ... | page n-1 |   and elsewhere   | segment header | OOB 0 | OOB 1 | ... | OOB n-1 |
 //! page i   of a segment lies on channel i % channels, bank i / channels % banks, row i / (channels * banks)
 //! ```
 //!
-//! Where segments lie on the medium is in `layout.rs`. This file knows no states and no timing: it is arithmetic, checked once
-//! in [`Geometry::validate`].
+//! Where segments lie on the medium is in `layout.rs`. This file knows no states and no timing: it is arithmetic,
+//! checked once in [`Geometry::validate`].
 
 use super::Layout;
 use crate::error::{Error, Result};
@@ -23,10 +23,11 @@ pub const SEGMENT_HEADER_BYTES: u64 = 64;
 /// Bytes of one out-of-band record.
 pub const OOB_BYTES: u64 = 32;
 
-/// No store has more segments: tables have an entry for each, and with these numbers no address needs more than 63 bits.
+/// No store has more segments: tables have an entry for each, and with these numbers no address needs more than 63
+/// bits.
 pub const SEGMENTS_MAX: u64 = 1 << 24;
-/// No medium has this segment. A unit whose content was lost in a salvage is mapped to its pages: reading it is an error, and
-/// no page is ever written there.
+/// No medium has this segment. A unit whose content was lost in a salvage is mapped to its pages: reading it is an
+/// error, and no page is ever written there.
 pub const LOST_SEGMENT: Segment = SEGMENTS_MAX as Segment - 1;
 
 /// The address of a physical page: segment x (pages per segment + 1) + page within the segment. The number between two

@@ -127,7 +127,8 @@ fn round_up(bytes: u64, power_of_two: u64) -> u64 {
 }
 
 impl Geometry {
-    /// Bytes that a segment takes on the medium: its pages and its records, with what pads them, but not what pads a group.
+    /// Bytes that a segment takes on the medium: its pages and its records, with what pads them, but not what pads a
+    /// group.
     pub fn segment_bytes(&self) -> u64 {
         self.segment_data_bytes() + self.records_bytes()
     }

@@ -5,8 +5,8 @@
 //! segment  | payload ............................. | link to the next segment |
 //! ```
 //!
-//! A link carries the chain's nonce and its own CRC-32C, so that neither a stale nor a damaged link is followed. The stream
-//! has no notion of records and no checksums of its own: what is written to it brings its own.
+//! A link carries the chain's nonce and its own CRC-32C, so that neither a stale nor a damaged link is followed. The
+//! stream has no notion of records and no checksums of its own: what is written to it brings its own.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -122,7 +122,8 @@ impl Chain {
         self.pieces(at, bytes.len()).try_for_each(|(offset, part)| write(offset, &bytes[part]))
     }
 
-    /// Where the stream's next bytes lie on the medium (offset, length), as far as they lie in the chain's last segment.
+    /// Where the stream's next bytes lie on the medium (offset, length), as far as they lie in the chain's last
+    /// segment.
     pub fn next_bytes(&self, at: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let bytes = bytes.min(self.room_from(at)) as usize;
         self.pieces(at, bytes).map(|(offset, part)| (offset, part.len() as u64))

@@ -4,13 +4,14 @@
 //! record   | header 40 bytes | payload | zeroes to a multiple of 8 |
 //! ```
 //!
-//! A record counts if its CRC-32C is right, it carries the journal's nonce and the next number. The first that does not ends
-//! the journal. Every record also tells up to which number records were durable when it was written: those beyond may refer
-//! to pages that a loss of power took, and have to be verified page by page before they are believed; and a valid record
-//! *behind* the end proves that the end is damage, not a torn write. Payloads are opaque here.
+//! A record counts if its CRC-32C is right, it carries the journal's nonce and the next number. The first that does not
+//! ends the journal. Every record also tells up to which number records were durable when it was written: those beyond
+//! may refer to pages that a loss of power took, and have to be verified page by page before they are believed; and a
+//! valid record *behind* the end proves that the end is damage, not a torn write. Payloads are opaque here.
 //!
-//! A record also carries the CRC of the one before. A crash may leave records behind the end whose predecessor was lost; once
-//! another record is written in its place, their numbers and places can be right again, but not what they follow.
+//! A record also carries the CRC of the one before. A crash may leave records behind the end whose predecessor was
+//! lost; once another record is written in its place, their numbers and places can be right again, but not what they
+//! follow.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -63,7 +64,8 @@ impl Record {
     }
 }
 
-/// The bytes of a record, ready to be written, and its CRC. `before` is the CRC of the record before it in its journal, or 0.
+/// The bytes of a record, ready to be written, and its CRC. `before` is the CRC of the record before it in its journal,
+/// or 0.
 pub fn encode(lsn: u64, nonce: u64, durable: u64, before: u32, payload: &[u8]) -> (Vec<u8>, u32) {
     assert!(payload.len() <= RECORD_BYTES_MAX as usize, "a record has {} bytes", payload.len());
     let header = Header {
@@ -114,8 +116,8 @@ impl End {
     }
 }
 
-/// Reads records from the start of a chain; returns them, where the stream ends, and how. `last_lsn` is the number of the
-/// record that is known to be the last one: behind it nothing is looked for.
+/// Reads records from the start of a chain; returns them, where the stream ends, and how. `last_lsn` is the number of
+/// the record that is known to be the last one: behind it nothing is looked for.
 pub fn read_all(
     media: &dyn Media,
     chain: &mut Chain,

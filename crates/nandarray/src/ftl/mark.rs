@@ -1,18 +1,20 @@
-//! The durable mark: up to which number journal records are durable, told by the file as soon as a barrier has returned.
+//! The durable mark: up to which number journal records are durable, told by the file as soon as a barrier has
+//! returned.
 //!
-//! A record tells how far the records before it were durable; nothing would say so of the newest until another follows it. A
-//! flipped bit in it, or in a page that it maps, would look like the torn end that a loss of power leaves, and a write that was
-//! flushed would be dropped without a word. So the number is written once more, behind the barrier and without one of its own: a
-//! killed process leaves it in the page cache, and a loss of power may take it only until the system has written it back.
+//! A record tells how far the records before it were durable; nothing would say so of the newest until another follows
+//! it. A flipped bit in it, or in a page that it maps, would look like the torn end that a loss of power leaves, and a
+//! write that was flushed would be dropped without a word. So the number is written once more, behind the barrier and
+//! without one of its own: a killed process leaves it in the page cache, and a loss of power may take it only until the
+//! system has written it back.
 //!
 //! ```text
 //! head     | superblock 0 | superblock 1 | mark 0, zeroes | mark 1, zeroes | zeroes ... |     4 KiB each
 //! ```
 //!
-//! Two places are written in turn, each within a sector, so that the mark before is there whatever becomes of a write. A mark
-//! that is not intact, or of another store, is not believed, and is no damage: then the store knows what records tell, as it did
-//! without marks. A mark is older than the superblock that counts where a version that knows no marks wrote since; the
-//! superblock is believed then.
+//! Two places are written in turn, each within a sector, so that the mark before is there whatever becomes of a write.
+//! A mark that is not intact, or of another store, is not believed, and is no damage: then the store knows what records
+//! tell, as it did without marks. A mark is older than the superblock that counts where a version that knows no marks
+//! wrote since; the superblock is believed then.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -95,7 +97,8 @@ pub fn read_marks(media: &dyn Media) -> Result<[Option<Mark>; 2]> {
     Ok(marks)
 }
 
-/// What the marks say beside the newest superblock that is intact: records up to this number are durable; 0 if they say nothing.
+/// What the marks say beside the newest superblock that is intact: records up to this number are durable; 0 if they say
+/// nothing.
 pub fn marked(marks: &[Option<Mark>; 2], newest: &Superblock) -> u64 {
     let counts = |m: &&Mark| m.uuid == newest.uuid && m.generation >= newest.generation;
     marks.iter().flatten().filter(counts).map(|m| m.lsn).max().unwrap_or(0)

@@ -1,12 +1,14 @@
-//! Flash management on a medium: pages are only ever appended, each with its out-of-band record; segments die and are reused.
+//! Flash management on a medium: pages are only ever appended, each with its out-of-band record; segments die and are
+//! reused.
 //!
-//! The life of a page: [`Ftl::append`] hands out a place by the placement policy, writes the bytes and the record, and the
-//! page is *staged*; [`Ftl::adopt`] makes it live once its command is applied, [`Ftl::abandon`] drops it if the command
-//! failed; [`Ftl::release`] when it is superseded. Readers see pages through [`Ftl::view`] or [`Ftl::fetch`], compared with
-//! their checksum and owner the first time.
+//! The life of a page: [`Ftl::append`] hands out a place by the placement policy, writes the bytes and the record, and
+//! the page is *staged*; [`Ftl::adopt`] makes it live once its command is applied, [`Ftl::abandon`] drops it if the
+//! command failed; [`Ftl::release`] when it is superseded. Readers see pages through [`Ftl::view`] or [`Ftl::fetch`],
+//! compared with their checksum and owner the first time.
 //!
-//! Space is promised before it is taken ([`Ftl::reserve`]), so that a command fails before it has written, not half-way.
-//! The layer knows owners as opaque tags and never what a page means; the journal's payloads belong to the layers above.
+//! Space is promised before it is taken ([`Ftl::reserve`]), so that a command fails before it has written, not
+//! half-way. The layer knows owners as opaque tags and never what a page means; the journal's payloads belong to the
+//! layers above.
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -98,8 +100,8 @@ struct State {
     reserved: u64,
     /// Pages promised to what gathers in memory.
     promised: u64,
-    /// Segments that were opened since the checkpoint that was read, whose headers know their wear better; until they are read.
-    /// How often, as far as that was counted.
+    /// Segments that were opened since the checkpoint that was read, whose headers know their wear better; until they
+    /// are read. How often, as far as that was counted.
     opened_since: BTreeMap<Segment, u32>,
     /// Segments that commands may not take: reclaim needs one to move into, journal and checkpoint theirs.
     kept: u64,
@@ -160,7 +162,8 @@ pub struct Usage {
     pub live_pages: u64,
     /// Pages in closed segments that nobody needs.
     pub garbage_pages: u64,
-    /// The fewest and the most times that a segment was opened, and the sum; under a capacity with those that were cut off.
+    /// The fewest and the most times that a segment was opened, and the sum; under a capacity with those that were cut
+    /// off.
     pub erases: (u64, u64, u64),
 }
 
@@ -295,7 +298,8 @@ impl Ftl {
         s.promised = s.promised + after - before;
     }
 
-    /// Promises pages for a command. With `urgent` the segments kept back count, too: for reclaim and for what was accepted.
+    /// Promises pages for a command. With `urgent` the segments kept back count, too: for reclaim and for what was
+    /// accepted.
     ///
     /// # Errors
     /// [`Error::Full`].
@@ -319,8 +323,8 @@ impl Ftl {
         Ok(Reservation { ftl: self, pages })
     }
 
-    /// Whether reclaim is due: under a capacity when less than a tenth is free (NDS paper, section 4.2), without one when
-    /// garbage outweighs what is live.
+    /// Whether reclaim is due: under a capacity when less than a tenth is free (NDS paper, section 4.2), without one
+    /// when garbage outweighs what is live.
     pub fn wants_reclaim(&self) -> bool {
         let s = self.state.lock();
         let per_segment = u64::from(self.geometry.pages_per_segment());
@@ -345,8 +349,8 @@ impl Ftl {
         }
     }
 
-    /// Appends units of one building block. `block` holds the block's bytes from unit 0 on, padded to whole pages; `on_lanes`
-    /// are pages that the block has already, for the placement policy.
+    /// Appends units of one building block. `block` holds the block's bytes from unit 0 on, padded to whole pages;
+    /// `on_lanes` are pages that the block has already, for the placement policy.
     ///
     /// The pages are staged: the caller must adopt or abandon the runs returned. On an error nothing stays staged.
     pub fn append(
@@ -505,8 +509,8 @@ impl Ftl {
         }
     }
 
-    /// Compares the pages of a run with their records, where they were not compared before. `bytes` are the pages' bytes;
-    /// `owner` names the owner of the run's first unit, the others follow.
+    /// Compares the pages of a run with their records, where they were not compared before. `bytes` are the pages'
+    /// bytes; `owner` names the owner of the run's first unit, the others follow.
     pub fn verify(&self, run: Run, owner: Owner, bytes: &[u8]) -> std::result::Result<(), FetchError> {
         if self.is_verified(run.ppa, run.count) {
             return Ok(());
@@ -578,8 +582,8 @@ impl Ftl {
         Ok(OobRecord::parse(&bytes))
     }
 
-    /// Whether a page's record tells that it is no page of this unit any more: its segment was erased since, or took another
-    /// unit's page there. A record that cannot be read tells nothing.
+    /// Whether a page's record tells that it is no page of this unit any more: its segment was erased since, or took
+    /// another unit's page there. A record that cannot be read tells nothing.
     pub fn was_given_up(&self, ppa: Ppa, owner: Owner) -> Result<bool> {
         let mut bytes = [0; OOB_BYTES as usize];
         self.media.read_at(self.geometry.oob_offset(ppa), &mut bytes)?;
@@ -605,8 +609,8 @@ impl Ftl {
     }
 
     /// Takes up the segment that was open when the store was closed: rows behind the last record of each lane are free.
-    /// If its records are not what they were then, nobody knows that, and it stays closed. To be told how full the store is,
-    /// a reader does without that comparison: it takes no page.
+    /// If its records are not what they were then, nobody knows that, and it stays closed. To be told how full the
+    /// store is, a reader does without that comparison: it takes no page.
     pub fn resume(&self, segment: Segment, crc: Option<u32>) -> Result<()> {
         use SegmentState::{Closed, Free};
         let usable = |s: &mut Segments| (segment as usize) < s.len() && matches!(s.info(segment).state, Closed | Free);
@@ -657,9 +661,9 @@ impl Ftl {
 /// What a page fault maps at once, by its address, of a file whose pages are in memory: so much on Linux.
 const FAULT_BYTES: usize = 64 << 10;
 
-/// Looks at a byte of every stretch that a page fault maps, so that pages which are about to be compared, all of them, are mapped
-/// then. A checksum that begins right behind a fault takes two to three times as long as one that begins a few faults later (measured
-/// in docs/benchmarks.md, "First looks").
+/// Looks at a byte of every stretch that a page fault maps, so that pages which are about to be compared, all of them,
+/// are mapped then. A checksum that begins right behind a fault takes two to three times as long as one that begins a
+/// few faults later (measured in docs/benchmarks.md, "First looks").
 pub fn map_in(bytes: &[u8]) {
     let mut at = 0;
     while at < bytes.len() {

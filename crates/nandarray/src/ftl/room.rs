@@ -1,17 +1,17 @@
 //! Room: opening segments, growing and cutting the medium, and what to do when the medium refuses a write.
 //!
-//! A disk may be full though the store is not: segments are promised by length, and take blocks of the disk only when they are
-//! written. A write that finds no room takes it from free segments, one at a time, whose dead pages are discarded; while the disk
-//! is tight, segments that still have their blocks are opened first, and pages of commands that failed are discarded at once. A
-//! segment that could not be opened for want of room stays free.
+//! A disk may be full though the store is not: segments are promised by length, and take blocks of the disk only when
+//! they are written. A write that finds no room takes it from free segments, one at a time, whose dead pages are
+//! discarded; while the disk is tight, segments that still have their blocks are opened first, and pages of commands
+//! that failed are discarded at once. A segment that could not be opened for want of room stays free.
 //!
-//! The record that frees segments needs room itself. The journal's next bytes are allocated before they are written, and where
-//! the journal goes on in another segment, or a record is longer than that, it takes the *spare*: disk blocks of a part of the
-//! head that is never written. Nothing is added to a store that does not hold both.
+//! The record that frees segments needs room itself. The journal's next bytes are allocated before they are written,
+//! and where the journal goes on in another segment, or a record is longer than that, it takes the *spare*: disk blocks
+//! of a part of the head that is never written. Nothing is added to a store that does not hold both.
 //!
-//! A place that refuses a write otherwise (EIO) wore out, and its segment is retired, but only if another segment takes the
-//! write: where [`SEGMENTS_TRIED`] refuse it one after the other, it is the disk that fails, no segment is to blame, and the
-//! caller gets the medium's error.
+//! A place that refuses a write otherwise (EIO) wore out, and its segment is retired, but only if another segment takes
+//! the write: where [`SEGMENTS_TRIED`] refuse it one after the other, it is the disk that fails, no segment is to
+//! blame, and the caller gets the medium's error.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,8 @@ use crate::flash::{Run, Segment, SegmentHeader, SegmentKind};
 use crate::ftl::segments::SegmentState;
 use crate::sim::count;
 
-/// The part of the head, behind superblocks and marks, whose blocks are the spare: enough for a header and some records.
+/// The part of the head, behind superblocks and marks, whose blocks are the spare: enough for a header and some
+/// records.
 const SPARE: Range<u64> = 4 * SUPERBLOCK_BYTES..12 * SUPERBLOCK_BYTES;
 const _: () = assert!(SPARE.end < HEAD_BYTES);
 
@@ -120,7 +121,8 @@ impl Ftl {
                 }
                 Err(e) => {
                     s.segments.put_back(segment, before, false);
-                    // Segments with disk blocks are taken first from now on; without any, dead pages elsewhere give theirs.
+                    // Segments with disk blocks are taken first from now on; without any, dead pages elsewhere give
+                    // theirs.
                     if !no_room(&e) || self.tight.swap(true, Ordering::Relaxed) && !self.take_room(s) {
                         return Err(self.disk_full(s, e));
                     }
@@ -138,7 +140,8 @@ impl Ftl {
             .copy_from_slice(SegmentHeader::new(segment, kind, info.erases, info.opened).as_bytes());
         let at = self.geometry.header_offset(segment);
         if kind != SegmentKind::Data && self.tight.load(Ordering::Relaxed) {
-            // No records will follow. Where none were written the disk has no block for them, and needs none for zeroes.
+            // No records will follow. Where none were written the disk has no block for them, and needs none for
+            // zeroes.
             let mut before = vec![0; head.len() - SEGMENT_HEADER_BYTES as usize];
             self.media.read_at(at + SEGMENT_HEADER_BYTES, &mut before)?;
             if before.iter().all(|&b| b == 0) {
@@ -252,8 +255,9 @@ impl Ftl {
         self.media.discard(self.geometry.page_offset(run.ppa), bytes);
     }
 
-    /// Gives the disk what these pages of closed segments have of it, which are dead by records that are known to be durable;
-    /// they are all that is dead in their segments. Whether that was done: it is not while somebody else reads the medium.
+    /// Gives the disk what these pages of closed segments have of it, which are dead by records that are known to be
+    /// durable; they are all that is dead in their segments. Whether that was done: it is not while somebody else reads
+    /// the medium.
     pub fn discard_dead(&self, dead: &[(Segment, Vec<Run>)]) -> Result<bool> {
         self.media.if_no_readers(&mut || {
             let runs = || dead.iter().flat_map(|(_, runs)| runs);
@@ -311,8 +315,8 @@ impl Ftl {
         count(&self.counters.segments_reclaimed, freed.len() as u64);
     }
 
-    /// Wipes headers and records of segments that are cut off, where they lie below the cut: if the medium grows again, no scan
-    /// may find them beside pages that are gone.
+    /// Wipes headers and records of segments that are cut off, where they lie below the cut: if the medium grows again,
+    /// no scan may find them beside pages that are gone.
     fn wipe_records(&self, segments: std::ops::Range<Segment>, cut: u64) -> Result<()> {
         let mut bytes = vec![0; self.geometry.records_bytes() as usize];
         let mut wiped = false;

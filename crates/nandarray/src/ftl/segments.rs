@@ -1,8 +1,8 @@
 //! The state of every segment, and the pages handed out of the open one.
 //!
 //! A page is *staged* from when it is handed out until its command is applied (it becomes *live*) or fails (*dead*). A
-//! segment none of whose pages is live or staged dies, but is free only when the journal record that says so is durable, and
-//! nobody else may be reading it. The table is plain state behind one lock; it writes nothing.
+//! segment none of whose pages is live or staged dies, but is free only when the journal record that says so is
+//! durable, and nobody else may be reading it. The table is plain state behind one lock; it writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,8 @@ pub struct SegmentInfo {
     pub erases: u32,
     /// When it was opened, in segments opened before it.
     pub opened: u64,
-    /// Whether a page of it was live since it was opened. If none was, no record names it, and it needs no barrier to be free.
+    /// Whether a page of it was live since it was opened. If none was, no record names it, and it needs no barrier to
+    /// be free.
     named: bool,
     /// Whether its pages were discarded since it was opened last: they have no room on the disk.
     discarded: bool,
@@ -95,9 +96,11 @@ pub struct Segments {
     live: u64,
     /// While a store is opened: segments that died in records of which nobody knows whether they are durable.
     unsure: Option<BTreeSet<Segment>>,
-    /// While a store is opened: live pages of segments that the medium does not have. They died later, or it was cut short.
+    /// While a store is opened: live pages of segments that the medium does not have. They died later, or it was cut
+    /// short.
     beyond: Option<BTreeMap<Segment, u32>>,
-    /// How often segments were opened that were cut off the medium, where they come back as they were: under a capacity.
+    /// How often segments were opened that were cut off the medium, where they come back as they were: under a
+    /// capacity.
     cut: Option<BTreeMap<Segment, u32>>,
     /// Whether any of this was read from a medium, and may be wrong.
     restored: bool,
@@ -199,7 +202,8 @@ impl Segments {
         }
     }
 
-    /// What a checkpoint tells of every segment: live pages, wear, whether it is bad. Of those cut off, too, where they come back.
+    /// What a checkpoint tells of every segment: live pages, wear, whether it is bad. Of those cut off, too, where they
+    /// come back.
     pub fn table(&self) -> Vec<(u32, u32, bool)> {
         let here = self.infos.iter().map(|i| (i.live, i.erases, i.state == SegmentState::Bad));
         let behind = self.cut.iter().flat_map(BTreeMap::keys).next_back().map_or(0, |&last| last + 1);
@@ -240,7 +244,8 @@ impl Segments {
         self.free.remove(&segment);
     }
 
-    /// Sets how often a segment was opened, where its header knows of more than the checkpoint did; `false` if it does not.
+    /// Sets how often a segment was opened, where its header knows of more than the checkpoint did; `false` if it does
+    /// not.
     pub fn restore_wear(&mut self, segment: Segment, erases: u32) -> bool {
         let info = &mut self.infos[segment as usize];
         let more = erases > info.erases;
@@ -301,7 +306,8 @@ impl Segments {
         }
     }
 
-    /// The free segment to open next: the lowest; of all but those that failed last. With `tight` one that has room on the disk.
+    /// The free segment to open next: the lowest; of all but those that failed last. With `tight` one that has room on
+    /// the disk.
     pub fn next_free(&self, tight: bool) -> Option<Segment> {
         let rank = |segment: Segment| {
             let info = self.info(segment);
@@ -441,8 +447,8 @@ impl Segments {
         }
     }
 
-    /// Staged pages of a command that failed are dead, and their room on the disk is gone already if they were `discarded`. Gives
-    /// the segments that are free now.
+    /// Staged pages of a command that failed are dead, and their room on the disk is gone already if they were
+    /// `discarded`. Gives the segments that are free now.
     pub fn abandon(&mut self, runs: &[Run], discarded: bool, lsn: u64) -> Vec<Segment> {
         let mut freed = Vec::new();
         for run in runs {
@@ -484,7 +490,8 @@ impl Segments {
         let Some(live) = self.live_of(segment).filter(|live| **live + run.count <= pages) else { return false };
         *live += run.count;
         self.live += u64::from(run.count);
-        // If the medium does not have it, the segment was cut off after it died; the records that filled it are still replayed.
+        // If the medium does not have it, the segment was cut off after it died; the records that filled it are still
+        // replayed.
         let Some(info) = self.infos.get_mut(segment as usize) else { return true };
         info.named = true;
         match info.state {
@@ -508,7 +515,8 @@ impl Segments {
         self.live = 0;
     }
 
-    /// While a damaged store is opened: of the segments that the medium has, these pages are live, whatever was counted.
+    /// While a damaged store is opened: of the segments that the medium has, these pages are live, whatever was
+    /// counted.
     pub fn count_anew(&mut self, segments: usize, runs: &[Run]) {
         self.beyond = Some(BTreeMap::new());
         while self.infos.len() > segments {
@@ -519,7 +527,8 @@ impl Segments {
             (0..).zip(&self.infos).filter(|(_, info)| info.live > 0).map(|(segment, _)| segment).collect();
         self.forget_live();
         for &run in runs {
-            // A page is mapped twice only by bytes that were made up; `release` expects to find fewer pages live than are mapped.
+            // A page is mapped twice only by bytes that were made up; `release` expects to find fewer pages live than
+            // are mapped.
             let _ = self.revive(run);
         }
         // What the damaged state needs must outlive a loss of power before the next checkpoint is durable.
@@ -547,8 +556,8 @@ impl Segments {
         true
     }
 
-    /// Live pages are dead. An index that was read from a medium may map pages that are not: nobody knows then what is live in
-    /// that segment, and it is never opened again.
+    /// Live pages are dead. An index that was read from a medium may map pages that are not: nobody knows then what is
+    /// live in that segment, and it is never opened again.
     pub fn release(&mut self, run: Run, lsn: u64) {
         if self.restored && !self.geometry.has_run(run, self.infos.len() as u64) {
             return;
@@ -636,8 +645,8 @@ impl Segments {
             .collect()
     }
 
-    /// Closed segments with live pages whose dead ones have room on the disk, as far as is known: how many pages that are, and
-    /// the segment; those with the most first.
+    /// Closed segments with live pages whose dead ones have room on the disk, as far as is known: how many pages that
+    /// are, and the segment; those with the most first.
     pub fn with_dead_room(&self) -> Vec<(u32, Segment)> {
         let pages = self.geometry.pages_per_segment();
         let mut some: Vec<(u32, Segment)> = (0..)

@@ -1,7 +1,8 @@
 //! The superblock: where a store begins to be read. Two slots of 4 KiB; the one with the higher generation counts.
 //!
-//! A slot is only ever written whole, and never the slot that counts while a new checkpoint is being switched to, so that a
-//! torn superblock costs nothing: the other slot names the checkpoint and journal before, which are kept for that.
+//! A slot is only ever written whole, and never the slot that counts while a new checkpoint is being switched to, so
+//! that a torn superblock costs nothing: the other slot names the checkpoint and journal before, which are kept for
+//! that.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -60,8 +61,8 @@ pub struct Superblock {
     pub uuid: [u8; 16],
     /// Counts checkpoints.
     pub generation: u64,
-    /// Version of the file format: [`FORMAT_VERSION`] for a new store, which keeps it for good. The geometry's layout follows
-    /// from it.
+    /// Version of the file format: [`FORMAT_VERSION`] for a new store, which keeps it for good. The geometry's layout
+    /// follows from it.
     pub version: u32,
     /// The shape of the flash.
     pub geometry: Geometry,
@@ -108,7 +109,8 @@ pub struct ChainStart {
 }
 
 impl Wire {
-    /// The CRC of everything but itself and the magic number. Magic, version and CRC stay where they are in every version.
+    /// The CRC of everything but itself and the magic number. Magic, version and CRC stay where they are in every
+    /// version.
     fn crc_of_rest(&self) -> u32 {
         let without = Self { crc: U32::new(0), ..self.clone() };
         crc32c(&without.as_bytes()[8..])
@@ -220,8 +222,8 @@ impl Superblock {
 /// What both slots hold: those that can be read, newest first, each with its slot.
 ///
 /// # Errors
-/// [`Error::NotAStore`] if no slot was ever written by us, [`Error::Version`] for a newer format, [`Error::Corrupt`] if slots
-/// are ours but damaged.
+/// [`Error::NotAStore`] if no slot was ever written by us, [`Error::Version`] for a newer format, [`Error::Corrupt`] if
+/// slots are ours but damaged.
 pub fn read_slots(media: &dyn Media, name: &str) -> Result<Vec<(usize, Superblock)>> {
     let not_ours = |what: &str| Error::NotAStore { path: name.to_owned(), what: what.to_owned() };
     if media.len() < 2 * SUPERBLOCK_BYTES {

@@ -59,8 +59,8 @@ impl Verified {
             .get_or_init(|| (0..words).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// The first pages side by side among `pages` of a run, which lies within one segment, that are not verified yet; they
-    /// are counted from the run's first page.
+    /// The first pages side by side among `pages` of a run, which lies within one segment, that are not verified yet;
+    /// they are counted from the run's first page.
     pub fn unverified(&self, ppa: Ppa, pages: Range<u32>) -> Option<Range<u32>> {
         let bits = self.bits(self.geometry.segment_of(ppa));
         let first = self.geometry.page_in_segment(ppa);

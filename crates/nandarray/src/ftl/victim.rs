@@ -1,7 +1,8 @@
 //! Which segment reclaim takes next: the victim policies, and what they see.
 //!
-//! All choose among closed segments that have a dead page and no page in flight; none looks at owners. Greedy and d-choices
-//! as in Li, Lee and Lui (SIGMETRICS 2013), cost-benefit as in Rosenblum and Ousterhout (TOCS 1992): age x dead / (2 x live).
+//! All choose among closed segments that have a dead page and no page in flight; none looks at owners. Greedy and
+//! d-choices as in Li, Lee and Lui (SIGMETRICS 2013), cost-benefit as in Rosenblum and Ousterhout (TOCS 1992): age x
+//! dead / (2 x live).
 
 use crate::error::{Error, Result};
 use crate::flash::Segment;

@@ -1,10 +1,11 @@
 //! Wear: how often each segment was opened, across openings of the store.
 //!
-//! The checkpoint tells what was known then. What came since is told by the headers of the segments that records name, and of the
-//! lowest free ones, which were opened for what was never committed. Under a capacity the medium is a device of a fixed size: a
-//! segment that is cut off its end is opened again when it grows. Its header goes with it, so how often it was opened since the
-//! checkpoint is counted from the pages that records name: one that is named again was erased in between. That misses openings
-//! whose pages no record tells of. Without a capacity what is cut off is the file system's, and its wear is forgotten.
+//! The checkpoint tells what was known then. What came since is told by the headers of the segments that records name,
+//! and of the lowest free ones, which were opened for what was never committed. Under a capacity the medium is a device
+//! of a fixed size: a segment that is cut off its end is opened again when it grows. Its header goes with it, so how
+//! often it was opened since the checkpoint is counted from the pages that records name: one that is named again was
+//! erased in between. That misses openings whose pages no record tells of. Without a capacity what is cut off is the
+//! file system's, and its wear is forgotten.
 
 use std::collections::BTreeMap;
 
@@ -80,8 +81,8 @@ impl Ftl {
         s.opened_since = within;
     }
 
-    /// Reads the wear of segments that were opened since the checkpoint from their headers. Opening a store does without: a
-    /// segment's header is read before it is opened again in any case.
+    /// Reads the wear of segments that were opened since the checkpoint from their headers. Opening a store does
+    /// without: a segment's header is read before it is opened again in any case.
     pub fn learn_wear(&self) {
         let s = &mut *self.state.lock();
         let named: Vec<Segment> = s.opened_since.keys().copied().collect();
@@ -102,8 +103,8 @@ impl Ftl {
         }
     }
 
-    /// Whether a segment's header knew of more wear than the table. Where there is none, the segment was cut off and came back, or
-    /// its header is damaged: what records tell counts.
+    /// Whether a segment's header knew of more wear than the table. Where there is none, the segment was cut off and
+    /// came back, or its header is damaged: what records tell counts.
     pub(super) fn wear_from_header(&self, s: &mut State, segment: Segment) -> bool {
         let counted = s.opened_since.remove(&segment).unwrap_or(0);
         let erases = match self.header_of(segment).ok().flatten() {

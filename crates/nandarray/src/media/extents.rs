@@ -1,14 +1,15 @@
 //! Whole extents of a file, brought into the page cache as large pages: what a scan wants, read at a disk's speed.
 //!
-//! Pages that are asked for by `posix_fadvise` come one by one (4 KiB each, anywhere in memory), and a request for a disk is a
-//! list of them. A fault in a mapping that is advised "huge" brings an aligned extent of 2 MiB as one piece of memory by one
-//! request: twice the speed on the machine of design note 7, for a quarter of the processor's time. So the file is mapped a
-//! second time, and a few threads populate the extents that are queued here, one after the other. Nothing stays mapped.
+//! Pages that are asked for by `posix_fadvise` come one by one (4 KiB each, anywhere in memory), and a request for a
+//! disk is a list of them. A fault in a mapping that is advised "huge" brings an aligned extent of 2 MiB as one piece
+//! of memory by one request: twice the speed on the machine of design note 7, for a quarter of the processor's time. So
+//! the file is mapped a second time, and a few threads populate the extents that are queued here, one after the other.
+//! Nothing stays mapped.
 //!
-//! Who needs bytes of an extent that is queued brings it himself ([`Extents::wait`]): a single page that is read in between
-//! would keep the extent from being one piece. Where a kernel or a file system has no large pages, asking is refused
-//! ([`Extents::ask`]), and the caller asks page by page; now and then one is tried again ([`Attempts`]). Everything here is a hint:
-//! what fails is read later, or fails then.
+//! Who needs bytes of an extent that is queued brings it himself ([`Extents::wait`]): a single page that is read in
+//! between would keep the extent from being one piece. Where a kernel or a file system has no large pages, asking is
+//! refused ([`Extents::ask`]), and the caller asks page by page; now and then one is tried again ([`Attempts`]).
+//! Everything here is a hint: what fails is read later, or fails then.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -69,7 +70,8 @@ struct Queue {
     attempts: Attempts,
 }
 
-/// Whether extents are worth asking for: not after a row of failures, but for one now and then. Memory may be in one piece again.
+/// Whether extents are worth asking for: not after a row of failures, but for one now and then. Memory may be in one
+/// piece again.
 #[derive(Debug, Default)]
 struct Attempts {
     /// Failures in a row.
@@ -206,7 +208,8 @@ impl Drop for Extents {
 }
 
 impl Shared {
-    /// Whether this is a process forked from the one that the threads are of. Nothing is locked then: whoever held it is not here.
+    /// Whether this is a process forked from the one that the threads are of. Nothing is locked then: whoever held it
+    /// is not here.
     fn is_forked(&self) -> bool {
         !self.home.is_here()
     }
@@ -232,7 +235,8 @@ impl Shared {
     /// Reads an extent that was taken from the queue, without the lock meanwhile.
     fn read(&self, extent: u64, queue: &mut MutexGuard<'_, Queue>) {
         queue.reading.push(extent);
-        // Readahead is advice: a panic in it costs the extent, which is then read page by page, and no thread waits for it.
+        // Readahead is advice: a panic in it costs the extent, which is then read page by page, and no thread waits for
+        // it.
         let outcome = MutexGuard::unlocked(queue, || caught(|| self.populate(extent)).unwrap_or(Outcome::Failed));
         queue.attempts.tell(outcome);
         self.forget(queue, |e| e == extent);

@@ -1,15 +1,17 @@
-//! Bytes in an ordinary file: the embedded default, mapped for reading, written by system calls, locked between processes.
+//! Bytes in an ordinary file: the embedded default, mapped for reading, written by system calls, locked between
+//! processes.
 //!
-//! Reading: the file is mapped in windows of [`WINDOW_BYTES`], each mapped whole on first use even where the file is still
-//! shorter, so that growing never moves a mapping; accesses are checked against the file's length. The mapping is advised
-//! "random" because the kernel's guess at sequential access would read megabytes around every element; what will be read is
-//! asked for by [`Media::prefetch`] instead, which keeps many requests in flight: large pages where most of an extent is wanted
-//! (`extents`), single ones elsewhere, and nothing where the page cache has it (`presence`). With `map: false` nothing is mapped and every read is a system call (file systems
-//! without coherent mappings; errors instead of a signal when a disk fails).
+//! Reading: the file is mapped in windows of [`WINDOW_BYTES`], each mapped whole on first use even where the file is
+//! still shorter, so that growing never moves a mapping; accesses are checked against the file's length. The mapping is
+//! advised "random" because the kernel's guess at sequential access would read megabytes around every element; what
+//! will be read is asked for by [`Media::prefetch`] instead, which keeps many requests in flight: large pages where
+//! most of an extent is wanted (`extents`), single ones elsewhere, and nothing where the page cache has it
+//! (`presence`). With `map: false` nothing is mapped and every read is a system call (file systems without coherent
+//! mappings; errors instead of a signal when a disk fails).
 //!
-//! Locks are advisory byte-range locks of the open file description (`F_OFD_SETLK`), in the head of the file: one byte for
-//! the single writer, one shared by all readers. The writer does not wait for readers: it only may not reuse what they may
-//! look at ([`Media::if_no_readers`]).
+//! Locks are advisory byte-range locks of the open file description (`F_OFD_SETLK`), in the head of the file: one byte
+//! for the single writer, one shared by all readers. The writer does not wait for readers: it only may not reuse what
+//! they may look at ([`Media::if_no_readers`]).
 //!
 //! It does not create parent folders, and does not survive another program cutting the file short while it is mapped.
 
@@ -34,8 +36,8 @@ use crate::sim::process::Home;
 const WINDOW_BYTES: u64 = 1 << 36;
 /// Windows: 64 GiB x 4096 is 256 TiB, beyond any file system here.
 const WINDOWS: usize = 4096;
-/// An extent is read whole if so many bytes of it are wanted: at most a third more than was asked for. From half on it was no
-/// faster (design note 7).
+/// An extent is read whole if so many bytes of it are wanted: at most a third more than was asked for. From half on it
+/// was no faster (design note 7).
 const WHOLE_FROM: u64 = EXTENT_BYTES / 4 * 3;
 /// A file fits in memory if it has no more than this part of it: others want some, too.
 const FITS_SHARE: u64 = 4;
@@ -152,8 +154,9 @@ impl FileMedia {
         if let Some(map) = cell.get() {
             return Some(map);
         }
-        // SAFETY: the file is ours by the writer's lock, or only read beside a writer that appends and never changes what
-        // an index maps; `slice` hands out only ranges within the length, whose bytes nobody writes while they are used.
+        // SAFETY: the file is ours by the writer's lock, or only read beside a writer that appends and never changes
+        // what an index maps; `slice` hands out only ranges within the length, whose bytes nobody writes while they are
+        // used.
         let map = unsafe {
             MmapOptions::new().offset(index as u64 * WINDOW_BYTES).len(WINDOW_BYTES as usize).map(&self.file).ok()?
         };
@@ -162,8 +165,8 @@ impl FileMedia {
         Some(cell.get_or_init(|| map))
     }
 
-    /// Whether nothing is left to be asked for of an extent, of which so many bytes are wanted between these two places: they are
-    /// in memory, or it is on its way as a whole.
+    /// Whether nothing is left to be asked for of an extent, of which so many bytes are wanted between these two
+    /// places: they are in memory, or it is on its way as a whole.
     fn is_here_or_asked_for(&self, extent: u64, wanted: u64, (from, to): (u64, u64)) -> bool {
         let extents = self.extents.get();
         if let Some(Some(extents)) = extents {
@@ -215,7 +218,8 @@ fn no_file(path: &Path, what: &str) -> Error {
 }
 
 fn with_path(source: &io::Error, path: &Path) -> io::Error {
-    // The number stays readable by `raw_os_error` only on a bare error, so the path is left to the door when there is one.
+    // The number stays readable by `raw_os_error` only on a bare error, so the path is left to the door when there is
+    // one.
     match source.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),
         None => io::Error::new(source.kind(), format!("{}: {source}", path.display())),
@@ -247,8 +251,8 @@ fn lock(file: &File, byte: i64, kind: i16, wait: bool) -> io::Result<bool> {
     }
 }
 
-/// Changes what a range has of the disk; `false` if there is no room for it. File systems that cannot do it (those without
-/// holes) do nothing.
+/// Changes what a range has of the disk; `false` if there is no room for it. File systems that cannot do it (those
+/// without holes) do nothing.
 fn fallocate(file: &File, mode: i32, offset: u64, len: u64) -> bool {
     // SAFETY: plain integers and an open descriptor.
     let done = unsafe { libc::fallocate(file.as_raw_fd(), mode, offset as i64, len as i64) };

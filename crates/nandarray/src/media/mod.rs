@@ -1,8 +1,9 @@
 //! Where the bytes live: a file, memory, or either behind a fault wrapper.
 //!
-//! A medium is a growable array of bytes with three promises: a write is seen by every later read; [`Media::sync`] makes
-//! every write before it durable; a write that was not synced may, after a loss of power, be there, be missing or be torn
-//! at the sector ([`SECTOR_BYTES`]), each independently of the others. Nothing else is promised, so nothing else is relied on.
+//! A medium is a growable array of bytes with three promises: a write is seen by every later read; [`Media::sync`]
+//! makes every write before it durable; a write that was not synced may, after a loss of power, be there, be missing or
+//! be torn at the sector ([`SECTOR_BYTES`]), each independently of the others. Nothing else is promised, so nothing
+//! else is relied on.
 //!
 //! A medium does not know pages, segments or records; locks between processes belong to [`file`].
 
@@ -21,7 +22,8 @@ pub const SECTOR_BYTES: usize = 512;
 /// Bytes at the start of a medium that no segment uses: superblocks, and the bytes that advisory locks are taken on.
 pub const HEAD_BYTES: u64 = 65_536;
 
-/// Bytes that are best read from a disk as one, where they are wanted: a large page of the processor, aligned in the medium.
+/// Bytes that are best read from a disk as one, where they are wanted: a large page of the processor, aligned in the
+/// medium.
 pub const EXTENT_BYTES: u64 = 2 << 20;
 
 /// A place where bytes live. All methods may be called from many threads.
@@ -57,12 +59,13 @@ pub trait Media: Send + Sync + std::fmt::Debug {
     /// when they are mapped by an index until their segment is erased.
     fn slice(&self, offset: u64, len: usize) -> Option<&[u8]>;
 
-    /// A hint that these ranges (first byte, and the one behind the last; in order, apart) will be read soon; returns at once.
-    /// Those of one extent ([`EXTENT_BYTES`]) are best told together. What is in memory already costs little more than the call.
+    /// A hint that these ranges (first byte, and the one behind the last; in order, apart) will be read soon; returns
+    /// at once. Those of one extent ([`EXTENT_BYTES`]) are best told together. What is in memory already costs little
+    /// more than the call.
     fn prefetch(&self, _ranges: &[(u64, u64)]) {}
 
-    /// Says that a command in flight will read these bytes, once the time has passed that this takes: for media with a modelled
-    /// clock. The command reads them itself, later and silently.
+    /// Says that a command in flight will read these bytes, once the time has passed that this takes: for media with a
+    /// modelled clock. The command reads them itself, later and silently.
     fn will_read(&self, _offset: u64, _len: u64) {}
 
     /// Whether reading these bytes would not wait for a disk; a guess is enough.
@@ -78,8 +81,8 @@ pub trait Media: Send + Sync + std::fmt::Debug {
     /// A hint that the range's content will never be read again before it is written: it needs no room on the disk.
     fn discard(&self, _offset: u64, _len: u64) {}
 
-    /// Takes room on the disk for a range, so that a later write finds it there whatever else fills the disk; the content stays.
-    /// `false` if the disk is full. A medium that cannot tell says `true`: then nothing is promised.
+    /// Takes room on the disk for a range, so that a later write finds it there whatever else fills the disk; the
+    /// content stays. `false` if the disk is full. A medium that cannot tell says `true`: then nothing is promised.
     fn allocate(&self, _offset: u64, _len: u64) -> bool {
         true
     }

@@ -1,9 +1,10 @@
 //! What the page cache has of a file, asked of the kernel: all of a range, nothing, or a part.
 //!
-//! A part is not rare: a kernel that needs memory takes pages here and there, some kernels take those that nobody touched for a
-//! while. `cachestat` (Linux 6.5) answers for a range of any length by one short call, which counts large pages, not single
-//! ones; pages that are on their way count. Where it is refused (older kernels, files of others) `mincore` is asked of a
-//! mapping instead: of a few pages of a range, since it looks at them one by one, and of all of them only before "nothing".
+//! A part is not rare: a kernel that needs memory takes pages here and there, some kernels take those that nobody
+//! touched for a while. `cachestat` (Linux 6.5) answers for a range of any length by one short call, which counts large
+//! pages, not single ones; pages that are on their way count. Where it is refused (older kernels, files of others)
+//! `mincore` is asked of a mapping instead: of a few pages of a range, since it looks at them one by one, and of all of
+//! them only before "nothing".
 //!
 //! An answer is old when it is given: everything here serves hints.
 
@@ -33,8 +34,8 @@ pub(super) struct PageCache {
 }
 
 impl PageCache {
-    /// What is in memory of these bytes, which lie within the file; `mapping` shows whole pages from a page's beginning, by where
-    /// in it they are, and is asked for only where `cachestat` is refused.
+    /// What is in memory of these bytes, which lie within the file; `mapping` shows whole pages from a page's
+    /// beginning, by where in it they are, and is asked for only where `cachestat` is refused.
     pub(super) fn of<'m>(
         &self,
         file: &File,
@@ -70,7 +71,8 @@ pub(super) fn memory_bytes() -> u64 {
     *BYTES.get_or_init(|| u64::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).unwrap_or(0) * page_bytes())
 }
 
-/// The number of the system call, the same on every architecture that Rust has Linux for; the C library has no function for it.
+/// The number of the system call, the same on every architecture that Rust has Linux for; the C library has no function
+/// for it.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Pages of a range that are in the page cache; `None` if the kernel does not say.

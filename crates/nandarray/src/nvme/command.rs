@@ -1,13 +1,14 @@
 //! Typed commands, from and to submission entries.
 //!
-//! Opcodes and fields of flush, write, read, compare, write zeroes, dataset management and copy are those of the NVM command
-//! set specification 1.0, section 3. The N-D commands are vendor specific ones whose opcode tells the direction of their data, as
-//! the base specification wants it. The NDS paper marks them by a reserved bit of command dword 0 instead; operating systems
-//! refuse to pass on a command that has one set, so the opcode marks them here. The rest is the paper's: the second command word
-//! points to the page with the coordinates, unless they fit the entry.
+//! Opcodes and fields of flush, write, read, compare, write zeroes, dataset management and copy are those of the NVM
+//! command set specification 1.0, section 3. The N-D commands are vendor specific ones whose opcode tells the direction
+//! of their data, as the base specification wants it. The NDS paper marks them by a reserved bit of command dword 0
+//! instead; operating systems refuse to pass on a command that has one set, so the opcode marks them here. The rest is
+//! the paper's: the second command word points to the page with the coordinates, unless they fit the entry.
 //!
-//! Decoding refuses reserved values that would change what is meant (fused commands, a reserved PSDT, another copy descriptor
-//! format) and ignores the other fields that are not in the types below, hints and protection information among them.
+//! Decoding refuses reserved values that would change what is meant (fused commands, a reserved PSDT, another copy
+//! descriptor format) and ignores the other fields that are not in the types below, hints and protection information
+//! among them.
 
 use super::entry::SubmissionEntry;
 use super::status::Status;
@@ -118,8 +119,8 @@ impl NdBox {
     /// A box that fits the entry.
     ///
     /// # Errors
-    /// Invalid field, for more than three dimensions, numbers of more than 32 bits, or two lists of different length: such a
-    /// box needs a page.
+    /// Invalid field, for more than three dimensions, numbers of more than 32 bits, or two lists of different length:
+    /// such a box needs a page.
     pub fn inline(dsid: u32, unit: Unit, coordinate: &[u64], sub: &[u64]) -> Result<Self, Status> {
         let pack = |from: &[u64]| -> Result<[u32; 3], Status> {
             let mut to = [0u32; 3];
@@ -183,8 +184,8 @@ pub enum Command {
         /// Force unit access.
         fua: bool,
     },
-    /// Opens a view of a space, which it may make or resize before. Gives the dynamic space identifier in dword 0 and the
-    /// space's identifier in dword 1.
+    /// Opens a view of a space, which it may make or resize before. Gives the dynamic space identifier in dword 0 and
+    /// the space's identifier in dword 1.
     OpenSpace {
         /// What is done before.
         action: OpenAction,

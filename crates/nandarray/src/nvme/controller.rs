@@ -1,12 +1,13 @@
 //! The entrance: from a command to who executes it.
 //!
-//! [`Controller::submit`] answers when the command is over. [`Controller::submit_later`] answers by a callback, so that a transport
-//! or a ring in shared memory can have many commands in flight: on a modelled device they end in the order that modelled time
-//! has; on the wall clock each is over when the call returns.
+//! [`Controller::submit`] answers when the command is over. [`Controller::submit_later`] answers by a callback, so that
+//! a transport or a ring in shared memory can have many commands in flight: on a modelled device they end in the order
+//! that modelled time has; on the wall clock each is over when the call returns.
 //!
-//! A controller keeps nothing but the views that are open. It does not keep its store open either: after the store was closed
-//! every command ends with "namespace not ready". Any number of threads may submit at once; commands are as atomic as the
-//! engine's, which is what identify tells (AWUN of FFFFh: a write is whole or absent, whatever its length).
+//! A controller keeps nothing but the views that are open. It does not keep its store open either: after the store was
+//! closed every command ends with "namespace not ready". Any number of threads may submit at once; commands are as
+//! atomic as the engine's, which is what identify tells (AWUN of FFFFh: a write is whole or absent, whatever its
+//! length).
 
 use std::sync::{Arc, Weak};
 
@@ -86,10 +87,10 @@ impl Controller {
         done.encode(entry.cid.get())
     }
 
-    /// Decodes an entry and begins with it; `done` gets the completion entry, in this call or in a later one that lets modelled
-    /// time pass ([`Device::drive`]), in any thread. Reads, writes and flushes of namespaces can be in flight; completions come in
-    /// any order. Reads and writes of the same blocks keep theirs; a flush, and force unit access, wait for every command
-    /// submitted before. All other commands are over when this returns.
+    /// Decodes an entry and begins with it; `done` gets the completion entry, in this call or in a later one that lets
+    /// modelled time pass ([`Device::drive`]), in any thread. Reads, writes and flushes of namespaces can be in flight;
+    /// completions come in any order. Reads and writes of the same blocks keep theirs; a flush, and force unit access,
+    /// wait for every command submitted before. All other commands are over when this returns.
     ///
     /// # Safety
     /// The buffers lent must stay, and be used by nobody else, until `done` was called.

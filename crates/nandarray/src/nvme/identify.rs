@@ -1,8 +1,9 @@
 //! What a controller tells of itself and of its namespaces: the data of the identify command.
 //!
-//! Base specification 2.0, figure 275 (controller), and NVM command set 1.0, figure 97 (namespace). Fields that a host of ours
-//! would look at have names; all others are zero, which is what the specification wants of what is not supported. Transports
-//! set what is theirs (MDTS, the fabrics fields). What says that the N-D commands are there is in the vendor's part.
+//! Base specification 2.0, figure 275 (controller), and NVM command set 1.0, figure 97 (namespace). Fields that a host
+//! of ours would look at have names; all others are zero, which is what the specification wants of what is not
+//! supported. Transports set what is theirs (MDTS, the fabrics fields). What says that the N-D commands are there is in
+//! the vendor's part.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -233,8 +234,8 @@ fn numbers(device: &Device, command: device::Command<'_>) -> Result<Vec<(&'stati
 }
 
 impl Controller {
-    /// The data of an identify command: CNS 00h (namespace), 01h (controller), 02h (active namespaces above `nsid`) and 03h
-    /// (namespace identification descriptors).
+    /// The data of an identify command: CNS 00h (namespace), 01h (controller), 02h (active namespaces above `nsid`) and
+    /// 03h (namespace identification descriptors).
     ///
     /// # Errors
     /// Invalid field for another CNS; invalid namespace.

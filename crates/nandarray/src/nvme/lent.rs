@@ -1,8 +1,9 @@
 //! Buffers lent to one command, and their lengths.
 //!
-//! A command has at most one data buffer, in one direction. N-D reads and writes may lend a second one, the page that the
-//! second command word points to in the NDS paper (section 5.3.1): how it came here is the transport's business. Lengths are
-//! compared with what the command says: a buffer that is too short or too long fails the command before anything moves.
+//! A command has at most one data buffer, in one direction. N-D reads and writes may lend a second one, the page that
+//! the second command word points to in the NDS paper (section 5.3.1): how it came here is the transport's business.
+//! Lengths are compared with what the command says: a buffer that is too short or too long fails the command before
+//! anything moves.
 
 use std::marker::PhantomData;
 

@@ -1,9 +1,10 @@
 //! NVMe: typed commands, the only way in for a device whose host speaks NVMe.
 //!
-//! A command arrives as a 64-byte submission entry or as a [`Command`], with buffers lent to it ([`Lent`]); a [`Controller`]
-//! turns it into commands of [`crate::device`] and answers with a [`Completion`]. Formats, sizes and status codes are those of
-//! the NVMe base specification 2.0 and the NVM command set specification 1.0; fields that count from zero on the wire end in
-//! `_z`. A namespace is a one-dimensional space of logical blocks. N-D commands follow the NDS paper (section 5.3.1).
+//! A command arrives as a 64-byte submission entry or as a [`Command`], with buffers lent to it ([`Lent`]); a
+//! [`Controller`] turns it into commands of [`crate::device`] and answers with a [`Completion`]. Formats, sizes and
+//! status codes are those of the NVMe base specification 2.0 and the NVM command set specification 1.0; fields that
+//! count from zero on the wire end in `_z`. A namespace is a one-dimensional space of logical blocks. N-D commands
+//! follow the NDS paper (section 5.3.1).
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -17,8 +18,8 @@
 //! | `spaces` | dynamic space ids, and the N-D commands |
 //! | `identify` | what a controller tells of itself and of its namespaces |
 //!
-//! Not here: queues, doorbells, PRP and SGL lists, admin commands (a transport has them; what they tell is in `identify`),
-//! metadata and end-to-end protection, fused commands.
+//! Not here: queues, doorbells, PRP and SGL lists, admin commands (a transport has them; what they tell is in
+//! `identify`), metadata and end-to-end protection, fused commands.
 
 mod command;
 mod controller;

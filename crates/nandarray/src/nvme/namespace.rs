@@ -1,12 +1,13 @@
 //! Namespaces, and the NVM command set on them.
 //!
-//! A namespace is the one-dimensional space named `ns/` and its number, whose elements are its logical blocks: the flat case of
-//! the one mapping mechanism. It is found by that name anew for every command, so that it may come and go through any door.
-//! What was never written, was deallocated or zeroed reads as zeroes and takes no space, up to the building blocks' borders.
+//! A namespace is the one-dimensional space named `ns/` and its number, whose elements are its logical blocks: the flat
+//! case of the one mapping mechanism. It is found by that name anew for every command, so that it may come and go
+//! through any door. What was never written, was deallocated or zeroed reads as zeroes and takes no space, up to the
+//! building blocks' borders.
 //!
-//! Read, write, write zeroes and deallocate are a command of the engine each. Compare reads a cache's worth at a time while it
-//! keeps writers out of the range; copy reads its sources into one buffer and writes that by one command, so that sources may
-//! overlap the destination.
+//! Read, write, write zeroes and deallocate are a command of the engine each. Compare reads a cache's worth at a time
+//! while it keeps writers out of the range; copy reads its sources into one buffer and writes that by one command, so
+//! that sources may overlap the destination.
 
 use std::sync::Arc;
 
@@ -232,8 +233,8 @@ impl Controller {
         let ns = self.namespace(blocks.nsid)?;
         ns.check(blocks.slba, blocks.nlb())?;
         let wanted = lent.bytes(blocks.nlb() * ns.lba_bytes)?;
-        // Nobody writes to these building blocks meanwhile: what is compared was there at one time. On a modelled clock, where time
-        // passes between two reads and a writer may have its turn, it is compared by one.
+        // Nobody writes to these building blocks meanwhile: what is compared was there at one time. On a modelled
+        // clock, where time passes between two reads and a writer may have its turn, it is compared by one.
         let side = ns.space.shape.block[0];
         let last = blocks.slba + u64::from(blocks.nlb_z);
         let in_one = ns.device.has_clock();

@@ -1,9 +1,9 @@
 //! Dynamic space ids, and the N-D commands (NDS paper, section 5.3.1).
 //!
-//! A dynamic space id names a view: a space under a dimensionality of equal volume, from open space to close space. It names it
-//! for this controller and as long as that lives; nothing of it is stored. Ids count up and are not used again until the count
-//! has gone around, so that a stale one is noticed. The space behind a view may be resized, or deleted, at any time: what a
-//! command finds then is what it answers.
+//! A dynamic space id names a view: a space under a dimensionality of equal volume, from open space to close space. It
+//! names it for this controller and as long as that lives; nothing of it is stored. Ids count up and are not used again
+//! until the count has gone around, so that a stale one is noticed. The space behind a view may be resized, or deleted,
+//! at any time: what a command finds then is what it answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Status codes, and which error of the engine becomes which.
 //!
-//! A status is the completion entry's status field without its phase tag: SC in bits 7:0, SCT in 10:8, DNR ("do not retry") in
-//! bit 14 (NVMe base 2.0, figures 93 to 99). The constants carry the DNR bit that they are answered with: it is set where the
-//! same command would fail again. Codes C0h to FFh of type 1 are a vendor's; those of the N-D commands are ours.
+//! A status is the completion entry's status field without its phase tag: SC in bits 7:0, SCT in 10:8, DNR ("do not
+//! retry") in bit 14 (NVMe base 2.0, figures 93 to 99). The constants carry the DNR bit that they are answered with: it
+//! is set where the same command would fail again. Codes C0h to FFh of type 1 are a vendor's; those of the N-D commands
+//! are ours.
 
 use std::fmt;
 

@@ -1,14 +1,14 @@
 //! The order of commands that touch the same building blocks: a range lock with tickets.
 //!
-//! A command requests a box of blocks of a space, shared (to read) or exclusively (to write), and gets a ticket at once. A
-//! ticket is granted when no earlier request that is still held or waits meets its box, unless both are shared: requests are
-//! granted in the order in which they came, so nobody starves. Requesting never blocks. A thread on the wall clock waits for its
-//! ticket ([`RangeTicket::wait`]); an event loop asks whether it is granted ([`RangeTicket::is_granted`]) and goes on with other
-//! commands until it is.
+//! A command requests a box of blocks of a space, shared (to read) or exclusively (to write), and gets a ticket at
+//! once. A ticket is granted when no earlier request that is still held or waits meets its box, unless both are shared:
+//! requests are granted in the order in which they came, so nobody starves. Requesting never blocks. A thread on the
+//! wall clock waits for its ticket ([`RangeTicket::wait`]); an event loop asks whether it is granted
+//! ([`RangeTicket::is_granted`]) and goes on with other commands until it is.
 //!
-//! Reads on the wall clock request nothing: both halves of such a read happen under the space's own lock, so it sees a write
-//! whole or not at all. Reads on a modelled clock request their blocks, since time passes between their halves.
-//! A holder must not wait for a second ticket of the same space: with requests in order, it could wait for itself.
+//! Reads on the wall clock request nothing: both halves of such a read happen under the space's own lock, so it sees a
+//! write whole or not at all. Reads on a modelled clock request their blocks, since time passes between their halves. A
+//! holder must not wait for a second ticket of the same space: with requests in order, it could wait for itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,8 +55,8 @@ struct Request {
     blocks: BlockBox,
 }
 
-/// A request, which is withdrawn, or what it holds released, when this is dropped. It borrows nothing, so that a command in
-/// flight and a transaction can keep it.
+/// A request, which is withdrawn, or what it holds released, when this is dropped. It borrows nothing, so that a
+/// command in flight and a transaction can keep it.
 #[derive(Debug)]
 pub struct RangeTicket {
     shelf: Arc<Shelf>,

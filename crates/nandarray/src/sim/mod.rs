@@ -1,10 +1,10 @@
-//! What the engine must not take from the machine behind our backs: chance and counting; and how a modelled clock looks on.
+//! What the engine must not take from the machine behind our backs: chance and counting; and how a modelled clock looks
+//! on.
 //!
 //! Everything random in the engine comes from one [`Chance`] seeded at the door, so that one seed gives one trace.
-//! [`Counters`] count what the engine did; nothing decides by them.
-//! A [`Probe`] is told what a medium cannot see of a command: it times and prices the work, and changes nothing. One with a clock
-//! calls a command's two halves ([`Halves`]) and lets time pass in between.
-//! Usable by every layer; of the engine it knows errors only.
+//! [`Counters`] count what the engine did; nothing decides by them. A [`Probe`] is told what a medium cannot see of a
+//! command: it times and prices the work, and changes nothing. One with a clock calls a command's two halves
+//! ([`Halves`]) and lets time pass in between. Usable by every layer; of the engine it knows errors only.
 
 pub mod panics;
 pub mod process;
@@ -64,12 +64,13 @@ pub enum Order {
     Behind,
     /// It begins when every command that has begun has ended: steps of a transaction, which holds its blocks already.
     Between,
-    /// It begins when every earlier command has ended, and later ones wait until it has: whatever changes names or shapes.
+    /// It begins when every earlier command has ended, and later ones wait until it has: whatever changes names or
+    /// shapes.
     Alone,
 }
 
-/// A command in two halves, as a [`Probe`] with a clock calls them: [`Self::plan`], then time passes, then [`Self::complete`].
-/// An error in a half is the command's result, and no business of the caller's.
+/// A command in two halves, as a [`Probe`] with a clock calls them: [`Self::plan`], then time passes, then
+/// [`Self::complete`]. An error in a half is the command's result, and no business of the caller's.
 pub trait Halves: Send {
     /// Before which commands it may begin.
     fn order(&self) -> Order;
@@ -80,8 +81,8 @@ pub trait Halves: Send {
     /// Whether the blocks that it requested are granted. Never blocks.
     fn is_granted(&self) -> bool;
 
-    /// The first half: decides what the flash has to do, and does all of the command that nobody waits for. Gives what the
-    /// command moves, or nothing if it panicked: what was told of it does not count then.
+    /// The first half: decides what the flash has to do, and does all of the command that nobody waits for. Gives what
+    /// the command moves, or nothing if it panicked: what was told of it does not count then.
     fn plan(&mut self) -> Option<Moves>;
 
     /// The second half: the caller's bytes are moved, blocks are released, and the result is there.
@@ -90,33 +91,35 @@ pub trait Halves: Send {
     /// The command ends without having begun: `why` is its result.
     fn refuse(&mut self, why: crate::error::Error);
 
-    /// Gives the result to whom it belongs. Called after one of the two above, holding no lock of the clock, so it may give
-    /// further commands.
+    /// Gives the result to whom it belongs. Called after one of the two above, holding no lock of the clock, so it may
+    /// give further commands.
     fn deliver(self: Box<Self>);
 }
 
 /// Names a command that was submitted to a clock.
 pub type FlightId = u64;
 
-/// Looks on, on the thread that works: with one thread ([`crate::device::Options::threads`]) in an order that depends on
-/// nothing but the commands. What is read, programmed and erased it sees as the medium itself. One with a clock also decides
-/// when a command's halves happen.
+/// Looks on, on the thread that works: with one thread ([`crate::device::Options::threads`]) in an order that depends
+/// on nothing but the commands. What is read, programmed and erased it sees as the medium itself. One with a clock also
+/// decides when a command's halves happen.
 pub trait Probe: Send + Sync + std::fmt::Debug {
-    /// Runs both halves of a command, and returns when the second is over. Without a clock one follows the other at once.
+    /// Runs both halves of a command, and returns when the second is over. Without a clock one follows the other at
+    /// once.
     fn run(&self, command: &mut dyn Halves) {
         command.plan();
         command.complete();
     }
 
-    /// Takes a command, to be run while others are in flight; it is delivered when its second half is over, during this call or
-    /// a later one of [`Self::drive`] or [`Self::run`]. Without a clock it is run at once.
+    /// Takes a command, to be run while others are in flight; it is delivered when its second half is over, during this
+    /// call or a later one of [`Self::drive`] or [`Self::run`]. Without a clock it is run at once.
     fn submit(&self, mut command: Box<dyn Halves>) -> Option<FlightId> {
         self.run(&mut *command);
         command.deliver();
         None
     }
 
-    /// Lets time pass until this command is delivered, or, for none, the next one. Gives whether there was one to wait for.
+    /// Lets time pass until this command is delivered, or, for none, the next one. Gives whether there was one to wait
+    /// for.
     fn drive(&self, _flight: Option<FlightId>) -> bool {
         false
     }
@@ -131,11 +134,12 @@ pub trait Probe: Send + Sync + std::fmt::Debug {
         false
     }
 
-    /// One building block's share of a command was translated, and `bytes` of it moved between block and buffer in `runs`
-    /// contiguous pieces. What the medium was asked for since the last call belongs to it.
+    /// One building block's share of a command was translated, and `bytes` of it moved between block and buffer in
+    /// `runs` contiguous pieces. What the medium was asked for since the last call belongs to it.
     fn moved(&self, runs: u64, bytes: u64);
 
-    /// A command runs so many programs, interpreted and translated: not those that are called as functions of this process.
+    /// A command runs so many programs, interpreted and translated: not those that are called as functions of this
+    /// process.
     fn executed(&self, _interpreted: u64, _translated: u64) {}
 
     /// A segment holds nothing that anybody needs: its erase blocks may be erased before it is opened again.
@@ -147,7 +151,8 @@ pub trait Probe: Send + Sync + std::fmt::Debug {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What the engine has done since it was opened. Reading them gives numbers that belong together only when it rests.
+        /// What the engine has done since it was opened. Reading them gives numbers that belong together only when it
+        /// rests.
         #[derive(Debug, Default)]
         pub struct Counters { $($(#[$doc])* pub $name: AtomicU64),* }
 

@@ -1,8 +1,9 @@
 //! Which process this is, and who was where when it was forked: threads, and the locks that they hold, stay behind.
 //!
-//! Every thread notes which thing it is inside of (a store's command), in a slot of its own that costs two plain stores a command.
-//! A process that is forked has a copy of the slots: those of the threads that are not here tell whose locks nobody will release.
-//! The system tells of a fork (`pthread_atfork`), so asking whether there was one is a look at a counter.
+//! Every thread notes which thing it is inside of (a store's command), in a slot of its own that costs two plain stores
+//! a command. A process that is forked has a copy of the slots: those of the threads that are not here tell whose locks
+//! nobody will release. The system tells of a fork (`pthread_atfork`), so asking whether there was one is a look at a
+//! counter.
 //!
 //! The only look at the surroundings in the engine, and one that decides no content: who works, not what comes out.
 
@@ -102,8 +103,8 @@ impl Home {
     /// This process.
     pub fn here() -> Self {
         static ASKED: Once = Once::new();
-        // SAFETY: the handler touches atomics and a plain thread-local cell; it is part of this library, which stays loaded. If
-        // there is no memory for it, forks go unnoticed.
+        // SAFETY: the handler touches atomics and a plain thread-local cell; it is part of this library, which stays
+        // loaded. If there is no memory for it, forks go unnoticed.
         ASKED.call_once(|| unsafe {
             libc::pthread_atfork(None, None, Some(forked));
         });
@@ -219,7 +220,8 @@ mod tests {
         });
         wait.recv().unwrap();
         let mine = b.enter();
-        // SAFETY: the child calls nothing that locks or allocates, and ends without running anything else of this process.
+        // SAFETY: the child calls nothing that locks or allocates, and ends without running anything else of this
+        // process.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let right = !a.is_here() && a.was_left_inside() && !b.was_left_inside();

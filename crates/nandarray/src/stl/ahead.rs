@@ -1,15 +1,15 @@
 //! Reading ahead: asks the medium for the pages of coming tasks, when they may not be in memory.
 //!
-//! The plan says what comes, so nothing is guessed within a command; what a scan will read after it ([`super::sequence`])
-//! comes behind the command's own tasks, so that the disk works on while the last of them are compared and copied.
-//! Whether that may be so is looked at in a few places ([`super::looks`]), not everywhere. A large command some of whose pages
-//! there were not compared yet asks for all of them even if these are in memory: others may not be (they were written, or
-//! read by somebody, a while ago), the medium looks for itself before it reads, and the comparison costs more. From 256 KiB
-//! on instead of 4 MiB that made planes and bands of rows slower.
+//! The plan says what comes, so nothing is guessed within a command; what a scan will read after it
+//! ([`super::sequence`]) comes behind the command's own tasks, so that the disk works on while the last of them are
+//! compared and copied. Whether that may be so is looked at in a few places ([`super::looks`]), not everywhere. A large
+//! command some of whose pages there were not compared yet asks for all of them even if these are in memory: others may
+//! not be (they were written, or read by somebody, a while ago), the medium looks for itself before it reads, and the
+//! comparison costs more. From 256 KiB on instead of 4 MiB that made planes and bands of rows slower.
 //!
-//! Tasks are asked for in groups of some extents of the medium ([`EXTENT_BYTES`]), and what a group wants of the extent that it
-//! ends in waits for the next group: a medium brings a whole extent faster than its parts. A small gap between two ranges is
-//! read with them; beyond that nothing is asked for that is not wanted.
+//! Tasks are asked for in groups of some extents of the medium ([`EXTENT_BYTES`]), and what a group wants of the extent
+//! that it ends in waits for the next group: a medium brings a whole extent faster than its parts. A small gap between
+//! two ranges is read with them; beyond that nothing is asked for that is not wanted.
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;

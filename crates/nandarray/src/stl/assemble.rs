@@ -1,14 +1,15 @@
 //! Assembly of large reads: rows of the destination put together from neighbouring building blocks.
 //!
-//! A block of three or four dimensions has short rows (64 to 256 bytes); the destination's are longer, and follow one another.
-//! So tasks whose blocks are neighbours along the destination's rows become a [`Group`]: *pieces*, one a block, moved by the
-//! same loops. For every step of the outer loops all rows of the innermost one are put together piece by piece (`pieces`),
-//! while the rows of the next step, or of the next group, are asked for. The row's dimension is the last one along which more
-//! than one element is wanted: a piece may be single elements at a stride.
+//! A block of three or four dimensions has short rows (64 to 256 bytes); the destination's are longer, and follow one
+//! another. So tasks whose blocks are neighbours along the destination's rows become a [`Group`]: *pieces*, one a
+//! block, moved by the same loops. For every step of the outer loops all rows of the innermost one are put together
+//! piece by piece (`pieces`), while the rows of the next step, or of the next group, are asked for. The row's dimension
+//! is the last one along which more than one element is wanted: a piece may be single elements at a stride.
 //!
-//! Where the destination is larger than a cache, rows may be put together in a stage in the innermost cache, and leave it past
-//! the caches as whole lines (`stream`): where the processor reads the destination before it is overwritten, that costs a third
-//! of the memory's bandwidth. A smaller one is written in place; the program that asked for it will look at it next.
+//! Where the destination is larger than a cache, rows may be put together in a stage in the innermost cache, and leave
+//! it past the caches as whole lines (`stream`): where the processor reads the destination before it is overwritten,
+//! that costs a third of the memory's bandwidth. A smaller one is written in place; the program that asked for it will
+//! look at it next.
 
 use smallvec::SmallVec;
 
@@ -56,8 +57,8 @@ pub struct Assembler {
     stage: Option<Box<Stage>>,
 }
 
-/// Rows on their way past the caches. Lines of the stage are lines of the destination: a row begins as far behind a line's
-/// start here as there.
+/// Rows on their way past the caches. Lines of the stage are lines of the destination: a row begins as far behind a
+/// line's start here as there.
 #[repr(align(64))]
 struct Stage([u8; STAGE_BYTES + stream::LINE]);
 
@@ -77,8 +78,8 @@ impl Assembler {
         Self { item_bytes, ready: Group::default(), building: Group::default(), stage }
     }
 
-    /// Adds a task's loops, or a part of it, of which `row` goes along the buffer's rows; what cannot join what is there
-    /// comes after it.
+    /// Adds a task's loops, or a part of it, of which `row` goes along the buffer's rows; what cannot join what is
+    /// there comes after it.
     ///
     /// # Safety
     /// `from` must be readable and `to` writable along the loops until [`Self::finish`].
@@ -247,8 +248,8 @@ mod tests {
 
     const UNTOUCHED: u8 = 0xa5;
 
-    /// Reads the box `start + [0, count)` of an array in blocks into a buffer with `gap` bytes between the rows of every
-    /// dimension but the last, `at` bytes behind a line's start; every byte of the buffer is looked at.
+    /// Reads the box `start + [0, count)` of an array in blocks into a buffer with `gap` bytes between the rows of
+    /// every dimension but the last, `at` bytes behind a line's start; every byte of the buffer is looked at.
     fn check(
         shape: &[u64],
         block: &[u64],

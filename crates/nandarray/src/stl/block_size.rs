@@ -3,10 +3,10 @@
 //! The equations give equal power-of-two sides over one, two or three dimensions so that a block covers every channel
 //! (and, in three dimensions, every bank). They leave open two things.
 //!
-//! * A space that is narrower than a side: here a side never exceeds the next power of two of its dimension, and the volume
-//!   that frees goes to the narrowest other side, at last to the slowest-varying one, along which arrays grow.
-//! * Four and more dimensions: the equations' volume is split among all of them, so that no axis has sides of 1 while others
-//!   are long ([`balanced`]; docs/design/004-building-blocks-of-many-dimensions.md).
+//! * A space that is narrower than a side: here a side never exceeds the next power of two of its dimension, and the
+//!   volume that frees goes to the narrowest other side, at last to the slowest-varying one, along which arrays grow.
+//! * Four and more dimensions: the equations' volume is split among all of them, so that no axis has sides of 1 while
+//!   others are long ([`balanced`]; docs/design/004-building-blocks-of-many-dimensions.md).
 //!
 //! The paper's "first" dimension is the fastest-varying one, the last in NumPy's order.
 //!
@@ -22,13 +22,14 @@ pub const BLOCK_BYTES_MAX: u64 = 256 << 20;
 /// The most dimensions of a space (NDS paper, section 5.3.1).
 pub const DIMENSIONS_MAX: usize = 32;
 
-/// Each block takes a page at least. Arrays of more blocks than `SMALL_BLOCKS_MAX` need blocks of at least a 64th of a page.
+/// Each block takes a page at least. Arrays of more blocks than `SMALL_BLOCKS_MAX` need blocks of at least a 64th of a
+/// page.
 const SMALL_BLOCK_COST_MAX: u64 = 64;
 /// Blocks that an array may have whatever their size: 64 MiB with pages of 4 KiB.
 const SMALL_BLOCKS_MAX: u64 = 1 << 14;
 
-/// What the last side has at the least in four and more dimensions, in bytes, if its dimension and the block are as long: a
-/// line of the processor's caches. What is shorter costs as much to fetch and more to copy.
+/// What the last side has at the least in four and more dimensions, in bytes, if its dimension and the block are as
+/// long: a line of the processor's caches. What is shorter costs as much to fetch and more to copy.
 const RUN_BYTES_MIN: u64 = 64;
 
 /// The shape of the building block for a space of this shape and element size (bytes).
@@ -61,9 +62,10 @@ fn equal(elements: u64, caps: &[u64]) -> Vec<u64> {
     sides
 }
 
-/// Equation 4 for any number of dimensions, without its rounding up of every side, which makes blocks of five dimensions
-/// sixteen times as large as they need be: sides whose product is `elements`, as equal as powers of two within the caps can
-/// be, the fastest-varying ones longer where they cannot be equal, the last one at least [`RUN_BYTES_MIN`].
+/// Equation 4 for any number of dimensions, without its rounding up of every side, which makes blocks of five
+/// dimensions sixteen times as large as they need be: sides whose product is `elements`, as equal as powers of two
+/// within the caps can be, the fastest-varying ones longer where they cannot be equal, the last one at least
+/// [`RUN_BYTES_MIN`].
 fn balanced(elements: u64, caps: &[u64], item_bytes: u64) -> Vec<u64> {
     let mut sides = vec![1; caps.len()];
     let (last, last_cap) = (sides.len() - 1, caps[caps.len() - 1]);

@@ -1,11 +1,11 @@
 //! Moving elements between a building block and a caller's buffer: each run once, whatever the strides.
 //!
-//! A copy is a nest of [`Loop`]s, outermost first, around a run of contiguous bytes. Adjacent loops that are contiguous on
-//! both sides are merged first, so that a whole block row, or a whole block, becomes one run. Loops are affine (a stride on
-//! either side) or tables of offsets (outer selections by index lists).
+//! A copy is a nest of [`Loop`]s, outermost first, around a run of contiguous bytes. Adjacent loops that are contiguous
+//! on both sides are merged first, so that a whole block row, or a whole block, becomes one run. Loops are affine (a
+//! stride on either side) or tables of offsets (outer selections by index lists).
 //!
-//! Large reads go past the caches ([`copy_streaming`], `stream`): their destination does not fit, and reading it before it is
-//! overwritten would cost a third of the memory's bandwidth.
+//! Large reads go past the caches ([`copy_streaming`], `stream`): their destination does not fit, and reading it before
+//! it is overwritten would cost a third of the memory's bandwidth.
 //!
 //! The functions are unsafe: they trust their loops. Bounds are established where loops are made (`plan`).
 
@@ -101,8 +101,8 @@ pub unsafe fn copy_streaming(loops: &[Loop<'_>], run: usize, from: *const u8, to
 /// Copies along merged loops.
 ///
 /// # Safety
-/// Every address that the loops reach, `run` bytes each, must lie within readable memory on the source side and writable
-/// memory on the destination side, and the two must not overlap.
+/// Every address that the loops reach, `run` bytes each, must lie within readable memory on the source side and
+/// writable memory on the destination side, and the two must not overlap.
 pub unsafe fn copy(loops: &[Loop<'_>], run: usize, from: *const u8, to: *mut u8) {
     // SAFETY: the caller's promise covers every address that these offsets reach.
     unsafe {
@@ -138,8 +138,8 @@ unsafe fn innermost(n: usize, fs: isize, ts: isize, run: usize, from: *const u8,
             64 => fixed::<64>(n, fs, ts, from, to),
             ..ROW_BYTES => {
                 let piece = Piece { from, items: 1, step: 0, bytes: run };
-                // Rows of a block lie a page apart soon, where the processor's own guess begins anew. The last rows ask for what
-                // is here already.
+                // Rows of a block lie a page apart soon, where the processor's own guess begins anew. The last rows ask
+                // for what is here already.
                 let ahead = (n as isize - ASK_ROWS).max(0);
                 for (first, n, ask) in [(0, ahead, ASK_ROWS), (ahead, n as isize - ahead, 0)] {
                     let (from, to) = (from.offset(first * fs), to.offset(first * ts));

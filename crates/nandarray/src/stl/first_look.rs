@@ -1,13 +1,14 @@
 //! First looks of large reads: pages are compared with their checksums a few at a time, just before they are copied.
 //!
-//! A large read puts together rows of neighbouring blocks ([`super::assemble`]): eight blocks of 256 KiB, say. Comparing all of
-//! them first and copying them then moved every byte twice from a cache that is not the core's own, with nothing written while
-//! pages were compared. So a task with pages that were not compared yet is cut along its outermost loop into parts of a few
-//! pages, block by block. While one part is copied the lines of the next are asked for, which is compared after that: two parts
-//! stay in the core's first cache (measured in docs/benchmarks.md, "First looks").
+//! A large read puts together rows of neighbouring blocks ([`super::assemble`]): eight blocks of 256 KiB, say.
+//! Comparing all of them first and copying them then moved every byte twice from a cache that is not the core's own,
+//! with nothing written while pages were compared. So a task with pages that were not compared yet is cut along its
+//! outermost loop into parts of a few pages, block by block. While one part is copied the lines of the next are asked
+//! for, which is compared after that: two parts stay in the core's first cache (measured in docs/benchmarks.md, "First
+//! looks").
 //!
-//! Nothing is compared less: every page that the task touches is, before anything of it is copied. Lists, single elements, small
-//! reads and blocks in pieces are not cut.
+//! Nothing is compared less: every page that the task touches is, before anything of it is copied. Lists, single
+//! elements, small reads and blocks in pieces are not cut.
 
 use std::ops::Range;
 
@@ -32,8 +33,9 @@ struct Pages<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Compares and copies a task of a large read, given its pages and where in them its first element is. `false`, and nothing
-    /// is done, if its pages were compared before, lie apart or cannot be seen, or if its elements do not make rows.
+    /// Compares and copies a task of a large read, given its pages and where in them its first element is. `false`, and
+    /// nothing is done, if its pages were compared before, lie apart or cannot be seen, or if its elements do not make
+    /// rows.
     ///
     /// # Safety
     /// Every element of the task must be writable memory of `out`.

@@ -1,13 +1,13 @@
 //! Blocks whose pages lie apart: a task is cut where their runs end, and every piece is copied from where it lies.
 //!
-//! A block that was written in parts (slabs that end within it, elements overwritten since) is several runs of pages, with
-//! units that gather in memory and holes between. Bringing the touched pages together in a scratch block first would copy 16
-//! times what is wanted where rows of 256 bytes are wanted of pages of 4 KiB. So the loops of a task are cut instead: along the
-//! outermost loop as many steps as lie in one *stretch* (a run, a gathered unit, a hole), and further in only for a step
-//! that lies in two.
+//! A block that was written in parts (slabs that end within it, elements overwritten since) is several runs of pages,
+//! with units that gather in memory and holes between. Bringing the touched pages together in a scratch block first
+//! would copy 16 times what is wanted where rows of 256 bytes are wanted of pages of 4 KiB. So the loops of a task are
+//! cut instead: along the outermost loop as many steps as lie in one *stretch* (a run, a gathered unit, a hole), and
+//! further in only for a step that lies in two.
 //!
-//! Needs a medium that shows its bytes in place; without one, `read` goes by the scratch block. Coded blocks are decoded
-//! elsewhere.
+//! Needs a medium that shows its bytes in place; without one, `read` goes by the scratch block. Coded blocks are
+//! decoded elsewhere.
 
 use std::ops::Range;
 
@@ -102,7 +102,8 @@ impl<'a> Reader<'a> {
     /// Cuts a plain block's task into pieces; `false` if the medium does not show its bytes.
     ///
     /// # Safety
-    /// `to` must be writable along the task's loops: holes are filled and elements that lie in two places are copied at once.
+    /// `to` must be writable along the task's loops: holes are filled and elements that lie in two places are copied at
+    /// once.
     unsafe fn cut<'t>(
         &self,
         task: &Task<'t>,

@@ -1,8 +1,9 @@
 //! Where the building blocks of a space are: a tree with one level per dimension (NDS paper, section 4.2, figure 6).
 //!
-//! The root level is the slowest-varying dimension; a node maps a block coordinate along its dimension to the next level's
-//! node, a leaf to the [`BlockMap`] of a building block: the list of its access units' physical pages. Nodes are sparse in
-//! chunks of [`CHUNK`] slots, so that a dense space costs 16 bytes a block and a sparse one of 2^64 a side costs what is used.
+//! The root level is the slowest-varying dimension; a node maps a block coordinate along its dimension to the next
+//! level's node, a leaf to the [`BlockMap`] of a building block: the list of its access units' physical pages. Nodes
+//! are sparse in chunks of [`CHUNK`] slots, so that a dense space costs 16 bytes a block and a sparse one of 2^64 a
+//! side costs what is used.
 //!
 //! The tree holds locations only: no checksums, no states, no data. It is not synchronised; spaces lock it.
 
@@ -180,8 +181,8 @@ enum Node {
 #[derive(Debug)]
 pub struct Builder {
     index: Index,
-    /// Coordinates of the leaf being filled, all but the last. Not a `Vec`: comparing an empty one's dangling pointer costs
-    /// AVX-512 processors a suppressed fault, which took half of the time of reading a 1-D index.
+    /// Coordinates of the leaf being filled, all but the last. Not a `Vec`: comparing an empty one's dangling pointer
+    /// costs AVX-512 processors a suppressed fault, which took half of the time of reading a 1-D index.
     outer: SmallVec<[u64; 4]>,
     leaf: Sparse<BlockMap>,
     chunk: Option<(u64, Box<Chunk<BlockMap>>)>,
@@ -253,7 +254,8 @@ pub struct Index {
 /// The way to the blocks that were asked for last: neighbours share most of it.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor<'a> {
-    /// Nodes from the root on, each below the one before at the coordinate beside it in `at`; ends where a node is not there.
+    /// Nodes from the root on, each below the one before at the coordinate beside it in `at`; ends where a node is not
+    /// there.
     path: SmallVec<[&'a Node; 5]>,
     at: SmallVec<[u64; 4]>,
     /// The chunk of the leaf that was looked at last, by its number.
@@ -283,7 +285,8 @@ impl<'a> Cursor<'a> {
         chunk[(last % CHUNK) as usize].as_ref()
     }
 
-    /// Goes to the leaf at these coordinates, which are all but the last, from where the way there parts from the last one.
+    /// Goes to the leaf at these coordinates, which are all but the last, from where the way there parts from the last
+    /// one.
     fn walk(&mut self, index: &'a Index, outer: &[u64]) -> Option<()> {
         assert_eq!(outer.len() + 1, index.dimensions);
         self.chunk = None;

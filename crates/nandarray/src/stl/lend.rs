@@ -1,8 +1,9 @@
 //! Lending: the bytes of a work where they lie, if the medium shows them one behind the other in the work's order.
 //!
-//! That is so for a one-dimensional space whose blocks were appended in order, and for boxes of others within a row of a
-//! block. What is lent was compared with its checksums as what is read is. The space's lock is held by the caller as long as
-//! the bytes are looked at. Nothing is lent where every move is to be told (a probe), or where blocks are coded.
+//! That is so for a one-dimensional space whose blocks were appended in order, and for boxes of others within a row of
+//! a block. What is lent was compared with its checksums as what is read is. The space's lock is held by the caller as
+//! long as the bytes are looked at. Nothing is lent where every move is to be told (a probe), or where blocks are
+//! coded.
 
 use super::ahead::Ahead;
 use super::copy::merge;
@@ -11,7 +12,8 @@ use super::work::Work;
 use crate::error::Result;
 
 impl<'a> Reader<'a> {
-    /// All bytes of a work; `None` if they do not lie together. `coming` is what commands after this one will probably want.
+    /// All bytes of a work; `None` if they do not lie together. `coming` is what commands after this one will probably
+    /// want.
     pub fn lend(&self, work: &Work, coming: Option<&Work>, bytes: u64) -> Result<Option<&'a [u8]>> {
         if self.ftl.probe().is_some() || self.space.coded() || work.len() == 0 {
             return Ok(None);

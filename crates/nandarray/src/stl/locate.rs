@@ -1,9 +1,10 @@
 //! The first half of a read in flight: which pages hold the elements that are wanted.
 //!
-//! A walk over the building blocks of the work asks the index where each block's touched units are, and tells the medium of the
-//! pages ([`Ftl::locate`](crate::ftl::Ftl::locate)) in the order and in the pieces in which [`Reader::read`] fetches them on a
-//! medium that shows nothing in place. No element is moved. Of a compressed block the head is read, since it says which pages
-//! hold the frames that are wanted. The caller holds the blocks until the second half.
+//! A walk over the building blocks of the work asks the index where each block's touched units are, and tells the
+//! medium of the pages ([`Ftl::locate`](crate::ftl::Ftl::locate)) in the order and in the pieces in which
+//! [`Reader::read`] fetches them on a medium that shows nothing in place. No element is moved. Of a compressed block
+//! the head is read, since it says which pages hold the frames that are wanted. The caller holds the blocks until the
+//! second half.
 
 use std::ops::Range;
 

@@ -1,9 +1,11 @@
-//! Looks: a few pages that stand for all that a work wants, for the question whether they are in memory. A look is a system call.
+//! Looks: a few pages that stand for all that a work wants, for the question whether they are in memory. A look is a
+//! system call.
 //!
-//! Boxes that are read one after the other overlap, so that a part of what a box wants was read with another: of a building block
-//! its first planes, say, or its last ones. Of opposite corners of a box one lies outside every other box that does not
-//! hold all of it; two others together may have both. So these are looked at: the first page of the first task, the last one of
-//! the last task, and of the task in the middle its first page, or all of its pages where the command is large.
+//! Boxes that are read one after the other overlap, so that a part of what a box wants was read with another: of a
+//! building block its first planes, say, or its last ones. Of opposite corners of a box one lies outside every other
+//! box that does not hold all of it; two others together may have both. So these are looked at: the first page of the
+//! first task, the last one of the last task, and of the task in the middle its first page, or all of its pages where
+//! the command is large.
 //!
 //! Nothing is decided here: who asks (`ahead`) says what a look is.
 
@@ -14,7 +16,8 @@ use super::work::Work;
 use crate::flash::Run;
 
 impl<'a> Reader<'a> {
-    /// Whether something holds for some of the pages that stand for a work; `closely` looks at all of the task in the middle.
+    /// Whether something holds for some of the pages that stand for a work; `closely` looks at all of the task in the
+    /// middle.
     pub(super) fn holds_somewhere(
         &self,
         work: &Work,

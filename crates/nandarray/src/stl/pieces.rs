@@ -1,9 +1,9 @@
 //! What one building block gives to rows of the destination, copied by a loop made for its length.
 //!
-//! Rows of blocks of many dimensions are short: a call to the library's copy a row costs as much as the copy. Here the choice
-//! by length is made once for many rows; a row is then one or two moves of a fixed width (the second overlaps the first where
-//! the length is not a power of two). Masked vector moves would do it in one; on the processor this was measured on (Zen 5)
-//! they take 35 ns each where rows are odd, an order more than two that overlap.
+//! Rows of blocks of many dimensions are short: a call to the library's copy a row costs as much as the copy. Here the
+//! choice by length is made once for many rows; a row is then one or two moves of a fixed width (the second overlaps
+//! the first where the length is not a power of two). Masked vector moves would do it in one; on the processor this was
+//! measured on (Zen 5) they take 35 ns each where rows are odd, an order more than two that overlap.
 //!
 //! With each row, lines of a later one are asked for: the processor's own guess begins anew with every row that lies in
 //! another page.

@@ -1,9 +1,10 @@
 //! Which building blocks a command touches, and which elements of each: the space translator's second half.
 //!
-//! A [`Selection`] says, per dimension of the space, a range with a step or a list of coordinates, and where the elements
-//! lie in the caller's buffer (byte strides). [`Plan::new`] cuts every dimension at the building blocks' edges into
-//! [`Group`]s; the blocks touched are the product of the groups, numbered so that the last dimension runs fastest. For one
-//! block the groups give the loops of a copy; nothing is materialised per block, so a plan costs what its dimensions cost.
+//! A [`Selection`] says, per dimension of the space, a range with a step or a list of coordinates, and where the
+//! elements lie in the caller's buffer (byte strides). [`Plan::new`] cuts every dimension at the building blocks' edges
+//! into [`Group`]s; the blocks touched are the product of the groups, numbered so that the last dimension runs fastest.
+//! For one block the groups give the loops of a copy; nothing is materialised per block, so a plan costs what its
+//! dimensions cost.
 //!
 //! Bounds are checked here, once, for everything below that trusts pointers.
 
@@ -345,7 +346,8 @@ impl Task<'_> {
         (runs, runs * run as u64)
     }
 
-    /// Calls `touch` with byte ranges of the block that cover every element of the task, no wider than `grain` beyond it.
+    /// Calls `touch` with byte ranges of the block that cover every element of the task, no wider than `grain` beyond
+    /// it.
     pub fn touch(&self, item_bytes: usize, grain: usize, touch: &mut dyn FnMut(std::ops::Range<usize>)) {
         touch_loops(&self.loops, self.in_block, item_bytes, grain, touch);
     }

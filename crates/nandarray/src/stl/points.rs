@@ -1,9 +1,10 @@
 //! Single elements: from the medium to the buffer one by one, without the loops of a task.
 //!
-//! Every element of a random list lies in another page, so its line and the way to it are what it costs. Addresses are found
-//! for many elements first, and then these are copied by a loop of nothing else. What is not in place (fill, units that gather, coded blocks,
-//! media that are only read) is left to the tasks of `read`. Many points are sorted by block first; a few are read as they
-//! come, where all were verified before: the index of a space is in the caches, and sorting would cost more than it saves.
+//! Every element of a random list lies in another page, so its line and the way to it are what it costs. Addresses are
+//! found for many elements first, and then these are copied by a loop of nothing else. What is not in place (fill,
+//! units that gather, coded blocks, media that are only read) is left to the tasks of `read`. Many points are sorted by
+//! block first; a few are read as they come, where all were verified before: the index of a space is in the caches, and
+//! sorting would cost more than it saves.
 
 use smallvec::SmallVec;
 
@@ -16,9 +17,9 @@ use super::work::Work;
 use crate::error::Result;
 use crate::flash::{Owner, Run};
 
-/// Elements whose places are found before the first of them is copied. A miss of the address cache holds up a processor that has
-/// little to do beside it: a load or a prefetch among the hundred instructions that find the next place waits for its own walk of
-/// the page tables alone, one in a loop of nothing but loads for a dozen of them at once.
+/// Elements whose places are found before the first of them is copied. A miss of the address cache holds up a processor
+/// that has little to do beside it: a load or a prefetch among the hundred instructions that find the next place waits
+/// for its own walk of the page tables alone, one in a loop of nothing but loads for a dozen of them at once.
 const TOGETHER: usize = 256;
 
 /// The most dimensions of points that are read as they come.
@@ -27,7 +28,8 @@ const DIMENSIONS: usize = 8;
 /// The most points that are read as they come; each costs a line of 64 bytes.
 const FEW: usize = (MOST_BYTES / 64) as usize;
 
-/// The side of a block along one dimension. Most are powers of two, and a division takes as long as a look into a cache.
+/// The side of a block along one dimension. Most are powers of two, and a division takes as long as a look into a
+/// cache.
 #[derive(Clone, Copy)]
 struct Side {
     side: u64,
@@ -115,8 +117,8 @@ impl<'a> Reader<'a> {
         matches!(work, Work::Points { .. }) && !self.space.coded() && self.ftl.probe().is_none()
     }
 
-    /// Takes up the elements of the work's `index`-th block; `false`, and nothing done that could not be done again, if they are
-    /// not in place.
+    /// Takes up the elements of the work's `index`-th block; `false`, and nothing done that could not be done again, if
+    /// they are not in place.
     ///
     /// # Safety
     /// The elements' places in the buffer must be writable until [`Coming::finish`].
@@ -141,8 +143,8 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    /// Reads single elements as they come, if they are few and all lie in place; their coordinates one after the other, and
-    /// the bytes between them in the buffer. `false`: some do not, or lie outside; some may have been read.
+    /// Reads single elements as they come, if they are few and all lie in place; their coordinates one after the other,
+    /// and the bytes between them in the buffer. `false`: some do not, or lie outside; some may have been read.
     ///
     /// # Safety
     /// Every element's place in the buffer must be writable memory that nobody else uses meanwhile.
@@ -185,7 +187,8 @@ impl<'a> Reader<'a> {
         true
     }
 
-    /// Where bytes of a block lie, if one run of pages has them that the medium shows, and all of these pages are verified.
+    /// Where bytes of a block lie, if one run of pages has them that the medium shows, and all of these pages are
+    /// verified.
     #[inline]
     pub(super) fn in_place(&self, map: &BlockMap, in_block: usize, bytes: usize) -> Option<*const u8> {
         let page = self.space.shape.page;

@@ -1,9 +1,10 @@
 //! Reading: from building blocks to the caller's buffer, each run copied once (NDS paper, section 4.4, assembly).
 //!
-//! For each block touched the index names its pages. Where the medium shows them in place, elements go straight from the
-//! medium to the buffer, at once where one run of pages has them all, in pieces (`fragments`) where they lie apart; otherwise
-//! (media that can only be read, coded blocks) the touched units are first gathered in a thread's scratch block. Only pages that hold wanted
-//! elements are compared with their checksums or read; the first time, and ahead of need when they are not in memory.
+//! For each block touched the index names its pages. Where the medium shows them in place, elements go straight from
+//! the medium to the buffer, at once where one run of pages has them all, in pieces (`fragments`) where they lie apart;
+//! otherwise (media that can only be read, coded blocks) the touched units are first gathered in a thread's scratch
+//! block. Only pages that hold wanted elements are compared with their checksums or read; the first time, and ahead of
+//! need when they are not in memory.
 //!
 //! The space's lock is held by the caller for the whole command, so that a read sees every write whole or not at all.
 
@@ -29,8 +30,8 @@ use crate::flash::Run;
 use crate::ftl::Ftl;
 use crate::sim::Probe;
 
-/// A command that reads at least this much is assembled row by row and, where it can be, streamed past the caches: twice what a
-/// core's own holds.
+/// A command that reads at least this much is assembled row by row and, where it can be, streamed past the caches:
+/// twice what a core's own holds.
 pub(super) const STREAM_BYTES: u64 = 4 << 20;
 
 /// Tasks of a large read that a thread takes at least: while one is copied, the lines of the next are asked for.
@@ -217,8 +218,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Bytes that the work moves through a core, for sharing it out: coded blocks are decoded by frames, and an element that
-    /// lies alone costs a cache line.
+    /// Bytes that the work moves through a core, for sharing it out: coded blocks are decoded by frames, and an element
+    /// that lies alone costs a cache line.
     fn cost(&self, work: &Work, bytes: u64) -> u64 {
         let shape = &self.space.shape;
         if work.len() == 0 {
@@ -247,7 +248,8 @@ impl<'a> Reader<'a> {
         Some((part, task.in_block - units.start as usize * shape.page))
     }
 
-    /// Where the task's first element lies, verified, if the medium shows all that the task touches in one run of pages.
+    /// Where the task's first element lies, verified, if the medium shows all that the task touches in one run of
+    /// pages.
     pub(super) fn place(
         &self,
         task: &Task<'_>,
@@ -282,8 +284,8 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Reads a task that is not in place as a whole: fill, fragments, units that gather, coded blocks, media that are only
-    /// read. Some of it may wait among the pieces of a large read.
+    /// Reads a task that is not in place as a whole: fill, fragments, units that gather, coded blocks, media that are
+    /// only read. Some of it may wait among the pieces of a large read.
     ///
     /// # Safety
     /// `to` must be writable along the task's loops, until the pieces are copied.
@@ -375,8 +377,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Cuts units of a plain block into parts that come from one place each: a unit that is buffered, a run of pages, or fill,
-    /// both without a run.
+    /// Cuts units of a plain block into parts that come from one place each: a unit that is buffered, a run of pages,
+    /// or fill, both without a run.
     pub(super) fn by_place(
         &self,
         map: Option<&BlockMap>,

@@ -1,13 +1,14 @@
 //! Small cold reads all over a space: when to read along what lies around them.
 //!
-//! A small read of what is not in memory costs a disk a request for each of its parts. Whoever makes many of them would have
-//! done better to read everything in order; whoever makes few, not. How many will come nobody knows, so it is as with skis that
-//! are rented or bought (Karlin, Manasse, Rudolph, Sleator 1988): once the requests have cost what reading the whole medium in
-//! order costs, each further one brings the extents that it lies in, until as much was brought as there is. That costs at
-//! most about twice what knowing would have cost, and lists of random boxes, as training makes them, soon run from memory.
+//! A small read of what is not in memory costs a disk a request for each of its parts. Whoever makes many of them would
+//! have done better to read everything in order; whoever makes few, not. How many will come nobody knows, so it is as
+//! with skis that are rented or bought (Karlin, Manasse, Rudolph, Sleator 1988): once the requests have cost what
+//! reading the whole medium in order costs, each further one brings the extents that it lies in, until as much was
+//! brought as there is. That costs at most about twice what knowing would have cost, and lists of random boxes, as
+//! training makes them, soon run from memory.
 //!
-//! Costs are counted in bytes that a disk brings in order meanwhile ([`REQUEST_BYTES`]), not measured: the engine has no clock.
-//! Media that do not fit in memory are never read along ([`crate::media::Media::fits_in_memory`]).
+//! Costs are counted in bytes that a disk brings in order meanwhile ([`REQUEST_BYTES`]), not measured: the engine has
+//! no clock. Media that do not fit in memory are never read along ([`crate::media::Media::fits_in_memory`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

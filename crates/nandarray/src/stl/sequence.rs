@@ -1,16 +1,16 @@
 //! Commands that follow one another: from where the last ones lay, the box that the next ones will probably read.
 //!
-//! A scan is a run of boxes of one size, each beginning along one dimension where the one before ended. Between two of its
-//! commands a disk would have nothing to do, while the first is compared and copied and before the second is given; so from
-//! the second box on, what lies beyond is asked for as well. That is a file system's readahead in the array's own
-//! coordinates: it works along every dimension, where the file system sees sequences along the stored one only.
+//! A scan is a run of boxes of one size, each beginning along one dimension where the one before ended. Between two of
+//! its commands a disk would have nothing to do, while the first is compared and copied and before the second is given;
+//! so from the second box on, what lies beyond is asked for as well. That is a file system's readahead in the array's
+//! own coordinates: it works along every dimension, where the file system sees sequences along the stored one only.
 //!
-//! How far: as much as the scan has read so far, and at most [`AHEAD_BYTES`]; far enough, to whole building blocks. Along the last
-//! dimension, to all blocks that lie in one extent of the medium, at most [`EXTENTS_BYTES`]: a disk brings an extent in half the
-//! time of its parts. [`SCANS`]
-//! scans of a space are followed at a time; the one that was longest without a step is forgotten first. Threads that share a scan
-//! take its boxes nearly in order: a box at most [`NEAR`] of its size from where a scan is belongs to it. Whether what lies ahead
-//! is in memory already is not known here.
+//! How far: as much as the scan has read so far, and at most [`AHEAD_BYTES`]; far enough, to whole building blocks.
+//! Along the last dimension, to all blocks that lie in one extent of the medium, at most [`EXTENTS_BYTES`]: a disk
+//! brings an extent in half the time of its parts. [`SCANS`] scans of a space are followed at a time; the one that was
+//! longest without a step is forgotten first. Threads that share a scan take its boxes nearly in order: a box at most
+//! [`NEAR`] of its size from where a scan is belongs to it. Whether what lies ahead is in memory already is not known
+//! here.
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -52,8 +52,9 @@ pub struct Sequence(Mutex<Vec<Scan>>);
 impl Sequence {
     /// Takes note of a command's box, and returns the box to ask for beyond it, if there is one; each part once.
     ///
-    /// `shape` and `block` are the space's and its blocks' in elements of `item_bytes`, `together` is the number of blocks, one
-    /// behind the other along the last dimension, that lie in an extent of the medium; the command's box lies within.
+    /// `shape` and `block` are the space's and its blocks' in elements of `item_bytes`, `together` is the number of
+    /// blocks, one behind the other along the last dimension, that lie in an extent of the medium; the command's box
+    /// lies within.
     pub fn next(&self, now: Extent, shape: &[u64], block: &[u64], together: u64, item_bytes: u64) -> Option<Extent> {
         let mut scans = self.0.lock();
         let known = scans.iter().position(|s| follows(&s.last, &now).is_some());
@@ -88,7 +89,8 @@ impl Scan {
         let read = now.count[axis].saturating_mul(u64::from(self.steps));
         let extent = block[axis].saturating_mul(if axis + 1 == shape.len() { together } else { 1 });
         let extents = extent > block[axis] && read >= extent / 2 && extent.saturating_mul(layer_bytes) <= EXTENTS_BYTES;
-        // How far at least, and what it is rounded to: what lies in a block that is asked for in large parts costs little more.
+        // How far at least, and what it is rounded to: what lies in a block that is asked for in large parts costs
+        // little more.
         let (far, least, grain) = match read.min(most) {
             _ if extents => (extent / 2, extent / 2, extent),
             far => (far, far / 2, if far >= block[axis] / 4 { block[axis] } else { 1 }),
@@ -221,7 +223,8 @@ mod tests {
 
     #[test]
     fn threads_that_share_a_scan_are_followed() {
-        // Two threads take boxes from a counter; each keeps one a while, so that they come in pairs the wrong way round.
+        // Two threads take boxes from a counter; each keeps one a while, so that they come in pairs the wrong way
+        // round.
         let s = Sequence::default();
         let (mut asked, mut given) = (0, Vec::new());
         for i in (0..64u64).map(|i| if i == 0 || i % 3 == 0 { i } else { i / 3 * 3 + 3 - i % 3 }) {

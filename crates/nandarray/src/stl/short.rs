@@ -1,15 +1,15 @@
 //! Reads below 4 MiB: block by block, while the lines of the next few blocks are on their way.
 //!
-//! Such a read is a kilobyte or less of each of many blocks, so that finding the blocks costs as much as copying. Tasks come
-//! from a [`Walk`], the way through the index is kept between neighbours, and loops are merged only where they differ from those
-//! of the task before. What was not compared with its checksum before, or does not lie in one run of pages, is left to the
-//! tasks of `read`.
+//! Such a read is a kilobyte or less of each of many blocks, so that finding the blocks costs as much as copying. Tasks
+//! come from a [`Walk`], the way through the index is kept between neighbours, and loops are merged only where they
+//! differ from those of the task before. What was not compared with its checksum before, or does not lie in one run of
+//! pages, is left to the tasks of `read`.
 //!
-//! `small` comes first and takes what needs no plan; here is what it does not take: lists of indices, what it has no trust in at the
-//! moment, and boxes that move more than 256 KiB. Without it (task by task as large reads are; the two ways by turns in one process) took 1.26
-//! to 1.29 times as long: lists along two axes; 1.12 to 1.16: planes `[i, :, :, j]`, steps of a 3-D plane, 128 x 128 elements
-//! half a block apart, boxes of views; 1.04 to 1.08: lists along one axis. Nothing is gained in single columns, 1000 x 1000 and
-//! 300 x 300 elements, and planes along the last axes.
+//! `small` comes first and takes what needs no plan; here is what it does not take: lists of indices, what it has no
+//! trust in at the moment, and boxes that move more than 256 KiB. Without it (task by task as large reads are; the two
+//! ways by turns in one process) took 1.26 to 1.29 times as long: lists along two axes; 1.12 to 1.16: planes `[i, :, :,
+//! j]`, steps of a 3-D plane, 128 x 128 elements half a block apart, boxes of views; 1.04 to 1.08: lists along one
+//! axis. Nothing is gained in single columns, 1000 x 1000 and 300 x 300 elements, and planes along the last axes.
 
 use std::ops::Range;
 
@@ -57,8 +57,8 @@ impl<'p> Shape<'p> {
                 _ => break,
             }
         }
-        // Single elements at strides: the processor itself has as many on their way. Asked for, they would meet in a few sets of
-        // its first cache.
+        // Single elements at strides: the processor itself has as many on their way. Asked for, they would meet in a
+        // few sets of its first cache.
         if bytes <= LINE && rows > ASKED_LINES {
             rows = 0;
         }
@@ -86,8 +86,8 @@ impl<'p> Shape<'p> {
     }
 }
 
-/// Tasks whose lines are on their way from memory while others are copied: a row of a block lies in a page of its own, where
-/// the processor's own guess begins anew.
+/// Tasks whose lines are on their way from memory while others are copied: a row of a block lies in a page of its own,
+/// where the processor's own guess begins anew.
 pub(super) struct Asked<'p> {
     item_bytes: usize,
     /// One more than tasks wait: the shape at hand is none of a task that waits, unless it is its own.
@@ -193,8 +193,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Where a task's first element lies, if the medium shows all that the task touches in one run of pages, every one of which was
-    /// verified before.
+    /// Where a task's first element lies, if the medium shows all that the task touches in one run of pages, every one
+    /// of which was verified before.
     #[inline]
     fn seen(&self, walk: &Walk<'_>, map: &BlockMap) -> Option<*const u8> {
         if self.space.coded() || self.gathered(&walk.at).is_some() {

@@ -1,16 +1,19 @@
 //! Small reads whose building blocks lie in place: from the box to the buffer without a plan, and without allocating.
 //!
-//! A read of a few elements is a matter of a microsecond, most of which would go into lists of blocks, loops and units. Here
-//! the blocks of a box are walked in order; each is looked up, and copied when those after it are asked for. This way is taken
-//! only where nothing is unusual: a box of a plain space, or of a view of it, every block in one run of pages that the medium
-//! shows and that were verified before, nothing gathering. Whatever else there is, the general way (`read`) reads from the start.
+//! A read of a few elements is a matter of a microsecond, most of which would go into lists of blocks, loops and units.
+//! Here the blocks of a box are walked in order; each is looked up, and copied when those after it are asked for. This
+//! way is taken only where nothing is unusual: a box of a plain space, or of a view of it, every block in one run of
+//! pages that the medium shows and that were verified before, nothing gathering. Whatever else there is, the general
+//! way (`read`) reads from the start.
 //!
-//! The general way also asks for what is not in memory. To ask whether it is costs system calls, as much as a small read; so
-//! pages that were compared once are trusted to be in memory for a number of commands after each look ([`Trust`]).
+//! The general way also asks for what is not in memory. To ask whether it is costs system calls, as much as a small
+//! read; so pages that were compared once are trusted to be in memory for a number of commands after each look
+//! ([`Trust`]).
 //!
-//! It stands beside `short`, which reads block by block, too, because it needs no plan. Without it (reads of one block still by it,
-//! the two ways by turns in one process) took 1.9 times as long: 100 x 100 elements; 1.5 to 2: single rows; 3.6 to 4: rows within a
-//! few blocks; 1.7 to 2.4: steps; 1.7 to 2.7: sub-blocks of views. Above its limit nothing is gained.
+//! It stands beside `short`, which reads block by block, too, because it needs no plan. Without it (reads of one block
+//! still by it, the two ways by turns in one process) took 1.9 times as long: 100 x 100 elements; 1.5 to 2: single
+//! rows; 3.6 to 4: rows within a few blocks; 1.7 to 2.4: steps; 1.7 to 2.7: sub-blocks of views. Above its limit
+//! nothing is gained.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -32,8 +35,8 @@ pub(super) const MOST_BYTES: u64 = 256 << 10;
 /// A single block of fewer bytes meets its own page soon enough, and is not looked for in memory.
 const LOOKED_FOR_BYTES: u64 = 4096;
 
-/// Blocks whose pages are asked for before the first of them is copied: the processor walks page tables for many at once if they
-/// are asked for one right after the other.
+/// Blocks whose pages are asked for before the first of them is copied: the processor walks page tables for many at
+/// once if they are asked for one right after the other.
 const TOGETHER: usize = 32;
 
 /// What the processor's address cache knows together.
@@ -51,8 +54,8 @@ const TRUSTED_MOST: u32 = 31;
 
 /// For how many more commands a space's verified pages are taken to be in memory.
 ///
-/// A look that finds all it looks at trusts twice as many commands as the one before; one that misses something trusts none.
-/// Two threads may count one command as one: what is counted is a guess anyway.
+/// A look that finds all it looks at trusts twice as many commands as the one before; one that misses something trusts
+/// none. Two threads may count one command as one: what is counted is a guess anyway.
 #[derive(Debug, Default)]
 pub struct Trust {
     left: AtomicU32,
@@ -82,8 +85,8 @@ impl Trust {
     }
 }
 
-/// A box: along each dimension the first coordinate, the distance between elements, their number, and the bytes between them in
-/// the buffer.
+/// A box: along each dimension the first coordinate, the distance between elements, their number, and the bytes between
+/// them in the buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct SmallBox<'a> {
     /// First coordinate.
@@ -163,8 +166,8 @@ impl Reader<'_> {
     /// Reads a box if it is small and lies in place. `false`: it does not; some of it may have been read.
     ///
     /// # Safety
-    /// Every element that the box reaches in the buffer must be writable memory that nobody else uses meanwhile; the box lies
-    /// within the space.
+    /// Every element that the box reaches in the buffer must be writable memory that nobody else uses meanwhile; the
+    /// box lies within the space.
     pub unsafe fn small(&self, wanted: &SmallBox<'_>, out: BufferMut) -> bool {
         if !self.may_be_small(wanted, wanted.start.len()) {
             return false;
@@ -175,8 +178,8 @@ impl Reader<'_> {
         unsafe { self.parts(wanted, out, trusted) }
     }
 
-    /// The same of a box of a view with this shape: `false` as well if the box is none of the view's, or the view none of the
-    /// space's.
+    /// The same of a box of a view with this shape: `false` as well if the box is none of the view's, or the view none
+    /// of the space's.
     ///
     /// # Safety
     /// As for [`Self::small`], but for where the box lies.
@@ -198,7 +201,8 @@ impl Reader<'_> {
                 }
                 let n = dimensions;
                 let part = SmallBox { start: &start[..n], step: &step[..n], count: &count[..n], strides: &s.strides };
-                // SAFETY: the caller's promise; a selection of the translator lies within the space, its elements where the box has them.
+                // SAFETY: the caller's promise; a selection of the translator lies within the space, its elements where
+                // the box has them.
                 all = all && unsafe { self.parts(&part, BufferMut::from_raw(out.at(s.offset)), |_| true) };
                 Ok(())
             });
@@ -249,7 +253,8 @@ impl Reader<'_> {
             // SAFETY: the offset is one of the box's.
             parts.push(Part { from, to: unsafe { out.at(in_buffer) }, count, high });
             if parts.len() == TOGETHER {
-                // SAFETY: each part lies in a run of pages that the medium shows, and in the buffer by the caller's promise.
+                // SAFETY: each part lies in a run of pages that the medium shows, and in the buffer by the caller's
+                // promise.
                 unsafe { self.copy_parts(&mut parts, wanted) };
             }
             // The next block with elements: the last dimension runs fastest.

@@ -1,8 +1,8 @@
 //! A space: what it is (its record), where its building blocks are (its index), and what gathers in memory.
 //!
-//! Writes smaller than an access unit gather here (NDS paper, section 4.4): as whole units of plain spaces, as whole decoded
-//! building blocks of compressed or encrypted ones. Gathered content hides what the index maps; it becomes pages when a unit
-//! is full or a flush asks.
+//! Writes smaller than an access unit gather here (NDS paper, section 4.4): as whole units of plain spaces, as whole
+//! decoded building blocks of compressed or encrypted ones. Gathered content hides what the index maps; it becomes
+//! pages when a unit is full or a flush asks.
 //!
 //! One lock guards index and gathered units: readers hold it shared while they copy, a write holds it only while it is
 //! applied. Order of locks: range, then space, then log.

@@ -1,9 +1,9 @@
 //! Rows copied past the caches, four at a time.
 //!
 //! Measured on two cores of a Sapphire Rapids machine, 256 x 256 float32 blocks from a mapped file into rows of 64 KiB
-//! (GB/s, one thread / two): library copy a row 3.2 / 4.7, 64-byte non-temporal stores 6.8 / 12.0, the same with four rows
-//! of the block in turn 7.9 / 14.3. Four rows keep four pages of the mapping in flight, which hides the start of each: the
-//! hardware's prefetching stops at the end of a page.
+//! (GB/s, one thread / two): library copy a row 3.2 / 4.7, 64-byte non-temporal stores 6.8 / 12.0, the same with four
+//! rows of the block in turn 7.9 / 14.3. Four rows keep four pages of the mapping in flight, which hides the start of
+//! each: the hardware's prefetching stops at the end of a page.
 //!
 //! Only for x86-64 with AVX-512 (64-byte stores fill a cache line, so that no line is written in parts); elsewhere
 //! [`available`] says no and the library's copy serves.
@@ -103,8 +103,8 @@ mod x86 {
     }
 }
 
-/// Streams `n` rows of `row` bytes, which lie side by side in `stage`, to places `stride` apart. The first begins as many bytes
-/// behind the start of the stage as `to` behind the start of its line. [`fence`] must follow.
+/// Streams `n` rows of `row` bytes, which lie side by side in `stage`, to places `stride` apart. The first begins as
+/// many bytes behind the start of the stage as `to` behind the start of its line. [`fence`] must follow.
 ///
 /// # Safety
 /// The rows must lie within the stage and be writable at their places; [`available`] must have said yes.
@@ -151,9 +151,9 @@ pub fn available() -> bool {
     false
 }
 
-/// Whether what is put together in a stage leaves it faster past the caches than through them, for destinations larger than a
-/// cache. On two cores of a Zen 5 machine it does not, from 25 to 128 MiB: 0.4 to 0.9 of the speed in place (design note 5).
-/// Elsewhere it was not measured since rows are put together.
+/// Whether what is put together in a stage leaves it faster past the caches than through them, for destinations larger
+/// than a cache. On two cores of a Zen 5 machine it does not, from 25 to 128 MiB: 0.4 to 0.9 of the speed in place
+/// (design note 5). Elsewhere it was not measured since rows are put together.
 pub fn gains() -> bool {
     static GAINS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *GAINS.get_or_init(|| available() && !is_amd())

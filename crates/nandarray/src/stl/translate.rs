@@ -1,14 +1,14 @@
 //! The space translator: from a view of any dimensionality to boxes of the space (NDS paper, section 4.3, equation 5).
 //!
-//! A view has the same elements in the same (row-major) order under another shape of equal volume. Both shapes are refined
-//! to common factors, walking from the fastest-varying dimension: where one side's remaining factor divides the other's,
-//! a boundary is put. In the refined shape every dimension of either side is a product of neighbours, so a box of the view
-//! becomes a few boxes of the refined shape (a range over several factors is cut into head, middle and tail), and each of
-//! those a few [`Selection`]s of the space: per dimension one factor becomes the axis, with the product of the factors
-//! within as its step, and the other factors are walked.
+//! A view has the same elements in the same (row-major) order under another shape of equal volume. Both shapes are
+//! refined to common factors, walking from the fastest-varying dimension: where one side's remaining factor divides the
+//! other's, a boundary is put. In the refined shape every dimension of either side is a product of neighbours, so a box
+//! of the view becomes a few boxes of the refined shape (a range over several factors is cut into head, middle and
+//! tail), and each of those a few [`Selection`]s of the space: per dimension one factor becomes the axis, with the
+//! product of the factors within as its step, and the other factors are walked.
 //!
-//! Shapes without a common refinement ((6, 4) seen as (8, 3)) take the flat path: every row of the view's box is a range of
-//! the flattened space, cut into head, middle and tail over the space's own dimensions.
+//! Shapes without a common refinement ((6, 4) seen as (8, 3)) take the flat path: every row of the view's box is a
+//! range of the flattened space, cut into head, middle and tail over the space's own dimensions.
 //!
 //! No data is touched here. Offsets of the flat path are 128-bit; the refined path never multiplies out the volume.
 
@@ -152,8 +152,9 @@ fn refine(space: &[u64], view: &[u64]) -> Refined {
     Refined::Common(factors)
 }
 
-/// Cuts the range `start..start + count` over mixed-radix `sizes` (slowest first) into products of spans: the part before
-/// the first whole turn of the inner factors, the whole turns, and the part behind. `stride` is per unit of the range.
+/// Cuts the range `start..start + count` over mixed-radix `sizes` (slowest first) into products of spans: the part
+/// before the first whole turn of the inner factors, the whole turns, and the part behind. `stride` is per unit of the
+/// range.
 fn cut(sizes: &[u64], start: u128, count: u128, stride: isize, offset: isize, out: &mut Vec<Piece>) {
     if count == 0 {
         return;
@@ -289,9 +290,9 @@ fn space_boxes(
     }
 }
 
-/// Which of a dimension's parts (fastest first) is the axis: the widest, so that selections are few; of equal ones the fastest,
-/// so that each stays within few blocks. Along the last dimension the fastest may be a run, and is taken before a wider part if
-/// a selection costs no more than 16 elements that lie alone.
+/// Which of a dimension's parts (fastest first) is the axis: the widest, so that selections are few; of equal ones the
+/// fastest, so that each stays within few blocks. Along the last dimension the fastest may be a run, and is taken
+/// before a wider part if a selection costs no more than 16 elements that lie alone.
 fn axis_of(parts: &[(u64, Span)], last: bool) -> usize {
     let count = |i: usize| parts[i].1.count;
     let widest = (0..parts.len()).rev().max_by_key(|&i| count(i)).expect("a dimension has a part");
@@ -300,8 +301,8 @@ fn axis_of(parts: &[(u64, Span)], last: bool) -> usize {
     if is_run && (wide - run).saturating_mul(16) <= wide.saturating_mul(run) { 0 } else { widest }
 }
 
-/// Joins neighbouring factors of one dimension (slowest first) where their spans continue one another both in the space and
-/// in the buffer; gives (unit within the dimension, span).
+/// Joins neighbouring factors of one dimension (slowest first) where their spans continue one another both in the space
+/// and in the buffer; gives (unit within the dimension, span).
 fn joined(own: &[(u64, Span)]) -> Vec<(u64, Span)> {
     let mut parts: Vec<(u64, u64, Span)> = Vec::new(); // unit, size, span; fastest first
     let mut unit = 1;

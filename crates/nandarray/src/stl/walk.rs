@@ -1,7 +1,7 @@
 //! The tasks of a plan in order, each found from the one before: a walk over the product of the dimensions' groups.
 //!
-//! A task made anew ([`Plan::task`]) divides by every dimension and copies its loops; of neighbouring blocks most of that is
-//! the same. Here a step changes what differs, and says whether the loops do.
+//! A task made anew ([`Plan::task`]) divides by every dimension and copies its loops; of neighbouring blocks most of
+//! that is the same. Here a step changes what differs, and says whether the loops do.
 
 use smallvec::SmallVec;
 

@@ -1,8 +1,8 @@
 //! The pieces of a read or write: for every building block touched, the elements wanted of it.
 //!
-//! Work comes from one plan, from many (a view), or from single elements; below here all are blocks with loops. Tasks are
-//! taken from a shared counter in order, by the calling thread and its helpers, so that what is read ahead is what is
-//! needed next.
+//! Work comes from one plan, from many (a view), or from single elements; below here all are blocks with loops. Tasks
+//! are taken from a shared counter in order, by the calling thread and its helpers, so that what is read ahead is what
+//! is needed next.
 
 use std::collections::HashMap;
 use std::mem::ManuallyDrop;
@@ -224,8 +224,8 @@ impl Drop for Workers {
     }
 }
 
-/// The numbers of points in order of their blocks, and of one block in order of the points: of repeats the last is written
-/// last. A command may have many points, so it takes few bytes a point.
+/// The numbers of points in order of their blocks, and of one block in order of the points: of repeats the last is
+/// written last. A command may have many points, so it takes few bytes a point.
 fn by_block(coordinates: &[u64], shape: &[u64], block: &[u64]) -> Vec<usize> {
     let n = shape.len();
     let points = coordinates.chunks_exact(n);
@@ -244,10 +244,9 @@ fn by_block(coordinates: &[u64], shape: &[u64], block: &[u64]) -> Vec<usize> {
     order
 }
 
-/// Runs `each` for ranges that cover all numbers below `count`, in order as far as threads go, on the calling thread and the
-/// pool's; ranges begin at multiples of `together`
-/// and have `least` numbers or more, if there is enough for all threads. `each` gets a place to keep what it
-/// wants between calls. The first error stops the rest and is returned.
+/// Runs `each` for ranges that cover all numbers below `count`, in order as far as threads go, on the calling thread
+/// and the pool's; ranges begin at multiples of `together` and have `least` numbers or more, if there is enough for all
+/// threads. `each` gets a place to keep what it wants between calls. The first error stops the rest and is returned.
 pub fn run<T: Default>(
     workers: &Workers,
     count: u64,

@@ -1,10 +1,10 @@
 //! Writing: from the caller's buffer to building blocks, whole or absent (NDS paper, section 4.4, composition).
 //!
-//! A write has two halves. *Staging* may fail: every block touched is composed in a thread's scratch block (old content is
-//! brought in only for units that the write does not cover), units that became nothing but fill are dropped, whole units are
-//! appended, smaller parts are kept to gather. *Applying* cannot fail: index and gathered units change under the space's lock.
-//! The caller's bytes are copied before their checksum is taken, so that a buffer changed meanwhile by another thread tears
-//! nothing but itself.
+//! A write has two halves. *Staging* may fail: every block touched is composed in a thread's scratch block (old content
+//! is brought in only for units that the write does not cover), units that became nothing but fill are dropped, whole
+//! units are appended, smaller parts are kept to gather. *Applying* cannot fail: index and gathered units change under
+//! the space's lock. The caller's bytes are copied before their checksum is taken, so that a buffer changed meanwhile
+//! by another thread tears nothing but itself.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,8 +23,8 @@ use crate::error::Result;
 use crate::flash::{Ppa, Run};
 use crate::ftl::{Ftl, UnitWrite};
 
-/// A command of at least this many bytes appends its partly covered units at once, unless it is one of a row: gathering them
-/// would save little, and keep the command from being committed.
+/// A command of at least this many bytes appends its partly covered units at once, unless it is one of a row: gathering
+/// them would save little, and keep the command from being committed.
 pub const DIRECT_BYTES: u64 = 256 << 10;
 
 /// Where written elements come from.
@@ -149,7 +149,8 @@ pub struct Writer<'a> {
     pub extent: &'a [u64],
     /// Bytes that the whole command writes.
     pub bytes: u64,
-    /// What the command staged before, by block: content that counts before the space's. Nothing gathers of these blocks.
+    /// What the command staged before, by block: content that counts before the space's. Nothing gathers of these
+    /// blocks.
     pub over: Option<&'a BTreeMap<BlockAt, Staged>>,
     /// Where the next command will probably write, if this one is one of a row: what both write in part gathers.
     pub successive: Option<Successor>,
@@ -532,7 +533,8 @@ unsafe fn gather(task: &Task<'_>, item_bytes: usize, source: Source, fill: &[u8]
     }
 }
 
-/// What a block is after it was staged twice by one command, and the pages of the first time that the second made useless.
+/// What a block is after it was staged twice by one command, and the pages of the first time that the second made
+/// useless.
 pub fn overlay(before: Option<Staged>, after: Staged) -> (Staged, Vec<Run>) {
     let Some(before) = before else { return (after, vec![]) };
     let Some(map) = BlockMap::from_runs(before.runs) else {

@@ -1,8 +1,8 @@
 //! A simulated disk: a medium in memory that has a bounded number of blocks, and whose operations fail on demand.
 //!
-//! A block is taken when it is first written, or allocated, and given back when it is discarded whole or cut off, as a sparse
-//! file's is. A write that finds no block writes what comes before it, and fails with ENOSPC. Faults are injected by kind of
-//! operation and by number; a write that is failed so leaves nothing.
+//! A block is taken when it is first written, or allocated, and given back when it is discarded whole or cut off, as a
+//! sparse file's is. A write that finds no block writes what comes before it, and fails with ENOSPC. Faults are
+//! injected by kind of operation and by number; a write that is failed so leaves nothing.
 //!
 //! It loses nothing when the power fails: that is `FaultMedia`'s.
 

@@ -1,8 +1,9 @@
 //! What the tests of the engine share: a model of a store in plain vectors, commands that act on both, and a generator.
 //!
-//! A [`Model`] is what a store should hold: arrays as bytes in row-major order. An [`Op`] is one command, applied to a device
-//! by [`Op::run`] and to a model by [`Op::tell`]; [`draw`] makes one that fits a model from a single number, so that a list of
-//! numbers is a workload, and a shorter list a smaller one. [`read_all`] turns a device back into a model.
+//! A [`Model`] is what a store should hold: arrays as bytes in row-major order. An [`Op`] is one command, applied to a
+//! device by [`Op::run`] and to a model by [`Op::tell`]; [`draw`] makes one that fits a model from a single number, so
+//! that a list of numbers is a workload, and a shorter list a smaller one. [`read_all`] turns a device back into a
+//! model.
 //!
 //! It judges nothing: what states are right after which fault is up to each test.
 
@@ -218,7 +219,8 @@ impl Part {
     }
 }
 
-/// The bytes that a write with this salt writes: noise; with salt 0 the fill value; with salt 1 something that compresses.
+/// The bytes that a write with this salt writes: noise; with salt 0 the fill value; with salt 1 something that
+/// compresses.
 pub(crate) fn content(salt: u64, elements: usize, fill: &[u8]) -> Vec<u8> {
     let bytes = elements * fill.len();
     match salt {

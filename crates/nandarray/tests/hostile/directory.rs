@@ -1,4 +1,5 @@
-//! Checkpoints whose checksums are right and whose content nobody wrote: directories and indexes with other numbers in them.
+//! Checkpoints whose checksums are right and whose content nobody wrote: directories and indexes with other numbers in
+//! them.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,9 +1,11 @@
-//! What hostile bytes are given to: shared by the fuzz targets (`fuzz/`, coverage-guided, nightly) and `tests/hostile_bytes.rs`
-//! (seeded, stable). Each function takes any bytes and must return: no panic, no hang, no memory beyond what the bytes justify.
+//! What hostile bytes are given to: shared by the fuzz targets (`fuzz/`, coverage-guided, nightly) and
+//! `tests/hostile_bytes.rs` (seeded, stable). Each function takes any bytes and must return: no panic, no hang, no
+//! memory beyond what the bytes justify.
 //!
-//! [`image`] takes a whole file as it comes. [`patched_image`] takes changes to the golden image and then makes checksums right
-//! again, so that what lies behind them is reached: numbers that no writer of ours writes. [`nvme::entries`] takes what a host
-//! submits. [`patched_superblock`] puts other numbers into fields; `directory.rs`, which is only for seeds, into checkpoints.
+//! [`image`] takes a whole file as it comes. [`patched_image`] takes changes to the golden image and then makes
+//! checksums right again, so that what lies behind them is reached: numbers that no writer of ours writes.
+//! [`nvme::entries`] takes what a host submits. [`patched_superblock`] puts other numbers into fields; `directory.rs`,
+//! which is only for seeds, into checkpoints.
 
 #![allow(dead_code, reason = "every target takes what it needs of this one")]
 
@@ -60,7 +62,8 @@ pub(crate) const SUPERBLOCK_FIELDS: &[(&str, usize, usize)] = &[
     ("open_crc", 176, 4),
 ];
 
-/// Puts values into fields of a golden image's superblocks (the newer one, or both), makes them count, and does everything with it.
+/// Puts values into fields of a golden image's superblocks (the newer one, or both), makes them count, and does
+/// everything with it.
 pub(crate) fn patched_superblock(version: usize, both: bool, patches: &[(usize, u64)]) {
     let mut bytes = golden(version).to_vec();
     let newer = usize::from(u64_at(&bytes, 4096 + 32) > u64_at(&bytes, 32));
@@ -232,7 +235,8 @@ fn u64_at(bytes: &[u8], at: usize) -> usize {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes")) as usize
 }
 
-/// Where the golden image's metadata lies: both superblocks, directory and indexes, journal, out-of-band areas, everything.
+/// Where the golden image's metadata lies: both superblocks, directory and indexes, journal, out-of-band areas,
+/// everything.
 fn places(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let media = MemoryMedia::with_bytes(bytes.to_vec());
     let slots = read_slots(&media, "golden").expect("the golden image is right");

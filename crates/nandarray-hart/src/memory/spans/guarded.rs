@@ -1,7 +1,8 @@
 //! Memory behind page tables and protection: every access is translated, compared, and only then made.
 //!
-//! The page that was used last in a part of the address space is kept as a fast range, for loads and for stores, as regions are
-//! where nothing guards them, if all of it is allowed and in one region. An access that crosses a page is made when both parts may be.
+//! The page that was used last in a part of the address space is kept as a fast range, for loads and for stores, as
+//! regions are where nothing guards them, if all of it is allowed and in one region. An access that crosses a page is
+//! made when both parts may be.
 
 use super::{Fast, Spans, part};
 use crate::protect::{Access, Failure, Fault, Guard, Tables};
@@ -126,7 +127,8 @@ impl Spans {
         Ok(())
     }
 
-    /// Whether `bytes` bytes at `address` may be read and written; where nothing guards memory, the access itself tells.
+    /// Whether `bytes` bytes at `address` may be read and written; where nothing guards memory, the access itself
+    /// tells.
     pub(crate) fn may_store(&mut self, address: u64, bytes: usize) -> Result<(), Fault> {
         if self.guard.is_none() { Ok(()) } else { self.parts(address, bytes, Access::Store).map(|_| ()) }
     }

@@ -1,12 +1,13 @@
 //! Reads before programs before erases, the host before the background, until something has waited too long.
 //!
-//! There is no strict priority, from which something could starve: an operation's key is when it came, plus the patience of
-//! its class (`Times::patience`). A program goes after every read that is at most its patience younger, and before the
-//! others. Reads of the map count as the host's, whose command waits for them; so does the background of a die on which
-//! reclaim is urgent.
+//! There is no strict priority, from which something could starve: an operation's key is when it came, plus the
+//! patience of its class (`Times::patience`). A program goes after every read that is at most its patience younger, and
+//! before the others. Reads of the map count as the host's, whose command waits for them; so does the background of a
+//! die on which reclaim is urgent.
 //!
-//! On the bus, commands without data go first: they are short, and each sets a die to work. Data that leaves goes before
-//! data that comes, a host's before the background's, but each at most [`PASSES`] times in a row while the other waits.
+//! On the bus, commands without data go first: they are short, and each sets a die to work. Data that leaves goes
+//! before data that comes, a host's before the background's, but each at most [`PASSES`] times in a row while the other
+//! waits.
 
 use super::super::channel::{Channel, next_in_turn};
 use super::super::slab::{Class, Slot};

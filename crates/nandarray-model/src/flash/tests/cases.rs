@@ -1,5 +1,6 @@
-//! Small cases worked out by hand: cache operations, suspension, word lines, planes, aging. Times in nanoseconds of MQSim's
-//! configuration: commands 290 and 361, data out 30 + 12,288 (4 KiB) or 24,576 (a page), sensing 75,020, programming 750,020.
+//! Small cases worked out by hand: cache operations, suspension, word lines, planes, aging. Times in nanoseconds of
+//! MQSim's configuration: commands 290 and 361, data out 30 + 12,288 (4 KiB) or 24,576 (a page), sensing 75,020,
+//! programming 750,020.
 
 use super::{Rig, at, device};
 use crate::flash::{Cause, Op, Outcome};

@@ -1,5 +1,5 @@
-//! What holds for any operations on any device: each ends once, nothing does two things at a time, cells' order is kept, it
-//! all adds up, and the same seed gives the same run.
+//! What holds for any operations on any device: each ends once, nothing does two things at a time, cells' order is
+//! kept, it all adds up, and the same seed gives the same run.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! Tests of the back end, by what they hold it against: closed forms, hand-computed cases, invariants under random operations.
+//! Tests of the back end, by what they hold it against: closed forms, hand-computed cases, invariants under random
+//! operations.
 
 mod cases;
 mod closed_forms;

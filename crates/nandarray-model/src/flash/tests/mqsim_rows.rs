@@ -1,9 +1,9 @@
-//! What MQSim gives for its "ideal" configuration, measured from completion times: `mqsim_compat` within 5 % (and 2 % where
-//! nothing is saturated), over a host that is only a link (4 B/ns, 128-byte packets with 28 bytes of overhead) and a map
-//! that is only an order (CWDP).
+//! What MQSim gives for its "ideal" configuration, measured from completion times: `mqsim_compat` within 5 % (and 2 %
+//! where nothing is saturated), over a host that is only a link (4 B/ns, 128-byte packets with 28 bytes of overhead)
+//! and a map that is only an order (CWDP).
 //!
-//! As MQSim generates them, addresses are multiples of the request's length, and an open loop's requests come in exponential
-//! intervals. A program of part of a page reads nothing before: the pages of these rows were never written.
+//! As MQSim generates them, addresses are multiples of the request's length, and an open loop's requests come in
+//! exponential intervals. A program of part of a page reads nothing before: the pages of these rows were never written.
 
 use std::collections::VecDeque;
 

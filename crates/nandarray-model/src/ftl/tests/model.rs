@@ -1,5 +1,5 @@
-//! Flash management against the simplest model of it: which version of which page was written last, and what each place of a
-//! flash that is really programmed and erased holds. Host requests, moves, erases and failures come in any order.
+//! Flash management against the simplest model of it: which version of which page was written last, and what each place
+//! of a flash that is really programmed and erased holds. Host requests, moves, erases and failures come in any order.
 
 use super::description;
 use crate::describe::{Description, GcPolicy, StripeLevel, Striping};

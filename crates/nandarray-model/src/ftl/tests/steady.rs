@@ -1,13 +1,13 @@
-//! Long runs: write amplification against the closed form, millions of overwrites without a lost page, speed and memory of a
-//! large device.
+//! Long runs: write amplification against the closed form, millions of overwrites without a lost page, speed and memory
+//! of a large device.
 
 use super::{POLICIES, description, device};
 use crate::describe::{self, GcPolicy};
 use crate::flash::Cause;
 use crate::ftl::{FtlError, PageMapped, Urgency};
 
-/// Write amplification of greedy reclaim under uniform random writes, for blocks of many pages: 1 / (1 - u), where u is the
-/// live share of a victim. With many pages a block, greedy and first-in-first-out agree (Desnoyers, SYSTOR 2012),
+/// Write amplification of greedy reclaim under uniform random writes, for blocks of many pages: 1 / (1 - u), where u is
+/// the live share of a victim. With many pages a block, greedy and first-in-first-out agree (Desnoyers, SYSTOR 2012),
 /// and u solves `u = exp((u - 1) / rho)`, rho = live pages / pages in use (Menon, 1995; Hu et al., SYSTOR 2009).
 fn closed_form(rho: f64) -> f64 {
     let mut u = 0.5_f64;

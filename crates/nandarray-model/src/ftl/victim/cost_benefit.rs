@@ -1,7 +1,7 @@
 //! Most benefit for its cost: age * (1 - u) / 2u (Rosenblum and Ousterhout, SOSP 1991, section 3.6), u the live share.
 //!
-//! Age is counted in pages programmed since the block was closed. Looks at every block of the plane for a choice: once for as
-//! many writes as the victim has dead pages.
+//! Age is counted in pages programmed since the block was closed. Looks at every block of the plane for a choice: once
+//! for as many writes as the victim has dead pages.
 
 use super::{Blocks, Policy, eligible};
 

@@ -1,6 +1,8 @@
-//! Fewest live pages of d candidates drawn by chance (the randomised greedy of Li, Lee, Lui, SIGMETRICS 2013; MQSim's RGA).
+//! Fewest live pages of d candidates drawn by chance (the randomised greedy of Li, Lee, Lui, SIGMETRICS 2013; MQSim's
+//! RGA).
 //!
-//! Draws that hit something else than a candidate (open, free, without a dead page) are repeated, up to four for each wanted.
+//! Draws that hit something else than a candidate (open, free, without a dead page) are repeated, up to four for each
+//! wanted.
 
 use super::{Blocks, Policy, eligible};
 

@@ -1,4 +1,5 @@
-//! Fewest live pages: blocks in lists by their number of live pages, so that neither a lost page nor a choice looks at others.
+//! Fewest live pages: blocks in lists by their number of live pages, so that neither a lost page nor a choice looks at
+//! others.
 
 use super::{Blocks, Policy};
 use crate::ftl::map::NOWHERE;

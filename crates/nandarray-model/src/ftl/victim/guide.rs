@@ -1,7 +1,8 @@
-//! The policy of `docs/guides/add-a-policy.md`, which shows this file: the emptiest of the blocks that were closed first.
+//! The policy of `docs/guides/add-a-policy.md`, which shows this file: the emptiest of the blocks that were closed
+//! first.
 //!
-//! Windowed greedy (Hu, Eleftheriou, Haas, Iliadis, Pletka: SYSTOR 2009). It is compiled and run by tests only, so that the
-//! guide's words stay true; no description can ask for it.
+//! Windowed greedy (Hu, Eleftheriou, Haas, Iliadis, Pletka: SYSTOR 2009). It is compiled and run by tests only, so that
+//! the guide's words stay true; no description can ask for it.
 
 use super::{Blocks, Policy, eligible};
 use std::collections::VecDeque;

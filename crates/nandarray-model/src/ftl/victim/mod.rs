@@ -1,7 +1,7 @@
 //! Which block reclaim takes: a policy a file, all asked the same way.
 //!
-//! A policy hears of blocks that become candidates (closed), lose live pages, and are candidates no more; it answers with a
-//! candidate of a plane that has at least one dead page, or with none.
+//! A policy hears of blocks that become candidates (closed), lose live pages, and are candidates no more; it answers
+//! with a candidate of a plane that has at least one dead page, or with none.
 
 mod cost_benefit;
 mod d_choices;

@@ -1,17 +1,17 @@
-//! The write cache and the parts that wait for it: writes are offered to it, pages drain from it, flushes empty it. It knows no
-//! clock; it says what is to be done next ([`Next`]), and the client does that.
+//! The write cache and the parts that wait for it: writes are offered to it, pages drain from it, flushes empty it. It
+//! knows no clock; it says what is to be done next ([`Next`]), and the client does that.
 //!
-//! With early completion a write is done for its host once the cache has it, otherwise once the flash has what the cache had
-//! then; small writes gather either way. Draining begins when three quarters of the cache are dirty and ends at one half; it
-//! goes on for a write that finds no room, for a flush, and always without early completion. A page on its way to flash stays
-//! in the cache and is read from there; what is written to it meanwhile goes the same way again.
+//! With early completion a write is done for its host once the cache has it, otherwise once the flash has what the
+//! cache had then; small writes gather either way. Draining begins when three quarters of the cache are dirty and ends
+//! at one half; it goes on for a write that finds no room, for a flush, and always without early completion. A page on
+//! its way to flash stays in the cache and is read from there; what is written to it meanwhile goes the same way again.
 //!
-//! Where cells are programmed a word line at once, pages leave the cache by whole word lines of a die's planes: as many as
-//! flash management puts there before it turns to another die. Fewer go only for a flush, without early completion, or when
-//! the cache is full and nothing else is on its way.
+//! Where cells are programmed a word line at once, pages leave the cache by whole word lines of a die's planes: as many
+//! as flash management puts there before it turns to another die. Fewer go only for a flush, without early completion,
+//! or when the cache is full and nothing else is on its way.
 //!
-//! When no plane has room for any dirty page the cache is stuck: writes that do not fit fail, flushes fail, what is in it stays
-//! and can be read, until reclaim or a trim makes room.
+//! When no plane has room for any dirty page the cache is stuck: writes that do not fit fail, flushes fail, what is in
+//! it stays and can be read, until reclaim or a trim makes room.
 
 use std::collections::VecDeque;
 
@@ -20,8 +20,8 @@ use rustc_hash::FxHashMap;
 use crate::describe::Description;
 use crate::ftl::cache::{CacheOrder, Drain, Put, WriteCache};
 
-/// Pages (word lines, where they are programmed at once) that are on their way to each plane at once, on average: enough that
-/// no plane rests while others have work.
+/// Pages (word lines, where they are programmed at once) that are on their way to each plane at once, on average:
+/// enough that no plane rests while others have work.
 const DRAINS_A_PLANE: usize = 4;
 
 /// Writes that wait for a page to reach the flash.
@@ -132,8 +132,8 @@ impl Cached {
     /// Whether another page should be on its way to flash.
     fn drains(&mut self, flushing: bool) -> bool {
         let dirty = self.cache.dirty_pages();
-        // A word line takes so long to program that most of the cache is on its way to flash while all dies are at work:
-        // there, what is on its way counts as dirty.
+        // A word line takes so long to program that most of the cache is on its way to flash while all dies are at
+        // work: there, what is on its way counts as dirty.
         let held = if self.unit > 1 { dirty + self.cache.draining_pages() } else { dirty };
         self.draining = held > if self.draining { self.low } else { self.high };
         if dirty == 0 {
@@ -147,8 +147,8 @@ impl Cached {
         wanted && dirty > 0 && self.refused < dirty && self.cache.draining_pages() < self.at_once
     }
 
-    /// A page is about to leave the cache; the first of a unit says how many are to follow. `to_fill`: pages until the word lines that
-    /// flash management is at are full, which holds as long as nothing is on its way there.
+    /// A page is about to leave the cache; the first of a unit says how many are to follow. `to_fill`: pages until the
+    /// word lines that flash management is at are full, which holds as long as nothing is on its way there.
     fn leaves(&mut self, flushing: bool, to_fill: usize) {
         if flushing || !self.early {
             self.unit_left = 0;
@@ -170,8 +170,8 @@ impl Cached {
         parts
     }
 
-    /// A page of a write comes, to bytes of a logical page; it waits behind others that found no room. Says whether its part is
-    /// done.
+    /// A page of a write comes, to bytes of a logical page; it waits behind others that found no room. Says whether its
+    /// part is done.
     pub(super) fn offer(&mut self, part: u32, of: Bytes) -> bool {
         if !self.waiting.is_empty() {
             self.waiting.push_back(part);

@@ -1,5 +1,5 @@
-//! What a flush waits for: what was in the write cache when it came, then the changed pages of a cached map, then every program
-//! that had begun by then ([`super::programs::Epochs`]).
+//! What a flush waits for: what was in the write cache when it came, then the changed pages of a cached map, then every
+//! program that had begun by then ([`super::programs::Epochs`]).
 
 use std::collections::VecDeque;
 

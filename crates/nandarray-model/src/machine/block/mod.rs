@@ -1,4 +1,5 @@
-//! Conventional requests: bytes of a linear address space, cut into logical pages, through page-mapped flash management.
+//! Conventional requests: bytes of a linear address space, cut into logical pages, through page-mapped flash
+//! management.
 //!
 //! ```text
 //! read    translate -> map pages, if the map is cached -> page read -> DRAM -> link up
@@ -7,9 +8,10 @@
 //! trim    forgets whole pages; flush: `flush`
 //! ```
 //!
-//! A page that is written is in the controller's memory until its program has ended, and read from there. A write that finds no
-//! free page waits for reclaim of its plane; one for which there will never be a page fails, and changes nothing, unless a
-//! program of it had begun. A part of a page that is written over what cannot be read fails too: the rest would be made up.
+//! A page that is written is in the controller's memory until its program has ended, and read from there. A write that
+//! finds no free page waits for reclaim of its plane; one for which there will never be a page fails, and changes
+//! nothing, unless a program of it had begun. A part of a page that is written over what cannot be read fails too: the
+//! rest would be made up.
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -465,8 +467,8 @@ impl Block {
         }
     }
 
-    /// A page comes to the translator, and one that is written to the allocator; it goes on when they and what else it waits
-    /// for are done.
+    /// A page comes to the translator, and one that is written to the allocator; it goes on when they and what else it
+    /// waits for are done.
     fn translate(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, ready: Ps) {
         let write = self.pages[part as usize].write;
         let c = &lent.fabric.description.controller;
@@ -676,7 +678,8 @@ impl Block {
         }
     }
 
-    // The write cache and flushes ---------------------------------------------------------------------------------------
+    // The write cache and flushes
+    // ---------------------------------------------------------------------------------------
 
     /// Lets the cache drain, take what waits for room, and flushes see what became of it.
     fn go_on_draining(&mut self, lent: &mut Lent<'_>, now: Ps) {
@@ -736,7 +739,8 @@ impl Block {
         }
     }
 
-    // Programs and reclaim ------------------------------------------------------------------------------------------------
+    // Programs and reclaim
+    // ------------------------------------------------------------------------------------------------
 
     fn program_over(&mut self, lent: &mut Lent<'_>, now: Ps, program: u32, outcome: Outcome) {
         let over = self.programs.over(lent.fabric, now, program, outcome);

@@ -1,9 +1,10 @@
-//! Programs of conventional flash management: issued, ended, done elsewhere when they failed; and what the map asks for.
+//! Programs of conventional flash management: issued, ended, done elsewhere when they failed; and what the map asks
+//! for.
 //!
-//! A page is in the controller's memory until its program has ended. One that failed and for which no plane has room stays there
-//! until reclaim, or a trim, makes room; whoever waited for it is told that there is no space. Programs are counted by epochs: a
-//! flush ends the running one and waits until nothing is left of it and those before, so that writes and reclaim that go on
-//! do not hold it up.
+//! A page is in the controller's memory until its program has ended. One that failed and for which no plane has room
+//! stays there until reclaim, or a trim, makes room; whoever waited for it is told that there is no space. Programs are
+//! counted by epochs: a flush ends the running one and waits until nothing is left of it and those before, so that
+//! writes and reclaim that go on do not hold it up.
 
 use std::collections::VecDeque;
 
@@ -88,7 +89,8 @@ pub(crate) struct Programs {
     writing: FxHashMap<Place, u32>,
     /// Programs that failed and for which there was no other place: their data stays in the controller.
     homeless: Vec<(Place, Cause)>,
-    /// Logical pages whose content was lost when it was moved or merged; they cannot be read until they are written whole.
+    /// Logical pages whose content was lost when it was moved or merged; they cannot be read until they are written
+    /// whole.
     pub(super) lost: FxHashSet<u64>,
     pub(super) epochs: Epochs,
     pub(super) map_ops: Vec<MapOp>,
@@ -203,8 +205,8 @@ impl Programs {
         }
     }
 
-    /// Writes the changed pages of a cached map, as many as find room; what is not written is found again from the pages
-    /// themselves, which name their owners.
+    /// Writes the changed pages of a cached map, as many as find room; what is not written is found again from the
+    /// pages themselves, which name their owners.
     pub(super) fn write_map(&mut self, fabric: &mut Fabric, now: Ps) {
         let mut map_ops = std::mem::take(&mut self.map_ops);
         while self.ftl.flush_map(&mut map_ops) {

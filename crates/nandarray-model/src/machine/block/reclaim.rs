@@ -1,8 +1,10 @@
-//! Reclaim, wear levelling and failed blocks of conventional requests: what flash management asks for, done in the background.
+//! Reclaim, wear levelling and failed blocks of conventional requests: what flash management asks for, done in the
+//! background.
 //!
-//! A plane's job is pulled step by step (`crate::ftl`, reclaim): a page is read, found a new place, programmed; at the end its
-//! block is erased. Some moves are under way at once. Where reclaim is pre-emptible and not urgent, it takes its next step only
-//! when nothing waits for its die; it is looked at again whenever something else of that die has ended.
+//! A plane's job is pulled step by step (`crate::ftl`, reclaim): a page is read, found a new place, programmed; at the
+//! end its block is erased. Some moves are under way at once. Where reclaim is pre-emptible and not urgent, it takes
+//! its next step only when nothing waits for its die; it is looked at again whenever something else of that die has
+//! ended.
 //!
 //! Reclaim tells the client when a move or an erase may have made room; the client then tries again what found none.
 
@@ -151,10 +153,11 @@ impl Reclaim {
         None
     }
 
-    /// A page of a victim was read: it goes where there is room. Returns its plane if it goes nowhere, for then the move is over.
+    /// A page of a victim was read: it goes where there is room. Returns its plane if it goes nowhere, for then the
+    /// move is over.
     ///
-    /// One that could not be read goes too, for its block is erased; it is remembered as lost. A page of the map that is lost is
-    /// made anew from what pages say of themselves.
+    /// One that could not be read goes too, for its block is erased; it is remembered as lost. A page of the map that
+    /// is lost is made anew from what pages say of themselves.
     pub(super) fn read_over(
         &mut self,
         programs: &mut Programs,

@@ -1,8 +1,8 @@
-//! The store's pages in the flash: issued by steps of a footprint, programs counted, segments erased in order, and what reclaim of
-//! the store moved, chunk by chunk.
+//! The store's pages in the flash: issued by steps of a footprint, programs counted, segments erased in order, and what
+//! reclaim of the store moved, chunk by chunk.
 //!
-//! A program into a segment that is being erased waits for the erase; an erase of a segment whose last erase has not ended waits
-//! behind the programs that came in between. This file knows no commands: it returns whose chunk is over.
+//! A program into a segment that is being erased waits for the erase; an erase of a segment whose last erase has not
+//! ended waits behind the programs that came in between. This file knows no commands: it returns whose chunk is over.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -148,8 +148,8 @@ impl StoreFlash {
         ChunkProgress { over, programmed }
     }
 
-    /// Erases a segment's blocks. A nearly full store may free a segment again before its last erase has ended in modelled
-    /// time: this erase then waits for that one, behind the programs that came in between.
+    /// Erases a segment's blocks. A nearly full store may free a segment again before its last erase has ended in
+    /// modelled time: this erase then waits for that one, behind the programs that came in between.
     pub(super) fn erase(&mut self, fabric: &mut Fabric, now: Ps, segment: u32) {
         let waits = match self.erasing.entry(segment) {
             Entry::Occupied(_) => true,
@@ -176,7 +176,8 @@ impl StoreFlash {
             return;
         }
         self.erasing.remove(&segment);
-        // Programs that waited go first; the next erase of the segment, if there is one, holds back what came behind it.
+        // Programs that waited go first; the next erase of the segment, if there is one, holds back what came behind
+        // it.
         let planes = self.places.planes();
         let mut erases = 0;
         for held in std::mem::take(&mut self.held) {

@@ -1,4 +1,5 @@
-//! A command of the store on its way: what it asked of the flash, sorted into blocks, log and background; and how far it is.
+//! A command of the store on its way: what it asked of the flash, sorted into blocks, log and background; and how far
+//! it is.
 
 use std::collections::VecDeque;
 
@@ -20,7 +21,8 @@ pub enum JobKind {
     Write,
     /// None: flush, create, and so on.
     Other,
-    /// Elements into the device's memory, for a program that runs there. No command on the link: the program's own asked for it.
+    /// Elements into the device's memory, for a program that runs there. No command on the link: the program's own
+    /// asked for it.
     Input,
     /// An output of such a program, from the device's memory into the flash.
     Output,

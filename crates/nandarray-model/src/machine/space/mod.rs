@@ -1,8 +1,9 @@
 //! Commands of the store under the clock: building blocks through the NDS pipeline, in the device or on the host.
 //!
-//! Hardware NDS (paper, section 5.3): one io a command; the device translates block by block, reads or programs its pages,
-//! assembles in DRAM, and sends one block while the next is read. Software NDS (section 5.2): the host translates, asks for each
-//! extent of a block by an io of its own, whole pages cross the link, and a host core copies the runs. Either way:
+//! Hardware NDS (paper, section 5.3): one io a command; the device translates block by block, reads or programs its
+//! pages, assembles in DRAM, and sends one block while the next is read. Software NDS (section 5.2): the host
+//! translates, asks for each extent of a block by an io of its own, whole pages cross the link, and a host core copies
+//! the runs. Either way:
 //!
 //! ```text
 //! read    translate -> flash reads -> DRAM -> assemble -> link up            (one part a block, pipelined)
@@ -10,8 +11,9 @@
 //! log     once everything programmed so far is in the flash: the journal's pages, or the checkpoint's
 //! ```
 //!
-//! What reclaim moved goes on in the background, a few chunks (reads, then programs) at a time; segments that hold nothing any
-//! more are erased behind it, and programs into them wait for that. What the log writes is charged whole pages.
+//! What reclaim moved goes on in the background, a few chunks (reads, then programs) at a time; segments that hold
+//! nothing any more are erased behind it, and programs into them wait for that. What the log writes is charged whole
+//! pages.
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -443,7 +445,16 @@ impl Spaces {
             };
             let (io, number) = (j.io, j.next - 1);
             let steps = Steps::Of { from, to: piece.steps_end };
-            let part = Part { io, number, way, steps, runs: piece.runs, bytes: piece.bytes, at, ..Part::new(job, self.age(job)) };
+            let part = Part {
+                io,
+                number,
+                way,
+                steps,
+                runs: piece.runs,
+                bytes: piece.bytes,
+                at,
+                ..Part::new(job, self.age(job))
+            };
             self.start_part(lent, now, part);
         }
     }
@@ -564,16 +575,16 @@ impl Spaces {
         self.jobs[job as usize].id.0
     }
 
-    /// A program of a job of this age has ended: logs may be written that waited for it. Programs of younger jobs hold no log
-    /// back, so that a stream of writes does not keep a flush from its end.
+    /// A program of a job of this age has ended: logs may be written that waited for it. Programs of younger jobs hold
+    /// no log back, so that a stream of writes does not keep a flush from its end.
     fn program_ended(&mut self, lent: &mut Lent<'_>, now: Ps, age: u64) {
         if self.flash.program_ended(age) {
             self.write_logs(lent, now);
         }
     }
 
-    /// Whether a job's log may be written: what is to be durable comes behind all programs of this job and of older ones, and
-    /// no younger log before it, since records tell what was durable when they were made.
+    /// Whether a job's log may be written: what is to be durable comes behind all programs of this job and of older
+    /// ones, and no younger log before it, since records tell what was durable when they were made.
     fn may_log(&self, job: u32) -> bool {
         let j = &self.jobs[job as usize];
         let is_next = j.log.is_empty() || self.barriers.first().is_none_or(|&oldest| oldest >= j.id.0);
@@ -737,7 +748,8 @@ impl Spaces {
         }
     }
 
-    // The host's side (software NDS) --------------------------------------------------------------------------------------
+    // The host's side (software NDS)
+    // --------------------------------------------------------------------------------------
 
     /// The host takes up the next block of a job.
     fn host_work(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {

@@ -1,7 +1,8 @@
-//! The host's side of a command of the store (software NDS; paper, section 5.2): it translates block by block, asks for the
-//! extents of each by ios of their own, and copies runs between pages and the caller's memory.
+//! The host's side of a command of the store (software NDS; paper, section 5.2): it translates block by block, asks for
+//! the extents of each by ios of their own, and copies runs between pages and the caller's memory.
 //!
-//! Each step ends with ios or an event on their way, or says that it had nothing to do; what comes next is the client's to say.
+//! Each step ends with ios or an event on their way, or says that it had nothing to do; what comes next is the client's
+//! to say.
 
 use super::{At, For, Part, SpaceEvent, Spaces, Steps};
 use crate::flash::Op;

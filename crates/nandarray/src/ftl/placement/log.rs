@@ -1,7 +1,8 @@
 //! Pages in the order of the medium: the next lane, row by row, whatever the block.
 //!
-//! Satisfies rules 2 to 4 of the NDS paper for whole blocks, since lanes side by side are channels side by side, and keeps
-//! everything that is written one after the other in one extent; gives up the rule that an overwritten unit stays on its lane.
+//! Satisfies rules 2 to 4 of the NDS paper for whole blocks, since lanes side by side are channels side by side, and
+//! keeps everything that is written one after the other in one extent; gives up the rule that an overwritten unit stays
+//! on its lane.
 
 use super::{BlockUse, Lanes, Placement};
 use crate::sim::Chance;

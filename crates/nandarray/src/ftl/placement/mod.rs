@@ -1,7 +1,7 @@
 //! Where the next access unit of a building block goes: one small policy a file.
 //!
-//! A policy sees the lanes of the open segment (how many rows each has left) and how the building block at hand uses them;
-//! it names a lane with room. It does not know other blocks, other segments or time.
+//! A policy sees the lanes of the open segment (how many rows each has left) and how the building block at hand uses
+//! them; it names a lane with room. It does not know other blocks, other segments or time.
 
 mod log;
 mod nds;

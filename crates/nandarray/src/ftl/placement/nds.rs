@@ -1,10 +1,10 @@
 //! The four rules of the NDS paper (section 4.2), and its rule for overwriting.
 //!
-//! (1) The first unit of a block goes to a bank drawn by chance, there to the emptiest channel: where the paper draws the
-//! channel, too, this keeps the lanes level, so that a whole block becomes one contiguous extent of the medium.
-//! (2) The next goes to the channel that the block uses least, in the bank of the unit before. (3) Once the block has a unit
-//! on every channel of that bank, to the bank it uses least. (4) With every bank in use, around again. A unit that is
-//! overwritten stays on its channel and bank. A lane without room in the open segment is passed over.
+//! (1) The first unit of a block goes to a bank drawn by chance, there to the emptiest channel: where the paper draws
+//! the channel, too, this keeps the lanes level, so that a whole block becomes one contiguous extent of the medium. (2)
+//! The next goes to the channel that the block uses least, in the bank of the unit before. (3) Once the block has a
+//! unit on every channel of that bank, to the bank it uses least. (4) With every bank in use, around again. A unit that
+//! is overwritten stays on its channel and bank. A lane without room in the open segment is passed over.
 
 use super::{BlockUse, Lanes, Placement};
 use crate::sim::Chance;

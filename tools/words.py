@@ -1,0 +1,186 @@
+"""Check the words of the source: beginnings of sentences, words without a meaning in the field, long lines, names of types.
+
+It reads comments of Rust, Python and C, docstrings, and paragraphs of Markdown; `docs/internals/glossary.md` says why. The rules
+are lists in this file. Strings of the code (error messages) are read for the listed words only. Nothing is rewritten.
+
+    python tools/words.py                    # everything that the tests hold
+    python tools/words.py crates/nandarray   # one folder
+    python tools/words.py --types            # type names that are declared more than once
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+WIDTH = 120
+
+#: A sentence that begins so has a clause where its subject should be. "How" and "Where" may begin a heading or a question.
+CLAUSE = re.compile(
+    r"(What(?:ever)?|Who(?:ever|se)?|That which|Those (?:that|who|which|of)|So (?:many|much)|As many|Which(?:ever)?|Where|How"
+    r"|Told|Asked|Given|Held|Shown|Seen|Due) [a-z]"
+)
+#: "Given a sorted list, ..." and "Where the host allows it, ..." are clauses beside a subject, not instead of one.
+BESIDE = re.compile(r"(?:Given|Where|Whatever|However)\b[^.:]*, ")
+#: Words with a private meaning, and the field's.
+WORDS = {
+    r"bur(?:y|ied|ies)": "free",
+    r"rents?": "charge",
+    r"somebody|anybody": "a caller, another process",
+    r"nobody": "no reader, no process",
+    r"whoever": "a noun",
+    r"(?:is|are|was|were|be) told": "is notified, learns",
+    r"(?:is|are|was|were|be) asked for": "is requested",
+    r"so many": "a number of",
+    r"regathers?": "account again",
+}
+LISTED = {re.compile(rf"\b(?:{word})\b", re.IGNORECASE): better for word, better in WORDS.items()}
+#: Files that are not ours to word, or that list words.
+SKIPPED = ("CHANGELOG.md", "docs/internals/glossary.md", "docs/lab-notes/", "tools/words.py", "tests/python/test_words.py", "vendor/")
+#: Type names that several crates declare with one meaning: the crate's own error, and the binding's face of the engine's type.
+SAME_MEANING = {"Error", "Result"}
+
+
+def tracked(folder: str) -> Iterator[Path]:
+    """Yield the repository's files below a folder that are read."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", folder],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    )
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if path.suffix in (".rs", ".py", ".md", ".c", ".h") and path.exists() and not name.startswith(SKIPPED):
+            if not any(part in name for part in SKIPPED):
+                yield path
+
+
+def rust_comments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield blocks of line comments as (first line, text)."""
+    block: list[str] = []
+    first = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.match(r"\s*//[/!]? ?(.*)", line)
+        if found:
+            if not block:
+                first = number
+            block.append(found.group(1))
+            continue
+        if block:
+            yield first, "\n".join(block)
+            block = []
+        behind = re.search(r"[^:\"']//(?!/) ([A-Z].*)$", line)
+        if behind and line.count('"') % 2 == 0:
+            yield number, behind.group(1)
+    if block:
+        yield first, "\n".join(block)
+
+
+def python_comments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield docstrings and blocks of comments as (first line, text)."""
+    before = None
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("#: ")
+        if token.type == tokenize.STRING and before in (None, tokenize.NEWLINE, tokenize.INDENT, tokenize.NL, tokenize.COMMENT, tokenize.DEDENT):
+            yield token.start[0], token.string.strip("rbuf\"'")
+        if token.type not in (tokenize.NL, tokenize.COMMENT):
+            before = token.type
+
+
+def paragraphs(text: str) -> Iterator[tuple[int, str]]:
+    """Yield paragraphs of Markdown without code and headings, rows of tables as their cells."""
+    fenced, block, first = False, [], 0
+    for number, line in [*enumerate(text.splitlines(), 1), (0, "")]:
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        if fenced or not line.strip() or line.startswith(("#", "|", "```")):
+            if block:
+                yield first, "\n".join(block)
+            block = []
+            continue
+        if not block:
+            first = number
+        block.append(re.sub(r"^\s*(?:[-*]|\d+\.) ", "", line))
+
+
+def c_comments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield comments of C as (first line, text)."""
+    for found in re.finditer(r"/\*(.*?)\*/|//(.*)", text, re.DOTALL):
+        yield text[: found.start()].count("\n") + 1, (found.group(1) or found.group(2) or "").replace("\n *", "\n").strip()
+
+
+def sentences(text: str) -> Iterator[tuple[int, str]]:
+    """Yield sentences with the line of the text that they begin in, code blocks left out."""
+    text = re.sub(r"```.*?```", lambda m: "\n" * m.group(0).count("\n"), text, flags=re.DOTALL)
+    at = 0
+    for found in re.finditer(r"(?:[.!?:](?=\s)|\n\s*\n|\n\s*[-*] |\Z)", text):
+        sentence = text[at : found.end()]
+        stripped = sentence.lstrip(" \n-*")
+        if stripped:
+            yield text[: at + len(sentence) - len(stripped)].count("\n"), " ".join(stripped.split())
+        at = found.end()
+
+
+def comments_of(path: Path, text: str) -> Iterator[tuple[int, str]]:
+    """Yield all prose of a file."""
+    if path.suffix == ".rs":
+        return rust_comments(text)
+    if path.suffix == ".py":
+        return python_comments(text)
+    return paragraphs(text) if path.suffix == ".md" else c_comments(text)
+
+
+def check(path: Path) -> Iterator[str]:
+    """Yield one line for each place of a file that breaks a rule."""
+    text = path.read_text()
+    name = path.relative_to(ROOT)
+    for first, block in comments_of(path, text):
+        for offset, sentence in sentences(block):
+            if CLAUSE.match(sentence) and not sentence.endswith("?") and not BESIDE.match(sentence):
+                yield f"{name}:{first + offset}: a clause for a subject: {sentence[:70]}"
+        for offset, line in enumerate(block.splitlines()):
+            for word, better in LISTED.items():
+                if found := word.search(line):
+                    yield f"{name}:{first + offset}: {found.group(0)!r}: say {better}"
+    if path.suffix != ".md":
+        for number, line in enumerate(text.splitlines(), 1):
+            if len(line) > WIDTH and "http" not in line:
+                yield f"{name}:{number}: {len(line)} columns, {WIDTH} are allowed"
+
+
+def types() -> dict[str, list[str]]:
+    """Return the type names that the crates declare more than once, with the files."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted((ROOT / "crates").glob("*/src/**/*.rs")):
+        if "tests" in str(path.relative_to(ROOT)):
+            continue
+        text = path.read_text().split("#[cfg(test)]\nmod")[0]
+        for declared in re.finditer(r"^ *(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|union) ([A-Z]\w*)|^(?:pub(?:\([^)]*\))? )?type ([A-Z]\w*)", text, re.MULTILINE):
+            found[declared.group(1) or declared.group(2)].append(str(path.relative_to(ROOT / "crates")))
+    return {name: files for name, files in sorted(found.items()) if len(files) > 1 and name not in SAME_MEANING}
+
+
+def main() -> int:
+    """Print what breaks a rule; 1 if anything does."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", default=["."])
+    parser.add_argument("--types", action="store_true", help="type names that are declared more than once")
+    chosen = parser.parse_args()
+    if chosen.types:
+        lines = [f"{name}: {' '.join(files)}" for name, files in types().items()]
+    else:
+        lines = [line for folder in chosen.folders for path in tracked(folder) for line in check(path)]
+    print("\n".join(lines))
+    return int(bool(lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

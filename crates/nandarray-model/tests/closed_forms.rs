@@ -17,7 +17,7 @@ fn link(bytes: u64) -> f64 {
     (bytes + bytes.div_ceil(128) * 28) as f64 / 4_000.0
 }
 
-/// What the command and its completion take on the link.
+/// Microseconds of a command and its completion on the link.
 fn entries() -> f64 {
     link(64) + link(16)
 }
@@ -26,7 +26,7 @@ fn device(overrides: &[(&str, &str)]) -> Description {
     describe::preset_with("mqsim-ideal", overrides).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Runs so many requests of a size, one behind the other in address, from 0; modelled microseconds, and mean latency.
+/// Runs `n` requests of a size, one behind the other in address, from 0; modelled microseconds, and mean latency.
 fn run(d: &Description, op: RequestOp, bytes: u64, depth: u32, n: u64) -> (f64, f64) {
     let mut machine = Machine::new(d, 1, None);
     machine.attach_blocks(1).unwrap();
@@ -77,7 +77,7 @@ fn one_write_at_a_time() {
     }
 }
 
-/// Reads every page of every plane of one channel in turn, so many at once, for long; microseconds a page.
+/// Reads every page of every plane of one channel in turn, many at once, for long; microseconds a page.
 fn channel_page_us(overrides: &[(&str, &str)]) -> f64 {
     let one = [("geometry.channels", "1"), ("ftl.striping", "static PWDC")];
     let all: Vec<_> = one.into_iter().chain(overrides.iter().copied()).collect();
@@ -165,8 +165,8 @@ fn reads_cross_dram_as_often_as_described() {
     let past = |rate: &'static str| device(&[("dram.rate", rate), ("dram.read_crossings", "0")]);
     let us = |rate| run(&past(rate), RequestOp::Read, 128 << 10, 32, 1_000).0;
     assert_eq!(us("100 MB/s"), us("ideal"));
-    // Software that translates spaces reads whole pages past it, too: `tests/store.rs`. What the device assembles lies
-    // in it.
+    // Software that translates spaces reads whole pages past it, too: `tests/store.rs`. Data that the device assembles
+    // lies in DRAM.
 }
 
 /// A device of no preset: 2 to 12 channels, 1 to 4 dies and planes, pages of 4 to 16 KiB, 400 to 2,400 MT/s, links of 2

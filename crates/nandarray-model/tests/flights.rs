@@ -1,6 +1,6 @@
-//! Promise: many commands can be in flight on a modelled device. What they see of each other is what their order says,
-//! what they take is what so many in flight take, one history gives one trace, and power lost meanwhile loses nothing
-//! that a flush promised.
+//! Promise: many commands can be in flight on a modelled device. They see each other's effects as their order says,
+//! take the time that such a number in flight takes, one history gives one trace, and lost power loses nothing that a
+//! flush promised.
 
 use std::sync::Arc;
 
@@ -164,7 +164,7 @@ fn flush_resize_and_delete_have_their_places_in_the_order() {
     store.device.close().unwrap();
 }
 
-/// Modelled time of 512 reads of a page, so many in flight: by commands in flight, and by a batch.
+/// Modelled time of 512 reads of a page, `depth` in flight: by commands in flight, and by a batch.
 fn times(depth: usize) -> (Ps, Ps) {
     let place = |i: u64| i * 37 % 1024;
     let store = Modelled::open(&device(&[]));
@@ -387,8 +387,8 @@ fn a_store_without_a_clock_executes_what_is_submitted() {
 
 const SIDE: u64 = 48;
 
-/// Runs writes of whole blocks and flushes, eight in flight; the power fails after so many events. Gives what survives,
-/// and for each block the values that it had, with how many of them a flush had promised.
+/// Runs writes of whole blocks and flushes, eight in flight; the power fails after `fail_after` events. Returns the medium
+/// that survives, and for each block its values so far, with how many of them a flush had promised.
 fn until_power_fails(
     seed: u64,
     fail_after: u64,

@@ -34,7 +34,8 @@ fn contents(store: &Device, space: SpaceId) -> Vec<u32> {
     to
 }
 
-/// What a run left: the states after each command that changes something, which of them was flushed, what survived.
+/// A run's outcome: the states after each command that changes something, the last flushed one, the medium that
+/// survived.
 struct Run {
     states: Vec<Vec<u32>>,
     flushed: usize,
@@ -42,7 +43,7 @@ struct Run {
     events: u64,
 }
 
-/// Runs the workload; the power fails after so many events.
+/// Runs the workload; the power fails after `fail_after` events.
 fn run(description: &Description, seed: u64, fail_after: u64) -> Run {
     let writes = Arc::new(Mutex::new(WriteLog::default()));
     let options = Options { seed, ..Options::default() };

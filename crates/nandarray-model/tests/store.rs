@@ -257,7 +257,7 @@ fn software_may_compose_a_command_before_it_writes_it() {
     assert!(command > block && command - block < Ps::from_us(400), "{block} {command}");
 }
 
-/// The host is told of an extent once it lies in the write cache: its command may be over before its pages are
+/// An extent is complete for the host once it lies in the write cache: its command may end before its pages are
 /// programmed.
 #[test]
 fn an_extent_in_the_write_cache_may_outlive_its_command() {

@@ -2,8 +2,8 @@
 //!
 //! Arrows between modules only point down; every file opens with what it is; none grows beyond what one reads at a
 //! sitting; nothing in the model reads a clock, the environment or the machine's chance, and nothing depends on the
-//! order of a hash. Exceptions are listed here, each with its reason. What the compiler or clippy can hold is held
-//! there; how it is looked for is `crates/tidy.rs`'.
+//! order of a hash. Exceptions are listed here, each with its reason. Rules that the compiler or clippy can check are
+//! checked there; `crates/tidy.rs` has the checks of this file.
 
 #[path = "../../tidy.rs"]
 mod tidy;

@@ -1,8 +1,8 @@
 //! The kernel of discrete-event simulations: integer time, an event queue, busy spans, booked resources.
 //!
 //! It knows no devices and depends on nothing of the project; the model's flash, firmware, cores and hosts stand on it.
-//! A simulation owns one [`Events`] of its own event type, pops an event, and tells the part that it belongs to; parts
-//! push events and book [`Resource`]s, and hand a [`Span`] to a [`Spans`] for each busy time. Nothing here reads a
+//! A simulation owns one [`Events`] of its own event type, pops an event and hands it to the part that it belongs to;
+//! parts push events, book [`Resource`]s, and report a [`Span`] to a [`Spans`] for each busy time. Nothing here reads a
 //! clock or draws a random number, so that the same pushes give the same run on every machine.
 //!
 //! **Order.** Events at one time happen in the order of their pushes. A part that waits for another is woken by an
@@ -11,8 +11,8 @@
 //! | module | one idea |
 //! | --- | --- |
 //! | `time` | integer picoseconds |
-//! | `events` | what happens next |
-//! | `spans` | what was busy when, for timelines |
+//! | `events` | the queue of pending events |
+//! | `spans` | busy intervals, for timelines |
 //! | `resource` | servers that are booked first come, first served; ports that move bytes |
 
 pub mod events;

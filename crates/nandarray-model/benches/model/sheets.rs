@@ -11,9 +11,9 @@ use crate::table::{Table, ratio, whole};
 /// in a minute.
 const CUT_PAGES: u64 = 16 << 20;
 
-/// A device of fewer and smaller blocks. What its planes do in a time and the shares that flash management goes by
-/// stay: a quarter of the blocks, and of those that reclaim keeps free; blocks of fewer pages, erased in as much less
-/// time.
+/// A device of fewer and smaller blocks, with the same work of its planes in a given time and the same shares for flash
+/// management: a quarter of the blocks, and of those that reclaim keeps free; blocks of fewer pages, erased in as much
+/// less time.
 fn cut(name: &str) -> Description {
     let whole = describe::preset(name).expect("a preset");
     let (g, ftl) = (&whole.geometry, &whole.ftl);
@@ -68,6 +68,8 @@ pub fn run(options: Options) {
             }
         }
     }
-    table.note("* overwritten at random before, on a device cut to fewer and smaller blocks, erased in as much less time a block");
+    table.note(
+        "* overwritten at random before, on a device cut to fewer and smaller blocks, erased in as much less time",
+    );
     table.print(options.json);
 }

@@ -1,7 +1,7 @@
-//! Every key of a description: what it takes, what it means, and why its range ends where it does.
+//! Every key of a description: kind of its value, meaning, and the reason for the end of its range.
 //!
-//! One table; reading, checking, printing, the reference page and sweeps all go by it. How the quantities become a
-//! [`Description`](super::Description) is the business of `build`.
+//! One table; reading, checking, printing, the reference page and sweeps all go by it. `build` makes a
+//! [`Description`](super::Description) of the quantities.
 
 use super::value::Kind;
 use nandarray_sim::Ps;
@@ -11,11 +11,11 @@ use nandarray_sim::Ps;
 pub struct Key {
     /// Section and name, dotted.
     pub path: &'static str,
-    /// What it takes.
+    /// Kind and range of its value.
     pub kind: Kind,
-    /// What it means, in a few words.
+    /// Its meaning, in a few words.
     pub meaning: &'static str,
-    /// Why the range ends where it does, where that is not plain.
+    /// The reason for the end of its range, where it is not obvious; else empty.
     pub bound: &'static str,
 }
 
@@ -31,7 +31,7 @@ impl Key {
     }
 }
 
-/// The words that a key takes, as an enum: a reader matches all of them, or does not compile.
+/// Declares the words of a key as an enum, so that code that reads them handles all or does not compile.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -41,12 +41,12 @@ macro_rules! words {
         }
 
         impl $name {
-            /// As descriptions write them.
+            /// The words as descriptions write them.
             pub(super) const WORDS: &'static [&'static str] = &[$($word),+];
         }
 
         impl From<&'static str> for $name {
-            /// From one of `WORDS`, which is all that reading a key of these words gives.
+            /// From one of `WORDS`, the only results of reading a key of these words.
             fn from(word: &'static str) -> Self {
                 match word {
                     $($word => Self::$variant,)+
@@ -79,11 +79,11 @@ words!(
     ArbitrationWord { RoundRobin = "round-robin", Weighted = "weighted" }
 );
 words!(
-    /// Where entries go on the link.
+    /// Order of queue entries and data on the link.
     EntriesWord { InOrder = "in order", Ahead = "ahead" }
 );
 words!(
-    /// What software composes before it programs.
+    /// Unit that software composes before it programs.
     ComposesWord { Block = "block", Command = "command" }
 );
 
@@ -97,7 +97,7 @@ const fn bounded(path: &'static str, kind: Kind, meaning: &'static str, bound: &
 
 const KIB: u64 = 1 << 10;
 const TIB: u64 = 1 << 40;
-/// A stage of firmware, or a command on a bus: from nothing up to a millisecond.
+/// Time of a firmware stage or of a command on a bus: up to a millisecond.
 const SHORT: Kind = Kind::Time(Ps::ZERO, Ps::from_ms(1));
 const COEFFICIENT: Kind = Kind::Real(0.0, 1.0);
 const EXPONENT: Kind = Kind::Real(0.0, 10.0);
@@ -105,7 +105,7 @@ const PPM: Kind = Kind::Count(0, 500_000);
 const OPERATION: Kind = Kind::Energy(0.0, 1e12);
 const PER_BYTE: Kind = Kind::EnergyPerByte(0.0, 1e6);
 const POWER: Kind = Kind::Power(0.0, 1e9);
-/// How long a device rests, and takes to wake: up to an hour.
+/// Time that a device rests, or takes to wake: up to an hour.
 const LONG: Kind = Kind::Time(Ps::ZERO, Ps::from_ms(3_600_000));
 const IDLE_STATES_MAX: usize = 32;
 const A_CURRENT: &str = "a current is the die's for as long as a command lasts, shared by its planes";
@@ -204,7 +204,8 @@ pub const KEYS: &[Key] = &[
     key(
         "controller.stage_cores",
         Kind::Cores(5),
-        "core of command handler, translator, allocator and collector, assembler, channel handlers; none: hardware of its own",
+        "core of command handler, translator, allocator and collector, assembler, channel handlers; none: hardware of \
+         its own",
     ),
     key(
         "controller.command_slots",
@@ -255,7 +256,8 @@ pub const KEYS: &[Key] = &[
     key(
         "dram.read_crossings",
         Kind::Count(0, 2),
-        "how often a byte read from flash crosses it on its way to the host: 2 is into it and out of it, 0 streams past",
+        "how often a byte read from flash crosses it on its way to the host: 2 is into it and out of it, 0 streams \
+         past",
     ),
     bounded(
         "link.rate",
@@ -347,12 +349,12 @@ pub const KEYS: &[Key] = &[
     key("spec.claims_match", Kind::Flag, "whether the preset claims to match, to 15 %"),
 ];
 
-/// The place of a key in [`KEYS`].
+/// Index of a key in [`KEYS`].
 pub(super) fn index(path: &str) -> Option<usize> {
     KEYS.iter().position(|k| k.path == path)
 }
 
-/// The name most like `name` of `names`, if any is like it at all.
+/// The most similar of `names`, if any is similar enough to suggest.
 pub(super) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
         .map(|n| (strsim::jaro_winkler(name, n), n))

@@ -1,7 +1,7 @@
-//! What one command of the store asked of the device: flash operations by building block, in order.
+//! Flash traces: the flash operations that one command of the store needs, in order and by building block.
 //!
-//! A [`Recorder`] writes down what the first half of a command asks of the medium, and what the probe is told. The
-//! machine then lets modelled time pass for that. The order is the engine's own with one thread, which depends on
+//! A [`Recorder`] records the accesses of a command's first half to the medium, and its calls of the probe. The machine
+//! then lets modelled time pass for the trace. The order is that of the engine with one thread, which depends on
 //! nothing but the commands.
 
 mod places;
@@ -17,42 +17,43 @@ use parking_lot::Mutex;
 
 use crate::flash::{Cause, Op};
 
-/// Consecutive pages of the store's flash that are read, or programmed, or a segment that is erased.
+/// An operation on an extent of the store's flash: consecutive pages that are read or programmed, or a segment that is
+/// erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// For whom.
+    /// Its cause.
     pub cause: Cause,
-    /// The first page; for an erase, page 0 of the segment.
+    /// The extent's first page; for an erase, page 0 of the segment.
     pub first: Ppa,
-    /// How many pages, at least 1; for an erase, 1.
+    /// Number of pages, at least 1; for an erase, 1.
     pub pages: u32,
-    /// Bytes of the last page that are wanted, a whole page unless a read asks for less.
+    /// Bytes of the last page that are needed: a whole page, unless a read needs less.
     pub last_bytes: u32,
 }
 
-/// One building block's share of a command.
+/// One building block's share of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
-    /// Where its steps end in [`Footprint::steps`]; they begin where the last piece's end.
+    /// End of its operations in [`Footprint::steps`]; they begin at the end of the block before.
     pub steps_end: usize,
-    /// Contiguous runs between block and buffer.
+    /// Contiguous runs that are copied between block and buffer.
     pub runs: u64,
-    /// Bytes of them.
+    /// Bytes of these runs.
     pub bytes: u64,
 }
 
-/// What a command asked for.
+/// The flash operations of one command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// In order.
+    /// All operations, in order.
     pub steps: Vec<Step>,
-    /// By building block; steps behind the last piece's end belong to no block (reclaim, log).
+    /// Shares of building blocks; operations behind the last share belong to no block (reclaim, log).
     pub pieces: Vec<Piece>,
-    /// Times that everything was to be made durable.
+    /// Number of barriers, at which everything before becomes durable.
     pub barriers: u64,
-    /// Segments that hold nothing any more, and after how many steps that was known.
+    /// Segments that became empty, each with the number of operations before that.
     pub freed: Vec<(usize, u32)>,
 }
 
@@ -62,7 +63,7 @@ struct State {
     purpose: Purpose,
 }
 
-/// Writes down what a command asks for.
+/// Records the trace of the command that executes.
 #[derive(Debug)]
 pub struct Recorder {
     geometry: Geometry,
@@ -71,18 +72,17 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder for a store of this shape.
+    /// A recorder for a store of this geometry.
     pub fn new(geometry: Geometry) -> Arc<Self> {
         Arc::new(Self { geometry, armed: AtomicBool::new(true), state: Mutex::default() })
     }
 
-    /// The store's shape.
+    /// The store's geometry.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// Does something without writing down what it asks for: the second half of a command, whose pages the first half
-    /// told.
+    /// Does `work` without recording it: the second half of a command, whose pages the first half has recorded.
     pub(crate) fn silently<T>(&self, work: impl FnOnce() -> T) -> T {
         self.armed.store(false, Ordering::Relaxed);
         let done = work();
@@ -90,7 +90,7 @@ impl Recorder {
         done
     }
 
-    /// What was asked for since the last time.
+    /// Takes the operations recorded since the last call.
     pub fn take(&self) -> Footprint {
         std::mem::take(&mut self.state.lock().now)
     }
@@ -101,7 +101,7 @@ impl Recorder {
         }
     }
 
-    /// Bytes of the data area of a segment are read or programmed, from byte `at` of the segment on.
+    /// Records that bytes of a segment's data area are read or programmed, from byte `at` of the segment on.
     pub(crate) fn pages(&self, op: Op, log: bool, segment: u32, at: u64, bytes: u64) {
         if bytes == 0 {
             return;

@@ -1,8 +1,8 @@
-//! Where the store's pages lie on the described flash.
+//! The layout of the store's pages on the described flash.
 //!
-//! A lane of the store (channel x bank) is a plane: bank = (way x dies + die) x planes + plane, so that pages side by
-//! side behind a channel fill the planes of a die before the next die: what one multi-plane command takes. Segment s is
-//! block s of every plane, and a page's row in its segment is its page within that block.
+//! A lane of the store (channel x bank) is a plane: bank = (way x dies + die) x planes + plane, so that neighbouring
+//! pages of a channel fill the planes of a die, as one multi-plane command takes them, before the next die. Segment s
+//! is block s of every plane, and a page's row in its segment is its page within that block.
 
 use nandarray::flash::{Geometry, Layout, Ppa, Segment};
 use nandarray::{Error, Result};
@@ -10,7 +10,7 @@ use nandarray::{Error, Result};
 use crate::describe::FlashGeometry;
 use crate::flash::Place;
 
-/// The store's geometry on the described flash, and back.
+/// The mapping of the store's pages to the described flash.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     flash: FlashGeometry,
@@ -18,10 +18,10 @@ pub struct Places {
 }
 
 impl Places {
-    /// A store that fills this flash.
+    /// The layout of a store that fills this flash.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the store cannot have that shape (page bytes no power of two, segments too large).
+    /// [`Error::Invalid`] if the store cannot have that geometry (page bytes no power of two, segments too large).
     pub fn new(flash: FlashGeometry) -> Result<Self> {
         let store = Geometry {
             page_bytes: flash.page_bytes,
@@ -34,7 +34,7 @@ impl Places {
         Ok(Self { flash, store })
     }
 
-    /// The store's shape.
+    /// The store's geometry.
     pub fn store(&self) -> Geometry {
         self.store
     }
@@ -44,18 +44,18 @@ impl Places {
         self.store.medium_bytes(self.flash.blocks.into())
     }
 
-    /// Planes a segment has a block on.
+    /// Number of planes that a segment has a block on: all.
     pub fn planes(&self) -> u32 {
         self.store.lanes()
     }
 
-    /// The place of a page.
+    /// The physical address of a page.
     pub fn place(&self, ppa: Ppa) -> Place {
         let (segment, page) = (self.store.segment_of(ppa), self.store.page_in_segment(ppa));
         self.on_lane(segment, page % self.store.lanes(), page / self.store.lanes())
     }
 
-    /// The first page of a segment's block on its n-th plane.
+    /// The physical address of the first page of a segment's block on lane `lane`.
     pub fn block(&self, segment: Segment, lane: u32) -> Place {
         self.on_lane(segment, lane, 0)
     }

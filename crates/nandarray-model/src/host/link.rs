@@ -1,12 +1,12 @@
-//! The link between host and device: PCIe or a fabric, full duplex, one message at a time each way, in order of asking.
+//! The link between host and device: PCIe or a fabric, full duplex, one message at a time each way, in order of
+//! sending.
 //!
-//! A message is cut into packets of `packet_payload_bytes`, each of which takes `packet_overhead_bytes` more, at the
-//! raw rate; then it travels for `t_propagate`, during which the next is already on its way. PCIe 3 x4 with 128 B
-//! payload and 28 B overhead at 4 B/ns: 4 KiB are 32 x 156 B, 1,248 ns. A message without payload (a read request) is
-//! one packet. Entries of queues and requests for host memory may go ahead of data that waits (`entries_ahead`), as
-//! where the device sends a completion behind its own command's data and not behind all that came meanwhile: they leave
-//! at once, between two packets, and what waits is as much later. Flow control credits and retransmission are not
-//! modelled.
+//! A message is cut into packets of `packet_payload_bytes`, each of which adds `packet_overhead_bytes`, at the raw
+//! rate; then it travels for `t_propagate`, while the next is sent already. PCIe 3 x4 with 128 B payload and 28 B
+//! overhead at 4 B/ns: 4 KiB are 32 x 156 B, 1,248 ns. A message without payload (a read request) is one packet. Queue
+//! entries and requests for host memory may go ahead of waiting data (`entries_ahead`), so that a completion follows
+//! its own command's data and not all data sent meanwhile: they leave at once, between two packets, and the waiting
+//! data is delayed by their time. Flow control credits and retransmission are not modelled.
 
 use crate::describe;
 use crate::flash::Cause;
@@ -14,7 +14,7 @@ use crate::host::Resource;
 use crate::spans::{Span, Track};
 use nandarray_sim::{Booked, Ps};
 
-/// Which way.
+/// A direction of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the device: commands, doorbells, data to write.
@@ -26,15 +26,15 @@ pub enum Direction {
 /// A message on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// When its first byte leaves.
+    /// Time at which its first byte leaves.
     pub start: Ps,
-    /// When its last byte has left: the link is free for the next.
+    /// Time at which its last byte has left, and the link is free for the next.
     pub left: Ps,
-    /// When its last byte is there.
+    /// Time at which its last byte arrives.
     pub end: Ps,
 }
 
-/// The link.
+/// The link between host and device.
 #[derive(Clone, Debug)]
 pub struct HostLink {
     settings: describe::Link,
@@ -46,7 +46,7 @@ pub struct HostLink {
 }
 
 impl HostLink {
-    /// A link at rest.
+    /// A link without messages.
     ///
     /// # Panics
     /// If its rate or its payload is 0.
@@ -62,13 +62,13 @@ impl HostLink {
         }
     }
 
-    /// Bytes that a message of so many takes on the wire, its packets' overhead included.
+    /// Bytes on the wire of a message of `bytes`, its packets' overhead included.
     pub fn on_the_wire(&self, bytes: u64) -> u64 {
         let packets = bytes.div_ceil(u64::from(self.settings.packet_payload_bytes)).max(1);
         bytes + packets * u64::from(self.settings.packet_overhead_bytes)
     }
 
-    /// Sends a message behind those that were sent that way before.
+    /// Sends a message behind earlier ones of its direction.
     pub fn send(&mut self, now: Ps, direction: Direction, bytes: u64) -> Sent {
         let wire = self.on_the_wire(bytes);
         let way = direction as usize;
@@ -78,7 +78,7 @@ impl HostLink {
         Sent { start: booked.start, left: booked.end, end: booked.end + self.settings.t_propagate }
     }
 
-    /// Sends an entry of a queue, or a request for host memory: in order, or ahead of what waits.
+    /// Sends a queue entry or a request for host memory: in order, or ahead of waiting data.
     pub fn send_entry(&mut self, now: Ps, direction: Direction, bytes: u64) -> Sent {
         let sent = self.send(now, direction, bytes);
         if !self.settings.entries_ahead || sent.start <= now {
@@ -98,37 +98,37 @@ impl HostLink {
         self.send(now, Direction::Up, u64::from(self.settings.completion_bytes))
     }
 
-    /// When that way is free.
+    /// Time from which a direction is free.
     pub fn free_at(&self, direction: Direction) -> Ps {
         self.ways[direction as usize].free_at(0)
     }
 
-    /// How long that way was busy until `now`.
+    /// Busy time of a direction until `now`.
     pub fn busy_until(&self, direction: Direction, now: Ps) -> Ps {
         self.ways[direction as usize].busy_until(now).sum()
     }
 
-    /// Bytes of messages sent that way.
+    /// Payload bytes sent in a direction.
     pub fn payload_bytes(&self, direction: Direction) -> u64 {
         self.payload_bytes[direction as usize]
     }
 
-    /// Bytes that crossed the wire that way, overhead included.
+    /// Bytes that crossed the wire in a direction, overhead included.
     pub fn wire_bytes(&self, direction: Direction) -> u64 {
         self.wire_bytes[direction as usize]
     }
 
-    /// Energy of what crossed the wire, overhead included, in picojoules.
+    /// Energy of all bytes that crossed the wire, overhead included, in picojoules.
     pub fn energy_pj(&self) -> f64 {
         (self.wire_bytes[0] + self.wire_bytes[1]) as f64 * self.pj_per_byte
     }
 
-    /// Energy of being up, in picojoules.
+    /// Idle energy of the link, in picojoules.
     pub fn idle_energy_pj(&self, elapsed: Ps) -> f64 {
         nandarray_sim::energy_pj(self.idle_uw, elapsed)
     }
 
-    /// What a message looks like on a timeline: from its first byte leaving to the last one leaving.
+    /// The span of a message, for a timeline: from the departure of its first byte to that of its last.
     pub fn span(&self, sent: Sent, direction: Direction, what: &'static str, cause: Cause, detail: u64) -> Span {
         let booked = Booked { start: sent.start, end: sent.left, server: 0 };
         self.ways[direction as usize].span(booked, what, cause, detail)

@@ -1,8 +1,8 @@
-//! Cores that run programs beside the data: how long each works, when it is free again, and what it takes.
+//! Cores that run programs beside the data: their busy times and energy.
 //!
-//! An executor (`store::executor`) decides what a core does: it books work on a core that is free, and hears when that
-//! is over. While a core has a program and no work booked it waits, for its data or for the executor; that is told
-//! apart from rest by [`Cores::occupy`]. This client issues nothing and asks for no command on the link.
+//! An executor (`store::executor`) decides what a core does: it books work on a free core and gets an event at its end.
+//! A core with a program and without work waits, for its data or for the executor; [`Cores::occupy`] distinguishes that
+//! from rest. This client issues no flash operations and requests no command on the link.
 
 use std::collections::VecDeque;
 
@@ -15,11 +15,11 @@ use nandarray_sim::{Ps, energy_pj};
 /// An event of a core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CoreEvent {
-    /// The work that was booked on it is over.
+    /// The work booked on a core is over.
     Free(u32),
 }
 
-/// No operation, and no command on the link, is a core's own.
+/// Cores wait for no flash operation and request no command on the link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nothing;
 
@@ -35,12 +35,12 @@ impl Packed for Nothing {
     }
 }
 
-/// One core.
+/// The state of one core.
 #[derive(Clone, Copy, Debug, Default)]
 struct Core {
     works: bool,
     worked: Ps,
-    /// Since when it has a program, and for how long it had one before.
+    /// Time at which it got its present program, if it has one.
     occupied: Option<Ps>,
     had_program: Ps,
 }
@@ -59,7 +59,7 @@ impl Cores {
         Self { compute: *compute, cores, free: VecDeque::new() }
     }
 
-    /// Books work on a core, from now on.
+    /// Books work on a core, beginning now.
     ///
     /// # Panics
     /// If it works already.
@@ -70,7 +70,7 @@ impl Cores {
         lent.push(now + time, CoreEvent::Free(core));
     }
 
-    /// A core gets a program, or gives it back.
+    /// A core gets a program, or returns it.
     pub(super) fn occupy(&mut self, now: Ps, core: u32, has_program: bool) {
         let one = &mut self.cores[core as usize];
         match (has_program, one.occupied) {
@@ -83,14 +83,14 @@ impl Cores {
         }
     }
 
-    /// The next core whose work is over and that was not asked for yet.
+    /// The next core whose work is over and that was not returned yet.
     pub(super) fn take_free(&mut self) -> Option<u32> {
         self.free.pop_front()
     }
 
-    /// Times until now, of which the device slept `asleep`.
+    /// Times and energy until `now`, of which the device slept `asleep`.
     pub(super) fn times(&self, now: Ps, asleep: Ps) -> CoreTimes {
-        // Work that is booked and not over counts as far as it is.
+        // Work that is booked beyond `now` counts up to `now`.
         let worked: Vec<Ps> = self.cores.iter().map(|core| core.worked.min(now)).collect();
         let had = |core: &Core| core.had_program + core.occupied.map_or(Ps::ZERO, |since| now.since(since));
         let waited = self.cores.iter().map(|core| had(core).since(core.worked.min(had(core)))).collect();

@@ -1,32 +1,32 @@
-//! Runs a source of requests to its end: as many on their way as a closed loop keeps, or as they arrive.
+//! Runs a source of requests to its end: with the queue depth of a closed loop, or as they arrive.
 
 use super::fabric::Event;
 use super::{Machine, RequestEnded};
 use crate::workload::{Request, Source, WorkloadError};
 use nandarray_sim::Ps;
 
-/// How far a run is, told now and then.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Requests that have ended.
     pub requests: u64,
-    /// Bytes that they moved.
+    /// Bytes that these moved.
     pub bytes: u64,
     /// Modelled time.
     pub now: Ps,
-    /// Share of the source that was given, where it can tell.
+    /// Share of the source that was submitted, where it is known.
     pub share: Option<f64>,
 }
 
-/// Requests between two tellings.
+/// Requests between two reports of progress.
 const TELL_EVERY: u64 = 1 << 14;
 
 impl Machine {
-    /// Gives all requests of a source and lets them end; `each` sees every one as it does, `tell` now and then how far
-    /// it is and may end the run by returning `false` (what is on its way then still ends).
+    /// Submits all requests of a source and lets them end. `each` is called for every request that ends, `tell` now and
+    /// then with the progress; it may end the run by returning `false` (requests in flight then still end).
     ///
     /// # Errors
-    /// What the source says; requests on their way end first.
+    /// The error of the source; requests in flight end first.
     ///
     /// # Panics
     /// If no flash management is attached.
@@ -42,7 +42,8 @@ impl Machine {
         let (mut requests, mut bytes) = (0u64, 0u64);
         let (mut next, mut alarm): (Option<Request>, Option<Ps>) = (None, None);
         loop {
-            // Closed loop: fill up to the depth. Open loop: whatever has arrived; the next arrival is an event.
+            // Closed loop: fill up to the depth. Open loop: submit all requests that have arrived; the next arrival is
+            // an event.
             while !over && depth.is_none_or(|depth| open < depth) {
                 let request = match next.take() {
                     Some(request) => request,
@@ -58,7 +59,7 @@ impl Machine {
                         }
                     },
                 };
-                // In a closed loop too: a request that comes after a pause.
+                // A request of a closed loop has a time if it comes after a pause.
                 let at = request.at.map_or(Ps::ZERO, |at| began + at);
                 if at > self.now() {
                     next = Some(request);

@@ -5,9 +5,9 @@
 //! ... parts done -> command handler -> completion crosses the link -> interrupt or poll -> host core: reap -> answered
 //! ```
 //!
-//! Clients submit ios and tell their progress; they are told when an io is decoded and when the host has its answer
-//! ([`IoDone`]). Doorbells and the device's asking for an entry are messages without payload: they are part of what
-//! fetching an entry takes. A sleeping device ([`Sleep`]) fetches once it is awake.
+//! Clients submit ios and report their progress; they are notified when an io is decoded and when the host has reaped
+//! it ([`IoDone`]). Doorbells and the device's requests for entries are messages without payload: the time of fetching
+//! an entry includes them. A sleeping device ([`Sleep`]) fetches once it is awake.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ use crate::host::{Direction, Queues};
 use crate::report::Slept;
 use nandarray_sim::Ps;
 
-/// Which way an io's data goes.
+/// Direction of an io's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// To the host.
@@ -40,7 +40,7 @@ pub(super) struct Io {
     pub(super) way: Way,
     pub(super) queue: u32,
     pub(super) submitted: Ps,
-    /// Parts that are not done, plus one while more are to come.
+    /// Parts that are not done, plus one while more may be added.
     pub(super) parts_left: u32,
 }
 
@@ -53,17 +53,17 @@ pub(crate) enum IoEvent {
     Arrived(u32),
     /// The command handler has decoded an io.
     Decoded(u32),
-    /// One thing less to wait for before an io is finished.
+    /// One of the parts that an io waits for is done.
     Progress(u32),
-    /// An io is through with everything but telling so.
+    /// An io has nothing left to do but its completion.
     Finished(u32),
     /// A completion's entry is in the host's memory.
     Completed(u32),
-    /// A host core takes a completion.
+    /// A host core notices a completion.
     Noticed(u32),
-    /// The host has its answer.
+    /// A host core has reaped a completion.
     Reaped(u32),
-    /// The device is awake for what woke it.
+    /// The device has woken up.
     Awake,
 }
 
@@ -83,16 +83,16 @@ impl IoEvent {
     }
 }
 
-/// The news of an io for the client that asked for it.
+/// A notification of an io for the client that requested it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IoDone {
     /// The device has decoded it.
     Decoded(u32, Asker),
-    /// The host has its answer; the io is gone.
+    /// The host has reaped it; the io is gone.
     Answered(Asker),
 }
 
-/// The commands on the link, and the queues that they pass.
+/// The commands on the link, with their queues.
 pub(crate) struct HostIo {
     ios: Slab<Io>,
     queues: Queues<u32>,
@@ -103,7 +103,7 @@ pub(crate) struct HostIo {
 }
 
 impl HostIo {
-    /// No command on its way, the device at rest.
+    /// No command in flight, the device at rest.
     pub(super) fn new(d: &Description) -> Self {
         Self {
             ios: Slab::new(),
@@ -114,7 +114,7 @@ impl HostIo {
         }
     }
 
-    /// Handles an event; at most one client is to be told of it, after everything else that the event sets off.
+    /// Handles an event; at most one client is to be notified of it, after everything else that follows from the event.
     pub(super) fn happened(&mut self, fabric: &mut Fabric, now: Ps, event: IoEvent) -> Option<IoDone> {
         match event {
             IoEvent::Doorbell(queue) => self.doorbell(fabric, now, queue),
@@ -136,7 +136,7 @@ impl HostIo {
         None
     }
 
-    /// The host builds a command; it waits on the host while its queue is full.
+    /// The host submits a command; it waits on the host while its queue is full.
     pub(super) fn submit(&mut self, fabric: &mut Fabric, now: Ps, io: Io) -> u32 {
         let queue = io.queue;
         let io = self.ios.insert(Io { submitted: now, ..io }) as u32;
@@ -149,22 +149,22 @@ impl HostIo {
         io
     }
 
-    /// The asker of an io.
+    /// The requester of an io.
     pub(super) fn asker(&self, io: u32) -> Asker {
         self.ios[io as usize].asker
     }
 
-    /// Which way its data goes.
+    /// The direction of an io's data.
     pub(super) fn way(&self, io: u32) -> Way {
         self.ios[io as usize].way
     }
 
-    /// Adds parts that are to be waited for.
+    /// Adds parts that an io waits for.
     pub(super) fn add_parts(&mut self, io: u32, parts: u32) {
         self.ios[io as usize].parts_left += parts;
     }
 
-    /// Parts that are still to be waited for.
+    /// Number of parts that an io still waits for.
     pub(super) fn parts_left(&self, io: u32) -> u32 {
         self.ios[io as usize].parts_left
     }
@@ -182,14 +182,14 @@ impl HostIo {
         }
     }
 
-    /// A doorbell: commands are fetched now, or when the device is awake.
+    /// A doorbell reaches the device: commands are fetched now, or when the device is awake.
     fn doorbell(&mut self, fabric: &mut Fabric, now: Ps, queue: u32) {
         self.queues.show(queue, 1);
         let awake = self.sleep.wakes(now);
         if awake > now { fabric.push(awake, IoEvent::Awake) } else { self.fetch(fabric, now) }
     }
 
-    /// The device takes commands while it has slots for them.
+    /// The device fetches commands while it has free slots.
     fn fetch(&mut self, fabric: &mut Fabric, now: Ps) {
         while self.in_device < fabric.description.controller.command_slots {
             let Some(fetched) = self.queues.fetch() else { return };
@@ -204,7 +204,7 @@ impl HostIo {
         IoDone::Decoded(io, self.asker(io))
     }
 
-    /// One thing less to wait for before an io is finished.
+    /// One of the parts that an io waits for is done; after the last, the io is finished.
     pub(super) fn progress(&mut self, fabric: &mut Fabric, now: Ps, io: u32) {
         let one = &mut self.ios[io as usize];
         assert!(one.parts_left > 0, "an io that was finished makes progress");
@@ -215,7 +215,7 @@ impl HostIo {
         }
     }
 
-    /// The last part of an io has just left for the host: its completion goes right behind.
+    /// The last part of an io has just left for the host: its completion follows at once.
     pub(super) fn finished_with_data(&mut self, fabric: &mut Fabric, now: Ps, io: u32) {
         self.ios[io as usize].parts_left = 0;
         self.finished(fabric, now, io);
@@ -267,8 +267,8 @@ impl HostIo {
         IoDone::Answered(one.asker)
     }
 
-    /// Whether the device could come to rest now, as far as commands on the link go: asked of a device that has idle
-    /// states and does not rest already.
+    /// Whether the device could come to rest now, as far as commands on the link go; `false` if it rests already or has
+    /// no idle states.
     pub(super) fn may_rest(&self, now: Ps) -> bool {
         self.sleep.is_up(now) && self.in_device == 0 && self.queues.visible() == 0
     }
@@ -278,12 +278,12 @@ impl HostIo {
         self.sleep.rests(now);
     }
 
-    /// How the device slept until now, by idle state.
+    /// Time until `now` in each idle state.
     pub(super) fn slept_until(&self, now: Ps) -> Vec<Slept> {
         self.sleep.slept_until(now)
     }
 
-    /// That no command was left on its way.
+    /// Checks that no command was left in flight.
     ///
     /// # Panics
     /// If one was: the model is wrong.

@@ -7,26 +7,27 @@
 //!       fabric flash, DRAM, link, firmware stages, host cores, the event queue
 //! ```
 //!
-//! Calls only go down. A part returns what has happened, and the machine tells the client that waits for it. A platform
-//! is a list of parts ([`Part`]); its device, link and host are a description's. **A new client** is a file with its
-//! type and its [`clients::Client`], a line in `clients`, and a variant of [`Part`].
+//! Calls only go down. A part returns what has happened, and the machine notifies the client that waits for it. A
+//! platform is a list of parts ([`Part`]); its device, link and host are a description's. **A new client** is a file
+//! with its type and its [`clients::Client`], a line in `clients`, and a variant of [`Part`].
 //!
 //! # Commands in flight
 //!
-//! A command of the store is submitted at any time that is not over ([`Machine::submit_job`], whose [`JobId`] is the
-//! ticket), whatever else is in flight. Time passes only while a caller waits for something:
+//! A command of the store is submitted at any time that has not passed ([`Machine::submit_job`] returns its [`JobId`]),
+//! whatever else is in flight. Time passes only while a caller waits for something:
 //!
 //! | wait for | call |
 //! | --- | --- |
 //! | one command | [`Machine::run_job`] |
-//! | whichever is done next | [`Machine::next_job`] |
-//! | the same, but not beyond a time | [`Machine::next_job_until`] |
-//! | whatever concerns commands or cores next | [`Machine::next_happening`] |
+//! | the next completion | [`Machine::next_job`] |
+//! | the next completion, up to a time | [`Machine::next_job_until`] |
+//! | the next event of commands or cores | [`Machine::next_happening`] |
 //! | everything, background work included | [`Machine::settle`] |
 //!
-//! Completions are handed out once each, in order of (time, order of their events); those that nobody asked for yet are
-//! kept. A caller that keeps N commands in flight submits the next at the time of the completion that made room. A
-//! command that must not begin before another is done is submitted once that one is: the machine knows no dependencies.
+//! Completions are returned once each, in order of time and, at one time, of their events; others are kept until they
+//! are requested. A caller that keeps N commands in flight submits the next at the time of the completion that made
+//! room. A command that must not begin before another is done is submitted after its completion: the machine knows no
+//! dependencies.
 //!
 //! # Determinism
 //!
@@ -74,10 +75,10 @@ use power::Power;
 pub enum Part {
     /// Page-mapped flash management for conventional requests, empty at first.
     Blocks {
-        /// Of its chances.
+        /// Seed of its chance.
         seed: u64,
     },
-    /// Commands of an array store whose pages lie there.
+    /// Commands of an array store with this layout.
     Spaces(Places),
     /// Cores that run programs, as the description has them; none if it has none.
     Cores,
@@ -109,12 +110,12 @@ macro_rules! lent {
 }
 
 impl Machine {
-    /// A device at rest, at time 0, without clients. Busy times are told to `spans`.
+    /// A device at rest, at time 0, without clients. Busy times are reported to `spans`.
     pub fn new(description: &Description, seed: u64, spans: Option<Box<dyn Spans>>) -> Self {
         Self::with_cells(description, seed, spans, Box::new(NandCells::new(description, seed)))
     }
 
-    /// The same over other cells: faults ([`crate::flash::fault`]) around those of the description.
+    /// The same with other cells: the description's, or those with faults around them ([`crate::flash::fault`]).
     pub fn with_cells(d: &Description, seed: u64, spans: Option<Box<dyn Spans>>, cells: Box<dyn Cells>) -> Self {
         Self {
             fabric: Fabric::new(d, spans, cells),
@@ -145,7 +146,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Lets the next thing happen; `false` if nothing waits.
+    /// Handles the next event; `false` if none is pending.
     pub(crate) fn step(&mut self) -> bool {
         let Some((now, event)) = self.fabric.events.pop() else { return false };
         if let Some(power) = &mut self.power {

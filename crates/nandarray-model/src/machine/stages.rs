@@ -1,8 +1,8 @@
 //! Firmware: the five stages of the controller and the cores that they run on.
 //!
-//! NDS paper, section 5.3.2: command handler, space translator, allocator and collector, data assembler, channel
-//! handlers. A stage that is mapped to a core waits for it; one that is mapped to none is pipelined hardware of its
-//! own.
+//! The stages are those of the NDS paper, section 5.3.2: command handler, space translator, allocator and collector,
+//! data assembler, channel handlers. A stage that is mapped to a core waits for it; one that is mapped to none is
+//! pipelined hardware of its own.
 
 use crate::describe::{Controller, Energy};
 use crate::flash::Cause;
@@ -11,18 +11,18 @@ use crate::spans::{Spans, Track};
 use nandarray_sim::Ps;
 use nandarray_sim::energy_pj;
 
-/// A stage, by its place in [`Controller::stage_cores`].
+/// A firmware stage, by its index in [`Controller::stage_cores`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Decodes commands, completes them.
+    /// Command handler: decodes and completes commands.
     Command = 0,
-    /// From addresses or coordinates to pages.
+    /// Translator: from addresses or coordinates to pages.
     Translate = 1,
-    /// Finds pages for what is written.
+    /// Allocator: finds pages for writes.
     Allocate = 2,
-    /// Gathers runs into what the host asked for, and scatters what it gave.
+    /// Data assembler: gathers runs of blocks for reads, scatters written data into blocks.
     Assemble = 3,
-    /// Issues flash commands.
+    /// Channel handlers: issue flash commands.
     Channel = 4,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Stages {
 }
 
 impl Stages {
-    /// Cores at rest.
+    /// Stages without bookings.
     pub(crate) fn new(controller: &Controller, energy: &Energy) -> Self {
         let cores = controller.cores.max(1);
         let mapped = controller.stage_cores.map(|core| core.map(|c| c % cores));
@@ -56,12 +56,12 @@ impl Stages {
         }
     }
 
-    /// Runs a stage on something that is there now; returns when it is done.
+    /// Books a stage for work that arrives now; returns its end.
     pub(crate) fn run(&mut self, stage: Stage, now: Ps, lasts: Ps, cause: Cause, spans: &mut Option<impl Spans>) -> Ps {
         self.run_one(stage, 0, now, lasts, cause, spans)
     }
 
-    /// Runs the handler of a channel.
+    /// Books the handler of a channel; returns its end.
     pub(crate) fn handle_channel(
         &mut self,
         channel: u32,
@@ -102,12 +102,12 @@ impl Stages {
         &self.cores
     }
 
-    /// How long each stage worked, by name; stages on one core add up to that core's time.
+    /// Time at work of each stage, by name; stages on one core add up to that core's time.
     pub(crate) fn by_stage(&self) -> impl Iterator<Item = (&'static str, Ps)> + '_ {
         NAMES.into_iter().zip(self.by_stage)
     }
 
-    /// Energy of the cores until `now`, in picojoules: working, and resting while the device was not `asleep`.
+    /// Energy of the cores until `now`, in picojoules: at work, and at rest while the device was not `asleep`.
     pub(crate) fn energy_pj(&self, now: Ps, asleep: Ps) -> (f64, f64) {
         let busy: Ps = self.cores.busy_until(now).sum();
         let all = now.since(asleep) * u64::from(self.cores.servers());

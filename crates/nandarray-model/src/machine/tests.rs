@@ -1,5 +1,5 @@
-//! Conventional requests through the whole machine: whatever is asked for, each request ends once, the newest write is
-//! what is kept, and the machine at rest adds up; faults reach those who asked.
+//! Conventional requests through the whole machine: each request ends once, the newest write is kept, the machine at
+//! rest adds up, and faults reach the requests that they concern.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -121,7 +121,7 @@ fn outcome(case: &Case) -> (Vec<(Status, Ps, Ps)>, u64) {
         machine.ftl().fill_sequential().unwrap();
     }
     let (open, most) = (Rc::new(Cell::new(0u32)), Rc::new(Cell::new(0u32)));
-    // Requests that are the same are told apart by how often they were given.
+    // Equal requests are distinguished by their order.
     let mut numbers: HashMap<(u8, u64, u64, u32), VecDeque<usize>> = HashMap::new();
     let key = |r: &Request| (r.op as u8, r.offset_bytes, r.bytes, r.stream);
     for (i, r) in case.requests.iter().enumerate() {
@@ -251,7 +251,7 @@ fn a_dead_die_fails_its_reads_and_holds_up_nobody() {
         let ended = run(&mut machine, (0..pages).map(|i| request(RequestOp::Read, i * PAGE, PAGE)), Some(32));
         let lost = ended.iter().filter(|e| e.status == Status::Unreadable).count() as u64;
         assert!(lost.abs_diff(pages / 8) <= 2, "{lost} of {pages}: one die of eight");
-        // Writes move elsewhere, as long as there is room; then they are told so.
+        // Writes move elsewhere as long as there is room; then they fail.
         let writes = (0..3 * pages).map(|i| request(RequestOp::Write, i * 7 % pages * PAGE, PAGE));
         let ended = run(&mut machine, writes, Some(32));
         let refused = ended.iter().filter(|e| e.status != Status::Success).count() as u64;

@@ -1,18 +1,19 @@
-//! Programs on the cores of a modelled device: an executor of the runtime that lets modelled time pass.
+//! Programs on the cores of a modelled device: an executor of the runtime, under the modelled clock.
 //!
 //! ```text
 //! pick a job -> fetch: pages from the flash to the device's memory   (blocks arrive one by one)
-//!            -> call: the core executes until it needs a byte that has not arrived, waits, is woken by the block that brings it
+//!            -> call: the core executes until it needs a byte that has not arrived; the block that brings it wakes it
 //!            -> deliver: results over the link, or into the flash
 //! ```
 //!
-//! The agenda decides what is done next, the machine decides when. A core takes one instruction a cycle. Bytes are
-//! fetched from the engine when a task begins; the program gets them as their blocks arrive. A block that is one run of
-//! the stream lets the program go on up to its end; where the elements of blocks lie mixed in the stream (a box of
-//! several dimensions) all of an input must have arrived. A program cannot tell when its bytes came, so what it gives
-//! is the same on any executor.
+//! The agenda decides which job is next, the machine decides when it is done. A core takes one instruction a cycle.
+//! Bytes are fetched from the engine when a task begins; the program gets them as their blocks arrive. A block that is
+//! one run of the stream lets the program go on up to its end; where the elements of blocks lie mixed in the stream (a
+//! box of several dimensions) all of an input must have arrived. A program cannot observe when its bytes arrived, so
+//! its outputs are the same on any executor.
 //!
-//! Not here: which instructions take longer, caches, scratchpads, how much of a stream a core can hold.
+//! Not modelled: different times of instructions, caches, scratchpads, limits on the bytes of a stream that a core
+//! holds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,7 +69,7 @@ impl Executor for Modelled {
         let before = self.clock.recorder.take();
         run.command(before);
         run.all();
-        // The host goes on when the last of it is there.
+        // The host goes on when the run's last output has arrived.
         self.clock.with(|state| state.host = state.host.max(state.machine.now()));
     }
 }
@@ -76,22 +77,22 @@ impl Executor for Modelled {
 /// The purpose of a job of the machine.
 #[derive(Clone, Copy, Debug)]
 enum Moving {
-    /// Blocks of the store for a core's job.
+    /// It brings blocks of the store for a core's job.
     Stored(usize),
-    /// The caller's bytes for a core's job.
+    /// It brings the caller's bytes for a core's job.
     Host(usize),
-    /// An output, or the command: only the end of the run waits for it.
+    /// It moves an output, or is the command: only the end of the run waits for it.
     Out,
 }
 
 /// An input of a task as it arrives.
 #[derive(Clone, Debug)]
 struct Arriving {
-    /// Bytes of it.
+    /// Size of the input in bytes.
     bytes: u64,
-    /// Bytes that the program was given.
+    /// Bytes that the program has got.
     pushed: u64,
-    /// Its blocks among those of its job: the first, and the one behind the last.
+    /// Its range of blocks among those of its job: the first, and the one behind the last.
     pieces: (usize, usize),
     /// Whether the caller's bytes are still on the link.
     on_link: bool,
@@ -107,17 +108,17 @@ struct OnCore<'s, 'p> {
     inputs: Vec<Arriving>,
     pieces: Vec<Piece>,
     arrived: Vec<bool>,
-    /// Jobs of the machine that bring something for it.
+    /// Number of the machine's jobs in flight that bring data for it.
     pending: u32,
-    /// The outcome of the job, while something for it is still on its way.
+    /// The outcome of the job, while data for it is still in flight.
     ended: Option<Result<(), RunError>>,
 }
 
 /// The state of a job after all steps that are possible now.
 enum Stands {
-    /// It waits for its data, or works.
+    /// The job waits for its data, or works.
     Waits,
-    /// It is over.
+    /// The job is over.
     Over(Result<(), RunError>),
 }
 
@@ -127,13 +128,12 @@ struct Run<'r, 's, 'p> {
     sink: &'r mut dyn Sink,
     cores: Vec<Option<OnCore<'s, 'p>>>,
     moving: BTreeMap<JobId, Moving>,
-    /// Which cores have a program, and which work.
+    /// For each core, whether it has a program and whether it works.
     occupied: Vec<(bool, bool)>,
 }
 
 impl Drop for Run<'_, '_, '_> {
-    /// A run that ended by a panic leaves the machine at rest: what was under way comes to its end, and cores are given
-    /// back.
+    /// A run that ended by a panic leaves the machine at rest: jobs in flight end, and cores are returned.
     fn drop(&mut self) {
         while !self.moving.is_empty() || self.occupied.iter().any(|&(_, works)| works) {
             match self.clock().next_happening() {
@@ -152,7 +152,7 @@ impl Drop for Run<'_, '_, '_> {
 }
 
 impl Arriving {
-    /// Bytes that the program may have now.
+    /// Number of bytes, from the beginning of the input, that the program may have now.
     fn available(&self, pieces: &[Piece], arrived: &[bool]) -> u64 {
         if self.on_link {
             return 0;
@@ -164,7 +164,7 @@ impl Arriving {
         }
         let there = pieces[range.clone()].iter().zip(&arrived[range.clone()]).take_while(|(_, there)| **there);
         let (count, bytes) = there.fold((0, 0), |(count, bytes), (piece, _)| (count + 1, bytes + piece.bytes));
-        // Bytes that no block tells of come with the last: fill, which lies nowhere.
+        // Bytes of no block (fill, which is not stored) arrive with the last block.
         if count == range.len() { self.bytes } else { bytes.min(self.bytes) }
     }
 }
@@ -174,7 +174,7 @@ impl<'s, 'p> Run<'_, 's, 'p> {
         &self.executor.clock
     }
 
-    /// The command that asks for the run crosses the link.
+    /// Submits the command of the run itself, which crosses the link.
     fn command(&mut self, before: Footprint) {
         self.submit(JobKind::Other, before, Moving::Out);
     }
@@ -187,7 +187,7 @@ impl<'s, 'p> Run<'_, 's, 'p> {
         self.moving.insert(id, why);
     }
 
-    /// Does all jobs.
+    /// Executes all jobs.
     fn all(&mut self) {
         loop {
             let over = self.fill();
@@ -237,7 +237,7 @@ impl<'s, 'p> Run<'_, 's, 'p> {
         self.cores[core].as_mut().expect("what arrives is for a job on its core")
     }
 
-    /// Gives jobs to cores that have none; tells whether there will be no more.
+    /// Assigns jobs to free cores; returns whether there are no more jobs.
     fn fill(&mut self) -> bool {
         while let Some(core) = self.cores.iter().position(Option::is_none) {
             match self.agenda.pick() {
@@ -266,13 +266,13 @@ impl<'s, 'p> Run<'_, 's, 'p> {
         }
     }
 
-    /// Does of a core's job what can be done now.
+    /// Executes a core's job as far as possible now.
     fn go_on(&mut self, core: usize) {
         let mut on = self.cores[core].take().expect("a core with a job");
         match self.steps(core, &mut on) {
             Stands::Waits => self.cores[core] = Some(on),
             Stands::Over(done) if on.pending > 0 => {
-                // The core is kept until all that was asked for has arrived.
+                // The core is kept until all data in flight for it has arrived.
                 on.ended = Some(done);
                 self.cores[core] = Some(on);
             }
@@ -328,7 +328,7 @@ impl<'s, 'p> Run<'_, 's, 'p> {
         }
     }
 
-    /// Books the work of so many instructions, one a cycle.
+    /// Books the work of a number of instructions, one a cycle.
     fn work(&mut self, core: usize, on: &mut OnCore<'s, 'p>, instructions: u64) {
         on.works = true;
         self.occupied[core].1 = true;
@@ -340,7 +340,7 @@ impl<'s, 'p> Run<'_, 's, 'p> {
         });
     }
 
-    /// Goes on with the call that is under way. Tells whether the core works or waits then; if not, the call is over.
+    /// Goes on with the present call. Returns whether the core then works or waits; if not, the call is over.
     fn call(&mut self, core: usize, on: &mut OnCore<'s, 'p>) -> Result<bool, RunError> {
         if let Some(result) = on.over.take() {
             let call = on.call.take().expect("a call that is over was under way");
@@ -377,7 +377,7 @@ impl<'s, 'p> Run<'_, 's, 'p> {
         self.call(core, on)
     }
 
-    /// Reads what a job needs from the engine, and lets it arrive.
+    /// Reads a job's inputs from the engine, and submits the jobs that bring them.
     fn fetch(&mut self, core: usize, on: &mut OnCore<'s, 'p>) -> Result<(), RunError> {
         let read = on.job.fetch();
         let footprint = self.clock().recorder.take();
@@ -403,7 +403,7 @@ impl<'s, 'p> Run<'_, 's, 'p> {
         Ok(())
     }
 
-    /// Gives on an output: over the link, or into the flash.
+    /// Delivers an output: over the link, or into the flash.
     fn deliver(&mut self, on: &mut OnCore<'s, 'p>) -> Result<(), RunError> {
         let delivered = on.job.deliver(self.sink);
         let footprint = self.clock().recorder.take();
@@ -416,7 +416,7 @@ impl<'s, 'p> Run<'_, 's, 'p> {
         if is_stored {
             self.clock().with(|state| state.programs.written_bytes += bytes);
         }
-        // Small outputs are buffered: those that follow, or the end of the command, write them.
+        // Small outputs are buffered, and written with later ones or at the end of the command.
         if footprint != Footprint::default() {
             self.submit(JobKind::Output, footprint, Moving::Out);
         }
@@ -424,7 +424,7 @@ impl<'s, 'p> Run<'_, 's, 'p> {
     }
 }
 
-/// Which blocks bring which input: they come in the order in which inputs are read.
+/// Assigns blocks to inputs: they come in the order in which inputs are read.
 fn arriving(inputs: &[Fetched], pieces: &[Piece]) -> Vec<Arriving> {
     let mut next = 0;
     let all = inputs.iter().map(|input| {

@@ -1,26 +1,26 @@
-//! The array store under the modelled clock: the same commands, the same bytes, and what they take on a described
+//! The array store under the modelled clock: the same commands and bytes, with the time and energy of a described
 //! device.
 //!
-//! The [`Clock`] is the engine's probe, and calls the two halves of every command ([`Halves`]): the first tells what is
-//! asked of the flash, which a [`Recorder`] and a [`media::ModelMedia`] below the engine write down; the [`Machine`]
-//! then lets modelled time pass for that, and for all other commands in flight; when it is done with it, the second
-//! half completes the command for its caller. Every door works unchanged: it has a [`Device`] like any other, whose
-//! commands take modelled time.
+//! The [`Clock`] is the engine's probe, and calls the two halves of every command ([`Halves`]): the first accesses the
+//! flash, which a [`Recorder`] and a [`media::ModelMedia`] below the engine record; the [`Machine`] then lets modelled
+//! time pass for this trace, and for all other commands in flight; when the trace is done, the second half completes
+//! the command for its caller. Every door works unchanged: its [`Device`] is like any other, but its commands take
+//! modelled time.
 //!
-//! Any number of commands can be in flight ([`Device::submit`]). Time passes only while somebody waits: for a command
+//! Any number of commands can be in flight ([`Device::submit`]). Time passes only while a caller waits: for a command
 //! of its own ([`Device::execute`]), for one that was submitted, or for the next that ends ([`Device::drive`]). So one
-//! history of calls gives one trace, whatever the machine that it runs on does. One thread at a time is inside the
-//! clock; commands that end are delivered outside of it, at their modelled time, and may give further commands.
+//! history of calls gives one trace, on any machine. One thread at a time is inside the clock; commands that end are
+//! delivered outside of it, at their modelled time, and may submit further commands.
 //!
-//! [`Clock::batch`] is for callers that want values at once: both halves happen in the call, and time passes for all
-//! commands of the batch at its end, so many of them in flight.
+//! [`Clock::batch`] is for callers that need results at once: both halves are executed in the call, and time passes for
+//! all commands of the batch at its end, with a number of them in flight.
 //!
 //! | file | one idea |
 //! | --- | --- |
-//! | `flights` | commands in flight: which may begin |
+//! | `flights` | commands in flight, and the order in which they begin |
 //! | `executor` | programs on the device's cores |
-//! | `media` | which pages a command reads and programs |
-//! | `power` | what is left when the power fails |
+//! | `media` | the medium that records a command's pages |
+//! | `power` | the medium that survives lost power |
 
 pub mod executor;
 mod flights;
@@ -55,28 +55,28 @@ use power::WriteLog;
 
 pub use flights::IN_FLIGHT_MAX;
 
-/// Where the bytes of a modelled device are.
+/// The backing of a modelled device's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bytes {
-    /// In memory, zeroes taking none; lost when the store is dropped.
+    /// In memory, where zeroes take no space; lost when the store is dropped.
     Memory,
     /// In a file, which is a store like any other.
     File(PathBuf),
-    /// Nowhere: what is read are zeroes. For times only.
+    /// Nowhere: data reads as zeroes. For times only.
     Nowhere,
 }
 
 #[derive(Debug)]
 struct State {
     machine: Machine,
-    /// When the host gives its next command at the earliest.
+    /// Earliest time of the host's next command.
     host: Ps,
     flights: Flights,
-    /// Which command in flight a job of the machine is.
+    /// The command in flight of each job of the machine.
     jobs: BTreeMap<JobId, FlightId>,
-    /// Commands given to the machine beside others: they go to its queues in turn.
+    /// Number of commands submitted while others may be in flight: these go to the queues in turn.
     given: u32,
-    /// Commands of a batch, not timed yet.
+    /// Commands of a batch that are not timed yet; `None` outside of batches.
     gathered: Option<Vec<(JobKind, Footprint)>>,
     /// Happenings that an executor of programs has not taken yet.
     happened: VecDeque<Happening>,
@@ -84,22 +84,22 @@ struct State {
     programs: ProgramsReport,
     latencies: Latencies,
     mount: Ps,
-    /// Set while modelled time passes, and left so by a panic: what the machine holds is unknown then, and it is not
-    /// run again.
+    /// Set while modelled time passes, and left so by a panic: the machine's state is unknown then, and it is not run
+    /// again.
     running: bool,
 }
 
-/// Commands that have ended and are to be delivered, once the clock is let go of.
+/// Commands that have ended and are to be delivered, once the clock is released.
 type Ended = Vec<(FlightId, Box<dyn Halves>)>;
 
 /// The modelled clock of one store.
 #[derive(Debug)]
 pub struct Clock {
     recorder: Arc<Recorder>,
-    /// Made when the store is open. A thread that holds this is inside the clock; it may enter again, since programs
-    /// run inside of a command.
+    /// `None` until the store is open. A thread that holds the lock is inside the clock; it may enter again, since
+    /// programs run inside of a command.
     state: ReentrantMutex<RefCell<Option<State>>>,
-    /// Commands that have ended and are being delivered, which others may wait for, and the thread that does it.
+    /// Commands that have ended and are being delivered, each with the thread that does it; others may wait for them.
     delivering: Mutex<BTreeMap<FlightId, ThreadId>>,
     delivered: Condvar,
 }
@@ -108,7 +108,7 @@ impl Probe for Clock {
     fn run(&self, command: &mut dyn Halves) {
         let mut guard = self.state.lock();
         if guard.borrow().is_none() {
-            // Opening: timed as one, by `open`.
+            // The store is being opened, which `open` times as one command.
             drop(guard);
             command.plan();
             command.complete();
@@ -116,7 +116,7 @@ impl Probe for Clock {
         }
         self.assert_alive();
         // SAFETY: this call goes on until the command was taken out of the table, or panics with the clock stopped for
-        // good while it was inside: then nobody looks into the table again.
+        // good while it was inside: then no thread uses the table again.
         let held = unsafe { Held::borrowed(command) };
         let id = self.with(|state| state.give(held));
         loop {
@@ -229,8 +229,7 @@ impl Probe for Clock {
     }
 }
 
-/// Opens a store on a described device. What the description fixes (geometry, capacity) is taken from it; one thread
-/// works.
+/// Opens a store on a described device, with the description's geometry and capacity and a single thread.
 ///
 /// # Errors
 /// As [`Device::open_file`]; [`Error::Invalid`] if the device cannot hold a store, or the file is one of another
@@ -245,7 +244,7 @@ pub fn open(
     open_logged(bytes, mode, options, description, spans, None)
 }
 
-/// The same, with every write kept: what [`power::WriteLog::survives`] needs.
+/// The same, with a log of every write for [`power::WriteLog::survives`].
 ///
 /// # Errors
 /// As [`open`].
@@ -287,7 +286,7 @@ pub fn open_logged(
         Bytes::Memory => Device::open(wrap(Arc::new(SparseMedia::default())), "memory", mode, &options)?,
         Bytes::Nowhere => Device::open(wrap(Arc::new(SparseMedia::default())), "nowhere", mode, &options)?,
     };
-    // Stores of either layout of the medium have the same pages.
+    // A store of any layout of the medium has the same pages.
     if device.geometry() != (Geometry { layout: device.geometry().layout, ..places.store() }) {
         return Err(Error::invalid(format!(
             "the store was made with {:?}; device {:?} has {:?}",
@@ -322,7 +321,7 @@ impl Clock {
         f(self.state.lock().borrow_mut().as_mut().expect("the clock runs once the store is open"))
     }
 
-    /// Says which commands are about to be delivered, while the clock is still held.
+    /// Registers commands that are about to be delivered, while the clock is still held.
     fn announce(&self, ended: &Ended) {
         if !ended.is_empty() {
             let own = std::thread::current().id();
@@ -330,9 +329,9 @@ impl Clock {
         }
     }
 
-    /// Gives the results of commands to whom they belong, in the order of their ends.
+    /// Delivers the results of commands, in the order of their ends.
     fn deliver(&self, ended: Ended) {
-        /// Takes a command out of the table, also if its callback panics: nobody waits for it then.
+        /// Removes a command from the table of deliveries, also if its callback panics, so that no thread waits for it.
         struct Delivered<'c>(&'c Clock, FlightId);
         impl Drop for Delivered<'_> {
             fn drop(&mut self) {
@@ -347,8 +346,8 @@ impl Clock {
         }
     }
 
-    /// Waits until a command, or for none the first of any, was delivered that another thread is delivering. A callback
-    /// that asks does not wait for what its own thread delivers. Gives whether there was one to wait for, or `any`.
+    /// Waits until a command that another thread is delivering (`None`: any one of them) was delivered. A callback does
+    /// not wait for its own thread's deliveries. Returns whether there was one to wait for, or `any`.
     fn wait_for_delivery(&self, flight: Option<FlightId>, any: bool) -> bool {
         let own = std::thread::current().id();
         let mut delivering = self.delivering.lock();
@@ -366,12 +365,13 @@ impl Clock {
         true
     }
 
-    /// A clock that a panic stopped must not give times. The entrance of the store makes an error of this panic.
+    /// Panics if a panic has stopped the clock, which must not give times then. The entrance of the store makes an
+    /// error of this panic.
     fn assert_alive(&self) {
         assert!(!self.with(|state| state.running), "the modelled clock was stopped by an earlier panic");
     }
 
-    /// Begins every command that may: its first half happens, and what it asked for goes to the machine.
+    /// Begins every command that may: executes its first half, and submits its trace to the machine.
     fn begin_all(&self, ended: &mut Ended) {
         let next = |state: &mut State| {
             let id = if state.running { None } else { state.flights.next_to_begin() }?;
@@ -379,7 +379,7 @@ impl Clock {
         };
         while let Some((id, halves)) = self.with(next) {
             // SAFETY: the halves lie behind a pointer, whatever happens to the table; they stay until `begun` or a
-            // later call ends the command, and nobody else looks at those of a command that has just begun. The state
+            // later call ends the command, and no other thread uses those of a command that has just begun. The state
             // is not borrowed meanwhile: programs let time pass in their command's first half.
             let moves = unsafe { (*halves).plan() };
             let footprint = self.recorder.take();
@@ -387,8 +387,8 @@ impl Clock {
         }
     }
 
-    /// Lets time pass until something happens, and begins the commands that waited for it. `false` if nothing is on its
-    /// way.
+    /// Lets time pass until the next happening, and begins the commands that waited for it. `false` if nothing is in
+    /// flight.
     fn advance(&self, ended: &mut Ended) -> bool {
         let goes_on = self.with(|state| state.run(|state| state.advance(&self.recorder, ended)));
         self.begin_all(ended);
@@ -396,7 +396,7 @@ impl Clock {
     }
 
     /// The next happening for an executor of programs; commands in flight that end meanwhile are delivered. `None` if
-    /// nothing is on its way.
+    /// nothing is in flight.
     fn next_happening(&self) -> Option<Happening> {
         loop {
             if let Some(happening) = self.with(|state| state.happened.pop_front()) {
@@ -412,13 +412,13 @@ impl Clock {
         }
     }
 
-    /// Lets everything end that is in flight.
+    /// Lets all commands in flight end.
     fn drain(&self) {
         while self.drive(None) {}
     }
 
-    /// Gathers commands from now on: both halves of them happen at once, and they are timed together when the batch
-    /// ends. What is in flight ends first.
+    /// Begins a batch: both halves of its commands are executed at once, and they are timed together when it ends.
+    /// Commands in flight end first.
     pub fn batch(&self) {
         self.drain();
         self.with(|state| {
@@ -426,18 +426,18 @@ impl Clock {
         });
     }
 
-    /// Ends a batch: its commands as a host gives them that keeps `depth` of them on their way, spread over its queues.
-    /// Returns when each began and ended, in order of their ends.
+    /// Ends a batch: times its commands as those of a host that keeps `depth` of them in flight, spread over its
+    /// queues. Returns their completions, in order.
     pub fn end_batch(&self, depth: usize) -> Vec<JobDone> {
         self.with(|state| state.run(|state| state.end_batch(depth)))
     }
 
-    /// Lets the host do something else for a time.
+    /// Delays the host's next command by a time.
     pub fn think(&self, time: Ps) {
         self.with(|state| state.host += time);
     }
 
-    /// Lets everything end that is in flight, or goes on in the background.
+    /// Lets everything end that is in flight or in the background.
     pub fn settle(&self) {
         self.drain();
         self.with(|state| {
@@ -448,22 +448,22 @@ impl Clock {
         });
     }
 
-    /// When the host could give its next command.
+    /// Earliest time of the host's next command.
     pub fn now(&self) -> Ps {
         self.with(|state| state.host)
     }
 
-    /// How long opening took: reading the newest checkpoint and journal, or making them.
+    /// Time of opening: reading the newest checkpoint and journal, or making them.
     pub fn mount_time(&self) -> Ps {
         self.with(|state| state.mount)
     }
 
-    /// Looks at the machine.
+    /// Calls `f` with the machine.
     pub fn machine<T>(&self, f: impl FnOnce(&mut Machine) -> T) -> T {
         self.with(|state| f(&mut state.machine))
     }
 
-    /// What came out since opening. Commands other than reads and writes (flush, create, ...) are its "flush".
+    /// The report since opening, where commands other than reads and writes (flush, create, ...) count as "flush".
     /// `numbers` are the store's own ([`nandarray::device::Command::Stat`]).
     pub fn report(&self, numbers: &[(&'static str, u64)]) -> Report {
         self.with(|state| {
@@ -488,7 +488,7 @@ impl Clock {
     }
 }
 
-/// What the store's own flash management did, as a conventional one's is reported.
+/// Counts of the store's own flash management, in the form of a conventional one's.
 fn management(numbers: &[(&'static str, u64)], d: &Description, programs: &crate::report::ByCause) -> ManagementReport {
     let of = |name: &str| numbers.iter().find(|n| n.0 == name).map_or(0, |n| n.1);
     let written = of("bytes_written") as f64 / f64::from(d.geometry.page_bytes);
@@ -521,13 +521,13 @@ impl State {
         done
     }
 
-    /// Takes a command in, at the host's time.
+    /// Adds a command, at the host's time.
     fn give(&mut self, held: Held) -> FlightId {
         let at = self.host.max(self.machine.now());
         self.flights.give(held, at)
     }
 
-    /// The first half of a command has happened, and asked for this.
+    /// Submits a command, whose first half recorded this trace, to the machine.
     fn begun(
         &mut self,
         id: FlightId,
@@ -540,7 +540,7 @@ impl State {
             Some(Moves::Out) => JobKind::Read,
             Some(Moves::In) => JobKind::Write,
             Some(Moves::Nothing) if footprint != Footprint::default() => JobKind::Other,
-            // Looking numbers or names up is no command of a device; nor is one that panicked.
+            // A lookup of numbers or names is no command of a device; nor is a command that panicked.
             Some(Moves::Nothing) | None => return self.end(id, recorder, ended),
         };
         if let Some(gathered) = &mut self.gathered {
@@ -555,8 +555,8 @@ impl State {
         self.jobs.insert(job, id);
     }
 
-    /// Lets time pass until a command ends, or something happens that a program waits for. `false` if nothing is on its
-    /// way.
+    /// Lets time pass until a command ends, or until a happening that a program may wait for. `false` if nothing is in
+    /// flight.
     fn advance(&mut self, recorder: &Recorder, ended: &mut Ended) -> bool {
         let Some(happening) = self.machine.next_happening() else { return false };
         let command = match happening {
@@ -574,7 +574,7 @@ impl State {
         true
     }
 
-    /// The second half of a command.
+    /// Executes the second half of a command.
     fn end(&mut self, id: FlightId, recorder: &Recorder, ended: &mut Ended) {
         recorder.silently(|| self.flights.get(id).held.halves().complete());
         if let Some(Held::Owned(halves)) = self.flights.remove(id).map(|flight| flight.held) {
@@ -582,7 +582,7 @@ impl State {
         }
     }
 
-    /// Nothing in flight can go on, and this command is waited for: ends the one that keeps it.
+    /// Nothing in flight can go on, and this command is awaited: refuses the one that blocks it.
     fn refuse_stuck(&mut self, id: FlightId, ended: &mut Ended) {
         let stuck_one = self.flights.stuck_for(id);
         self.refuse(stuck_one, stuck(), ended);

@@ -1,11 +1,11 @@
-//! Lost power under the modelled clock: what of the medium was in the flash at that moment.
+//! Lost power under the modelled clock: the contents of the flash at that moment.
 //!
 //! The engine is ahead of the modelled clock by the command that it executes: its writes are on the medium before their
 //! programs have ended. A [`WriteLog`] keeps every write; with the programs that had ended when the power failed it
-//! tells which bytes a real device would still have: a page (and the record beside it) if its program had ended; a
+//! gives the bytes that a real device would still have: a page (and the record beside it) if its program had ended; a
 //! superblock, which the controller writes behind a barrier, if every program before it had; lengths and segment
-//! headers, which are the controller's own, if they were written at all. A page whose program was under way keeps what
-//! it had.
+//! headers, which are the controller's own, if they were written at all. A page whose program was in flight keeps its
+//! old content.
 
 use std::collections::BTreeMap;
 
@@ -18,26 +18,26 @@ use crate::flash::Place;
 /// A write of the engine.
 #[derive(Clone, Debug)]
 pub(super) enum Written {
-    /// The medium was given a length.
+    /// A new length of the medium.
     Length(u64),
-    /// A superblock, or something else in the head.
+    /// A write to the head: a superblock, for example.
     Head(u64, Vec<u8>),
-    /// The controller's own: a segment's header and empty records.
+    /// A write to the controller's own memory: a segment's header and empty records.
     Own(u64, Vec<u8>),
-    /// Pages from an offset on, the first from byte `within` of it; the place of each.
+    /// A write to pages from an offset on, which begins at byte `within` of the first; with the address of each page.
     Pages { offset: u64, within: usize, bytes: Vec<u8>, places: Vec<Place> },
-    /// Records of pages, each with the place of its page; bytes of one record.
+    /// A write of out-of-band records, with the address of each one's page.
     Records(u64, Vec<u8>, Vec<Place>),
 }
 
-/// Every write since a medium was made.
+/// A log of every write since a medium was made.
 #[derive(Debug, Default)]
 pub struct WriteLog {
     pub(super) writes: Vec<Written>,
 }
 
 impl WriteLog {
-    /// How many writes there were.
+    /// Number of writes.
     pub fn len(&self) -> usize {
         self.writes.len()
     }

@@ -1,12 +1,12 @@
-//! Timelines: writes what was busy when as a trace that Perfetto opens (ui.perfetto.dev, `.pftrace`).
+//! Timelines: writes busy spans as a trace that Perfetto opens (ui.perfetto.dev, `.pftrace`).
 //!
 //! A run's device is a process; under it are tracks for host, link, controller, and for every channel its bus and its
-//! dies. A track is made when it is first busy. Things that overlap on one track (requests, pipelined stages) lie in as
-//! many lanes as they need, which Perfetto draws as one. Perfetto counts nanoseconds: times are rounded down to them,
-//! so what follows something in picoseconds does so there.
+//! dies. A track is made when it is first busy. Spans that overlap on one track (requests, pipelined stages) lie in
+//! several lanes, which Perfetto draws as one track. Perfetto counts nanoseconds: times are rounded down, which keeps
+//! their order.
 //!
-//! The file is written as the run goes; in memory are the lanes alone. `proto` has the messages, of which only those
-//! fields exist here that are written.
+//! The file is written during the run; only the lanes are in memory. `proto` has the messages, with only those fields
+//! that are written.
 
 pub mod proto;
 
@@ -26,21 +26,21 @@ use proto::{
     TrackDescriptor, TrackEvent,
 };
 
-/// Lanes of one track; what overlaps more than this is left out and counted.
+/// The most lanes of one track; spans beyond are left out and counted.
 const LANES_MAX: usize = 4096;
-/// Of the process, and above which tracks are numbered.
+/// The uuid of the process; those of tracks follow.
 const ROOT: u64 = 1;
-/// The one sequence of packets.
+/// The id of the only sequence of packets.
 const SEQUENCE: u32 = 1;
 
-/// What to put into a timeline.
+/// Limits of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimelineOptions {
-    /// At most so many spans; about 50 bytes each.
+    /// The most spans that are written; about 50 bytes each.
     pub spans_max: u64,
-    /// Nothing that ends before.
+    /// Spans that end before this time are left out.
     pub from: Ps,
-    /// Nothing that begins at or after.
+    /// Spans that begin at or after this time are left out.
     pub until: Ps,
 }
 
@@ -51,12 +51,12 @@ impl Default for TimelineOptions {
     }
 }
 
-/// What came of a timeline.
+/// Counts of a finished timeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimelineEnd {
     /// Spans written.
     pub written: u64,
-    /// Spans left out: too many, or too many at once.
+    /// Spans left out: beyond `spans_max`, or too many at once on a track.
     pub left_out: u64,
     /// Bytes of the file.
     pub bytes: u64,
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Timeline {
 }
 
 impl Timeline {
-    /// Makes a file, over one that is there, for a device called `name`.
+    /// Creates a file, or replaces it, for a device of this name.
     ///
     /// # Errors
     /// If the file cannot be made or written.
@@ -81,7 +81,7 @@ impl Timeline {
         Self::new(Box::new(BufWriter::with_capacity(1 << 20, file)), name, geometry, options)
     }
 
-    /// Writes to anything.
+    /// Writes a timeline to any writer.
     ///
     /// # Errors
     /// If it cannot be written to.
@@ -107,7 +107,7 @@ impl Timeline {
         };
         let process = ProcessDescriptor { pid: Some(1), process_name: Some(name.to_owned()) };
         writer.write(&TracePacket {
-            // Names are numbered from here on.
+            // Names are numbered from this packet on.
             sequence_flags: Some(proto::INCREMENTAL_STATE_CLEARED),
             trusted_packet_sequence_id: Some(SEQUENCE),
             first_packet_on_sequence: Some(true),
@@ -129,12 +129,12 @@ impl Timeline {
         }
     }
 
-    /// Takes spans for it; any number of takers may be out.
+    /// A sink of spans for this timeline; there may be several.
     pub fn spans(&self) -> Box<dyn Spans> {
         Box::new(Taker(self.0.clone()))
     }
 
-    /// Writes what is buffered. Spans that come later are left out.
+    /// Writes all buffered bytes. Later spans are left out.
     ///
     /// # Errors
     /// The first that occurred while writing; the file then ends there.
@@ -157,7 +157,7 @@ impl nandarray_sim::Spans<Span> for Taker {
     }
 }
 
-/// Tracks are drawn in groups, in this order.
+/// A group of tracks; groups are drawn in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
     Requests,
@@ -167,7 +167,7 @@ enum Group {
     Channel(u32),
 }
 
-/// A track's lanes: until when each is taken.
+/// A track with its lanes: the uuid of each, and the time until which it is taken.
 struct Lanes {
     name: String,
     parent: u64,
@@ -187,7 +187,7 @@ struct Writer {
     tracks: BTreeMap<Track, Lanes>,
     uuids: u64,
     names: Vec<&'static str>,
-    /// Which causes were named, a bit each.
+    /// A bit for each cause whose name was written.
     causes: u8,
 }
 
@@ -244,7 +244,7 @@ impl Writer {
         self.write(&packet(span.end, end));
     }
 
-    /// Numbers of the span's name and cause, and what must be said about them the first time.
+    /// The numbers of a span's name and cause, and the message that names them on first use.
     fn names(&mut self, span: &Span) -> (u64, u64, Option<InternedData>) {
         let mut interned = InternedData::default();
         let known = self.names.iter().position(|&name| name == span.what);
@@ -269,7 +269,7 @@ impl Writer {
         self.uuids
     }
 
-    /// The lane that a span goes to, made if there is none free.
+    /// The lane of a span: a free one of its track, or a new one; `None` if there are too many.
     fn lane(&mut self, span: &Span) -> Option<u64> {
         if !self.tracks.contains_key(&span.track) {
             let (group, rank, name) = self.place(span.track);
@@ -330,7 +330,7 @@ impl Writer {
         uuid
     }
 
-    /// Where a track belongs, its place there, and what it is called.
+    /// A track's group, its rank within the group, and its name.
     fn place(&self, track: Track) -> (Group, i32, String) {
         match track {
             Track::Request(n) => (Group::Requests, n as i32, format!("queue {n}")),
@@ -354,7 +354,7 @@ impl Writer {
     }
 }
 
-/// A cause, in a word.
+/// The name of a cause.
 fn cause_name(cause: Cause) -> &'static str {
     match cause {
         Cause::Host => "host",

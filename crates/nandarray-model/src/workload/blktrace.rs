@@ -1,8 +1,8 @@
-//! What blkparse prints by default from a blktrace (blkparse(1), "DEFAULT OUTPUT"):
-//! `major,minor cpu sequence seconds.nanoseconds pid action RWBS sector + sectors [process]`.
+//! The default output of blkparse for a blktrace (blkparse(1), "DEFAULT OUTPUT"): `major,minor cpu sequence
+//! seconds.nanoseconds pid action RWBS sector + sectors [process]`.
 //!
-//! One action is taken for the request (`BlktraceEvent`), the others are passed over; a merged, split or remapped
-//! request would else count twice. Sectors have 512 bytes. A request that asks to flush first (RWBS begins with F) is a
+//! One action stands for the request (`BlktraceEvent`), the others are ignored; otherwise a merged, split or remapped
+//! request would count twice. Sectors have 512 bytes. A request that asks to flush first (RWBS begins with F) is a
 //! flush and then the request. The CPU is the stream, as Linux has a queue for each. The summary behind the events ends
 //! the trace.
 
@@ -47,17 +47,17 @@ impl Blktrace {
         }
         let rwbs = fields.next().ok_or("an RWBS field")?;
         let mut flags = rwbs.bytes().peekable();
-        // A leading F asks for a flush before the request; alone, or before another F or N, it is all there is.
+        // A leading F means a flush before the request; alone, or before another F or N, there is only the flush.
         let flushes = flags.next_if_eq(&b'F').is_some();
         let op = match flags.next() {
             Some(b'R') => Some(RequestOp::Read),
             Some(b'W') => Some(RequestOp::Write),
             Some(b'D') => Some(RequestOp::Trim),
-            // Erasing securely, resets and other commands move no data.
+            // Secure erases, resets and other commands move no data.
             Some(b'F' | b'N' | b'E' | b'Z' | b'S' | b'M' | b'A') | None => None,
             Some(_) => return Err("an RWBS field like R, WS, D or FWS".into()),
         };
-        // Commands of another kind (N) show other things here, and requests without data only the process.
+        // Commands of another kind (N) have other fields here, and requests without data only the process.
         let (mut sector, mut sectors) = (0, 0);
         if op.is_some() {
             let field = fields.next();
@@ -83,7 +83,7 @@ impl Blktrace {
     }
 }
 
-/// `12.003456789`, at most nine digits behind the point.
+/// Parses `12.003456789`, at most nine digits behind the point.
 fn seconds(field: Option<&str>) -> Result<Ps, Expected> {
     let expected = "a time as seconds.nanoseconds, within 115 days";
     let parse = || {

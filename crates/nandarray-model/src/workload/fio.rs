@@ -1,8 +1,8 @@
 //! fio iologs, versions 2 and 3 (fio's HOWTO, "Trace file format").
 //!
 //! After `fio version 2 iolog`: `file action`, or `file action offset length`. Version 3 puts a time in microseconds in
-//! front. Version 2 has no times, only pauses (`wait`, in microseconds, each counted from the one before), and fio
-//! replays it in a closed loop; so do we. Each file has offsets of its own and is a stream of its own.
+//! front. Version 2 has no times, only pauses (`wait`, in microseconds, each counted from the one before), and is
+//! replayed in a closed loop, as by fio. Each file has offsets of its own and is a stream of its own.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,7 +10,7 @@ use super::RequestOp;
 use super::trace::{Expected, Go, Record, When, number};
 use nandarray_sim::Ps;
 
-/// Most files of one trace; a file's name is kept.
+/// The most files of one trace; each file's name is kept in memory.
 const FILES_MAX: usize = 65_536;
 
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ impl Fio {
             "sync" | "datasync" | "sync_file_range" | "syncfs" => RequestOp::Flush,
             "wait" if self.version == 2 => {
                 let us = number(fields.next(), "microseconds to wait")?;
-                // A length follows, which means nothing.
+                // A length follows, which has no meaning.
                 self.pause = Ps(self.pause.0.saturating_add(us.saturating_mul(1_000_000)));
                 return Ok(Go::On);
             }

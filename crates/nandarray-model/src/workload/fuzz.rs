@@ -9,7 +9,7 @@ use nandarray_sim::Ps;
 /// Reads any bytes as a trace of any format, for devices of several sizes.
 ///
 /// # Panics
-/// If what comes out is not what a device may be asked.
+/// If a request is not one that a device accepts.
 pub fn trace(bytes: &[u8]) {
     for (device_bytes, blktrace_event) in [(SECTOR_BYTES, BlktraceEvent::Queued), (1 << 40, BlktraceEvent::Issued)] {
         let settings = TraceSettings { blktrace_event, ..TraceSettings::default() };

@@ -1,19 +1,18 @@
-//! Which places are asked for how often: uniform, Zipf, hot and cold.
+//! Skew of random places: uniform, Zipf, hot and cold.
 //!
-//! A skew first draws a rank (0 is the hottest) and then says which place has it, by a fixed mixing of the numbers, so
-//! that hot places lie all over the working set and not at its beginning. Nothing is kept per place: a working set may
-//! be any size. Logarithms and powers come from `libm`, not from the machine, so that a seed gives the same places
-//! everywhere.
+//! A skew first draws a rank (0 is the hottest) and then maps it to a place by a fixed permutation, so that hot places
+//! lie all over the working set and not at its beginning. Nothing is kept per place: a working set may be any size.
+//! Logarithms and powers come from `libm`, not from the machine, so that a seed gives the same places everywhere.
 
 use serde::{Deserialize, Serialize};
 
 use crate::workload::WorkloadError;
 
-/// How requests are spread over the working set.
+/// The distribution of requests over the working set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Skew {
-    /// Every place alike.
+    /// All places equally often.
     #[default]
     Uniform,
     /// The place of rank r (from 1) in proportion to 1 / r^theta.
@@ -21,7 +20,8 @@ pub enum Skew {
         /// Above 0 and at most 5; 0.99 is YCSB's.
         theta: f64,
     },
-    /// A share of the space, hot, gets a share of the requests; within either, every place alike.
+    /// A share of the places, the hot ones, gets a share of the requests; within hot and cold ones, all places equally
+    /// often.
     HotCold {
         /// Share of the space that is hot, above 0 and below 1.
         space: f64,
@@ -31,7 +31,7 @@ pub enum Skew {
 }
 
 impl Skew {
-    /// Whether its numbers are within their ranges.
+    /// Checks that its numbers are within their ranges.
     ///
     /// # Errors
     /// Names the number and its range.
@@ -54,7 +54,7 @@ impl Skew {
     }
 }
 
-/// Draws places out of a number of them.
+/// Draws places at random.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     count: u64,
@@ -69,7 +69,7 @@ enum How {
 }
 
 impl Places {
-    /// Of `count` places, which must not be 0, with a skew that was checked.
+    /// A sampler of `count` places, not 0, with a checked skew.
     pub(crate) fn new(count: u64, skew: Skew) -> Self {
         let how = match skew {
             Skew::Uniform => How::Uniform,
@@ -83,7 +83,7 @@ impl Places {
         Self { count, how }
     }
 
-    /// One place, from 0.
+    /// Draws a place, from 0.
     pub(crate) fn draw(&self, chance: &mut fastrand::Rng) -> u64 {
         let rank = match &self.how {
             How::Uniform => return chance.u64(..self.count),
@@ -100,8 +100,8 @@ impl Places {
     }
 }
 
-/// A fixed one-to-one mapping of 0..n onto itself that leaves no order: steps that are each invertible on as many bits
-/// as n needs, repeated until the number lies below n again (fewer than two rounds on average).
+/// A fixed pseudo-random permutation of 0..n: invertible steps on as many bits as n needs, repeated until the number
+/// lies below n again (fewer than two rounds on average).
 fn scatter(rank: u64, n: u64) -> u64 {
     let bits = 64 - (n - 1).leading_zeros();
     if bits < 2 {
@@ -123,7 +123,7 @@ fn scatter(rank: u64, n: u64) -> u64 {
 }
 
 /// Zipf by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone
-/// discrete distributions", 1996): constant time a draw, nothing to set up.
+/// discrete distributions", 1996): constant time a draw, no tables.
 #[derive(Clone, Debug)]
 struct Zipf {
     n: f64,
@@ -143,7 +143,7 @@ impl Zipf {
         zipf
     }
 
-    /// From 1 to n.
+    /// Draws a rank from 1 to n.
     fn draw(&self, chance: &mut fastrand::Rng) -> u64 {
         loop {
             let u = self.h_last + chance.f64() * (self.h_first - self.h_last);

@@ -2,8 +2,8 @@
 //! wrapped into the device.
 //!
 //! Only the line at hand is in memory, so a trace may be any size; gzip is unpacked on the way. The parsers (`fio`,
-//! `blktrace`, `msr`) each know one format and nothing of devices. Fuzzed: any bytes are requests or an error that
-//! names the line.
+//! `blktrace`, `msr`) each know one format and nothing of devices. Fuzzing holds that any bytes are requests or an
+//! error that names the line.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -20,12 +20,12 @@ use super::msr::Msr;
 use super::{Request, RequestOp, SECTOR_BYTES, Source, WorkloadError};
 use nandarray_sim::Ps;
 
-/// The longest line that is read; beyond it something is wrong with the file.
+/// The longest line that is accepted.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// The latest arrival, 115 days: leaves the clock room behind it.
+/// The latest time of arrival, 115 days, which leaves the clock room behind it.
 const AT_MAX: u64 = 10_000_000_000_000_000_000;
 
-/// Which format a trace has.
+/// The format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
@@ -38,7 +38,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What it is called in errors.
+    /// The name of the format in errors.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fio => "an fio iolog",
@@ -47,7 +47,7 @@ impl Format {
         }
     }
 
-    /// By its first line.
+    /// Detects the format by a trace's first line.
     pub fn of_line(line: &str) -> Option<Self> {
         let first = line.split_whitespace().next().unwrap_or("");
         let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
@@ -63,30 +63,30 @@ impl Format {
     }
 }
 
-/// Which events of a blktrace are requests.
+/// The events of a blktrace that count as requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BlktraceEvent {
-    /// Q: as the file system or the program asked, before merging; what fio replays too.
+    /// Q: as submitted by the file system or the program, before merging; fio replays the same.
     #[default]
     Queued,
-    /// D: as the driver was given them, merged, at the pace of the traced device.
+    /// D: as issued to the driver, merged, at the pace of the traced device.
     Issued,
 }
 
-/// How a trace is replayed.
+/// Settings for replaying a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TraceSettings {
-    /// Its format; `None`: told by its first line.
+    /// Its format; `None`: detected by its first line.
     pub format: Option<Format>,
-    /// Arrivals times this: 0.5 is twice as fast as recorded.
+    /// Factor of all times: 0.5 is twice as fast as recorded.
     pub time_scale: f64,
-    /// So many on their way at all times, whatever times were recorded; `None`: as recorded.
+    /// Number of requests in flight at all times, without the recorded times; `None`: as recorded.
     pub depth: Option<u32>,
-    /// At most so many requests.
+    /// The most requests that are replayed.
     pub requests: Option<u64>,
-    /// Which events of a blktrace.
+    /// The events of a blktrace that count as requests.
     pub blktrace_event: BlktraceEvent,
 }
 
@@ -96,39 +96,39 @@ impl Default for TraceSettings {
     }
 }
 
-/// When a line's request comes.
+/// The time of a record's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// Then, counted from the beginning of the trace.
+    /// A time from the beginning of the trace.
     At(Ps),
-    /// As soon as what went before is done, but not before so long after the last pause began to count.
+    /// As soon as the request before it is done, but not before this long after the last pause.
     After(Ps),
 }
 
-/// What a line asks for.
+/// A request as a line of a trace has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) when: When,
     pub(super) op: RequestOp,
     pub(super) stream: u32,
-    /// Which of the trace's files, each with offsets of its own; 0 for traces of one device.
+    /// Number of the trace's file, each with offsets of its own; 0 for traces of one device.
     pub(super) file: u32,
     pub(super) offset_bytes: u64,
     pub(super) bytes: u64,
 }
 
-/// Whether there may be more.
+/// Whether more requests may follow a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Go {
     On,
-    /// What follows is a summary and holds no requests.
+    /// A summary follows, which has no requests.
     Done,
 }
 
-/// What should stand there instead.
+/// The text that was expected instead, in words.
 pub(super) type Expected = String;
 
-/// A whole number, or what was expected.
+/// Parses a whole number; `what` names it in the error.
 pub(super) fn number(field: Option<&str>, what: &str) -> Result<u64, Expected> {
     field.and_then(|f| f.parse().ok()).ok_or_else(|| format!("{what}, a whole number"))
 }
@@ -165,7 +165,7 @@ impl Parser {
     }
 }
 
-/// Counts what went through.
+/// Counts the bytes read through it.
 struct Counted<R> {
     inner: R,
     count: Arc<AtomicU64>,
@@ -207,7 +207,7 @@ impl std::fmt::Debug for Trace {
 }
 
 impl Trace {
-    /// Opens a trace file, gzipped or not, for a device of so many bytes.
+    /// Opens a trace file, gzipped or not, for a device of `device_bytes`.
     ///
     /// # Errors
     /// If the file cannot be read, a setting is out of range, or the first line is of no known format.
@@ -218,7 +218,7 @@ impl Trace {
         Self::new(Box::new(file), total, settings, device_bytes)
     }
 
-    /// Reads a trace from anywhere; `total_bytes`, if known, is what progress is measured by.
+    /// Reads a trace from any reader; progress is measured by `total_bytes`, if known.
     ///
     /// # Errors
     /// If it cannot be read, a setting is out of range, or the first line is of no known format.
@@ -263,13 +263,13 @@ impl Trace {
             cut: 0,
             reordered: 0,
         };
-        // The first request is read ahead, so that what kind of a trace it is is known from here on.
+        // The first request is read at once, to know whether the trace has times.
         trace.fill()?;
         trace.closed |= matches!(trace.waiting.front(), Some(Record { when: When::After(_), .. }));
         Ok(trace)
     }
 
-    /// Its format; `None` only for a trace without a line.
+    /// The trace's format; `None` only for a trace without a line.
     pub fn format(&self) -> Option<Format> {
         self.parser.as_ref().map(Parser::format)
     }
@@ -333,7 +333,8 @@ impl Trace {
         Ok(Ps(ps))
     }
 
-    /// Into the device: whole sectors, from where the file lies, modulo the device's size, no request across its end.
+    /// Maps a record into the device: whole sectors, from its file's base, modulo the device's size, no request across
+    /// its end.
     fn place(&mut self, record: &Record) -> (u64, u64) {
         let capacity = self.capacity_bytes;
         if record.op == RequestOp::Flush {
@@ -346,7 +347,7 @@ impl Trace {
             bytes = capacity;
             self.cut += 1;
         }
-        // Files of a trace lie apart by the golden ratio: evenly, however many there turn out to be.
+        // Bases of files are apart by the golden ratio: evenly, whatever their number.
         let base = (f64::from(record.file) * 0.618_033_988_749_894_8).fract() * capacity as f64;
         let base = base as u64 / (1 << 20) * (1 << 20);
         let offset = (u128::from(base) + u128::from(begin)) % u128::from(capacity);

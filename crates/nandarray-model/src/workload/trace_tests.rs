@@ -254,7 +254,10 @@ proptest! {
     /// Samples with bytes changed, cut and joined: requests within the device in order of time, or an error with a
     /// line.
     #[test]
-    fn hostile_lines(sample in 0usize..4, changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 0..12)) {
+    fn hostile_lines(
+        sample in 0usize..4,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 0..12),
+    ) {
         let mut bytes = [FIO2, FIO3, BLKPARSE, MSR][sample].as_bytes().to_vec();
         for (at, byte, how) in changes {
             let at = at.index(bytes.len().max(1));
@@ -270,7 +273,9 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(requests in prop::collection::vec((0u64..1 << 40, 0u64..2, 0u64..1 << 20, 1u64..256), 1..50)) {
+    fn what_is_written_is_read(
+        requests in prop::collection::vec((0u64..1 << 40, 0u64..2, 0u64..1 << 20, 1u64..256), 1..50),
+    ) {
         let mut text = String::new();
         let mut at = 0;
         let mut want = Vec::new();
@@ -279,7 +284,8 @@ proptest! {
             let (name, op) = [("R", R), ("W", W)][write as usize];
             let (s, ns) = (at / 1_000_000_000, at % 1_000_000_000);
             text += &format!("259,0 {} {} {s}.{ns:09} 1 Q {name} {sector} + {sectors} [x]\n", n % 4, n + 1);
-            want.push(Request { at: Some(Ps::from_ns(at)), op, stream: n as u32 % 4, offset_bytes: sector * 512, bytes: sectors * 512 });
+            let (offset_bytes, bytes) = (sector * 512, sectors * 512);
+            want.push(Request { at: Some(Ps::from_ns(at)), op, stream: n as u32 % 4, offset_bytes, bytes });
         }
         let got = all(&text, TraceSettings::default()).unwrap();
         for (got, want) in got.iter().zip(&want).filter(|(_, w)| w.offset_bytes + w.bytes <= GIB) {

@@ -1,5 +1,5 @@
-//! What a flush waits for: what was in the write cache when it came, then the changed pages of a cached map, then every
-//! program that had begun by then ([`super::programs::Epochs`]).
+//! Flushes. A flush waits for the content of the write cache at its arrival, then for the changed pages of a cached
+//! map, then for every program that had begun by then ([`super::programs::Epochs`]).
 
 use std::collections::VecDeque;
 
@@ -10,12 +10,12 @@ use crate::ftl::cache::FlushTicket;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
 
-/// Where a flush stands.
+/// The stage of a flush.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// The cache writes what was dirty at that time.
+    /// The cache writes the pages that were dirty when the flush arrived.
     Draining(Option<FlushTicket>),
-    /// Programs up to that epoch end.
+    /// Programs up to this epoch end.
     Programming(u64),
 }
 
@@ -29,30 +29,30 @@ struct Flush {
 /// A flush that is done.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flushed {
-    /// Its command on the link.
+    /// Its command on the link (an io).
     pub(super) io: u32,
-    /// How it ended.
+    /// Its outcome.
     pub(super) status: Status,
 }
 
-/// Flushes under way, in order.
+/// Flushes in flight, in order.
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
     waiting: VecDeque<Flush>,
 }
 
 impl Flushes {
-    /// A flush begins: the cache writes what `ticket` stands for.
+    /// Begins a flush; `ticket` stands for the dirty pages of the cache.
     pub(super) fn begin(&mut self, io: u32, ticket: Option<FlushTicket>) {
         self.waiting.push_back(Flush { io, stage: Stage::Draining(ticket), status: Status::Success });
     }
 
-    /// Whether the cache has to be emptied for a flush.
+    /// Whether a flush needs the cache to drain.
     pub(super) fn drains(&self) -> bool {
         self.waiting.back().is_some_and(|flush| matches!(flush.stage, Stage::Draining(_)))
     }
 
-    /// Lets the first flush go on; returns it once it is done, to be called again then.
+    /// Lets the first flush go on; returns it once it is done. Call again for the next one.
     pub(super) fn go_on(
         &mut self,
         programs: &mut Programs,

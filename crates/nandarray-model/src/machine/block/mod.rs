@@ -8,18 +8,18 @@
 //! trim    forgets whole pages; flush: `flush`
 //! ```
 //!
-//! A page that is written is in the controller's memory until its program has ended, and read from there. A write that
-//! finds no free page waits for reclaim of its plane; one for which there will never be a page fails, and changes
-//! nothing, unless a program of it had begun. A part of a page that is written over what cannot be read fails too: the
-//! rest would be made up.
+//! A written page is in the controller's memory until its program has ended, and is read from there. A write that finds
+//! no free page waits for reclaim of its plane; one for which there will never be a page fails, and changes nothing
+//! unless a program of it had begun. A write of a part of an unreadable page fails too, since the rest of the page is
+//! lost.
 //!
 //! | file | one idea |
 //! | --- | --- |
-//! | `mod` | the client: requests, their pages, and what follows from what |
+//! | `mod` | the client: requests and the states of their pages |
 //! | `cached` | the write cache in front |
-//! | `flush` | what a flush waits for |
+//! | `flush` | flushes: the cache, the map, programs |
 //! | `reclaim` | moving pages in the background |
-//! | `programs` | programs of pages: done, failed, done elsewhere |
+//! | `programs` | programs of pages: ended, failed, repeated elsewhere |
 //!
 //! The files below `mod` do not call it: they return what has happened, and the client acts on it.
 
@@ -46,10 +46,10 @@ use crate::host::Direction;
 use crate::workload::{Request, RequestOp};
 use nandarray_sim::Ps;
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// As it should.
+    /// The request has succeeded.
     Success,
     /// It reached beyond the device (NVMe: LBA Out of Range).
     OutOfRange,
@@ -62,37 +62,37 @@ pub enum Status {
 /// A request that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// What was asked for.
+    /// The request.
     pub request: Request,
-    /// When it was there, whether or not a queue had room.
+    /// Time of its arrival, whether or not a queue had room.
     pub arrived: Ps,
-    /// When the host had its answer.
+    /// Time at which the host had its completion.
     pub done: Ps,
-    /// How it ended.
+    /// Its outcome.
     pub status: Status,
 }
 
 /// An event of a conventional request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BlockEvent {
-    /// All data of a written request is in the device.
+    /// All data of a write request has crossed the link.
     RequestData(u32),
-    /// It is in DRAM, to be cut into pages.
+    /// All data of a write request is in DRAM, to be cut into pages.
     RequestCut(u32),
-    /// A page's turn at the translator is over.
+    /// The translator, and the allocator for writes, are done with a page.
     Page(u32),
     /// A page that was read is in DRAM.
     PageUp(u32),
-    /// It is with the host.
+    /// A page that was read is with the host.
     PageDone(u32),
 }
 
-/// What waits for a flash operation.
+/// The part of the client that waits for a flash operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// A page of a request.
     Page(u32),
-    /// A program, which knows what waits for it.
+    /// A program of a page, which knows its own waiter.
     Program(u32),
     /// A page that reclaim reads.
     Move(u32),
@@ -100,7 +100,7 @@ pub(crate) enum Wait {
     MoveTo(u32),
     /// A block that reclaim erases, by its plane.
     Erase(u32),
-    /// Nothing.
+    /// No part of the client.
     Nobody,
 }
 
@@ -136,35 +136,35 @@ struct Asked {
     status: Status,
 }
 
-/// What a page waits for.
+/// The state of a page of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// The translator, then for what the map needs.
+    /// Waits for the translator, and the allocator for writes.
     Translating,
-    /// What a cached map needs for it.
+    /// Waits for pages of the map, where the map is cached.
     Mapping,
-    /// A page of flash, to be read for the host.
+    /// Is read from flash for the host.
     Reading,
-    /// Room in the write cache, or, without early completion, its way from there into flash.
+    /// Waits for room in the write cache, or, without early completion, until it is in flash.
     Caching,
-    /// Its old content, of which a part stays.
+    /// Waits for its old content, of which a part stays.
     Merging,
-    /// A free page.
+    /// Waits for a free page.
     Stalled,
-    /// Its program.
+    /// Waits for its program.
     Programming,
 }
 
-/// Who is told when a page is done.
+/// The requester of a page, notified when it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PageOf {
-    /// An io whose host waits.
+    /// An io that the host waits for.
     Io(u32),
     /// The write cache, which writes it to flash.
     Cache,
 }
 
-/// A logical page's share of a request, or a page on its way from the cache.
+/// A logical page's share of a request, or a page on its way from the cache to flash.
 #[derive(Debug)]
 struct Page {
     of: PageOf,
@@ -176,13 +176,13 @@ struct Page {
     write: bool,
     whole: bool,
     at: At,
-    /// How its way from the cache ended.
+    /// The outcome of its way from the cache.
     status: Status,
-    /// Operations under way.
+    /// Flash operations in flight.
     left: u32,
-    /// Where it is read; of a write, where what it is merged with lay.
+    /// Address from which it is read; for a partial write, the address of its old content.
     place: Option<Place>,
-    /// Map operations still to be done first, last one first.
+    /// Map operations that remain to be done first, in reverse order.
     map_ops: Vec<MapOp>,
 }
 
@@ -221,7 +221,7 @@ pub(crate) struct Block {
 impl Client for Block {
     type Event = BlockEvent;
     type Waiting = Wait;
-    /// A request.
+    /// A request's index.
     type Asker = u32;
 
     fn happened(&mut self, lent: &mut Lent<'_>, now: Ps, event: BlockEvent) {
@@ -248,7 +248,7 @@ impl Client for Block {
         }
     }
 
-    /// Planes whose reclaim gave way go on if nothing waits for their dies any more.
+    /// Planes whose reclaim gave way go on if no operation waits for their dies any more.
     fn flash_moved(&mut self, lent: &mut Lent<'_>, now: Ps) {
         let mut i = 0;
         while let Some(plane) = self.reclaim.resumes(lent.fabric, &mut i) {
@@ -292,10 +292,10 @@ impl Client for Block {
 }
 
 impl Block {
-    /// Page-mapped flash management, empty; requests may come then.
+    /// A client with empty page-mapped flash management.
     ///
     /// # Errors
-    /// If the description leaves nothing to manage.
+    /// If the description leaves no flash to manage.
     pub(super) fn new(fabric: &Fabric, seed: u64) -> Result<Self, FtlSetupError> {
         let bad = |die, plane: u16, block| fabric.flash.is_factory_bad(die, u32::from(plane), block);
         let ftl = PageMapped::new(&fabric.description, seed, &bad)?;
@@ -316,7 +316,7 @@ impl Block {
         &self.programs.ftl
     }
 
-    /// The same, to be preconditioned.
+    /// Page-mapped flash management, to be preconditioned.
     pub(super) fn ftl_mut(&mut self) -> &mut PageMapped {
         &mut self.programs.ftl
     }
@@ -326,25 +326,25 @@ impl Block {
         self.ftl().capacity_pages() * u64::from(self.ftl().page_bytes())
     }
 
-    /// Whether each plane's reclaim is urgent, as the flash was told.
+    /// Whether each plane's reclaim is urgent, as set in the flash.
     #[cfg(test)]
     pub(super) fn told_urgent(&self) -> &[bool] {
         self.reclaim.told_urgent()
     }
 
-    /// What waits, and for what, for a reader who looks for what never ends.
+    /// The pages that wait with their states, for messages about requests that never end.
     pub(super) fn waiting(&self) -> String {
         let pages: Vec<_> = self.pages.iter().map(|(_, p)| (p.lpa, p.at, p.of)).collect();
         let (stalled, flushes, reclaim) = (&self.stalled, &self.flushes, self.reclaim.waiting());
         format!("pages {pages:?}, stalled {stalled:?}, {reclaim}, {flushes:?}")
     }
 
-    /// The next request that has ended and was not asked for yet.
+    /// The next request that has ended and was not returned yet.
     pub(super) fn take_ended(&mut self) -> Option<Ended> {
         self.ended.pop_front()
     }
 
-    /// The host gives a request, now.
+    /// The host submits a request, now.
     pub(super) fn give(&mut self, lent: &mut Lent<'_>, now: Ps, request: Request) {
         let asked = self.asked.insert(Asked { request, arrived: now, status: Status::Success }) as u32;
         let way = match request.op {
@@ -407,7 +407,7 @@ impl Block {
         }
         map_ops.clear();
         self.programs.map_ops = map_ops;
-        // There may be room now for what found none.
+        // There may be free pages now for writes that found none.
         self.retry_stalled(lent, now);
     }
 
@@ -416,7 +416,7 @@ impl Block {
         asked
     }
 
-    /// All data of a write is with the device.
+    /// All data of a write has crossed the link.
     fn request_data(&mut self, lent: &mut Lent<'_>, now: Ps, io: u32) {
         let request = self.asked[self.request_of(lent, io) as usize].request;
         let there = lent.fabric.through_dram(now, request.bytes, "data in", Cause::Host);
@@ -467,8 +467,8 @@ impl Block {
         }
     }
 
-    /// A page comes to the translator, and one that is written to the allocator; it goes on when they and what else it
-    /// waits for are done.
+    /// Books the translator for a page, and the allocator for a written one; it goes on when they are done, but not
+    /// before `ready`.
     fn translate(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, ready: Ps) {
         let write = self.pages[part as usize].write;
         let c = &lent.fabric.description.controller;
@@ -490,7 +490,8 @@ impl Block {
         p.place = self.programs.ftl.read(p.lpa, p.ahead, &mut map_ops).expect("the range was looked at");
         p.at = At::Mapping;
         p.map_ops.extend(map_ops.iter().rev().filter(|op| matches!(op, MapOp::Read(_))));
-        // Pages of a block are programmed in the order in which they were given out: at once.
+        // Map pages are programmed at once, since pages of a block are programmed in the order in which they were
+        // allocated.
         for op in map_ops.drain(..).filter(|op| matches!(op, MapOp::Program(_))) {
             p.left += 1;
             self.programs.issue_map(lent.fabric, now, op, Wait::Page(part));
@@ -502,7 +503,7 @@ impl Block {
         }
     }
 
-    /// A page that is written comes to what it has to be merged with.
+    /// Reads the old content of a page that is written in part.
     fn merge(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
         let p = &mut self.pages[part as usize];
         if p.whole {
@@ -523,7 +524,7 @@ impl Block {
         }
     }
 
-    /// The next thing for a page to be read: what the map needs, one after the other, then the page itself.
+    /// Reads the next page of the map that a read needs, one after the other, then the page itself.
     fn read_next(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
         let p = &mut self.pages[part as usize];
         if let Some(op) = p.map_ops.pop() {
@@ -540,24 +541,24 @@ impl Block {
                 (p.left, p.at) = (1, At::Reading);
                 self.programs.read(lent.fabric, now, Cause::Host, place, bytes, Wait::Page(part));
             }
-            // Never written, or still in the controller's memory.
+            // The page was never written, or is still in the controller's memory.
             _ => self.page_up(lent, now, part, 1),
         }
     }
 
-    /// Finds a page for what is written.
+    /// Allocates a page for a write, and programs it.
     fn write_page(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
         let p = &mut self.pages[part as usize];
         let (lpa, ahead, whole) = (p.lpa, p.ahead, p.whole);
         if p.of == PageOf::Cache && self.cached.as_ref().is_some_and(|c| !c.is_wanted(lpa)) {
-            // Trimmed on its way.
+            // It was trimmed on its way.
             return self.page_done(lent, now, part);
         }
         let programs = &mut self.programs;
         if !whole {
             let old = programs.ftl.place_of(lpa).expect("the range was looked at");
             if old != p.place && old.is_some_and(|place| !programs.is_in_memory(place)) {
-                // Another write to the page, or reclaim, was faster: what it left has to be merged.
+                // Another write to the page, or reclaim, was faster: its content has to be merged.
                 return self.merge(lent, now, part);
             }
         }
@@ -594,7 +595,7 @@ impl Block {
         self.programs.map_ops = map_ops;
     }
 
-    /// Tries again what found no free page.
+    /// Tries again the writes that found no free page.
     fn retry_stalled(&mut self, lent: &mut Lent<'_>, now: Ps) {
         self.programs.retry_homeless(lent.fabric, now);
         if let Some(cached) = &mut self.cached {
@@ -623,7 +624,7 @@ impl Block {
         let unreadable = outcome == Outcome::Uncorrectable && matches!(at, At::Mapping | At::Reading | At::Merging);
         if unreadable {
             if at == At::Merging && of == PageOf::Cache {
-                // Its host may know already that it is written: what there is of it is kept.
+                // Its write may be complete for the host already: the known part of the page is kept.
                 self.programs.lost.insert(lpa);
             }
             self.fail(lent, part, Status::Unreadable);
@@ -648,7 +649,8 @@ impl Block {
         }
     }
 
-    /// A page's bytes go to the host, `crossings` times through DRAM: in from the flash, out to the link, or past it.
+    /// Sends a page's bytes to the host, `crossings` times through DRAM: in from the flash and out to the link, or past
+    /// it.
     fn page_up(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, crossings: u64) {
         if crossings == 0 {
             return self.page_leaves(lent, now, part);
@@ -663,7 +665,7 @@ impl Block {
         let (PageOf::Io(io), bytes) = (p.of, u64::from(p.bytes)) else { unreachable!("what is read is for the host") };
         let sent = lent.fabric.send(now, Direction::Up, bytes, "data");
         if lent.io.parts_left(io) == 1 && lent.fabric.description.controller.t_complete == Ps::ZERO {
-            // The last one: the completion goes right behind it.
+            // The last page of the request: the completion follows at once.
             self.pages.remove(part as usize);
             return lent.io.finished_with_data(lent.fabric, now, io);
         }
@@ -681,7 +683,7 @@ impl Block {
     // The write cache and flushes
     // ---------------------------------------------------------------------------------------
 
-    /// Lets the cache drain, take what waits for room, and flushes see what became of it.
+    /// Lets the cache drain and take writes that wait for room, then lets flushes go on.
     fn go_on_draining(&mut self, lent: &mut Lent<'_>, now: Ps) {
         if !self.cached.as_mut().is_some_and(Cached::begin) {
             return;
@@ -728,7 +730,7 @@ impl Block {
         self.go_on_draining(lent, now);
     }
 
-    /// Lets flushes go on, in order.
+    /// Lets flushes go on, in order, and completes those that are done.
     fn go_on_flushing(&mut self, lent: &mut Lent<'_>, now: Ps) {
         while let Some(Flushed { io, status }) =
             self.flushes.go_on(&mut self.programs, self.cached.as_ref(), lent.fabric, now)
@@ -766,7 +768,7 @@ impl Block {
         }
     }
 
-    /// A moved page is where it should be, or stays where it is.
+    /// A page that reclaim moves is programmed elsewhere, or stays where it is.
     fn move_over(&mut self, lent: &mut Lent<'_>, now: Ps, plane: u32) {
         self.reclaim.move_over(plane);
         self.go_on_reclaiming(lent, now, plane);

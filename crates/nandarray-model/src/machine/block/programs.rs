@@ -1,10 +1,10 @@
-//! Programs of conventional flash management: issued, ended, done elsewhere when they failed; and what the map asks
-//! for.
+//! Page programs of conventional flash management: issued, ended, repeated elsewhere after failures; and operations of
+//! the map.
 //!
-//! A page is in the controller's memory until its program has ended. One that failed and for which no plane has room
-//! stays there until reclaim, or a trim, makes room; whoever waited for it is told that there is no space. Programs are
-//! counted by epochs: a flush ends the running one and waits until nothing is left of it and those before, so that
-//! writes and reclaim that go on do not hold it up.
+//! A page is in the controller's memory until its program has ended. One whose program failed and for which no plane
+//! has room stays there until reclaim or a trim makes room; its write fails for lack of space. Programs are counted by
+//! epochs: a flush ends the current one and waits for all programs of it and of earlier ones, so that later writes and
+//! reclaim do not hold it up.
 
 use std::collections::VecDeque;
 
@@ -17,30 +17,30 @@ use crate::machine::clients::Waiting;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
 
-/// A program under way.
+/// A program in flight.
 #[derive(Clone, Copy, Debug)]
 struct Program {
     place: Place,
     cause: Cause,
     waiting: Wait,
-    /// Which flushes wait for it.
+    /// Its epoch, which decides whether a flush waits for it.
     epoch: u64,
 }
 
 /// A program that has ended, for the client to act on in this order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Over {
-    /// The part that is told that nothing has room for its page.
+    /// The page of a write that fails since nothing has room for it.
     pub(super) homeless: Option<u32>,
-    /// The plane of a block that failed and is to be emptied.
+    /// The plane of a failed block, which is to be emptied.
     pub(super) failed_plane: Option<u32>,
-    /// Who waited for it; `None` if it is done again elsewhere.
+    /// Its waiter; `None` if the program is repeated elsewhere.
     pub(super) waiting: Option<Wait>,
-    /// Its epoch, to be ended with [`Epochs::ended`] last.
+    /// Its epoch, to be passed to [`Epochs::ended`] last.
     pub(super) epoch: u64,
 }
 
-/// How many programs are under way, by epoch; the last one runs.
+/// Numbers of programs in flight, by epoch; the last epoch is the current one.
 #[derive(Debug)]
 pub(super) struct Epochs {
     programs: VecDeque<u64>,
@@ -53,7 +53,7 @@ impl Epochs {
         self.first + self.programs.len() as u64 - 1
     }
 
-    /// A program of that epoch has ended.
+    /// Counts the end of a program of an epoch.
     pub(super) fn ended(&mut self, epoch: u64) {
         self.programs[(epoch - self.first) as usize] -= 1;
         self.forget();
@@ -66,7 +66,7 @@ impl Epochs {
         }
     }
 
-    /// Begins another epoch; says which one ran.
+    /// Begins another epoch; returns the one that was current.
     pub(super) fn next(&mut self) -> u64 {
         let epoch = self.first + self.programs.len() as u64 - 1;
         self.programs.push_back(0);
@@ -80,16 +80,16 @@ impl Epochs {
     }
 }
 
-/// Page-mapped flash management, and its programs under way.
+/// Page-mapped flash management, and its programs in flight.
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub(super) ftl: PageMapped,
     under_way: slab::Slab<Program>,
-    /// Pages whose data is in the controller until their programs end; how many programs each waits for.
+    /// Pages whose data is in the controller until their programs end, each with the number of its programs.
     writing: FxHashMap<Place, u32>,
-    /// Programs that failed and for which there was no other place: their data stays in the controller.
+    /// Failed programs for which there was no other page: their data stays in the controller.
     homeless: Vec<(Place, Cause)>,
-    /// Logical pages whose content was lost when it was moved or merged; they cannot be read until they are written
+    /// Logical pages whose content was lost when they were moved or merged; they are unreadable until they are written
     /// whole.
     pub(super) lost: FxHashSet<u64>,
     pub(super) epochs: Epochs,
@@ -114,27 +114,27 @@ impl Programs {
         self.writing.contains_key(&place)
     }
 
-    /// Whether a logical page was lost.
+    /// Whether a logical page's content was lost.
     pub(super) fn is_lost(&self, lpa: u64) -> bool {
         !self.lost.is_empty() && self.lost.contains(&lpa)
     }
 
-    /// Whether a page has no place in flash.
+    /// Whether some page found no room in flash.
     pub(super) fn has_homeless(&self) -> bool {
         !self.homeless.is_empty()
     }
 
-    /// Whether nothing is being programmed.
+    /// Whether no program is in flight.
     pub(super) fn is_still(&self) -> bool {
         self.under_way.is_empty()
     }
 
-    /// Reads a page; `waiting` is told when that has ended.
+    /// Issues a page read; `waiting` is notified of its end.
     pub(super) fn read(&self, fabric: &mut Fabric, now: Ps, cause: Cause, place: Place, bytes: u32, waiting: Wait) {
         fabric.issue(now, Op::Read, cause, place, bytes, Waiting::Block(waiting));
     }
 
-    /// Programs a page; `waiting` is told when that has ended, here or, if it failed here, elsewhere.
+    /// Issues a page program; `waiting` is notified of its end, here or, after a failure, elsewhere.
     pub(super) fn program(&mut self, fabric: &mut Fabric, now: Ps, cause: Cause, place: Place, waiting: Wait) {
         let epoch = self.epochs.begins();
         *self.writing.entry(place).or_default() += 1;
@@ -143,7 +143,7 @@ impl Programs {
         fabric.issue(now, Op::Program, cause, place, bytes, Waiting::Block(Wait::Program(program)));
     }
 
-    /// Does what the map asks for.
+    /// Issues an operation of the map.
     pub(super) fn issue_map(&mut self, fabric: &mut Fabric, now: Ps, op: MapOp, waiting: Wait) {
         let bytes = fabric.description.geometry.page_bytes;
         match op {
@@ -160,7 +160,7 @@ impl Programs {
         }
     }
 
-    /// A program has ended.
+    /// Handles the end of a program.
     pub(super) fn over(&mut self, fabric: &mut Fabric, now: Ps, program: u32, outcome: Outcome) -> Over {
         let Program { place, cause, waiting, epoch } = self.under_way.remove(program as usize);
         let renewed = match outcome {
@@ -187,14 +187,14 @@ impl Programs {
         Over { homeless, failed_plane, waiting, epoch }
     }
 
-    /// Looks for places anew for pages whose programs failed.
+    /// Tries again to find pages for data whose programs failed.
     pub(super) fn retry_homeless(&mut self, fabric: &mut Fabric, now: Ps) {
         if self.homeless.is_empty() {
             return;
         }
         for (place, cause) in std::mem::take(&mut self.homeless) {
             match self.ftl.program_failed(place, cause) {
-                // Moved, overwritten or trimmed meanwhile.
+                // It was moved, overwritten or trimmed meanwhile.
                 Ok(None) => self.leaves_memory(place),
                 Ok(Some(renewed)) => {
                     self.program(fabric, now, cause, renewed.place, Wait::Nobody);
@@ -205,8 +205,8 @@ impl Programs {
         }
     }
 
-    /// Writes the changed pages of a cached map, as many as find room; what is not written is found again from the
-    /// pages themselves, which name their owners.
+    /// Writes the changed pages of a cached map, as many as find room; recovery would find the others again from data
+    /// pages, which name their owners.
     pub(super) fn write_map(&mut self, fabric: &mut Fabric, now: Ps) {
         let mut map_ops = std::mem::take(&mut self.map_ops);
         while self.ftl.flush_map(&mut map_ops) {

@@ -1,12 +1,12 @@
-//! Reclaim, wear levelling and failed blocks of conventional requests: what flash management asks for, done in the
-//! background.
+//! Background work of conventional flash management: reclaim, wear levelling, emptying of failed blocks.
 //!
-//! A plane's job is pulled step by step (`crate::ftl`, reclaim): a page is read, found a new place, programmed; at the
-//! end its block is erased. Some moves are under way at once. Where reclaim is pre-emptible and not urgent, it takes
-//! its next step only when nothing waits for its die; it is looked at again whenever something else of that die has
+//! A plane's job is executed step by step (`crate::ftl`, reclaim): a page is read, relocated, programmed; at the end
+//! its block is erased. Some moves are in flight at once. Where reclaim is pre-emptible and not urgent, it takes its
+//! next step only when no operation waits for its die; it is tried again whenever another operation of that die has
 //! ended.
 //!
-//! Reclaim tells the client when a move or an erase may have made room; the client then tries again what found none.
+//! Reclaim returns whether a move or an erase may have made room; the client then tries again the writes that found
+//! none.
 
 use super::Wait;
 use super::programs::Programs;
@@ -16,10 +16,10 @@ use crate::machine::clients::Waiting;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
 
-/// Moves of a plane under way at once: one page is read while others are programmed.
+/// Moves of a plane in flight at once: one page is read while others are programmed.
 const MOVES_AT_ONCE: u16 = 4;
 
-/// A move under way.
+/// A move in flight.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
     plane: u32,
@@ -29,22 +29,22 @@ struct UnderWay {
 /// Whether room may have been made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    /// As it was.
+    /// No room was made.
     Same,
-    /// There may be some: what found none is to be tried again, then reclaim of the plane goes on.
+    /// There may be room: writes that found none are to be tried again, then reclaim of the plane goes on.
     Perhaps,
 }
 
-/// Reclaim under way, plane by plane.
+/// Reclaim in flight, plane by plane.
 #[derive(Debug)]
 pub(super) struct Reclaim {
     moves: slab::Slab<UnderWay>,
     moving: Vec<u16>,
     erasing: Vec<Option<Place>>,
-    /// Planes whose reclaim gave way, and whether each is among them.
+    /// Planes whose reclaim gave way to other operations; `is_postponed` has the same by plane.
     postponed: Vec<u32>,
     is_postponed: Vec<bool>,
-    /// Whether a plane's reclaim is urgent, as the flash was told.
+    /// Whether a plane's reclaim is urgent, as set in the flash.
     is_urgent: Vec<bool>,
 }
 
@@ -60,19 +60,19 @@ impl Reclaim {
         }
     }
 
-    /// What is under way and what gave way, for a reader who looks for what never ends.
+    /// Moves in flight and planes that gave way, for messages about requests that never end.
     pub(super) fn waiting(&self) -> String {
         let moving: Vec<_> = self.moving.iter().enumerate().filter(|m| *m.1 > 0).collect();
         format!("postponed {:?}, moving {moving:?}", self.postponed)
     }
 
-    /// Whether each plane's reclaim is urgent, as the flash was told.
+    /// Whether each plane's reclaim is urgent, as set in the flash.
     #[cfg(test)]
     pub(super) fn told_urgent(&self) -> &[bool] {
         &self.is_urgent
     }
 
-    /// Whether nothing is being moved.
+    /// Whether no move is in flight.
     pub(super) fn is_still(&self) -> bool {
         self.moves.is_empty()
     }
@@ -85,7 +85,7 @@ impl Reclaim {
         room
     }
 
-    /// Tells the flash whether a die's background work goes before or behind the host's.
+    /// Sets in the flash whether a die's background work goes before the host's: when it is urgent.
     fn tell_urgency(&mut self, programs: &Programs, fabric: &mut Fabric, plane: u32) {
         let planes = fabric.description.geometry.planes;
         let urgent = programs.ftl.urgency(plane) == Urgency::Urgent;
@@ -138,7 +138,7 @@ impl Reclaim {
         }
     }
 
-    /// The next plane from `i` on whose reclaim gave way and for whose die nothing waits any more.
+    /// The next plane, from index `i` on, whose reclaim gave way and for whose die no operation waits any more.
     pub(super) fn resumes(&mut self, fabric: &Fabric, i: &mut usize) -> Option<u32> {
         let planes = fabric.description.geometry.planes;
         while let Some(&plane) = self.postponed.get(*i) {
@@ -153,11 +153,11 @@ impl Reclaim {
         None
     }
 
-    /// A page of a victim was read: it goes where there is room. Returns its plane if it goes nowhere, for then the
+    /// A page of a victim was read: it is programmed where there is room. Returns its plane if it stays, for then the
     /// move is over.
     ///
-    /// One that could not be read goes too, for its block is erased; it is remembered as lost. A page of the map that
-    /// is lost is made anew from what pages say of themselves.
+    /// An unreadable page moves too, since its block is erased; its content is recorded as lost. An unreadable page of
+    /// the map is made anew from the data pages, which name their owners.
     pub(super) fn read_over(
         &mut self,
         programs: &mut Programs,
@@ -177,12 +177,12 @@ impl Reclaim {
                 programs.program(fabric, now, moved.cause, place, Wait::MoveTo(plane));
                 None
             }
-            // Overwritten meanwhile, or no room anywhere: then it stays where it is.
+            // It was overwritten meanwhile, or there is no room anywhere: it stays where it is.
             Ok(Moved::Overwritten) | Err(_) => Some(plane),
         }
     }
 
-    /// A move of a plane is over.
+    /// Counts the end of a move of a plane.
     pub(super) fn move_over(&mut self, plane: u32) {
         self.moving[plane as usize] -= 1;
     }

@@ -1,8 +1,9 @@
-//! The store's pages in the flash: issued by steps of a footprint, programs counted, segments erased in order, and what
-//! reclaim of the store moved, chunk by chunk.
+//! The store's pages in the flash: issues the operations of a trace, counts programs, erases segments in order, and
+//! moves the pages of the store's reclaim, chunk by chunk.
 //!
 //! A program into a segment that is being erased waits for the erase; an erase of a segment whose last erase has not
-//! ended waits behind the programs that came in between. This file knows no commands: it returns whose chunk is over.
+//! ended waits behind the programs that came in between. This file knows no commands: it returns the job whose chunk is
+//! over.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -24,23 +25,23 @@ struct Held {
     wait: Wait,
 }
 
-/// Pages that are read, then programmed elsewhere, in the background of a command.
+/// A chunk of reclaim: pages that are read, then programmed elsewhere, in the background of a command.
 #[derive(Debug)]
 struct Chunk {
     job: u32,
-    /// The job's number among all: how old it is.
+    /// The job's age: its number among all.
     age: u64,
     steps: Vec<Step>,
     left: u32,
     programming: bool,
 }
 
-/// An operation of a chunk that has ended.
+/// The effect of the end of a chunk's operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkProgress {
-    /// The job whose chunk is over with it.
+    /// The job whose chunk is over.
     pub(super) over: Option<u32>,
-    /// If it was a program: of a job of this age.
+    /// The age of the job, if the operation was a program.
     pub(super) programmed: Option<u64>,
 }
 
@@ -48,9 +49,9 @@ pub(super) struct ChunkProgress {
 #[derive(Debug)]
 pub(super) struct StoreFlash {
     places: Places,
-    /// Programs under way, by the age of their job.
+    /// Programs in flight, by the age of their job.
     programs: BTreeMap<u64, u64>,
-    /// Blocks of a segment that are still to be erased.
+    /// Blocks that are still to be erased, by segment.
     erasing: BTreeMap<u32, u32>,
     held: Vec<Held>,
     chunks: slab::Slab<Chunk>,
@@ -72,12 +73,12 @@ impl StoreFlash {
         self.places.store().page_bytes
     }
 
-    /// Whether no program of this job or of an older one is on its way.
+    /// Whether no program of the job of this age, or of an older one, is in flight.
     pub(super) fn is_settled(&self, age: u64) -> bool {
         self.programs.first_key_value().is_none_or(|(&oldest, _)| oldest > age)
     }
 
-    /// Reads or programs the pages of some steps of a job of this age.
+    /// Issues reads and programs for a job of this age.
     pub(super) fn issue(&mut self, fabric: &mut Fabric, now: Ps, age: u64, steps: &[Step], wait: Wait) {
         let page = self.page_bytes();
         for step in steps {
@@ -96,7 +97,7 @@ impl StoreFlash {
         }
     }
 
-    /// A program of a job of this age has ended; `true` if it was the job's last one under way.
+    /// Counts the end of a program of a job of this age; `true` if it was the job's last one in flight.
     pub(super) fn program_ended(&mut self, age: u64) -> bool {
         let left = self.programs.get_mut(&age).expect("a program that ends was counted");
         *left -= 1;
@@ -107,7 +108,7 @@ impl StoreFlash {
         last
     }
 
-    /// Begins with a chunk of a job: its reads, then its programs. `true` if it is over at once, having neither.
+    /// Starts a chunk of a job: its reads, then its programs. `true` if it is over at once, having neither.
     pub(super) fn start_chunk(
         &mut self,
         fabric: &mut Fabric,
@@ -139,7 +140,7 @@ impl StoreFlash {
         Some(self.chunks.remove(chunk as usize).job)
     }
 
-    /// An operation of a chunk has ended.
+    /// Handles the end of a chunk's operation.
     pub(super) fn chunk_operation_ended(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32) -> ChunkProgress {
         let c = &mut self.chunks[chunk as usize];
         c.left -= 1;
@@ -168,7 +169,7 @@ impl StoreFlash {
         }
     }
 
-    /// A block of a segment was erased; behind the last one goes what waited for that.
+    /// Handles the end of a block's erase; after the segment's last one, issues the operations that waited for it.
     pub(super) fn erase_ended(&mut self, fabric: &mut Fabric, now: Ps, segment: u32) {
         let left = self.erasing.get_mut(&segment).expect("an erase of a segment that is being erased");
         *left -= 1;
@@ -176,7 +177,7 @@ impl StoreFlash {
             return;
         }
         self.erasing.remove(&segment);
-        // Programs that waited go first; the next erase of the segment, if there is one, holds back what came behind
+        // Programs that waited go first; the segment's next erase, if there is one, holds back the operations behind
         // it.
         let planes = self.places.planes();
         let mut erases = 0;

@@ -1,5 +1,5 @@
-//! A command of the store on its way: what it asked of the flash, sorted into blocks, log and background; and how far
-//! it is.
+//! Commands of the store in flight: the operations of a command's trace, sorted into blocks, log and background, and
+//! its state.
 
 use std::collections::VecDeque;
 
@@ -8,28 +8,28 @@ use crate::footprint::{Footprint, Piece, Step};
 use crate::machine::host_io::Way;
 use nandarray_sim::Ps;
 
-/// A command of the store on its way.
+/// The number of a command of the store in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobId(pub(super) u64);
 
-/// What a command of the store moves.
+/// The kind of a command of the store, by the data that it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
     /// Elements to the host.
     Read,
     /// Elements to the device.
     Write,
-    /// None: flush, create, and so on.
+    /// No elements: flush, create, and so on.
     Other,
-    /// Elements into the device's memory, for a program that runs there. No command on the link: the program's own
-    /// asked for it.
+    /// Elements into the device's memory, for a program that runs there. There is no command on the link: it belongs to
+    /// the program's own.
     Input,
     /// An output of such a program, from the device's memory into the flash.
     Output,
 }
 
 impl JobKind {
-    /// Whether it is a program's, and crosses no link.
+    /// Whether it is an input or output of a program, which crosses no link.
     pub fn is_programs(self) -> bool {
         matches!(self, Self::Input | Self::Output)
     }
@@ -38,43 +38,43 @@ impl JobKind {
 /// A command of the store that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobDone {
-    /// Which.
+    /// Its number.
     pub id: JobId,
-    /// What it moved.
+    /// Its kind.
     pub kind: JobKind,
     /// Bytes of elements moved.
     pub bytes: u64,
-    /// When the host gave it.
+    /// Time of its submission.
     pub submitted: Ps,
-    /// When the host had its answer.
+    /// Time at which the host had its completion.
     pub done: Ps,
     /// Whether a page could not be read.
     pub failed: bool,
 }
 
-/// Something in the background of a job, in order.
+/// A piece of background work of a job.
 #[derive(Clone, Debug)]
 pub(super) enum Background {
-    /// Pages read, then programmed elsewhere.
+    /// Pages that are read, then programmed elsewhere.
     Chunk(Vec<Step>),
-    /// A segment to erase, once all before is done.
+    /// A segment to erase, after all work before it.
     Erase(u32),
 }
 
-/// Where a job stands.
+/// The phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Blocks are on their way.
+    /// Blocks are in flight.
     Moving,
-    /// All programs of the device must end before the log is written.
+    /// Waits for the programs that must end before the log is written.
     Settling,
-    /// Pages of the log are programmed.
+    /// Pages of the log are in flight.
     Logging,
-    /// The host has its answer; the background may go on.
+    /// The host has its completion; background work may go on.
     Done,
 }
 
-/// A command, and how far it is.
+/// A command and its state.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) id: JobId,
@@ -89,27 +89,27 @@ pub(super) struct Job {
     pub(super) chunks_left: u32,
     pub(super) phase: Phase,
     pub(super) next: usize,
-    /// Parts that take room in the device.
+    /// Number of blocks that take room in the device.
     pub(super) open: u32,
     pub(super) open_bytes: u64,
-    /// Parts that the host waits for.
+    /// Number of blocks that the host waits for.
     pub(super) waiting: u32,
     pub(super) log_left: u32,
     pub(super) bytes: u64,
     pub(super) io: Option<u32>,
     pub(super) failed: bool,
-    /// Blocks that the host has composed and not programmed, until it has composed all of the command.
+    /// Blocks that the host has composed and not programmed yet: it first composes all of the command.
     pub(super) composed: Vec<u32>,
 }
 
 impl Job {
-    /// Which way some of its steps go.
+    /// The direction of a block with these operations.
     pub(super) fn way(&self, from: usize, to: usize) -> Way {
         let programs = self.steps[from..to].iter().any(|s| s.op == Op::Program);
         if matches!(self.kind, JobKind::Write | JobKind::Output) || programs { Way::Write } else { Way::Read }
     }
 
-    /// Sorts what a command asked for: blocks, what reclaim moved, the log.
+    /// Sorts a trace into blocks, background work and the log.
     pub(super) fn new(id: JobId, kind: JobKind, queue: u32, now: Ps, footprint: Footprint) -> Self {
         let (mut steps, mut pieces, mut log) = (Vec::new(), Vec::new(), Vec::new());
         let mut background: VecDeque<Background> = VecDeque::new();
@@ -138,7 +138,8 @@ impl Job {
                     _ => background.push_back(Background::Chunk(vec![step])),
                 },
                 Cause::Host if i < last_piece => steps.push(step),
-                // Units that had gathered, written by a flush: blocks of their own, whose bytes came before.
+                // Pages of the write buffer, written by a flush: blocks of their own, whose bytes came with earlier
+                // commands.
                 Cause::Host => rest.push(step),
             }
         }

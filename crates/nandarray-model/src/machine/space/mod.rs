@@ -2,8 +2,8 @@
 //!
 //! Hardware NDS (paper, section 5.3): one io a command; the device translates block by block, reads or programs its
 //! pages, assembles in DRAM, and sends one block while the next is read. Software NDS (section 5.2): the host
-//! translates, asks for each extent of a block by an io of its own, whole pages cross the link, and a host core copies
-//! the runs. Either way:
+//! translates, reads or writes each extent of a block by an io of its own, whole pages cross the link, and a host core
+//! copies the runs. Either way:
 //!
 //! ```text
 //! read    translate -> flash reads -> DRAM -> assemble -> link up            (one part a block, pipelined)
@@ -11,14 +11,13 @@
 //! log     once everything programmed so far is in the flash: the journal's pages, or the checkpoint's
 //! ```
 //!
-//! What reclaim moved goes on in the background, a few chunks (reads, then programs) at a time; segments that hold
-//! nothing any more are erased behind it, and programs into them wait for that. What the log writes is charged whole
-//! pages.
+//! Reclaim's moves go on in the background, a few chunks (reads, then programs) at a time; segments that became empty
+//! are erased behind them, and programs into these wait for that. Writes of the log are charged whole pages.
 //!
 //! | file | one idea |
 //! | --- | --- |
-//! | `mod` | the client: jobs, their blocks from station to station, and what follows from what |
-//! | `job` | what a command asked for, and how far it is |
+//! | `mod` | the client: jobs, and the stages of their blocks |
+//! | `job` | a command's operations and state |
 //! | `software` | the host's share, where it translates |
 //! | `flash` | pages and segments of the store: programs counted, erases in order, chunks of reclaim |
 //!
@@ -43,38 +42,38 @@ use crate::footprint::{Footprint, Places, Step};
 use crate::host::Direction;
 use nandarray_sim::Ps;
 
-/// Chunks of reclaim that are on their way at once.
+/// Chunks of reclaim of one job in flight at once.
 const CHUNKS_AT_ONCE: u32 = 8;
-/// Blocks of a command that are on their way at once, if DRAM has room for them.
+/// Blocks of a command in flight at once, if DRAM has room for them.
 const PARTS_AT_ONCE: u32 = 64;
 
 /// An event of a command of the store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SpaceEvent {
-    /// The host begins with a job.
+    /// The host submits a job.
     Given(u32),
     /// The device's request for a command's coordinates reaches the host's memory.
     CoordinatesAsked(u32),
-    /// They are in the device.
+    /// A command's coordinates are in the device.
     CoordinatesThere(u32),
-    /// The command handler is done with a job that it took up again.
+    /// The command handler is done with a job whose coordinates it has.
     Translating(u32),
     /// A part's data is in the device.
     DataDown(u32),
-    /// A part's turn at a stage is over; the part knows which.
+    /// A part's present stage is over.
     Staged(u32),
     /// A part's bytes are with the host, or safe in the device.
     Delivered(u32),
-    /// A host core may take up a job's next block.
+    /// A host core is free for a job's next block.
     HostWork(u32),
     /// A host core has translated or copied a block.
     HostPiece(u32),
 }
 
-/// What waits for a flash operation.
+/// The part of the client that waits for a flash operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// A part.
+    /// A part of a command.
     Part(u32),
     /// A chunk of reclaim.
     Chunk(u32),
@@ -109,21 +108,21 @@ impl Packed for Wait {
     }
 }
 
-/// What of the store asked for a command on the link.
+/// The part of the client that requested a command on the link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum For {
     /// A job that the device translates.
     Job(u32),
-    /// Some consecutive pages for a block of a job that the host translates.
+    /// An extent of a block of a job that the host translates.
     Extent {
-        /// The part that the host made for the block.
+        /// The part of the whole block.
         whole: u32,
         /// The pages.
         step: Step,
     },
 }
 
-/// Where a part stands; each is left for the next when its time is over.
+/// The stage of a part of a command; when its time is over, the part enters the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     /// Its data crosses the link to the device.
@@ -140,22 +139,22 @@ enum At {
     Reading,
     /// Pages are programmed.
     Programming,
-    /// What was read is in DRAM; the assembler gathers its runs.
+    /// The pages that were read are in DRAM; the assembler gathers their runs.
     Gathered,
-    /// It leaves DRAM for the link.
+    /// Its data leaves DRAM for the link.
     Leaving,
     /// It is with the host, or safe in the flash.
     Delivered,
 }
 
-/// Which steps a part is made of.
+/// The flash operations of a part.
 #[derive(Clone, Copy, Debug)]
 enum Steps {
-    /// Some of its job's.
+    /// A range of its job's operations.
     Of { from: usize, to: usize },
-    /// One extent.
+    /// The operation of one extent.
     One(Step),
-    /// None of its own: a piece whose extents are ios (software NDS).
+    /// A range of its job's operations, whose extents are ios of their own (software NDS).
     Extents { from: usize, to: usize },
 }
 
@@ -166,7 +165,7 @@ struct Part {
     job: u32,
     /// The age of its job ([`Spaces::age`]), which outlives the job.
     age: u64,
-    /// Its block's place in the job.
+    /// The block's index in the job.
     number: usize,
     io: Option<u32>,
     way: Way,
@@ -175,11 +174,11 @@ struct Part {
     bytes: u64,
     at: At,
     left: u32,
-    /// When the last page is in DRAM.
+    /// Time at which its last page is in DRAM.
     ready: Ps,
-    /// The io knows already that it is done (early completion).
+    /// Whether its io was completed early, from the write cache.
     told: bool,
-    /// It is the log, which the host writes (software NDS).
+    /// Whether it is the log, which the host writes (software NDS).
     log: bool,
     failed: bool,
 }
@@ -212,13 +211,13 @@ pub(crate) struct Spaces {
     jobs: slab::Slab<Job>,
     parts: slab::Slab<Part>,
     given: u64,
-    /// Jobs that write their log once they may ([`Self::may_log`]).
+    /// Jobs that wait to write their log, until [`Self::may_log`].
     settling: VecDeque<u32>,
-    /// Ages of jobs that make something durable, and have not done so yet.
+    /// Ages of jobs with a barrier, until their logs are written.
     barriers: BTreeSet<u64>,
     dirty_bytes: u64,
     done: VecDeque<JobDone>,
-    /// Blocks of inputs of programs that are in the device's memory and were not asked for yet.
+    /// Blocks of inputs of programs that are in the device's memory and were not returned yet.
     arrived: VecDeque<(JobId, usize)>,
 }
 
@@ -278,7 +277,7 @@ impl Client for Spaces {
         let coordinates = lent.fabric.description.controller.coordinates_bytes > 0;
         match asker {
             For::Job(_) if coordinates && lent.io.way(io) != Way::Neither => {
-                // A request without payload: what a read of host memory begins with.
+                // A read of host memory begins with a request without payload.
                 let sent = lent.fabric.send_entry(now, Direction::Up, 0, "coordinates");
                 lent.push(sent.end, SpaceEvent::CoordinatesAsked(io));
             }
@@ -332,7 +331,7 @@ impl Client for Spaces {
 }
 
 impl Spaces {
-    /// No command on its way; the store's pages lie at `places`.
+    /// A client without commands, for a store with this layout.
     pub(super) fn new(places: Places) -> Self {
         Self {
             flash: StoreFlash::new(places),
@@ -347,12 +346,12 @@ impl Spaces {
         }
     }
 
-    /// The next block of an input of programs that arrived and was not asked for yet.
+    /// The next block of an input of programs that has arrived and was not returned yet.
     pub(super) fn take_arrived(&mut self) -> Option<(JobId, usize)> {
         self.arrived.pop_front()
     }
 
-    /// The host gives a command that asked for this, at a time to come.
+    /// The host submits a command with its flash trace, at a time to come.
     pub(super) fn submit(
         &mut self,
         fabric: &mut Fabric,
@@ -372,18 +371,18 @@ impl Spaces {
         id
     }
 
-    /// The next command that was done and not asked for yet.
+    /// The next completion that was not returned yet.
     pub(super) fn take_done(&mut self) -> Option<JobDone> {
         self.done.pop_front()
     }
 
-    /// The same of one command.
+    /// The completion of one command, if it is done.
     pub(super) fn take_done_of(&mut self, id: JobId) -> Option<JobDone> {
         let at = self.done.iter().position(|done| done.id == id)?;
         self.done.remove(at)
     }
 
-    /// The host begins with a command.
+    /// The host submits a command: its blocks start here, or with its io.
     fn given(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
         self.background(lent, now, job);
         let j = &self.jobs[job as usize];
@@ -397,17 +396,17 @@ impl Spaces {
         if !lent.fabric.description.controller.spaces_in_device {
             return self.host_work(lent, now, job);
         }
-        // One more than there are parts: the log, or its absence.
+        // One more than the number of blocks: the log, even if it is empty.
         let asker = Asker::Spaces(For::Job(job));
         let io = Io { asker, way, queue, submitted: now, parts_left: parts + 1 };
-        // Nothing of the job happens before its entry has crossed the link: it may learn of its io afterwards.
+        // No event of the job happens before its entry has crossed the link, so its io can be set afterwards.
         let io = lent.io.submit(lent.fabric, now, io);
         self.jobs[job as usize].io = Some(io);
     }
 
     // The device's side of a command (hardware NDS) -------------------------------------------------------------------
 
-    /// The command handler takes the command up again, with its coordinates.
+    /// The coordinates of a command are in the device: books the command handler again.
     fn coordinates_there(&mut self, lent: &mut Lent<'_>, now: Ps, io: u32) {
         let Asker::Spaces(For::Job(job)) = lent.io.asker(io) else { unreachable!("only jobs have coordinates") };
         let t_command = lent.fabric.description.controller.t_command;
@@ -420,7 +419,7 @@ impl Spaces {
         self.pieces_progress(lent, now, job);
     }
 
-    /// Starts as many blocks as may be on their way.
+    /// Starts blocks of a job, as many as may be in flight.
     fn start_parts(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
         let room = match lent.fabric.description.dram.bytes {
             0 => u64::MAX,
@@ -437,7 +436,7 @@ impl Spaces {
             j.open_bytes += piece.bytes;
             j.waiting += 1;
             let way = j.way(from, piece.steps_end);
-            // What a flush writes is in the device already.
+            // Pages that a flush writes are in the device already.
             let at = match j.kind {
                 JobKind::Write => At::Down,
                 JobKind::Output => At::Scattered,
@@ -469,7 +468,7 @@ impl Spaces {
         }
     }
 
-    /// A part comes to a station: when it will leave it is booked now.
+    /// A part enters a stage, whose end is booked now.
     fn enter(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, at: At) {
         self.parts[part as usize].at = at;
         let p = self.parts[part as usize];
@@ -496,7 +495,7 @@ impl Spaces {
         if leaves == now { self.leave(lent, now, part) } else { lent.push(leaves, SpaceEvent::Staged(part)) }
     }
 
-    /// A part leaves a station for the next.
+    /// A part leaves its stage for the next.
     fn leave(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
         let p = self.parts[part as usize];
         let next = match (p.at, p.way) {
@@ -526,7 +525,7 @@ impl Spaces {
         self.enter(lent, now, part, next);
     }
 
-    /// A write is complete for the host once it is in the device's write cache, if there is one and it has room.
+    /// Completes a write early, once it is in the device's write cache, if there is one and it has room.
     fn tell_early(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
         let ftl = &lent.fabric.description.ftl;
         let bytes = self.parts[part as usize].bytes;
@@ -570,28 +569,28 @@ impl Spaces {
         self.flash.issue(lent.fabric, now, age, &wanted, Wait::Part(part));
     }
 
-    /// How old a job is: its number among all.
+    /// The age of a job: its number among all.
     fn age(&self, job: u32) -> u64 {
         self.jobs[job as usize].id.0
     }
 
-    /// A program of a job of this age has ended: logs may be written that waited for it. Programs of younger jobs hold
-    /// no log back, so that a stream of writes does not keep a flush from its end.
+    /// A program of a job of this age has ended: writes the logs that waited for it. Programs of younger jobs hold no
+    /// log back, so that a stream of writes does not keep a flush from its end.
     fn program_ended(&mut self, lent: &mut Lent<'_>, now: Ps, age: u64) {
         if self.flash.program_ended(age) {
             self.write_logs(lent, now);
         }
     }
 
-    /// Whether a job's log may be written: what is to be durable comes behind all programs of this job and of older
-    /// ones, and no younger log before it, since records tell what was durable when they were made.
+    /// Whether a job's log may be written: a barrier waits for all programs of its job and of older ones, and for older
+    /// barriers, since a record states which pages were durable when it was made.
     fn may_log(&self, job: u32) -> bool {
         let j = &self.jobs[job as usize];
         let is_next = j.log.is_empty() || self.barriers.first().is_none_or(|&oldest| oldest >= j.id.0);
         is_next && (!j.settle || self.flash.is_settled(j.id.0))
     }
 
-    /// Writes the logs that have waited long enough.
+    /// Writes the logs that need not wait any longer.
     fn write_logs(&mut self, lent: &mut Lent<'_>, now: Ps) {
         for job in std::mem::take(&mut self.settling) {
             if self.may_log(job) {
@@ -606,7 +605,8 @@ impl Spaces {
         let reads = self.parts[part as usize].at == At::Reading;
         let age = self.parts[part as usize].age;
         if reads {
-            // What the device assembles lies in its DRAM; pages for a host that assembles them itself may stream past.
+            // Data that the device assembles lies in its DRAM; pages for a host that assembles them itself may stream
+            // past it.
             let d = &lent.fabric.description;
             let crosses = d.controller.spaces_in_device || d.dram.read_crossings == 2;
             let bytes = u64::from(ended.bytes);
@@ -640,7 +640,7 @@ impl Spaces {
             lent.io_progress(now, io);
         }
         if matches!(p.steps, Steps::One(_)) {
-            // An extent: the host sees what it makes whole when its io is done.
+            // The part of the whole block goes on when the extent's io is reaped.
             return;
         }
         let job = p.job;
@@ -662,7 +662,7 @@ impl Spaces {
         self.forget(job);
     }
 
-    /// When all blocks are done: the log, once everything before it is safe.
+    /// Once all blocks are done: writes the log, as soon as it may be written.
     fn pieces_progress(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
         let j = &mut self.jobs[job as usize];
         let left = if j.settle { j.open } else { j.waiting };
@@ -687,7 +687,7 @@ impl Spaces {
             return self.logged(lent, now, job);
         }
         if !lent.fabric.description.controller.spaces_in_device {
-            // The host reads and writes the log as it does blocks, whose runs are none.
+            // The host reads and writes the log like a block without runs.
             let from = j.steps.len();
             j.steps.extend(log);
             let (way, steps) = (Way::Write, Steps::Extents { from, to: j.steps.len() });
@@ -727,7 +727,7 @@ impl Spaces {
         }
     }
 
-    /// The background of a command goes on: chunks of reclaim, then erases of what they emptied.
+    /// Lets the background work of a command go on: chunks of reclaim, then erases of the segments that they emptied.
     fn background(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
         loop {
             let j = &mut self.jobs[job as usize];
@@ -751,14 +751,14 @@ impl Spaces {
     // The host's side (software NDS)
     // --------------------------------------------------------------------------------------
 
-    /// The host takes up the next block of a job.
+    /// The host translates the next block of a job, or is done with translating.
     fn host_work(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
         if !self.host_translates(lent, now, job) {
             self.pieces_progress(lent, now, job);
         }
     }
 
-    /// A block is translated, copied, or with the device: what is next for it.
+    /// Starts the next step of a block that the host has translated or copied, or that is with the device.
     fn host_piece(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
         match self.parts[part as usize].at {
             At::Translated => self.host_reads(lent, now, part),
@@ -768,7 +768,7 @@ impl Spaces {
         }
     }
 
-    /// A block is composed: programmed now, or once all of its command are.
+    /// The host has composed a block: programs it now, or once all blocks of its command are composed.
     fn composed(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
         let p = self.parts[part as usize];
         let j = &mut self.jobs[p.job as usize];

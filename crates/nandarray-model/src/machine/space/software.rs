@@ -1,8 +1,8 @@
-//! The host's side of a command of the store (software NDS; paper, section 5.2): it translates block by block, asks for
-//! the extents of each by ios of their own, and copies runs between pages and the caller's memory.
+//! The host's side of a command of the store (software NDS; paper, section 5.2): it translates block by block, reads
+//! and writes the extents of each by ios of their own, and copies runs between pages and the caller's memory.
 //!
-//! Each step ends with ios or an event on their way, or says that it had nothing to do; what comes next is the client's
-//! to say.
+//! Each function leaves ios or an event in flight, or returns that there was nothing to do; the client decides on the
+//! next step.
 
 use super::{At, For, Part, SpaceEvent, Spaces, Steps};
 use crate::flash::Op;
@@ -13,7 +13,7 @@ use crate::machine::host_io::{Io, Way};
 use nandarray_sim::Ps;
 
 impl Spaces {
-    /// The host translates the next block of a job, one after the other; `false` if there is none.
+    /// Books the translation of a job's next block; `false` if there is none.
     pub(super) fn host_translates(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) -> bool {
         let j = &mut self.jobs[job as usize];
         if j.next == j.pieces.len() {
@@ -36,14 +36,14 @@ impl Spaces {
         true
     }
 
-    /// The host asks for the pages of a block; without any it copies at once.
+    /// Submits reads of a block's pages; without any, the host copies at once.
     pub(super) fn host_reads(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
         if !self.ask_extents(lent, now, part, At::Reading, Op::Read) {
             self.host_copies(lent, now, part);
         }
     }
 
-    /// All of a block is in host memory: a core copies its runs, to the caller or into pages.
+    /// All of a block is in host memory: books a core that copies its runs, to the caller or into pages.
     pub(super) fn host_copies(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
         let p = &mut self.parts[part as usize];
         p.at = if p.way == Way::Write { At::Scattered } else { At::Gathered };
@@ -53,7 +53,7 @@ impl Spaces {
         lent.push(booked.end, SpaceEvent::HostPiece(part));
     }
 
-    /// The host writes the pages of a block; `false` if there are none.
+    /// Submits writes of a block's pages; `false` if there are none.
     pub(super) fn host_programs(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) -> bool {
         self.ask_extents(lent, now, part, At::Programming, Op::Program)
     }
@@ -69,7 +69,7 @@ impl Spaces {
             while done < step.pages {
                 let pages = most.min(step.pages - done);
                 let first = nandarray::flash::Ppa(step.first.0 + u64::from(done));
-                // A host asks for whole pages.
+                // A host reads whole pages.
                 extents.push(Step { first, pages, last_bytes: page, ..step });
                 done += pages;
             }

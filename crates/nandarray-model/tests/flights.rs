@@ -387,8 +387,8 @@ fn a_store_without_a_clock_executes_what_is_submitted() {
 
 const SIDE: u64 = 48;
 
-/// Runs writes of whole blocks and flushes, eight in flight; the power fails after `fail_after` events. Returns the medium
-/// that survives, and for each block its values so far, with how many of them a flush had promised.
+/// Runs writes of whole blocks and flushes, eight in flight; the power fails after `fail_after` events. Returns the
+/// medium that survives, and for each block its values so far, with how many of them a flush had promised.
 fn until_power_fails(
     seed: u64,
     fail_after: u64,

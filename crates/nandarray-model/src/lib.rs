@@ -11,7 +11,7 @@
 //! | `ftl` | conventional, page-mapped flash management under the clock |
 //! | `host` | link, queues, processor cost |
 //! | `workload` | traces and synthetic generators |
-//! | `footprint` | flash operations of a command of the store, and the layout of its pages |
+//! | `flash_trace` | flash operations of a command of the store, and the layout of its pages |
 //! | `machine` | one platform: fabric, link and clients on one event loop |
 //! | `report` | results of a run: time, percentiles, energy, utilisation |
 //! | `replay` | a workload on a described device, from settings to a report |
@@ -20,7 +20,8 @@
 
 pub mod describe;
 pub mod flash;
-pub mod footprint;
+pub mod flash_trace;
+
 pub mod ftl;
 pub mod host;
 pub mod machine;

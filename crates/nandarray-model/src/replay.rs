@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::describe::Description;
 use crate::ftl::{FtlError, FtlSetupError, LayOutError};
-use crate::machine::{Machine, Progress, RequestEnded, Status};
-use crate::report::{Latencies, Profile, Report, promise};
+use crate::machine::{DriveProgress, Machine, RequestEnded, RequestStatus};
+use crate::report::{Latencies, Report, WorkloadProfile, promise};
 use crate::timeline::{Timeline, TimelineOptions};
-use crate::workload::{BoxRequests, Boxes, Generator, Source, Synthetic, Trace, TraceSettings, WorkloadError};
+use crate::workload::{BoxRequests, Boxes, Generator, RequestSource, Synthetic, Trace, TraceSettings, WorkloadError};
 use nandarray_sim::Ps;
 
 /// Pages written between two reports of progress while a device is brought into its steady state.
@@ -100,7 +100,7 @@ fn one() -> u64 {
 
 /// Progress of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Phase {
+pub enum ReplayPhase {
     /// The device is being preconditioned; the share that is done.
     Preconditioning(f64),
     /// Requests are being replayed.
@@ -161,14 +161,14 @@ fn timeline(description: &Description, settings: &TimelineSettings) -> Result<Ti
 fn precondition(
     machine: &mut Machine,
     settings: &ReplaySettings,
-    tell: &mut dyn FnMut(Phase) -> bool,
+    tell: &mut dyn FnMut(ReplayPhase) -> bool,
 ) -> Result<(), ReplayError> {
     let failed = ReplayError::Precondition;
     match settings.precondition {
         Precondition::Empty => Ok(()),
         Precondition::Full => machine.ftl().fill_sequential().map_err(failed),
         Precondition::LaidOut => {
-            if !tell(Phase::Preconditioning(0.0)) {
+            if !tell(ReplayPhase::Preconditioning(0.0)) {
                 return Err(ReplayError::Interrupted);
             }
             Ok(machine.ftl().lay_out_used(settings.seed)?)
@@ -183,7 +183,7 @@ fn precondition(
             let pages = (capacity as f64 * overwrites).ceil() as u64;
             let mut done = 0;
             while done < pages {
-                if !tell(Phase::Preconditioning(done as f64 / pages as f64)) {
+                if !tell(ReplayPhase::Preconditioning(done as f64 / pages as f64)) {
                     return Err(ReplayError::Interrupted);
                 }
                 let now = PAGES_A_TELLING.min(pages - done);
@@ -209,13 +209,13 @@ fn precondition(
 pub fn replay(
     description: &Description,
     settings: &ReplaySettings,
-    tell: &mut dyn FnMut(Phase) -> bool,
+    tell: &mut dyn FnMut(ReplayPhase) -> bool,
 ) -> Result<Report, ReplayError> {
     let timeline = settings.timeline.as_ref().map(|t| timeline(description, t)).transpose()?;
     let mut machine = Machine::new(description, settings.seed, timeline.as_ref().map(Timeline::spans));
     machine.attach_blocks(settings.seed)?;
     let capacity_bytes = machine.capacity_bytes();
-    let mut source: Box<dyn Source> = match &settings.workload {
+    let mut source: Box<dyn RequestSource> = match &settings.workload {
         Workload::Synthetic(synthetic) => Box::new(Generator::new(synthetic.clone(), capacity_bytes)?),
         Workload::Boxes(boxes) => Box::new(BoxRequests::new(boxes.clone(), capacity_bytes)?),
         Workload::Trace { path, settings } => Box::new(Trace::open(path, *settings, capacity_bytes)?),
@@ -223,14 +223,14 @@ pub fn replay(
     precondition(&mut machine, settings, tell)?;
     let mut latencies = Latencies::default();
     let mut interrupted = false;
-    let mut progress = |p: Progress| {
-        let phase = Phase::Replaying { share: p.share, requests: p.requests, bytes: p.bytes, now: p.now };
+    let mut progress = |p: DriveProgress| {
+        let phase = ReplayPhase::Replaying { share: p.share, requests: p.requests, bytes: p.bytes, now: p.now };
         interrupted |= !tell(phase);
         !interrupted
     };
     let mut each = |ended: &RequestEnded| {
         let request = &ended.request;
-        latencies.record(request.op, request.bytes, ended.arrived, ended.done, ended.status == Status::Success);
+        latencies.record(request.op, request.bytes, ended.arrived, ended.done, ended.status == RequestStatus::Success);
     };
     let driven = machine.drive(source.as_mut(), &mut each, &mut progress);
     if interrupted {
@@ -241,7 +241,7 @@ pub fn replay(
     report.check().unwrap_or_else(|e| panic!("the report does not add up: {e}"));
     if let Workload::Synthetic(synthetic) = &settings.workload {
         if let Some(spec) = &description.spec {
-            report.promises = promise::promises(spec, Profile::of(synthetic), &report);
+            report.promises = promise::promises(spec, WorkloadProfile::of(synthetic), &report);
         }
     }
     let limit_w = description.spec.as_ref().and_then(|spec| spec.power_limit_uw).map(|uw| uw as f64 * 1e-6);

@@ -28,9 +28,9 @@ pub enum Track {
 }
 
 /// An interval in which a part of the device was busy.
-pub type Span = nandarray_sim::Span<Track, Cause>;
+pub type DeviceSpan = nandarray_sim::BusySpan<Track, Cause>;
 
 /// A receiver of a device's spans.
-pub trait Spans: nandarray_sim::Spans<Span> {}
+pub trait DeviceSpanSink: nandarray_sim::SpanSink<DeviceSpan> {}
 
-impl<T: nandarray_sim::Spans<Span> + ?Sized> Spans for T {}
+impl<T: nandarray_sim::SpanSink<DeviceSpan> + ?Sized> DeviceSpanSink for T {}

@@ -6,8 +6,8 @@
 
 use nandarray_model::Ps;
 use nandarray_model::describe::{self, Description};
-use nandarray_model::machine::{Machine, Status};
-use nandarray_model::workload::{Listed, Request, RequestOp};
+use nandarray_model::machine::{Machine, RequestStatus};
+use nandarray_model::workload::{IoRequest, RequestList, RequestOp};
 
 const US_A_BYTE: f64 = 0.003;
 const PAGE: u64 = 8_192;
@@ -33,13 +33,13 @@ fn run(d: &Description, op: RequestOp, bytes: u64, depth: u32, n: u64) -> (f64, 
     if op == RequestOp::Read {
         machine.ftl().fill_sequential().unwrap();
     }
-    let requests = (0..n).map(|i| Request { at: None, op, stream: 0, offset_bytes: i * bytes, bytes });
+    let requests = (0..n).map(|i| IoRequest { at: None, op, stream: 0, offset_bytes: i * bytes, bytes });
     let mut took = Ps::ZERO;
     let each = &mut |e: &nandarray_model::machine::RequestEnded| {
-        assert_eq!(e.status, Status::Success);
+        assert_eq!(e.status, RequestStatus::Success);
         took += e.done - e.arrived;
     };
-    machine.drive(&mut Listed::new(requests, Some(depth)), each, &mut |_| true).unwrap();
+    machine.drive(&mut RequestList::new(requests, Some(depth)), each, &mut |_| true).unwrap();
     (machine.now().us(), took.us() / n as f64)
 }
 

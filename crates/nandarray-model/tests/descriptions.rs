@@ -3,7 +3,7 @@
 
 mod hostile;
 
-use nandarray_model::describe::{self, KEYS, Kind, Sheet, Value, preset_text, presets};
+use nandarray_model::describe::{self, KEYS, Sheet, Value, ValueKind, preset_text, presets};
 use proptest::prelude::*;
 
 /// A description that is right: the preset for tests, by its text.
@@ -293,7 +293,7 @@ fn every_key_has_a_meaning_and_a_range_in_words() {
         assert!(!key.meaning.is_empty() && !key.kind.allowed().is_empty(), "{}", key.path);
         assert!(key.path.split('.').count() == 2);
     }
-    assert!(matches!(KEYS[0].kind, Kind::Count(1, _)));
+    assert!(matches!(KEYS[0].kind, ValueKind::Count(1, _)));
 }
 
 /// Every preset becomes a device with its flash management.

@@ -11,7 +11,7 @@ use nandarray::stl::{read::BufferMut, space::SpaceId, write::Source};
 use nandarray::{Error, Result};
 use nandarray_model::Ps;
 use nandarray_model::describe::{self, Description};
-use nandarray_model::store::{self, Bytes, Clock, IN_FLIGHT_MAX, power::WriteLog};
+use nandarray_model::store::{self, Backing, Clock, IN_FLIGHT_MAX, power::WriteLog};
 use parking_lot::Mutex;
 
 type Slot = Arc<Mutex<Option<Result<Reply>>>>;
@@ -55,7 +55,7 @@ fn boxed(start: &[u64], count: &[u64]) -> OwnedTarget {
 impl Modelled {
     fn open(description: &Description) -> Self {
         let options = Options::default();
-        let (device, clock) = store::open(&Bytes::Memory, Mode::Append, &options, description, None).unwrap();
+        let (device, clock) = store::open(&Backing::Memory, Mode::Append, &options, description, None).unwrap();
         Self { device: Arc::new(device), clock, order: Arc::default() }
     }
 
@@ -398,7 +398,7 @@ fn until_power_fails(
     let writes = Arc::new(Mutex::new(WriteLog::default()));
     let options = Options { seed, ..Options::default() };
     let (device, clock) =
-        store::open_logged(&Bytes::Memory, Mode::Append, &options, &description, None, Some(writes.clone())).unwrap();
+        store::open_logged(&Backing::Memory, Mode::Append, &options, &description, None, Some(writes.clone())).unwrap();
     let store = Modelled { device: Arc::new(device), clock, order: Arc::default() };
     let a = store.create("a", &[SIDE, SIDE], &[16, 16]);
     store.device.execute(Command::Flush).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nandarray::device::{Command, Device, Mode, NewSpace, Options, Reply, Target};
 use nandarray::stl::{read::BufferMut, space::SpaceId, write::Source};
 use nandarray_model::describe::{self, Description};
-use nandarray_model::store::{self, Bytes, power::WriteLog};
+use nandarray_model::store::{self, Backing, power::WriteLog};
 use parking_lot::Mutex;
 
 const SIDE: u64 = 48;
@@ -48,7 +48,7 @@ fn run(description: &Description, seed: u64, fail_after: u64) -> Run {
     let writes = Arc::new(Mutex::new(WriteLog::default()));
     let options = Options { seed, ..Options::default() };
     let (store, clock) =
-        store::open_logged(&Bytes::Memory, Mode::Append, &options, description, None, Some(writes.clone())).unwrap();
+        store::open_logged(&Backing::Memory, Mode::Append, &options, description, None, Some(writes.clone())).unwrap();
     let new = NewSpace {
         name: "a",
         shape: &[SIDE, SIDE],

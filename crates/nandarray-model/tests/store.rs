@@ -7,7 +7,7 @@ use nandarray::device::{Command, Device, Mode, NewSpace, Options, Target};
 use nandarray::stl::{read::BufferMut, space::SpaceId, write::Source};
 use nandarray_model::Ps;
 use nandarray_model::describe::{self, Description};
-use nandarray_model::store::{self, Bytes, Clock};
+use nandarray_model::store::{self, Backing, Clock};
 
 fn device(overrides: &[(&str, &str)]) -> Description {
     describe::preset_with("mqsim-ideal", overrides).unwrap()
@@ -32,7 +32,7 @@ impl Modelled {
     }
 }
 
-fn open(description: &Description, bytes: &Bytes) -> Modelled {
+fn open(description: &Description, bytes: &Backing) -> Modelled {
     let (device, clock) = store::open(bytes, Mode::Append, &Options::default(), description, None).unwrap();
     Modelled { device, clock }
 }
@@ -89,7 +89,7 @@ fn read(store: &Modelled, space: SpaceId, start: &[u64], count: &[u64]) -> Vec<u
 fn bytes_are_real_and_time_passes() {
     for in_device in ["true", "false"] {
         let d = device(&[("controller.spaces_in_device", in_device)]);
-        let store = open(&d, &Bytes::Memory);
+        let store = open(&d, &Backing::Memory);
         let a = create(&store, "a", &[512, 512], &[128, 128]);
         let all: Vec<u32> = (0..512 * 512).collect();
         let before = store.now();
@@ -111,7 +111,7 @@ fn bytes_are_real_and_time_passes() {
 #[test]
 fn one_page_takes_what_its_phases_take() {
     let d = device(&[]);
-    let store = open(&d, &Bytes::Memory);
+    let store = open(&d, &Backing::Memory);
     let a = create(&store, "a", &[2048], &[2048]);
     let values: Vec<u32> = (0..2048).collect();
     write(&store, a, &[0], &[2048], &values);
@@ -131,7 +131,7 @@ fn one_history_gives_one_trace() {
             ("ftl.over_provisioning", "40 %"),
             ("ftl.gc_urgent_blocks", "1"),
         ]);
-        let store = open(&d, &Bytes::Memory);
+        let store = open(&d, &Backing::Memory);
         let a = create(&store, "a", &[1024, 1024], &[64, 64]);
         let mut chance = fastrand::Rng::with_seed(5);
         for round in 0..300 {
@@ -151,7 +151,7 @@ fn one_history_gives_one_trace() {
 #[test]
 fn a_batch_overlaps() {
     let time = |depth: usize| {
-        let store = open(&device(&[]), &Bytes::Memory);
+        let store = open(&device(&[]), &Backing::Memory);
         let a = create(&store, "a", &[4096, 2048], &[1, 2048]);
         let all: Vec<u32> = (0..4096 * 2048).collect();
         write(&store, a, &[0, 0], &[4096, 2048], &all);
@@ -179,7 +179,7 @@ fn a_file_is_a_store_like_any_other() {
     ]);
     let values: Vec<u32> = (0..5000).collect();
     {
-        let store = open(&d, &Bytes::File(path.clone()));
+        let store = open(&d, &Backing::File(path.clone()));
         let a = create(&store, "a", &[5000], &[1024]);
         write(&store, a, &[0], &[5000], &values);
         store.close().unwrap();
@@ -187,7 +187,7 @@ fn a_file_is_a_store_like_any_other() {
     let plain = nandarray::device::Device::open_file(&path, Mode::Read, &Options::default()).unwrap();
     assert_eq!(plain.geometry().channels, 8);
     drop(plain);
-    let store = open(&d, &Bytes::File(path.clone()));
+    let store = open(&d, &Backing::File(path.clone()));
     let a = store.execute(Command::Open { name: "a", key: None }).unwrap().into_space().id;
     assert_eq!(read(&store, a, &[0], &[5000]), values);
     assert!(store.clock.mount_time() > Ps::from_us(75), "opening read the checkpoint: {}", store.clock.mount_time());
@@ -198,7 +198,7 @@ fn a_file_is_a_store_like_any_other() {
         ("ftl.over_provisioning", "40 %"),
         ("ftl.gc_urgent_blocks", "1"),
     ]);
-    let wrong = store::open(&Bytes::File(path), Mode::Append, &Options::default(), &other, None).unwrap_err();
+    let wrong = store::open(&Backing::File(path), Mode::Append, &Options::default(), &other, None).unwrap_err();
     assert!(wrong.to_string().contains("was made with"), "{wrong}");
 }
 
@@ -214,7 +214,7 @@ fn a_device_without_bytes_keeps_times() {
         store.close().unwrap();
         (now, store.clock.machine(|m| m.hash()))
     };
-    assert_eq!(time(Bytes::Memory), time(Bytes::Nowhere));
+    assert_eq!(time(Backing::Memory), time(Backing::Nowhere));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn coordinates_are_fetched_from_host_memory() {
     // Down and up the link of mqsim-ideal (PCIe 3 x4): a packet without payload up, 4 KiB down (closed form of link.rs:
     // 1,248 ns).
     let time = |size| {
-        let store = open(&device(&[("controller.coordinates_size", size)]), &Bytes::Memory);
+        let store = open(&device(&[("controller.coordinates_size", size)]), &Backing::Memory);
         let a = create(&store, "a", &[2048], &[2048]);
         write(&store, a, &[0], &[2048], &vec![7; 2048]);
         let before = store.now();
@@ -241,7 +241,7 @@ fn software_may_compose_a_command_before_it_writes_it() {
             ("host.composes", composes),
             ("host.t_copy_run", "100 us"),
         ]);
-        let store = open(&d, &Bytes::Memory);
+        let store = open(&d, &Backing::Memory);
         let a = create(&store, "a", &[4, 2048], &[1, 2048]);
         let all: Vec<u32> = (0..4 * 2048).collect();
         let before = store.now();
@@ -266,7 +266,7 @@ fn an_extent_in_the_write_cache_may_outlive_its_command() {
         ("ftl.write_cache", "128 KiB"),
         ("ftl.early_completion", "true"),
     ]);
-    let store = open(&d, &Bytes::Memory);
+    let store = open(&d, &Backing::Memory);
     let a = create(&store, "a", &[16, 2048], &[1, 2048]);
     let all: Vec<u32> = (0..16 * 2048).collect();
     for row in 0..16 {
@@ -286,7 +286,7 @@ fn channel_handlers_share_the_channels() {
             ("controller.t_channel", "100 us"),
             ("controller.channel_handlers", handlers),
         ]);
-        let store = open(&d, &Bytes::Memory);
+        let store = open(&d, &Backing::Memory);
         // A page of each of 8 channels.
         let a = create(&store, "a", &[8 * 2048], &[8 * 2048]);
         write(&store, a, &[0], &[8 * 2048], &vec![7; 8 * 2048]);
@@ -305,7 +305,7 @@ fn a_nearly_full_device_erases_a_segment_again_behind_its_last_erase() {
     let description = describe::preset_with("tiny", &[]).unwrap();
     let mut full = 0;
     for seed in 0..12 {
-        let store = open(&description, &Bytes::Memory);
+        let store = open(&description, &Backing::Memory);
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut arrays: Vec<(String, SpaceId, u64, u32)> = Vec::new();
         for step in 0..300u32 {

@@ -4,7 +4,7 @@
 //! Ctrl-C.
 
 use nandarray_model::describe::Sheet;
-use nandarray_model::replay::{Phase, ReplayError, ReplaySettings, replay as run};
+use nandarray_model::replay::{ReplayError, ReplayPhase, ReplaySettings, replay as run};
 use nandarray_model::workload::WorkloadError;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -37,12 +37,12 @@ pub(crate) fn replay(py: Python<'_>, toml: &str, settings: &str, progress: Optio
     }
 }
 
-fn tell(py: Python<'_>, progress: Option<&Py<PyAny>>, phase: Phase) -> PyResult<()> {
+fn tell(py: Python<'_>, progress: Option<&Py<PyAny>>, phase: ReplayPhase) -> PyResult<()> {
     py.check_signals()?;
     let Some(progress) = progress else { return Ok(()) };
     match phase {
-        Phase::Preconditioning(share) => progress.call1(py, ("preconditioning", Some(share), 0, 0, 0.0))?,
-        Phase::Replaying { share, requests, bytes, now } => {
+        ReplayPhase::Preconditioning(share) => progress.call1(py, ("preconditioning", Some(share), 0, 0, 0.0))?,
+        ReplayPhase::Replaying { share, requests, bytes, now } => {
             progress.call1(py, ("replaying", share, requests, bytes, now.seconds()))?
         }
     };

@@ -10,7 +10,7 @@ use nandarray::stl::space as engine;
 use nandarray::stl::write::Source;
 use nandarray::{Error, Result};
 use nandarray_model::describe::Description;
-use nandarray_model::store::Bytes;
+use nandarray_model::store::Backing;
 use nandarray_runtime::Runtime;
 use numpy::{PyArray2, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::{Mutex, RwLock};
@@ -47,7 +47,7 @@ struct Opening {
 #[derive(Clone)]
 struct Model {
     description: Description,
-    bytes: Bytes,
+    bytes: Backing,
 }
 
 /// The device of a store object with its programs; none once it is closed, so that the file is let go of while arrays
@@ -142,9 +142,9 @@ impl Store {
     ) -> PyResult<Self> {
         let description = crate::device::description(py, device, overrides)?;
         let bytes = match bytes {
-            "file" => Bytes::File(path.clone()),
-            "memory" => Bytes::Memory,
-            "nowhere" => Bytes::Nowhere,
+            "file" => Backing::File(path.clone()),
+            "memory" => Backing::Memory,
+            "nowhere" => Backing::Nowhere,
             _ => {
                 let what = format!("unknown bytes {bytes:?}; there are \"file\", \"memory\" and \"nowhere\"");
                 return Err(to_py(py, &Error::Invalid(what), None));

@@ -10,7 +10,7 @@ use crate::time::Ps;
 const ARITY: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
-struct Entry<E> {
+struct PendingEvent<E> {
     key: u128,
     event: E,
 }
@@ -18,7 +18,7 @@ struct Entry<E> {
 /// Pending events, ordered by time.
 #[derive(Clone, Debug)]
 pub struct Events<E> {
-    heap: Vec<Entry<E>>,
+    heap: Vec<PendingEvent<E>>,
     pushed: u64,
     now: Ps,
 }
@@ -61,7 +61,7 @@ impl<E: Copy> Events<E> {
     /// If that time has passed.
     pub fn push(&mut self, at: Ps, event: E) {
         assert!(at >= self.now, "an event at {at}, which was before {}", self.now);
-        let entry = Entry { key: u128::from(at.0) << 64 | u128::from(self.pushed), event };
+        let entry = PendingEvent { key: u128::from(at.0) << 64 | u128::from(self.pushed), event };
         self.pushed += 1;
         let mut i = self.heap.len();
         self.heap.push(entry);
@@ -88,7 +88,7 @@ impl<E: Copy> Events<E> {
     }
 
     /// Puts an event in at the root and lets it sink to its place.
-    fn sink(&mut self, entry: Entry<E>) {
+    fn sink(&mut self, entry: PendingEvent<E>) {
         let len = self.heap.len();
         let mut i = 0;
         loop {

@@ -2,8 +2,8 @@
 //!
 //! It knows no devices and depends on nothing of the project; the model's flash, firmware, cores and hosts stand on it.
 //! A simulation owns one [`Events`] of its own event type, pops an event and hands it to the part that it belongs to;
-//! parts push events, book [`Resource`]s, and report a [`Span`] to a [`Spans`] for each busy time. Nothing here reads a
-//! clock or draws a random number, so that the same pushes give the same run on every machine.
+//! parts push events, book [`Resource`]s, and report a [`BusySpan`] to a [`SpanSink`] for each busy time. Nothing here
+//! reads a clock or draws a random number, so that the same pushes give the same run on every machine.
 //!
 //! **Order.** Events at one time happen in the order of their pushes. A part that waits for another is woken by an
 //! event that the other pushes, hence in the order (time, order of request).
@@ -21,6 +21,6 @@ pub mod spans;
 pub mod time;
 
 pub use events::Events;
-pub use resource::{Booked, Port, Resource, energy_pj};
-pub use spans::{Span, Spans};
+pub use resource::{Booked, Resource, TransferPort, energy_pj};
+pub use spans::{BusySpan, SpanSink};
 pub use time::Ps;

@@ -5,7 +5,7 @@
 //! processor core, a firmware stage, a DRAM port or a link is a resource; a part that chooses among waiting operations
 //! (a flash channel) is not.
 
-use crate::spans::Span;
+use crate::spans::BusySpan;
 use crate::time::Ps;
 
 /// A booking: one server for one interval.
@@ -112,14 +112,14 @@ impl<T> Resource<T> {
     }
 
     /// The span of a booking, for a timeline.
-    pub fn span<C>(&self, booked: Booked, what: &'static str, cause: C, detail: u64) -> Span<T, C> {
-        Span { track: (self.track)(booked.server), start: booked.start, end: booked.end, what, cause, detail }
+    pub fn span<C>(&self, booked: Booked, what: &'static str, cause: C, detail: u64) -> BusySpan<T, C> {
+        BusySpan { track: (self.track)(booked.server), start: booked.start, end: booked.end, what, cause, detail }
     }
 }
 
 /// A port that moves bytes, such as a DRAM's. One transfer at a time, each followed by a latency that is pipelined.
 #[derive(Clone, Debug)]
-pub struct Port<T> {
+pub struct TransferPort<T> {
     resource: Resource<T>,
     bytes_per_s: u64,
     t_access: Ps,
@@ -127,7 +127,7 @@ pub struct Port<T> {
     pj_per_byte: f64,
 }
 
-impl<T> Port<T> {
+impl<T> TransferPort<T> {
     /// A port without bookings. A rate of 0 is ideal: transfers take no time, but their bytes and energy count.
     pub fn new(track: fn(u32) -> T, bytes_per_s: u64, t_access: Ps, pj_per_byte: f64) -> Self {
         Self { resource: Resource::new(1, track), bytes_per_s, t_access, bytes: 0, pj_per_byte }
@@ -159,7 +159,7 @@ impl<T> Port<T> {
     }
 
     /// The span of a transfer, for a timeline: the port's busy time, without the latency.
-    pub fn span<C>(&self, booked: Booked, what: &'static str, cause: C, detail: u64) -> Span<T, C> {
+    pub fn span<C>(&self, booked: Booked, what: &'static str, cause: C, detail: u64) -> BusySpan<T, C> {
         let latency = if self.bytes_per_s == 0 { Ps::ZERO } else { self.t_access };
         self.resource.span(Booked { end: booked.end - latency, ..booked }, what, cause, detail)
     }
@@ -203,14 +203,14 @@ mod tests {
 
     #[test]
     fn a_port_is_busy_for_its_bytes_and_late_by_its_latency() {
-        let mut port = Port::new(Track, 1_000_000_000, Ps::from_ns(26), 2.5);
+        let mut port = TransferPort::new(Track, 1_000_000_000, Ps::from_ns(26), 2.5);
         let first = port.transfer(Ps::ZERO, 100);
         let second = port.transfer(Ps::ZERO, 100);
         assert_eq!((first.start, first.end), (Ps::ZERO, Ps::from_ns(126)));
         assert_eq!((second.start, second.end), (Ps::from_ns(100), Ps::from_ns(226)));
         assert_eq!(port.span(second, "fill", (), 0).end, Ps::from_ns(200));
         assert_eq!((port.bytes(), port.energy_pj()), (200, 500.0));
-        let mut ideal = Port::new(Track, 0, Ps::from_ns(26), 2.5);
+        let mut ideal = TransferPort::new(Track, 0, Ps::from_ns(26), 2.5);
         let there = ideal.transfer(Ps(5), 1 << 30);
         assert_eq!((there.start, there.end, ideal.resource().busy()[0]), (Ps(5), Ps(5), Ps::ZERO));
         assert_eq!(ideal.span(there, "fill", (), 0).end, Ps(5));

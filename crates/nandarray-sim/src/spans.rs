@@ -6,7 +6,7 @@ use crate::time::Ps;
 
 /// An interval in which track `T` was busy, with its cause `C`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span<T, C> {
+pub struct BusySpan<T, C> {
     /// The busy resource's track.
     pub track: T,
     /// Begin of the interval.
@@ -22,7 +22,7 @@ pub struct Span<T, C> {
 }
 
 /// A receiver of spans `S`, in the order in which they are booked.
-pub trait Spans<S>: Send {
+pub trait SpanSink<S>: Send {
     /// Receives one span.
     fn span(&mut self, span: S);
 }

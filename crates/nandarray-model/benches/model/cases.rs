@@ -5,7 +5,7 @@
 
 use nandarray_model::Ps;
 use nandarray_model::describe::{Description, Spec};
-use nandarray_model::machine::{Machine, RequestEnded, Status};
+use nandarray_model::machine::{Machine, RequestEnded, RequestStatus};
 use nandarray_model::report::{Latencies, Report};
 use nandarray_model::workload::{Arrival, Generator, Pattern, Size, Synthetic};
 
@@ -102,12 +102,12 @@ impl Case {
         let warm_up = self.warm_up;
         let mut each = |e: &RequestEnded| {
             counted.ended += 1;
-            counted.failed += u64::from(e.status != Status::Success);
+            counted.failed += u64::from(e.status != RequestStatus::Success);
             if counted.ended == warm_up {
                 begin = e.done;
             }
             if counted.ended > warm_up && e.arrived >= begin {
-                latencies.record(e.request.op, e.request.bytes, e.arrived, e.done, e.status == Status::Success);
+                latencies.record(e.request.op, e.request.bytes, e.arrived, e.done, e.status == RequestStatus::Success);
             }
         };
         machine.drive(&mut source, &mut each, &mut |_| true).expect("a source that cannot fail");

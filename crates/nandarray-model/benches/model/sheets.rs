@@ -1,7 +1,7 @@
 //! Presets beside their data sheets.
 
 use nandarray_model::describe::{self, Description};
-use nandarray_model::report::promise::{Profile, promises};
+use nandarray_model::report::promise::{WorkloadProfile, promises};
 
 use crate::Options;
 use crate::cases::sheet;
@@ -51,7 +51,7 @@ pub fn run(options: Options) {
             let d = if used { cut(name) } else { full.clone() };
             let (report, counted) = case.run(&mut case.machine(&d));
             assert_eq!(counted.failed, 0, "{name}: {}", case.name);
-            for promise in promises(&spec, Profile::of(&case.load), &report) {
+            for promise in promises(&spec, WorkloadProfile::of(&case.load), &report) {
                 let management = report.management.as_ref();
                 let row = vec![
                     name.to_owned(),

@@ -59,7 +59,7 @@ impl Sheet {
     }
 
     /// The line of an entry in this description's own text.
-    pub(super) fn line_of(&self, entry: &super::sheet::Entry) -> Option<u32> {
+    pub(super) fn line_of(&self, entry: &super::sheet::SheetEntry) -> Option<u32> {
         (entry.line > 0 && entry.origin == self.name).then_some(entry.line)
     }
 }
@@ -177,7 +177,7 @@ impl Quantities {
                 bytes: self.whole("dram.size"),
                 read_crossings: self.small("dram.read_crossings"),
             },
-            link: Link {
+            link: LinkSettings {
                 bytes_per_s: self.whole("link.rate"),
                 packet_payload_bytes: self.small("link.packet_payload"),
                 packet_overhead_bytes: self.small("link.packet_overhead"),
@@ -283,8 +283,8 @@ impl Quantities {
         })
     }
 
-    fn controller(&self) -> Controller {
-        Controller {
+    fn controller(&self) -> ControllerSettings {
+        ControllerSettings {
             cores: self.small("controller.cores"),
             t_command: self.time("controller.t_command"),
             t_translate: self.time("controller.t_translate"),
@@ -339,12 +339,12 @@ impl Quantities {
         }
     }
 
-    fn host(&self) -> Host {
+    fn host(&self) -> HostSettings {
         let burst = self.small("host.arbitration_burst");
         let weights = self.counts("host.arbitration_weights");
         let classes = self.counts("host.queue_classes");
         let whole = |n: Option<u32>| n.expect("a list of counts has no \"none\"");
-        Host {
+        HostSettings {
             queues: self.small("host.queues"),
             queue_entries: self.small("host.queue_entries"),
             arbitration: match self.word("host.arbitration") {

@@ -19,7 +19,7 @@ pub struct Description {
     /// Cell errors and their correction.
     pub reliability: Reliability,
     /// Firmware: cores, stages, policies.
-    pub controller: Controller,
+    pub controller: ControllerSettings,
     /// Cores for programs; `None` if the device runs none.
     pub compute: Option<Compute>,
     /// Flash management of the conventional, page-mapped configuration.
@@ -27,9 +27,9 @@ pub struct Description {
     /// The device's DRAM.
     pub dram: Dram,
     /// The link to the host.
-    pub link: Link,
+    pub link: LinkSettings,
     /// The host's side.
-    pub host: Host,
+    pub host: HostSettings,
     /// Energy of every part.
     pub energy: Energy,
     /// Idle states, the lightest first; empty if the device never sleeps.
@@ -234,7 +234,7 @@ pub enum Scheduling {
 
 /// Firmware: number of cores, times of the stages, mapping of stages to cores.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Controller {
+pub struct ControllerSettings {
     /// Embedded cores; stages are mapped to them by `stage_cores`.
     pub cores: u32,
     /// Command handler: time to decode a command.
@@ -268,7 +268,7 @@ pub struct Controller {
     pub spaces_in_device: bool,
 }
 
-/// Cores that run programs beside the data; firmware has its own ([`Controller::cores`]).
+/// Cores that run programs beside the data; firmware has its own ([`ControllerSettings::cores`]).
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Compute {
     /// Number of cores.
@@ -366,7 +366,7 @@ pub struct Dram {
 
 /// The link to the host: full duplex, one transfer at a time each way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Link {
+pub struct LinkSettings {
     /// Raw bytes a second, each way, after line coding.
     pub bytes_per_s: u64,
     /// Payload of a packet.
@@ -405,7 +405,7 @@ pub enum Arbitration {
 
 /// The host's side.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Host {
+pub struct HostSettings {
     /// Queue pairs.
     pub queues: u32,
     /// Commands that each queue pair may hold.

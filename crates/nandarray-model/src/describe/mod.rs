@@ -29,9 +29,9 @@ pub use description::*;
 pub use keys::{KEYS, Key};
 pub use presets::{find as preset_text, names as presets};
 pub use problem::{Invalid, Problem};
-pub use sheet::{Entry, Sheet};
+pub use sheet::{Sheet, SheetEntry};
 pub use summary::Summary;
-pub use value::{Kind, Value};
+pub use value::{Value, ValueKind};
 pub use write::keys_json;
 
 /// A preset, resolved.
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn every_word_of_a_key_means_something_else() {
         for key in keys::KEYS {
-            let value::Kind::Word(words) = key.kind else { continue };
+            let value::ValueKind::Word(words) = key.kind else { continue };
             let mut seen: Vec<Description> = Vec::new();
             for word in words {
                 // A single time holds for all kinds of pages, so that every kind of cell fits.

@@ -11,7 +11,7 @@ use quick_xml::events::Event;
 
 use super::keys;
 use super::problem::{Invalid, Problem};
-use super::sheet::{Entry, Sheet};
+use super::sheet::{Sheet, SheetEntry};
 use super::value::Value;
 
 /// An element of a configuration that the description lacks or treats differently.
@@ -74,18 +74,18 @@ fn problem(line: Option<u32>, key: &str, value: &str, what: &str) -> Problem {
 }
 
 /// The text of an XML element, with its line.
-struct Element {
+struct XmlElement {
     text: String,
     line: u32,
 }
 
 /// All elements that hold texts, at any depth; malformed XML is a problem.
-fn elements(xml: &str) -> (BTreeMap<String, Element>, Vec<Problem>) {
+fn elements(xml: &str) -> (BTreeMap<String, XmlElement>, Vec<Problem>) {
     let line = |at: u64| {
         let before = &xml.as_bytes()[..usize::try_from(at).map_or(xml.len(), |at| at.min(xml.len()))];
         before.iter().filter(|b| **b == b'\n').count() as u32 + 1
     };
-    let (mut found, mut problems): (BTreeMap<String, Element>, _) = (BTreeMap::new(), Vec::new());
+    let (mut found, mut problems): (BTreeMap<String, XmlElement>, _) = (BTreeMap::new(), Vec::new());
     let mut open: Vec<String> = Vec::new();
     let mut text = String::new();
     let mut reader = Reader::from_str(xml);
@@ -103,7 +103,7 @@ fn elements(xml: &str) -> (BTreeMap<String, Element>, Vec<Problem>) {
             Ok(Event::End(_)) => {
                 let name = open.pop().unwrap_or_default();
                 if !text.trim().is_empty() {
-                    let element = Element { text: text.trim().to_owned(), line: line(reader.buffer_position()) };
+                    let element = XmlElement { text: text.trim().to_owned(), line: line(reader.buffer_position()) };
                     found.insert(name, element);
                 }
                 text.clear();
@@ -126,7 +126,7 @@ fn elements(xml: &str) -> (BTreeMap<String, Element>, Vec<Problem>) {
 }
 
 struct Import {
-    elements: BTreeMap<String, Element>,
+    elements: BTreeMap<String, XmlElement>,
     problems: Vec<Problem>,
     notes: Vec<Note>,
     used: Vec<&'static str>,
@@ -170,7 +170,7 @@ impl Import {
         let at = keys::index(path).unwrap_or_else(|| panic!("{path} is in the table of keys"));
         let source = format!("MQSim configuration: {element}");
         let origin = self.sheet.name.clone();
-        self.sheet.entries[at] = Some(Entry { value: value.into(), source, origin, line: 0 });
+        self.sheet.entries[at] = Some(SheetEntry { value: value.into(), source, origin, line: 0 });
     }
 
     fn note(&mut self, element: &str, what: impl Into<String>) {

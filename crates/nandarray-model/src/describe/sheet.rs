@@ -11,7 +11,7 @@ use super::value::Value;
 
 /// A value with its source.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct SheetEntry {
     /// The value as written.
     pub value: Value,
     /// Its source: data sheet, paper, measurement or assumption.
@@ -29,7 +29,7 @@ pub struct Sheet {
     pub(super) summary: String,
     pub(super) bases: Vec<String>,
     /// One entry for each of [`KEYS`].
-    pub(super) entries: Vec<Option<Entry>>,
+    pub(super) entries: Vec<Option<SheetEntry>>,
 }
 
 /// The deepest chain of bases; a deeper one is a circle.
@@ -54,7 +54,7 @@ impl Sheet {
     }
 
     fn read(text: &str, subject: &str, depth: usize) -> Result<Self, Invalid> {
-        Reader { text, problems: Vec::new() }.read(subject, depth)
+        SheetReader { text, problems: Vec::new() }.read(subject, depth)
     }
 
     /// The same with some values changed: keys are dotted, the source is that the caller set them.
@@ -70,7 +70,7 @@ impl Sheet {
                 ("summary", _, Value::Text(text)) => sheet.summary.clone_from(text),
                 (_, Some(at), _) => {
                     let (source, origin) = ("set by the caller".to_owned(), "caller".to_owned());
-                    sheet.entries[at] = Some(Entry { value, source, origin, line: 0 });
+                    sheet.entries[at] = Some(SheetEntry { value, source, origin, line: 0 });
                 }
                 (_, None, _) => problems.push(unknown(path, None)),
             }
@@ -94,12 +94,12 @@ impl Sheet {
     }
 
     /// The value of a key, if it has one.
-    pub fn get(&self, path: &str) -> Option<&Entry> {
+    pub fn get(&self, path: &str) -> Option<&SheetEntry> {
         self.entries[keys::index(path)?].as_ref()
     }
 
     /// All keys that have a value, in the order of [`KEYS`].
-    pub fn entries(&self) -> impl Iterator<Item = (&'static keys::Key, &Entry)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&'static keys::Key, &SheetEntry)> {
         KEYS.iter().zip(&self.entries).filter_map(|(k, e)| e.as_ref().map(|e| (k, e)))
     }
 }
@@ -136,15 +136,15 @@ fn names_of(section: &str) -> String {
     names.join(", ")
 }
 
-type Table<'i> = toml::de::DeTable<'i>;
+type TomlTable<'i> = toml::de::DeTable<'i>;
 type Spanned<T> = toml::Spanned<T>;
 
-struct Reader<'t> {
+struct SheetReader<'t> {
     text: &'t str,
     problems: Vec<Problem>,
 }
 
-impl Reader<'_> {
+impl SheetReader<'_> {
     fn line(&self, at: usize) -> u32 {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         before.iter().filter(|b| **b == b'\n').count() as u32 + 1
@@ -157,7 +157,7 @@ impl Reader<'_> {
     }
 
     fn read(mut self, subject: &str, depth: usize) -> Result<Sheet, Invalid> {
-        let (table, errors) = Table::parse_recoverable(self.text);
+        let (table, errors) = TomlTable::parse_recoverable(self.text);
         for error in errors {
             let at = error.span().map_or(0, |s| s.start);
             self.problem(at, "", "", error.message(), "");
@@ -202,7 +202,7 @@ impl Reader<'_> {
     }
 
     /// A text at the top level.
-    fn top(&mut self, table: &Table<'_>, name: &str) -> Option<String> {
+    fn top(&mut self, table: &TomlTable<'_>, name: &str) -> Option<String> {
         let value = table.get(name)?;
         let text = value.get_ref().as_str();
         if text.is_none_or(|t| t.trim().is_empty()) {
@@ -212,7 +212,7 @@ impl Reader<'_> {
     }
 
     /// The values of the base that the description builds on.
-    fn base(&mut self, table: &Table<'_>, depth: usize) -> Sheet {
+    fn base(&mut self, table: &TomlTable<'_>, depth: usize) -> Sheet {
         let empty =
             Sheet { name: String::new(), summary: String::new(), bases: Vec::new(), entries: vec![None; KEYS.len()] };
         let at = table.get("base").map_or(0, |b| b.span().start);
@@ -240,7 +240,7 @@ impl Reader<'_> {
         sheet
     }
 
-    fn section(&mut self, section: &str, table: &Table<'_>, subject: &str, sheet: &mut Sheet) {
+    fn section(&mut self, section: &str, table: &TomlTable<'_>, subject: &str, sheet: &mut Sheet) {
         let all = self.source_of(section, table);
         let own = table.get("sources").and_then(|s| s.get_ref().as_table());
         if let Some(sources) = table.get("sources") {
@@ -273,12 +273,12 @@ impl Reader<'_> {
             }
             let source = source.unwrap_or("choice").to_owned();
             let line = self.line(at);
-            sheet.entries[index] = Some(Entry { value: read, source, origin: subject.to_owned(), line });
+            sheet.entries[index] = Some(SheetEntry { value: read, source, origin: subject.to_owned(), line });
         }
     }
 
     /// The source of a whole section.
-    fn source_of(&mut self, section: &str, table: &Table<'_>) -> Option<String> {
+    fn source_of(&mut self, section: &str, table: &TomlTable<'_>) -> Option<String> {
         let source = table.get("source")?;
         match source.get_ref().as_str().map(str::trim) {
             Some(text) if !text.is_empty() => Some(text.to_owned()),
@@ -290,7 +290,7 @@ impl Reader<'_> {
     }
 
     /// Checks that every entry of `sources` is a text and belongs to a key that the same section sets.
-    fn sources(&mut self, section: &str, sources: &Spanned<toml::de::DeValue<'_>>, table: &Table<'_>) {
+    fn sources(&mut self, section: &str, sources: &Spanned<toml::de::DeValue<'_>>, table: &TomlTable<'_>) {
         let Some(inner) = sources.get_ref().as_table() else {
             self.problem(sources.span().start, &format!("{section}.sources"), "", "is no table", "");
             return;

@@ -1,9 +1,9 @@
 //! Values as written, and the quantities that they stand for: numbers with units, converted to the model's integer
 //! units.
 //!
-//! A value comes from TOML or from a sweep; a [`Kind`] is a quantity with its range, and reads it from a value. `keys`
-//! lists the keys. Texts hold no arithmetic; the few compound forms are those that data sheets print: `333 MT/s x8`,
-//! `PCIe 4 x4`, `25 mA at 3.3 V`.
+//! A value comes from TOML or from a sweep; a [`ValueKind`] is a quantity with its range, and reads it from a value.
+//! `keys` lists the keys. Texts hold no arithmetic; the few compound forms are those that data sheets print: `333 MT/s
+//! x8`, `PCIe 4 x4`, `25 mA at 3.3 V`.
 
 use std::fmt;
 
@@ -119,7 +119,7 @@ impl fmt::Display for Value {
 
 /// The kind of a key's quantity, with its range, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A plain count.
     Count(u64, u64),
     /// A plain count, or `"none"`.
@@ -154,7 +154,7 @@ pub enum Kind {
     /// A power, or this word.
     PowerOr(&'static str, f64, f64),
     /// A list of values of one kind, with its greatest length; a single value needs no brackets; or `"none"`.
-    List(&'static Kind, usize),
+    List(&'static ValueKind, usize),
     /// `true` or `false`.
     Flag,
     /// One of these words.
@@ -316,7 +316,7 @@ pub(super) fn show_rate(bytes_per_s: u64) -> String {
     show_decimal(bytes_per_s as f64, &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"])
 }
 
-impl Kind {
+impl ValueKind {
     /// Whether it is a number, which needs a source.
     pub fn is_number(&self) -> bool {
         !matches!(self, Self::Flag | Self::Word(_) | Self::Striping | Self::Cores(_))

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::keys::KEYS;
 use super::problem::Invalid;
-use super::sheet::{Entry, Sheet};
+use super::sheet::{Sheet, SheetEntry};
 use super::value::Value;
 
 impl Sheet {
@@ -61,7 +61,7 @@ impl Sheet {
     }
 
     /// Sections in order, each with its keys that have a value.
-    fn sections(&self) -> Vec<(&'static str, Vec<(&'static str, &Entry)>)> {
+    fn sections(&self) -> Vec<(&'static str, Vec<(&'static str, &SheetEntry)>)> {
         let mut sections: Vec<(&'static str, Vec<_>)> = Vec::new();
         for (key, entry) in self.entries() {
             match sections.last_mut() {
@@ -83,7 +83,7 @@ pub fn keys_json() -> Json {
 }
 
 /// The most frequent source; among equals, the first in alphabetical order.
-fn usual_source<'a>(entries: &[(&str, &'a Entry)]) -> &'a str {
+fn usual_source<'a>(entries: &[(&str, &'a SheetEntry)]) -> &'a str {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, entry) in entries {
         *counts.entry(&entry.source).or_default() += 1;

@@ -1,13 +1,13 @@
 //! Cost of I/O for the host's processor: building commands, noticing and taking completions, copying runs of bytes.
 //!
-//! Cores are booked (`Resource`); a queue pair belongs to one core. With interrupts a core works only while it does one
-//! of these; with polling it also spins from the first command in flight to the last completion, which costs energy and
-//! delays nothing: other work begins at once.
+//! Cores are booked (`DeviceResource`); a queue pair belongs to one core. With interrupts a core works only while it
+//! does one of these; with polling it also spins from the first command in flight to the last completion, which costs
+//! energy and delays nothing: other work begins at once.
 
 use crate::describe;
 use crate::flash::Cause;
-use crate::host::Resource;
-use crate::spans::{Span, Track};
+use crate::host::DeviceResource;
+use crate::spans::{DeviceSpan, Track};
 use nandarray_sim::{Booked, Ps, energy_pj};
 
 /// A core that polls: its commands in flight, the beginning of its present spin, and the time of earlier ones.
@@ -21,7 +21,7 @@ struct Polling {
 /// The host's cores, as far as I/O uses them.
 #[derive(Clone, Debug)]
 pub struct HostCpu {
-    cores: Resource,
+    cores: DeviceResource,
     polling: Vec<Polling>,
     t_submit: Ps,
     t_complete: Ps,
@@ -38,9 +38,9 @@ impl HostCpu {
     ///
     /// # Panics
     /// If there are none.
-    pub fn new(host: &describe::Host, energy: &describe::Energy) -> Self {
+    pub fn new(host: &describe::HostSettings, energy: &describe::Energy) -> Self {
         Self {
-            cores: Resource::new(host.cores, Track::HostCore),
+            cores: DeviceResource::new(host.cores, Track::HostCore),
             polling: vec![Polling::default(); host.cores as usize],
             t_submit: host.t_submit,
             t_complete: host.t_complete,
@@ -121,7 +121,7 @@ impl HostCpu {
     }
 
     /// The cores' bookings.
-    pub fn cores(&self) -> &Resource {
+    pub fn cores(&self) -> &DeviceResource {
         &self.cores
     }
 
@@ -144,7 +144,7 @@ impl HostCpu {
     }
 
     /// The span of a booking, for a timeline.
-    pub fn span(&self, booked: Booked, what: &'static str, detail: u64) -> Span {
+    pub fn span(&self, booked: Booked, what: &'static str, detail: u64) -> DeviceSpan {
         self.cores.span(booked, what, Cause::Host, detail)
     }
 }
@@ -153,8 +153,8 @@ impl HostCpu {
 mod tests {
     use super::*;
 
-    fn host(t_interrupt: Option<Ps>) -> describe::Host {
-        describe::Host {
+    fn host(t_interrupt: Option<Ps>) -> describe::HostSettings {
+        describe::HostSettings {
             queues: 2,
             queue_entries: 64,
             arbitration: describe::Arbitration::RoundRobin { burst: 1 },

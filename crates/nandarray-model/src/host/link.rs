@@ -10,8 +10,8 @@
 
 use crate::describe;
 use crate::flash::Cause;
-use crate::host::Resource;
-use crate::spans::{Span, Track};
+use crate::host::DeviceResource;
+use crate::spans::{DeviceSpan, Track};
 use nandarray_sim::{Booked, Ps};
 
 /// A direction of the link.
@@ -37,8 +37,8 @@ pub struct Sent {
 /// The link between host and device.
 #[derive(Clone, Debug)]
 pub struct HostLink {
-    settings: describe::Link,
-    ways: [Resource; 2],
+    settings: describe::LinkSettings,
+    ways: [DeviceResource; 2],
     payload_bytes: [u64; 2],
     wire_bytes: [u64; 2],
     pj_per_byte: f64,
@@ -50,11 +50,11 @@ impl HostLink {
     ///
     /// # Panics
     /// If its rate or its payload is 0.
-    pub fn new(settings: &describe::Link, energy: &describe::Energy) -> Self {
+    pub fn new(settings: &describe::LinkSettings, energy: &describe::Energy) -> Self {
         assert!(settings.bytes_per_s > 0 && settings.packet_payload_bytes > 0, "a link that carries nothing");
         Self {
             settings: *settings,
-            ways: [Resource::new(1, |_| Track::LinkDown), Resource::new(1, |_| Track::LinkUp)],
+            ways: [DeviceResource::new(1, |_| Track::LinkDown), DeviceResource::new(1, |_| Track::LinkUp)],
             payload_bytes: [0; 2],
             wire_bytes: [0; 2],
             pj_per_byte: energy.link_pj_per_byte,
@@ -129,7 +129,7 @@ impl HostLink {
     }
 
     /// The span of a message, for a timeline: from the departure of its first byte to that of its last.
-    pub fn span(&self, sent: Sent, direction: Direction, what: &'static str, cause: Cause, detail: u64) -> Span {
+    pub fn span(&self, sent: Sent, direction: Direction, what: &'static str, cause: Cause, detail: u64) -> DeviceSpan {
         let booked = Booked { start: sent.start, end: sent.left, server: 0 };
         self.ways[direction as usize].span(booked, what, cause, detail)
     }
@@ -139,8 +139,8 @@ impl HostLink {
 mod tests {
     use super::*;
 
-    fn pcie() -> describe::Link {
-        describe::Link {
+    fn pcie() -> describe::LinkSettings {
+        describe::LinkSettings {
             bytes_per_s: 4_000_000_000,
             packet_payload_bytes: 128,
             packet_overhead_bytes: 28,
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn entries_may_go_ahead_of_data_that_waits() {
-        let mut link = HostLink::new(&describe::Link { entries_ahead: true, ..pcie() }, &energy());
+        let mut link = HostLink::new(&describe::LinkSettings { entries_ahead: true, ..pcie() }, &energy());
         link.send(Ps::ZERO, Direction::Up, 4096);
         let entry = link.send_entry(Ps::from_ns(100), Direction::Up, 16);
         assert_eq!((entry.start, entry.end), (Ps::from_ns(100), Ps::from_ns(111)), "44 B at once");
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_fabric_is_late_but_not_slower() {
         // 40 Gb/s, 4 KiB frames with 90 B of headers, 2 us each way.
-        let fabric = describe::Link {
+        let fabric = describe::LinkSettings {
             bytes_per_s: 5_000_000_000,
             packet_payload_bytes: 4096,
             packet_overhead_bytes: 90,

@@ -11,10 +11,10 @@ pub mod queues;
 pub use cpu::HostCpu;
 pub use link::{Direction, HostLink, Sent};
 pub use nandarray_sim::Booked;
-pub use queues::{Class, Fetched, QueueFull, Queues};
+pub use queues::{FetchedCommand, QueueClass, QueueFull, Queues};
 
 /// Servers of the device that are booked first come, first served: cores, firmware stages, directions of the link.
-pub type Resource = nandarray_sim::Resource<crate::spans::Track>;
+pub type DeviceResource = nandarray_sim::Resource<crate::spans::Track>;
 
 /// The device's DRAM port.
-pub type Port = nandarray_sim::Port<crate::spans::Track>;
+pub type DevicePort = nandarray_sim::TransferPort<crate::spans::Track>;

@@ -15,7 +15,7 @@ use crate::describe::Arbitration;
 
 /// The class of a submission queue under weighted round robin; plain round robin ignores it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Class {
+pub enum QueueClass {
     /// Served before all others.
     Urgent,
     /// Weight 0 of `Arbitration::Weighted`.
@@ -39,7 +39,7 @@ pub struct QueueFull {
 
 /// A command that the device has fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fetched<C> {
+pub struct FetchedCommand<C> {
     /// Its queue.
     pub queue: u32,
     /// The command.
@@ -52,7 +52,7 @@ struct Pair<C> {
     visible: u32,
     completed: VecDeque<C>,
     held: u32,
-    class: Class,
+    class: QueueClass,
 }
 
 /// The queues of one class: a bit for each that has visible commands, and the turn.
@@ -91,9 +91,9 @@ impl<C: Copy> Queues<C> {
         };
         let pair = |class| Pair { submitted: VecDeque::new(), visible: 0, completed: VecDeque::new(), held: 0, class };
         // From queue 0 on, the given number of each class; those beyond are medium.
-        let each = [Class::Urgent, Class::High, Class::Medium, Class::Low].into_iter().zip(classes);
+        let each = [QueueClass::Urgent, QueueClass::High, QueueClass::Medium, QueueClass::Low].into_iter().zip(classes);
         let classes = each.flat_map(|(class, n)| std::iter::repeat_n(class, n as usize));
-        let classes = classes.chain(std::iter::repeat(Class::default())).take(queues as usize);
+        let classes = classes.chain(std::iter::repeat(QueueClass::default())).take(queues as usize);
         let turns = || Turns { ready: vec![0; queues.div_ceil(64) as usize], waiting: 0, queue: queues - 1, left: 0 };
         Self {
             pairs: classes.map(pair).collect(),
@@ -163,7 +163,7 @@ impl<C: Copy> Queues<C> {
     }
 
     /// Fetches the next command, by the arbitration.
-    pub fn fetch(&mut self) -> Option<Fetched<C>> {
+    pub fn fetch(&mut self) -> Option<FetchedCommand<C>> {
         let class = self.next_class()?;
         let turns = &mut self.turns[class];
         let queue = turns.next_queue(self.burst);
@@ -176,7 +176,7 @@ impl<C: Copy> Queues<C> {
             turns.left = 0;
         }
         self.fetched += 1;
-        Some(Fetched { queue, command })
+        Some(FetchedCommand { queue, command })
     }
 
     /// The class whose turn it is, with one credit taken from it.
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(all.submit(1, 9), Err(QueueFull { queue: 1, entries: 2 }));
         assert_eq!(all.fetch(), None);
         assert_eq!((all.show(1, 1), all.visible()), (1, 1));
-        assert_eq!(all.fetch(), Some(Fetched { queue: 1, command: 7 }));
+        assert_eq!(all.fetch(), Some(FetchedCommand { queue: 1, command: 7 }));
         assert_eq!(all.fetch(), None);
         assert_eq!((all.ring(1), all.ring(1)), (1, 0));
         assert_eq!(all.room(1), 0);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     /// The plainest implementation: every queue a list, every turn a search.
-    struct Model {
+    struct SimpleQueues {
         queues: Vec<(usize, VecDeque<u32>)>,
         burst: u32,
         weights: Option<[u32; 3]>,
@@ -350,7 +350,7 @@ mod tests {
         turn: [(usize, u32); 4],
     }
 
-    impl Model {
+    impl SimpleQueues {
         fn has(&self, class: usize) -> bool {
             self.queues.iter().any(|(c, q)| *c == class && !q.is_empty())
         }
@@ -409,7 +409,7 @@ mod tests {
                 .chain(std::iter::repeat_n(2, beyond as usize))
                 .collect();
             let mut all = Queues::new(classes.len() as u32, 1024, &arbitration);
-            let mut model = Model {
+            let mut model = SimpleQueues {
                 queues: classes.iter().map(|&c| (if weights.is_some() { c } else { 0 }, VecDeque::new())).collect(),
                 burst, weights, credit: weights.unwrap_or_default(), turn: [(classes.len() - 1, 0); 4],
             };

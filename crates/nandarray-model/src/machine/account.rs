@@ -1,9 +1,9 @@
 //! Results of a machine, and the checks that they add up.
 
-use super::{JobDone, JobKind, Machine};
+use super::{Machine, SpaceJobDone, SpaceJobKind};
 use crate::flash::Account;
-use crate::host::{Direction, HostCpu, HostLink, Port};
-use crate::report::{CoreTimes, Latencies, Parts, Report, Slept};
+use crate::host::{DevicePort, Direction, HostCpu, HostLink};
+use crate::report::{CoreTimes, Latencies, MachineParts, Report, Slept};
 use nandarray_sim::energy_pj;
 
 /// Counts of one machine.
@@ -24,11 +24,11 @@ pub struct Totals {
 }
 
 impl Totals {
-    pub(super) fn job(&mut self, done: &JobDone) {
+    pub(super) fn job(&mut self, done: &SpaceJobDone) {
         match done.kind {
-            JobKind::Read => self.read_bytes += done.bytes,
-            JobKind::Write => self.written_bytes += done.bytes,
-            JobKind::Other | JobKind::Input | JobKind::Output => {}
+            SpaceJobKind::Read => self.read_bytes += done.bytes,
+            SpaceJobKind::Write => self.written_bytes += done.bytes,
+            SpaceJobKind::Other | SpaceJobKind::Input | SpaceJobKind::Output => {}
         }
     }
 }
@@ -83,7 +83,7 @@ impl Machine {
     }
 
     /// The DRAM port.
-    pub fn dram(&self) -> &Port {
+    pub fn dram(&self) -> &DevicePort {
         &self.fabric.dram
     }
 
@@ -96,7 +96,7 @@ impl Machine {
     pub fn report(&self, latencies: &Latencies) -> Report {
         let (cores, cores_pj) = self.cores();
         let (flash, ftl) = (self.flash(), self.clients.block.as_ref().map(|b| b.ftl().report()));
-        let parts = Parts {
+        let parts = MachineParts {
             device: &self.fabric.description.name,
             energy: &self.fabric.description.energy,
             seed: self.seed,

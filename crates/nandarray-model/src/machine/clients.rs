@@ -2,15 +2,15 @@
 //!
 //! A client is one file (or folder) with a type that implements [`Client`], and one line in the list below, which
 //! generates its variants of events, of waiters for flash operations and of requesters of commands. A platform is a
-//! list of such parts ([`super::Part`]). Clients do not call each other: one that needs another leaves it to the
-//! machine, or pushes an event.
+//! list of such parts ([`super::PlatformPart`]). Clients do not call each other: one that needs another leaves it to
+//! the machine, or pushes an event.
 
 use std::fmt::Debug;
 
-use super::block::Block;
-use super::cores::Cores;
-use super::fabric::Lent;
-use super::space::Spaces;
+use super::block::BlockClient;
+use super::cores::CoreClient;
+use super::fabric::ClientContext;
+use super::space::SpaceClient;
 use crate::flash::{Op, Outcome};
 use nandarray_sim::Ps;
 
@@ -35,24 +35,24 @@ pub(crate) trait Client {
     /// Its events.
     type Event: Copy + Debug;
     /// The part of the client that waits for a flash operation.
-    type Waiting: Packed;
+    type Waiter: Packed;
     /// The part of the client that requested a command on the link.
-    type Asker: Copy + Debug;
+    type Requester: Copy + Debug;
 
     /// Handles an event of this client.
-    fn happened(&mut self, lent: &mut Lent<'_>, now: Ps, event: Self::Event);
+    fn handle(&mut self, ctx: &mut ClientContext<'_>, now: Ps, event: Self::Event);
 
     /// Handles the end of a flash operation that this client issued.
-    fn operation_ended(&mut self, lent: &mut Lent<'_>, now: Ps, waiting: Self::Waiting, ended: OperationEnded);
+    fn operation_ended(&mut self, ctx: &mut ClientContext<'_>, now: Ps, waiter: Self::Waiter, ended: OperationEnded);
 
     /// Called after all flash operations that ended at this event were handled.
-    fn flash_moved(&mut self, _lent: &mut Lent<'_>, _now: Ps) {}
+    fn flash_moved(&mut self, _ctx: &mut ClientContext<'_>, _now: Ps) {}
 
     /// The device has decoded a command that this client requested.
-    fn decoded(&mut self, lent: &mut Lent<'_>, now: Ps, io: u32, asker: Self::Asker);
+    fn decoded(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32, requester: Self::Requester);
 
     /// The host has reaped a command that this client requested.
-    fn answered(&mut self, lent: &mut Lent<'_>, now: Ps, asker: Self::Asker);
+    fn reaped(&mut self, ctx: &mut ClientContext<'_>, now: Ps, requester: Self::Requester);
 
     /// Whether the device has nothing to do for this client.
     fn is_still(&self) -> bool;
@@ -85,15 +85,15 @@ macro_rules! clients {
         /// The client, and the part of it, that waits for a flash operation.
         #[derive(Clone, Copy, Debug)]
         #[allow(dead_code, reason = "not every client issues operations")]
-        pub(crate) enum Waiting {
-            $($client(<$client as Client>::Waiting),)+
+        pub(crate) enum Waiter {
+            $($client(<$client as Client>::Waiter),)+
         }
 
         /// The client, and the part of it, that requested a command on the link.
         #[derive(Clone, Copy, Debug)]
         #[allow(dead_code, reason = "not every client asks for commands")]
-        pub(crate) enum Asker {
-            $($client(<$client as Client>::Asker),)+
+        pub(crate) enum Requester {
+            $($client(<$client as Client>::Requester),)+
         }
 
         $(impl From<<$client as Client>::Event> for ClientEvent {
@@ -108,25 +108,25 @@ macro_rules! clients {
             }
         }
 
-        impl Waiting {
+        impl Waiter {
             /// The token of an operation that moves `bytes` bytes.
             pub(super) fn token(self, bytes: u32) -> u64 {
                 debug_assert!(bytes < 1 << 24);
-                let (client, (kind, number)) = match self { $(Self::$client(waiting) => ($index, waiting.pack()),)+ };
+                let (client, (kind, number)) = match self { $(Self::$client(waiter) => ($index, waiter.pack()),)+ };
                 client << 60 | u64::from(kind) << 56 | u64::from(bytes) << 32 | u64::from(number)
             }
         }
 
         impl Clients {
-            pub(super) fn happened(&mut self, lent: &mut Lent<'_>, now: Ps, event: ClientEvent) {
+            pub(super) fn handle(&mut self, ctx: &mut ClientContext<'_>, now: Ps, event: ClientEvent) {
                 match event {
-                    $(ClientEvent::$client(event) => here(&mut self.$field).happened(lent, now, event),)+
+                    $(ClientEvent::$client(event) => here(&mut self.$field).handle(ctx, now, event),)+
                 }
             }
 
             pub(super) fn operation_ended(
                 &mut self,
-                lent: &mut Lent<'_>,
+                ctx: &mut ClientContext<'_>,
                 now: Ps,
                 token: u64,
                 op: Op,
@@ -136,28 +136,28 @@ macro_rules! clients {
                 let ended = OperationEnded { op, bytes: (token >> 32) as u32 & 0xff_ffff, outcome };
                 match token >> 60 {
                     $($index => {
-                        let waiting = <$client as Client>::Waiting::unpack(kind, number);
-                        here(&mut self.$field).operation_ended(lent, now, waiting, ended);
+                        let waiter = <$client as Client>::Waiter::unpack(kind, number);
+                        here(&mut self.$field).operation_ended(ctx, now, waiter, ended);
                     })+
                     other => panic!("a token of client {other}"),
                 }
             }
 
-            pub(super) fn flash_moved(&mut self, lent: &mut Lent<'_>, now: Ps) {
+            pub(super) fn flash_moved(&mut self, ctx: &mut ClientContext<'_>, now: Ps) {
                 $(if let Some(client) = &mut self.$field {
-                    client.flash_moved(lent, now);
+                    client.flash_moved(ctx, now);
                 })+
             }
 
-            pub(super) fn decoded(&mut self, lent: &mut Lent<'_>, now: Ps, io: u32, asker: Asker) {
-                match asker {
-                    $(Asker::$client(asker) => here(&mut self.$field).decoded(lent, now, io, asker),)+
+            pub(super) fn decoded(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32, requester: Requester) {
+                match requester {
+                    $(Requester::$client(requester) => here(&mut self.$field).decoded(ctx, now, io, requester),)+
                 }
             }
 
-            pub(super) fn answered(&mut self, lent: &mut Lent<'_>, now: Ps, asker: Asker) {
-                match asker {
-                    $(Asker::$client(asker) => here(&mut self.$field).answered(lent, now, asker),)+
+            pub(super) fn reaped(&mut self, ctx: &mut ClientContext<'_>, now: Ps, requester: Requester) {
+                match requester {
+                    $(Requester::$client(requester) => here(&mut self.$field).reaped(ctx, now, requester),)+
                 }
             }
 
@@ -176,11 +176,11 @@ macro_rules! clients {
 
 clients! {
     /// Conventional requests through page-mapped flash management.
-    block: Block = 0,
+    block: BlockClient = 0,
     /// Commands of the array store.
-    spaces: Spaces = 1,
+    spaces: SpaceClient = 1,
     /// Cores that run programs.
-    cores: Cores = 2,
+    cores: CoreClient = 2,
 }
 
 fn here<C>(client: &mut Option<Box<C>>) -> &mut C {

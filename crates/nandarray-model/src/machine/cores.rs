@@ -1,13 +1,13 @@
 //! Cores that run programs beside the data: their busy times and energy.
 //!
 //! An executor (`store::executor`) decides what a core does: it books work on a free core and gets an event at its end.
-//! A core with a program and without work waits, for its data or for the executor; [`Cores::occupy`] distinguishes that
-//! from rest. This client issues no flash operations and requests no command on the link.
+//! A core with a program and without work waits, for its data or for the executor; [`CoreClient::occupy`] distinguishes
+//! that from rest. This client issues no flash operations and requests no command on the link.
 
 use std::collections::VecDeque;
 
 use super::clients::{Client, OperationEnded, Packed};
-use super::fabric::Lent;
+use super::fabric::ClientContext;
 use crate::describe::Compute;
 use crate::report::CoreTimes;
 use nandarray_sim::{Ps, energy_pj};
@@ -21,11 +21,11 @@ pub(crate) enum CoreEvent {
 
 /// Cores wait for no flash operation and request no command on the link.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Nothing;
+pub(crate) struct NoOperation;
 
 const NOTHING: &str = "cores wait for no operation of the flash and ask for no command on the link";
 
-impl Packed for Nothing {
+impl Packed for NoOperation {
     fn pack(self) -> (u8, u32) {
         (0, 0)
     }
@@ -37,7 +37,7 @@ impl Packed for Nothing {
 
 /// The state of one core.
 #[derive(Clone, Copy, Debug, Default)]
-struct Core {
+struct ComputeCore {
     works: bool,
     worked: Ps,
     /// Time at which it got its present program, if it has one.
@@ -47,15 +47,15 @@ struct Core {
 
 /// The cores of a device.
 #[derive(Debug)]
-pub(crate) struct Cores {
+pub(crate) struct CoreClient {
     compute: Compute,
-    cores: Vec<Core>,
+    cores: Vec<ComputeCore>,
     free: VecDeque<u32>,
 }
 
-impl Cores {
+impl CoreClient {
     pub(super) fn new(compute: &Compute) -> Self {
-        let cores = vec![Core::default(); compute.cores as usize];
+        let cores = vec![ComputeCore::default(); compute.cores as usize];
         Self { compute: *compute, cores, free: VecDeque::new() }
     }
 
@@ -63,11 +63,11 @@ impl Cores {
     ///
     /// # Panics
     /// If it works already.
-    pub(super) fn work(&mut self, lent: &mut Lent<'_>, now: Ps, core: u32, time: Ps) {
+    pub(super) fn work(&mut self, ctx: &mut ClientContext<'_>, now: Ps, core: u32, time: Ps) {
         let one = &mut self.cores[core as usize];
         assert!(!std::mem::replace(&mut one.works, true), "core {core} is given work while it works");
         one.worked += time;
-        lent.push(now + time, CoreEvent::Free(core));
+        ctx.push(now + time, CoreEvent::Free(core));
     }
 
     /// A core gets a program, or returns it.
@@ -92,7 +92,7 @@ impl Cores {
     pub(super) fn times(&self, now: Ps, asleep: Ps) -> CoreTimes {
         // Work that is booked beyond `now` counts up to `now`.
         let worked: Vec<Ps> = self.cores.iter().map(|core| core.worked.min(now)).collect();
-        let had = |core: &Core| core.had_program + core.occupied.map_or(Ps::ZERO, |since| now.since(since));
+        let had = |core: &ComputeCore| core.had_program + core.occupied.map_or(Ps::ZERO, |since| now.since(since));
         let waited = self.cores.iter().map(|core| had(core).since(core.worked.min(had(core)))).collect();
         let at_work: Ps = worked.iter().copied().sum();
         let awake = now.since(asleep) * u64::from(self.compute.cores);
@@ -103,26 +103,32 @@ impl Cores {
     }
 }
 
-impl Client for Cores {
+impl Client for CoreClient {
     type Event = CoreEvent;
-    type Waiting = Nothing;
-    type Asker = Nothing;
+    type Waiter = NoOperation;
+    type Requester = NoOperation;
 
-    fn happened(&mut self, _lent: &mut Lent<'_>, _now: Ps, event: CoreEvent) {
+    fn handle(&mut self, _ctx: &mut ClientContext<'_>, _now: Ps, event: CoreEvent) {
         let CoreEvent::Free(core) = event;
         self.cores[core as usize].works = false;
         self.free.push_back(core);
     }
 
-    fn operation_ended(&mut self, _lent: &mut Lent<'_>, _now: Ps, _waiting: Nothing, _ended: OperationEnded) {
+    fn operation_ended(
+        &mut self,
+        _ctx: &mut ClientContext<'_>,
+        _now: Ps,
+        _waiter: NoOperation,
+        _ended: OperationEnded,
+    ) {
         unreachable!("{NOTHING}")
     }
 
-    fn decoded(&mut self, _lent: &mut Lent<'_>, _now: Ps, _io: u32, _asker: Nothing) {
+    fn decoded(&mut self, _ctx: &mut ClientContext<'_>, _now: Ps, _io: u32, _requester: NoOperation) {
         unreachable!("{NOTHING}")
     }
 
-    fn answered(&mut self, _lent: &mut Lent<'_>, _now: Ps, _asker: Nothing) {
+    fn reaped(&mut self, _ctx: &mut ClientContext<'_>, _now: Ps, _requester: NoOperation) {
         unreachable!("{NOTHING}")
     }
 

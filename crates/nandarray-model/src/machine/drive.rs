@@ -2,12 +2,12 @@
 
 use super::fabric::Event;
 use super::{Machine, RequestEnded};
-use crate::workload::{Request, Source, WorkloadError};
+use crate::workload::{IoRequest, RequestSource, WorkloadError};
 use nandarray_sim::Ps;
 
 /// Progress of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct DriveProgress {
     /// Requests that have ended.
     pub requests: u64,
     /// Bytes that these moved.
@@ -32,15 +32,15 @@ impl Machine {
     /// If no flash management is attached.
     pub fn drive(
         &mut self,
-        source: &mut dyn Source,
+        source: &mut dyn RequestSource,
         each: &mut dyn FnMut(&RequestEnded),
-        tell: &mut dyn FnMut(Progress) -> bool,
+        tell: &mut dyn FnMut(DriveProgress) -> bool,
     ) -> Result<(), WorkloadError> {
         let began = self.now();
         let depth = source.depth();
         let (mut open, mut over, mut failed) = (0u32, false, None);
         let (mut requests, mut bytes) = (0u64, 0u64);
-        let (mut next, mut alarm): (Option<Request>, Option<Ps>) = (None, None);
+        let (mut next, mut alarm): (Option<IoRequest>, Option<Ps>) = (None, None);
         loop {
             // Closed loop: fill up to the depth. Open loop: submit all requests that have arrived; the next arrival is
             // an event.
@@ -70,7 +70,7 @@ impl Machine {
                     break;
                 }
                 open += 1;
-                self.give(self.now(), request);
+                self.submit_request(self.now(), request);
             }
             let more = self.step();
             while let Some(ended) = self.take_ended() {
@@ -80,7 +80,7 @@ impl Machine {
                 each(&ended);
                 if requests % TELL_EVERY == 0 {
                     let now = self.now().since(began);
-                    over |= !tell(Progress { requests, bytes, now, share: source.progress(now) });
+                    over |= !tell(DriveProgress { requests, bytes, now, share: source.progress(now) });
                 }
             }
             assert!(more || open == 0, "{open} requests never end: {}", self.block().waiting());

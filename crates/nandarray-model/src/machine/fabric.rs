@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use slab::Slab;
 
 use super::account::Totals;
-use super::clients::{ClientEvent, Waiting};
+use super::clients::{ClientEvent, Waiter};
 use super::host_io::{HostIo, IoEvent};
-use super::stages::{Stage, Stages};
+use super::stages::{FirmwareStage, FirmwareStages};
 use crate::describe::Description;
 use crate::flash::{Backend, Cause, Cells, Ended, FlashEvent, Op, Operation, Outcome, Place};
-use crate::host::{Booked, Direction, HostCpu, HostLink, Port, Sent};
-use crate::spans::{Span, Spans, Track};
+use crate::host::{Booked, DevicePort, Direction, HostCpu, HostLink, Sent};
+use crate::spans::{DeviceSpan, DeviceSpanSink, Track};
 use nandarray_sim::Ps;
 
 /// An event of one of the machine's parts.
@@ -80,10 +80,10 @@ impl Event {
 
 /// A sink of spans that all parts share.
 #[derive(Clone)]
-pub(crate) struct Shared(Arc<Mutex<Box<dyn Spans>>>);
+pub(crate) struct SharedSpanSink(Arc<Mutex<Box<dyn DeviceSpanSink>>>);
 
-impl nandarray_sim::Spans<Span> for Shared {
-    fn span(&mut self, span: Span) {
+impl nandarray_sim::SpanSink<DeviceSpan> for SharedSpanSink {
+    fn span(&mut self, span: DeviceSpan) {
         self.0.lock().span(span);
     }
 }
@@ -95,24 +95,24 @@ pub(crate) struct Fabric {
     pub(super) flash: Backend,
     pub(super) cpu: HostCpu,
     pub(super) link: HostLink,
-    pub(super) stages: Stages,
-    pub(super) dram: Port,
+    pub(super) stages: FirmwareStages,
+    pub(super) dram: DevicePort,
     pub(super) totals: Totals,
     issued: Slab<Operation>,
-    spans: Option<Shared>,
+    spans: Option<SharedSpanSink>,
 }
 
 impl Fabric {
     /// A fabric at rest, at time 0.
-    pub(super) fn new(d: &Description, spans: Option<Box<dyn Spans>>, cells: Box<dyn Cells>) -> Self {
-        let spans = spans.map(|spans| Shared(Arc::new(Mutex::new(spans))));
+    pub(super) fn new(d: &Description, spans: Option<Box<dyn DeviceSpanSink>>, cells: Box<dyn Cells>) -> Self {
+        let spans = spans.map(|spans| SharedSpanSink(Arc::new(Mutex::new(spans))));
         Self {
             events: nandarray_sim::Events::default(),
-            flash: Backend::with_cells(d, cells, spans.clone().map(|s| Box::new(s) as Box<dyn Spans>)),
+            flash: Backend::with_cells(d, cells, spans.clone().map(|s| Box::new(s) as Box<dyn DeviceSpanSink>)),
             cpu: HostCpu::new(&d.host, &d.energy),
             link: HostLink::new(&d.link, &d.energy),
-            stages: Stages::new(&d.controller, &d.energy),
-            dram: Port::new(|_| Track::Dram, d.dram.bytes_per_s, d.dram.t_access, d.energy.dram_pj_per_byte),
+            stages: FirmwareStages::new(&d.controller, &d.energy),
+            dram: DevicePort::new(|_| Track::Dram, d.dram.bytes_per_s, d.dram.t_access, d.energy.dram_pj_per_byte),
             totals: Totals::default(),
             issued: Slab::new(),
             spans,
@@ -126,7 +126,7 @@ impl Fabric {
     }
 
     /// Handles an event of the fabric; flash operations that ended are added to `ended`.
-    pub(super) fn happened(&mut self, now: Ps, event: FabricEvent, ended: &mut Vec<Ended>) {
+    pub(super) fn handle(&mut self, now: Ps, event: FabricEvent, ended: &mut Vec<Ended>) {
         match event {
             FabricEvent::Flash(event) => self.flash.handle(now, event, &mut self.events, ended),
             FabricEvent::Issue(slot) => {
@@ -136,9 +136,9 @@ impl Fabric {
         }
     }
 
-    /// Submits an operation to its channel handler, which passes it to the flash; `waiting` is notified of its end.
-    pub(super) fn issue(&mut self, now: Ps, op: Op, cause: Cause, place: Place, bytes: u32, waiting: Waiting) {
-        let operation = Operation { op, cause, place, bytes, token: waiting.token(bytes) };
+    /// Submits an operation to its channel handler, which passes it to the flash; `waiter` is notified of its end.
+    pub(super) fn issue(&mut self, now: Ps, op: Op, cause: Cause, place: Place, bytes: u32, waiter: Waiter) {
+        let operation = Operation { op, cause, place, bytes, token: waiter.token(bytes) };
         let t_channel = self.description.controller.t_channel;
         let channel = self.description.geometry.channel_of(place.die);
         let at = self.stages.handle_channel(channel, now, t_channel, cause, &mut self.spans);
@@ -165,7 +165,7 @@ impl Fabric {
     }
 
     /// Books a firmware stage for work that arrives now; returns its end.
-    pub(super) fn run_stage(&mut self, stage: Stage, now: Ps, lasts: Ps) -> Ps {
+    pub(super) fn run_stage(&mut self, stage: FirmwareStage, now: Ps, lasts: Ps) -> Ps {
         self.stages.run(stage, now, lasts, Cause::Host, &mut self.spans)
     }
 
@@ -183,16 +183,16 @@ impl Fabric {
     /// Sends a queue entry or a request for host memory over the link.
     pub(super) fn send_entry(&mut self, now: Ps, direction: Direction, bytes: u64, what: &'static str) -> Sent {
         let sent = self.link.send_entry(now, direction, bytes);
-        self.tell_sent(sent, direction, what)
+        self.report_sent(sent, direction, what)
     }
 
     /// Sends bytes over the link.
     pub(super) fn send(&mut self, now: Ps, direction: Direction, bytes: u64, what: &'static str) -> Sent {
         let sent = self.link.send(now, direction, bytes);
-        self.tell_sent(sent, direction, what)
+        self.report_sent(sent, direction, what)
     }
 
-    fn tell_sent(&mut self, sent: Sent, direction: Direction, what: &'static str) -> Sent {
+    fn report_sent(&mut self, sent: Sent, direction: Direction, what: &'static str) -> Sent {
         if let Some(spans) = &self.spans {
             spans.0.lock().span(self.link.span(sent, direction, what, Cause::Host, 0));
         }
@@ -212,18 +212,18 @@ impl Fabric {
     pub(super) fn io_span(&mut self, queue: u32, start: Ps, end: Ps, what: &'static str, io: u32) {
         if let Some(spans) = &self.spans {
             let (track, detail) = (Track::Request(queue), u64::from(io));
-            spans.0.lock().span(Span { track, start, end, what, cause: Cause::Host, detail });
+            spans.0.lock().span(DeviceSpan { track, start, end, what, cause: Cause::Host, detail });
         }
     }
 }
 
 /// The fabric and the commands on the link, lent to a client while it handles an event.
-pub(crate) struct Lent<'a> {
+pub(crate) struct ClientContext<'a> {
     pub(super) fabric: &'a mut Fabric,
     pub(super) io: &'a mut HostIo,
 }
 
-impl Lent<'_> {
+impl ClientContext<'_> {
     /// Schedules an event of a client.
     pub(super) fn push<E: Into<ClientEvent>>(&mut self, at: Ps, event: E) {
         self.fabric.push(at, Event::Client(event.into()));

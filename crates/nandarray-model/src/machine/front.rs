@@ -1,21 +1,23 @@
 //! The interface of a machine: submitting requests and commands, taking completions, letting time pass.
 
-use super::fabric::Lent;
+use super::fabric::ClientContext;
 use super::power::Power;
-use super::{JobDone, JobId, JobKind, Machine, Part, Programmed, RequestEnded, block, cores, space};
+use super::{
+    Machine, PlatformPart, Programmed, RequestEnded, SpaceJobDone, SpaceJobId, SpaceJobKind, block, cores, space,
+};
 use crate::describe::Description;
-use crate::footprint::{Footprint, Places};
+use crate::flash_trace::{FlashTrace, StoreLayout};
 use crate::ftl::{FtlSetupError, PageMapped};
-use crate::workload::Request;
+use crate::workload::IoRequest;
 use nandarray_sim::Ps;
 
 /// An event that an executor of programs waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happening {
+pub enum Notification {
     /// A command, or an input or output of programs, is done.
-    Done(JobDone),
+    Done(SpaceJobDone),
     /// A block of an input of programs is in the device's memory: the input, and the block's index in it.
-    Arrived(JobId, usize),
+    Arrived(SpaceJobId, usize),
     /// A core's work is over.
     CoreFree(u32),
 }
@@ -55,12 +57,12 @@ impl Machine {
     // Conventional requests
     // -----------------------------------------------------------------------------------------------
 
-    /// Adds page-mapped flash management ([`Part::Blocks`]) to the device.
+    /// Adds page-mapped flash management ([`PlatformPart::Blocks`]) to the device.
     ///
     /// # Errors
     /// If the description leaves no flash to manage.
     pub fn attach_blocks(&mut self, seed: u64) -> Result<(), FtlSetupError> {
-        self.add([Part::Blocks { seed }])
+        self.add([PlatformPart::Blocks { seed }])
     }
 
     /// Page-mapped flash management, for preconditioning and reports.
@@ -79,14 +81,14 @@ impl Machine {
         self.block().capacity_bytes()
     }
 
-    pub(super) fn block(&mut self) -> &mut block::Block {
+    pub(super) fn block(&mut self) -> &mut block::BlockClient {
         self.clients.block.as_mut().expect("a device with page-mapped flash management")
     }
 
     /// The host submits a request, now.
-    pub(super) fn give(&mut self, now: Ps, request: Request) {
+    pub(super) fn submit_request(&mut self, now: Ps, request: IoRequest) {
         let block = self.clients.block.as_mut().expect("a device with page-mapped flash management");
-        block.give(&mut Lent { fabric: &mut self.fabric, io: &mut self.io }, now, request);
+        block.submit(&mut ClientContext { fabric: &mut self.fabric, io: &mut self.io }, now, request);
     }
 
     /// The next request that has ended and was not returned yet.
@@ -97,12 +99,12 @@ impl Machine {
     // Commands of the store
     // -----------------------------------------------------------------------------------------------
 
-    /// Adds the commands of a store with this layout ([`Part::Spaces`]); before its first command.
-    pub fn attach_store(&mut self, places: Places) {
-        self.add([Part::Spaces(places)]).expect("only flash management can be refused");
+    /// Adds the commands of a store with this layout ([`PlatformPart::Spaces`]); before its first command.
+    pub fn attach_store(&mut self, places: StoreLayout) {
+        self.add([PlatformPart::Spaces(places)]).expect("only flash management can be refused");
     }
 
-    fn spaces(&mut self) -> &mut space::Spaces {
+    fn spaces(&mut self) -> &mut space::SpaceClient {
         self.clients.spaces.as_mut().expect("a machine with an attached store")
     }
 
@@ -110,16 +112,16 @@ impl Machine {
     ///
     /// # Panics
     /// If no store is attached, or the time has passed.
-    pub fn submit_job(&mut self, at: Ps, kind: JobKind, queue: u32, footprint: Footprint) -> JobId {
+    pub fn submit_job(&mut self, at: Ps, kind: SpaceJobKind, queue: u32, trace: FlashTrace) -> SpaceJobId {
         let spaces = self.clients.spaces.as_mut().expect("a machine with an attached store");
-        spaces.submit(&mut self.fabric, at, kind, queue, footprint)
+        spaces.submit(&mut self.fabric, at, kind, queue, trace)
     }
 
     /// Lets time pass until a command is done.
     ///
     /// # Panics
     /// If it never is: no event is pending that could end it.
-    pub fn run_job(&mut self, id: JobId) -> JobDone {
+    pub fn run_job(&mut self, id: SpaceJobId) -> SpaceJobDone {
         loop {
             if let Some(done) = self.spaces().take_done_of(id) {
                 return done;
@@ -130,13 +132,13 @@ impl Machine {
 
     /// The first completion that was not returned yet, letting time pass until there is one; `None` when nothing is in
     /// flight.
-    pub fn next_job(&mut self) -> Option<JobDone> {
+    pub fn next_job(&mut self) -> Option<SpaceJobDone> {
         self.next_job_until(Ps::MAX)
     }
 
     /// The same, but without handling events later than `until`: `None` when no command is done by then. A command may
     /// be submitted at `until` afterwards.
-    pub fn next_job_until(&mut self, until: Ps) -> Option<JobDone> {
+    pub fn next_job_until(&mut self, until: Ps) -> Option<SpaceJobDone> {
         loop {
             if let Some(done) = self.spaces().take_done() {
                 return Some(done);
@@ -150,16 +152,16 @@ impl Machine {
 
     /// The next happening of commands or cores, letting time pass until there is one; `None` when nothing is in flight.
     /// Of several at one event, blocks come first, then cores, then commands.
-    pub fn next_happening(&mut self) -> Option<Happening> {
+    pub fn next_notification(&mut self) -> Option<Notification> {
         loop {
             if let Some((job, piece)) = self.spaces().take_arrived() {
-                return Some(Happening::Arrived(job, piece));
+                return Some(Notification::Arrived(job, piece));
             }
             if let Some(core) = self.clients.cores.as_mut().and_then(|cores| cores.take_free()) {
-                return Some(Happening::CoreFree(core));
+                return Some(Notification::CoreFree(core));
             }
             if let Some(done) = self.spaces().take_done() {
-                return Some(Happening::Done(done));
+                return Some(Notification::Done(done));
             }
             if !self.step() {
                 return None;
@@ -167,19 +169,19 @@ impl Machine {
         }
     }
 
-    fn compute(&mut self) -> (&mut cores::Cores, Lent<'_>) {
+    fn compute(&mut self) -> (&mut cores::CoreClient, ClientContext<'_>) {
         let cores = self.clients.cores.as_mut().expect("a machine with cores for programs");
-        (cores, Lent { fabric: &mut self.fabric, io: &mut self.io })
+        (cores, ClientContext { fabric: &mut self.fabric, io: &mut self.io })
     }
 
-    /// Lets a core work for a time, beginning now; [`Happening::CoreFree`] is its end.
+    /// Lets a core work for a time, beginning now; [`Notification::CoreFree`] is its end.
     ///
     /// # Panics
     /// If there is no such core, or it is at work.
     pub fn work(&mut self, core: u32, time: Ps) {
         let now = self.now();
-        let (cores, mut lent) = self.compute();
-        cores.work(&mut lent, now, core, time);
+        let (cores, mut ctx) = self.compute();
+        cores.work(&mut ctx, now, core, time);
     }
 
     /// A core gets a program, or returns it: in between it works or waits.

@@ -13,10 +13,10 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 
-use super::clients::Asker;
+use super::clients::Requester;
 use super::fabric::Fabric;
 use super::sleep::Sleep;
-use super::stages::Stage;
+use super::stages::FirmwareStage;
 use crate::describe::Description;
 use crate::host::{Direction, Queues};
 use crate::report::Slept;
@@ -24,7 +24,7 @@ use nandarray_sim::Ps;
 
 /// Direction of an io's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum IoDirection {
     /// To the host.
     Read,
     /// To the device.
@@ -36,8 +36,8 @@ pub(super) enum Way {
 /// A command on the link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Io {
-    pub(super) asker: Asker,
-    pub(super) way: Way,
+    pub(super) requester: Requester,
+    pub(super) direction: IoDirection,
     pub(super) queue: u32,
     pub(super) submitted: Ps,
     /// Parts that are not done, plus one while more may be added.
@@ -87,9 +87,9 @@ impl IoEvent {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IoDone {
     /// The device has decoded it.
-    Decoded(u32, Asker),
+    Decoded(u32, Requester),
     /// The host has reaped it; the io is gone.
-    Answered(Asker),
+    Reaped(Requester),
 }
 
 /// The commands on the link, with their queues.
@@ -115,11 +115,11 @@ impl HostIo {
     }
 
     /// Handles an event; at most one client is to be notified of it, after everything else that follows from the event.
-    pub(super) fn happened(&mut self, fabric: &mut Fabric, now: Ps, event: IoEvent) -> Option<IoDone> {
+    pub(super) fn handle(&mut self, fabric: &mut Fabric, now: Ps, event: IoEvent) -> Option<IoDone> {
         match event {
             IoEvent::Doorbell(queue) => self.doorbell(fabric, now, queue),
             IoEvent::Arrived(io) => {
-                let at = fabric.run_stage(Stage::Command, now, fabric.description.controller.t_command);
+                let at = fabric.run_stage(FirmwareStage::Command, now, fabric.description.controller.t_command);
                 if at == now {
                     return Some(self.decoded(io));
                 }
@@ -150,13 +150,13 @@ impl HostIo {
     }
 
     /// The requester of an io.
-    pub(super) fn asker(&self, io: u32) -> Asker {
-        self.ios[io as usize].asker
+    pub(super) fn requester(&self, io: u32) -> Requester {
+        self.ios[io as usize].requester
     }
 
     /// The direction of an io's data.
-    pub(super) fn way(&self, io: u32) -> Way {
-        self.ios[io as usize].way
+    pub(super) fn direction(&self, io: u32) -> IoDirection {
+        self.ios[io as usize].direction
     }
 
     /// Adds parts that an io waits for.
@@ -201,7 +201,7 @@ impl HostIo {
     }
 
     fn decoded(&self, io: u32) -> IoDone {
-        IoDone::Decoded(io, self.asker(io))
+        IoDone::Decoded(io, self.requester(io))
     }
 
     /// One of the parts that an io waits for is done; after the last, the io is finished.
@@ -210,7 +210,7 @@ impl HostIo {
         assert!(one.parts_left > 0, "an io that was finished makes progress");
         one.parts_left -= 1;
         if one.parts_left == 0 {
-            let at = fabric.run_stage(Stage::Command, now, fabric.description.controller.t_complete);
+            let at = fabric.run_stage(FirmwareStage::Command, now, fabric.description.controller.t_complete);
             if at == now { self.finished(fabric, now, io) } else { fabric.push(at, IoEvent::Finished(io)) }
         }
     }
@@ -255,16 +255,16 @@ impl HostIo {
         let oldest = self.queues.reap(one.queue);
         debug_assert_eq!(oldest, Some(io), "completions are taken in order");
         fabric.totals.completed += 1;
-        let what = match one.way {
-            Way::Read => "read",
-            Way::Write => "write",
-            Way::Neither => "command",
+        let what = match one.direction {
+            IoDirection::Read => "read",
+            IoDirection::Write => "write",
+            IoDirection::Neither => "command",
         };
         fabric.io_span(one.queue, one.submitted, now, what, io);
         if let Some(next) = self.backlog[one.queue as usize].pop_front() {
             self.enqueue(fabric, now, next);
         }
-        IoDone::Answered(one.asker)
+        IoDone::Reaped(one.requester)
     }
 
     /// Whether the device could come to rest now, as far as commands on the link go; `false` if it rests already or has

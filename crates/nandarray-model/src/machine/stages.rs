@@ -4,16 +4,16 @@
 //! data assembler, channel handlers. A stage that is mapped to a core waits for it; one that is mapped to none is
 //! pipelined hardware of its own.
 
-use crate::describe::{Controller, Energy};
+use crate::describe::{ControllerSettings, Energy};
 use crate::flash::Cause;
-use crate::host::Resource;
-use crate::spans::{Spans, Track};
+use crate::host::DeviceResource;
+use crate::spans::{DeviceSpanSink, Track};
 use nandarray_sim::Ps;
 use nandarray_sim::energy_pj;
 
-/// A firmware stage, by its index in [`Controller::stage_cores`].
+/// A firmware stage, by its index in [`ControllerSettings::stage_cores`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum FirmwareStage {
     /// Command handler: decodes and completes commands.
     Command = 0,
     /// Translator: from addresses or coordinates to pages.
@@ -30,9 +30,9 @@ const NAMES: [&str; 5] = ["command", "translate", "allocate", "assemble", "chann
 
 /// The controller's cores and stages.
 #[derive(Clone, Debug)]
-pub(crate) struct Stages {
-    cores: Resource,
-    hardware: Resource,
+pub(crate) struct FirmwareStages {
+    cores: DeviceResource,
+    hardware: DeviceResource,
     mapped: [Option<u32>; 5],
     channel_handlers: u32,
     by_stage: [Ps; 5],
@@ -40,14 +40,14 @@ pub(crate) struct Stages {
     idle_uw: f64,
 }
 
-impl Stages {
+impl FirmwareStages {
     /// Stages without bookings.
-    pub(crate) fn new(controller: &Controller, energy: &Energy) -> Self {
+    pub(crate) fn new(controller: &ControllerSettings, energy: &Energy) -> Self {
         let cores = controller.cores.max(1);
         let mapped = controller.stage_cores.map(|core| core.map(|c| c % cores));
         Self {
-            cores: Resource::new(cores, Track::Core),
-            hardware: Resource::new(5, Track::Stage),
+            cores: DeviceResource::new(cores, Track::Core),
+            hardware: DeviceResource::new(5, Track::Stage),
             mapped,
             channel_handlers: controller.channel_handlers.max(1),
             by_stage: [Ps::ZERO; 5],
@@ -57,7 +57,14 @@ impl Stages {
     }
 
     /// Books a stage for work that arrives now; returns its end.
-    pub(crate) fn run(&mut self, stage: Stage, now: Ps, lasts: Ps, cause: Cause, spans: &mut Option<impl Spans>) -> Ps {
+    pub(crate) fn run(
+        &mut self,
+        stage: FirmwareStage,
+        now: Ps,
+        lasts: Ps,
+        cause: Cause,
+        spans: &mut Option<impl DeviceSpanSink>,
+    ) -> Ps {
         self.run_one(stage, 0, now, lasts, cause, spans)
     }
 
@@ -68,19 +75,19 @@ impl Stages {
         now: Ps,
         lasts: Ps,
         cause: Cause,
-        spans: &mut Option<impl Spans>,
+        spans: &mut Option<impl DeviceSpanSink>,
     ) -> Ps {
-        self.run_one(Stage::Channel, channel % self.channel_handlers, now, lasts, cause, spans)
+        self.run_one(FirmwareStage::Channel, channel % self.channel_handlers, now, lasts, cause, spans)
     }
 
     fn run_one(
         &mut self,
-        stage: Stage,
+        stage: FirmwareStage,
         handler: u32,
         now: Ps,
         lasts: Ps,
         cause: Cause,
-        spans: &mut Option<impl Spans>,
+        spans: &mut Option<impl DeviceSpanSink>,
     ) -> Ps {
         if lasts == Ps::ZERO {
             return now;
@@ -98,7 +105,7 @@ impl Stages {
     }
 
     /// The cores' bookings.
-    pub(crate) fn cores(&self) -> &Resource {
+    pub(crate) fn cores(&self) -> &DeviceResource {
         &self.cores
     }
 

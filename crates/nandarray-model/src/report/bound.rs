@@ -4,14 +4,14 @@
 //! core that spins while it waits is not the bound. The note appears only where no part of the device is busy all the
 //! time. Other bounds (few requests in flight, a chain of latencies) keep nothing busy and are not detected.
 
-use super::{Parts, Utilisation};
+use super::{MachineParts, Utilisation};
 use nandarray_sim::Ps;
 
 /// Share of the time from which a part counts as always busy: less than 1, since a run has a beginning and an end.
 const BUSY: f64 = 0.95;
 
 /// A sentence, if a host core was the bound of a run that lasted for `elapsed` and had `requests` requests.
-pub(super) fn note(parts: &Parts<'_>, busy: &Utilisation, elapsed: Ps, requests: u64) -> Option<String> {
+pub(super) fn note(parts: &MachineParts<'_>, busy: &Utilisation, elapsed: Ps, requests: u64) -> Option<String> {
     if elapsed == Ps::ZERO || requests == 0 {
         return None;
     }

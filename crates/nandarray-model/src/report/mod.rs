@@ -2,7 +2,7 @@
 //!
 //! A report is plain numbers with units in their names, and serialises as it stands: its JSON is described in
 //! docs/reference/replay-report.md, and `schema` grows when a field changes its meaning or goes. `latency` collects
-//! requests while they end, `promise` compares with data sheets, `table` prints. [`Parts`] has the counts of a
+//! requests while they end, `promise` compares with data sheets, `table` prints. [`MachineParts`] has the counts of a
 //! machine's parts.
 
 mod bound;
@@ -14,13 +14,13 @@ use serde::Serialize;
 
 use crate::flash::{Account, Cause};
 use crate::ftl::FtlReport;
-use crate::host::{Direction, HostCpu, HostLink, Port};
+use crate::host::{DevicePort, Direction, HostCpu, HostLink};
 use crate::workload::RequestOp;
 use nandarray_sim::Ps;
 use nandarray_sim::energy_pj;
 
 pub use latency::{Latencies, Latency, OpReport};
-pub use promise::{Profile, Promise};
+pub use promise::{Promise, WorkloadProfile};
 
 /// Version of the JSON.
 pub const SCHEMA: u32 = 1;
@@ -71,7 +71,7 @@ pub struct Report {
 
 /// A number for each cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ByCause {
+pub struct CauseCounts {
     /// For the host.
     pub host: u64,
     /// For the map.
@@ -82,7 +82,7 @@ pub struct ByCause {
     pub wear: u64,
 }
 
-impl From<[u64; 4]> for ByCause {
+impl From<[u64; 4]> for CauseCounts {
     fn from(by: [u64; 4]) -> Self {
         let of = |cause: Cause| by[cause as usize];
         Self { host: of(Cause::Host), map: of(Cause::Map), gc: of(Cause::Gc), wear: of(Cause::Wear) }
@@ -93,15 +93,15 @@ impl From<[u64; 4]> for ByCause {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlashReport {
     /// Pages sensed, retries included.
-    pub senses: ByCause,
+    pub senses: CauseCounts,
     /// Pages programmed.
-    pub programs: ByCause,
+    pub programs: CauseCounts,
     /// Blocks erased.
-    pub erases: ByCause,
+    pub erases: CauseCounts,
     /// Bytes requested by reads.
-    pub read_bytes: ByCause,
+    pub read_bytes: CauseCounts,
     /// Bytes programmed.
-    pub program_bytes: ByCause,
+    pub program_bytes: CauseCounts,
     /// Commands for more than one plane.
     pub multi_plane: u64,
     /// Cache reads.
@@ -297,7 +297,7 @@ pub struct CoreTimes {
 }
 
 /// The counts of a machine's parts, for a report.
-pub struct Parts<'a> {
+pub struct MachineParts<'a> {
     /// The description's name.
     pub device: &'a str,
     /// Powers at rest.
@@ -317,7 +317,7 @@ pub struct Parts<'a> {
     /// Host cores.
     pub cpu: &'a HostCpu,
     /// DRAM.
-    pub dram: &'a Port,
+    pub dram: &'a DevicePort,
     /// Busy times of controller cores until now.
     pub cores: Vec<Ps>,
     /// Energy of controller cores, working and resting, in picojoules.
@@ -330,7 +330,7 @@ pub struct Parts<'a> {
 
 impl Report {
     /// Puts a report together from the counts of parts and the latencies of requests.
-    pub fn new(parts: &Parts<'_>, latencies: &Latencies) -> Self {
+    pub fn new(parts: &MachineParts<'_>, latencies: &Latencies) -> Self {
         let all = latencies.all();
         let utilisation = Utilisation::new(parts);
         let bound = bound::note(parts, &utilisation, latencies.elapsed(), all.requests);
@@ -413,7 +413,7 @@ impl ManagementReport {
 }
 
 impl Utilisation {
-    fn new(parts: &Parts<'_>) -> Self {
+    fn new(parts: &MachineParts<'_>) -> Self {
         let now = parts.now;
         let share = |busy: Ps| if now == Ps::ZERO { 0.0 } else { busy.0 as f64 / now.0 as f64 };
         Self {
@@ -444,7 +444,7 @@ impl Utilisation {
 }
 
 impl EnergyReport {
-    fn new(parts: &Parts<'_>, bytes: u64) -> Self {
+    fn new(parts: &MachineParts<'_>, bytes: u64) -> Self {
         let j = |pj: f64| pj * 1e-12;
         let flash = &parts.flash.energy;
         let asleep: Ps = parts.slept.iter().map(|state| state.lasted).sum();

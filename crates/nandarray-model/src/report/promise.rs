@@ -9,7 +9,7 @@ use crate::workload::{Arrival, Pattern, Skew, Synthetic};
 
 /// The kind of a workload, as far as data sheets distinguish kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Profile {
+pub enum WorkloadProfile {
     /// Large reads in sequence.
     SequentialRead,
     /// Large writes in sequence.
@@ -28,7 +28,7 @@ pub enum Profile {
     Other,
 }
 
-impl Profile {
+impl WorkloadProfile {
     /// The kind of a generated workload.
     pub fn of(synthetic: &Synthetic) -> Self {
         let Arrival::Closed { depth } = synthetic.arrival else { return Self::Other };
@@ -66,7 +66,7 @@ pub struct Promise {
 }
 
 /// Compares the figures of a data sheet that hold for such a workload.
-pub fn promises(spec: &Spec, profile: Profile, report: &Report) -> Vec<Promise> {
+pub fn promises(spec: &Spec, profile: WorkloadProfile, report: &Report) -> Vec<Promise> {
     let mut found = Vec::new();
     let mut compare = |what, unit, promised: Option<f64>, measured: f64| {
         if let Some(promised) = promised.filter(|&p| p > 0.0) {
@@ -77,25 +77,25 @@ pub fn promises(spec: &Spec, profile: Profile, report: &Report) -> Vec<Promise> 
     let number = |n: Option<u64>| n.map(|n| n as f64);
     let (read, write) = (&report.read, &report.write);
     match profile {
-        Profile::SequentialRead => {
+        WorkloadProfile::SequentialRead => {
             compare("sequential read", "B/s", number(spec.seq_read_bytes_per_s), read.bytes_per_s);
         }
-        Profile::SequentialWrite => {
+        WorkloadProfile::SequentialWrite => {
             compare("sequential write", "B/s", number(spec.seq_write_bytes_per_s), write.bytes_per_s);
         }
-        Profile::RandomRead { depth } => {
+        WorkloadProfile::RandomRead { depth } => {
             let deep = depth >= spec.queue_depth;
             compare("random 4 KiB read", "IOPS", number(spec.rand_read_iops.filter(|_| deep)), read.iops);
             let alone = spec.read_latency.filter(|_| depth == 1).map(|t| t.us());
             compare("4 KiB read alone", "us", alone, read.latency.as_ref().map_or(0.0, |l| l.mean_us));
         }
-        Profile::RandomWrite { depth } => {
+        WorkloadProfile::RandomWrite { depth } => {
             let deep = depth >= spec.queue_depth;
             compare("random 4 KiB write", "IOPS", number(spec.rand_write_iops.filter(|_| deep)), write.iops);
         }
-        Profile::Other => {}
+        WorkloadProfile::Other => {}
     }
-    if matches!(profile, Profile::SequentialRead | Profile::SequentialWrite) {
+    if matches!(profile, WorkloadProfile::SequentialRead | WorkloadProfile::SequentialWrite) {
         compare("power while busy", "W", number(spec.power_uw).map(|uw| uw * 1e-6), report.energy.device_w);
     }
     found

@@ -21,14 +21,14 @@ pub(super) struct Borrowed(*mut dyn Halves);
 unsafe impl Send for Borrowed {}
 
 /// The halves of a command in flight.
-pub(super) enum Held {
+pub(super) enum FlightHalves {
     /// Halves owned by the caller.
     Borrowed(Borrowed),
     /// Halves owned by the clock until they are delivered.
     Owned(Box<dyn Halves>),
 }
 
-impl Held {
+impl FlightHalves {
     /// # Safety
     /// The halves must stay where they are, and be left alone, until they were removed from the table.
     pub(super) unsafe fn borrowed(halves: &mut dyn Halves) -> Self {
@@ -46,12 +46,12 @@ impl Held {
     }
 }
 
-impl Flight {
+impl TimedFlight {
     /// The address of its halves, which stay there until the command is removed.
     pub(super) fn halves(&mut self) -> *mut (dyn Halves + 'static) {
         match &mut self.held {
-            Held::Borrowed(Borrowed(halves)) => *halves,
-            Held::Owned(halves) => std::ptr::from_mut(&mut **halves),
+            FlightHalves::Borrowed(Borrowed(halves)) => *halves,
+            FlightHalves::Owned(halves) => std::ptr::from_mut(&mut **halves),
         }
     }
 }
@@ -68,8 +68,8 @@ pub(super) enum Admission {
 }
 
 /// A command in flight.
-pub(super) struct Flight {
-    pub(super) held: Held,
+pub(super) struct TimedFlight {
+    pub(super) held: FlightHalves,
     pub(super) order: Order,
     pub(super) admission: Admission,
     /// Time of its submission.
@@ -80,7 +80,7 @@ pub(super) struct Flight {
 #[derive(Default)]
 pub(super) struct Flights {
     next: FlightId,
-    table: BTreeMap<FlightId, Flight>,
+    table: BTreeMap<FlightId, TimedFlight>,
     /// Commands that have not begun.
     waiting: BTreeSet<FlightId>,
     /// A command that has begun and that all later ones wait for.
@@ -103,16 +103,16 @@ impl Flights {
     }
 
     /// Adds a command, which has not begun.
-    pub(super) fn give(&mut self, mut held: Held, submitted: Ps) -> FlightId {
+    pub(super) fn submit(&mut self, mut held: FlightHalves, submitted: Ps) -> FlightId {
         self.next += 1;
         let order = held.halves().order();
-        self.table.insert(self.next, Flight { held, order, admission: Admission::Given, submitted });
+        self.table.insert(self.next, TimedFlight { held, order, admission: Admission::Given, submitted });
         self.waiting.insert(self.next);
         self.next
     }
 
     /// Removes a command.
-    pub(super) fn remove(&mut self, id: FlightId) -> Option<Flight> {
+    pub(super) fn remove(&mut self, id: FlightId) -> Option<TimedFlight> {
         let gone = self.table.remove(&id)?;
         self.waiting.remove(&id);
         self.alone.take_if(|alone| *alone == id);
@@ -152,14 +152,14 @@ impl Flights {
         Some(id)
     }
 
-    pub(super) fn get(&mut self, id: FlightId) -> &mut Flight {
+    pub(super) fn get(&mut self, id: FlightId) -> &mut TimedFlight {
         self.table.get_mut(&id).expect("a command in flight")
     }
 
     /// The command to refuse when nothing in flight can go on and `id` is awaited: `id`, if it waits for blocks itself;
     /// else the first that does, which `id` waits for.
     pub(super) fn stuck_for(&mut self, id: FlightId) -> FlightId {
-        let is_blocked = |flight: &mut Flight| flight.order == Order::Blocks && !flight.held.halves().is_granted();
+        let is_blocked = |flight: &mut TimedFlight| flight.order == Order::Blocks && !flight.held.halves().is_granted();
         if is_blocked(self.get(id)) {
             return id;
         }

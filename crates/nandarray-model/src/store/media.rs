@@ -18,9 +18,9 @@ use nandarray::ftl::superblock::read_slots;
 use nandarray::media::Media;
 use parking_lot::{Mutex, RwLock};
 
-use super::power::{WriteLog, Written};
+use super::power::{LoggedWrite, WriteLog};
 use crate::flash::Op;
-use crate::footprint::{Places, Recorder};
+use crate::flash_trace::{Recorder, StoreLayout};
 
 /// A medium under the modelled clock.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct ModelMedia {
     log: RwLock<BTreeMap<Segment, bool>>,
     keeps_data: bool,
     /// The log of every write, for lost power, with the layout that finds their pages.
-    writes: Option<(Arc<Mutex<WriteLog>>, Places)>,
+    writes: Option<(Arc<Mutex<WriteLog>>, StoreLayout)>,
 }
 
 impl ModelMedia {
@@ -46,7 +46,7 @@ impl ModelMedia {
     }
 
     /// Logs every write from now on.
-    pub fn logged(self, writes: Arc<Mutex<WriteLog>>, places: Places) -> Self {
+    pub fn logged(self, writes: Arc<Mutex<WriteLog>>, places: StoreLayout) -> Self {
         Self { writes: Some((writes, places)), ..self }
     }
 
@@ -57,16 +57,16 @@ impl ModelMedia {
         let place = |segment, n: u64| places.place(geometry.ppa(segment, n as u32));
         let bytes = bytes.to_vec();
         let written = match self.geometry.area_at(offset) {
-            Area::None => Written::Head(offset, bytes),
-            Area::Header(_) => Written::Own(offset, bytes),
+            Area::None => LoggedWrite::Head(offset, bytes),
+            Area::Header(_) => LoggedWrite::Own(offset, bytes),
             Area::Pages(segment, at) => {
                 let places = (at / page..(at + bytes.len() as u64).div_ceil(page)).map(|n| place(segment, n)).collect();
-                Written::Pages { offset, within: (at % page) as usize, bytes, places }
+                LoggedWrite::Pages { offset, within: (at % page) as usize, bytes, places }
             }
             Area::Records(segment, at) => {
                 let first = at / OOB_BYTES;
                 let places = (first..first + bytes.len() as u64 / OOB_BYTES).map(|n| place(segment, n)).collect();
-                Written::Records(offset, bytes, places)
+                LoggedWrite::Records(offset, bytes, places)
             }
         };
         log.lock().writes.push(written);
@@ -91,7 +91,7 @@ impl Media for ModelMedia {
 
     fn set_len(&self, bytes: u64) -> Result<()> {
         if let Some((log, _)) = &self.writes {
-            log.lock().writes.push(Written::Length(bytes));
+            log.lock().writes.push(LoggedWrite::Length(bytes));
         }
         self.below.set_len(bytes)
     }

@@ -43,12 +43,12 @@ use nandarray::{Error, Result};
 use parking_lot::{Condvar, Mutex, ReentrantMutex, ReentrantMutexGuard};
 
 use crate::describe::Description;
-use crate::footprint::{Footprint, Places, Recorder};
-use crate::machine::{Happening, JobDone, JobId, JobKind, Machine, Part};
+use crate::flash_trace::{FlashTrace, Recorder, StoreLayout};
+use crate::machine::{Machine, Notification, PlatformPart, SpaceJobDone, SpaceJobId, SpaceJobKind};
 use crate::report::{Latencies, ManagementReport, ProgramsReport, Report, WearReport};
-use crate::spans::Spans;
+use crate::spans::DeviceSpanSink;
 use crate::workload::RequestOp;
-use flights::{Admission, Flights, Held, stuck, too_many};
+use flights::{Admission, FlightHalves, Flights, stuck, too_many};
 use media::ModelMedia;
 use nandarray_sim::Ps;
 use power::WriteLog;
@@ -57,7 +57,7 @@ pub use flights::IN_FLIGHT_MAX;
 
 /// The backing of a modelled device's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bytes {
+pub enum Backing {
     /// In memory, where zeroes take no space; lost when the store is dropped.
     Memory,
     /// In a file, which is a store like any other.
@@ -67,19 +67,19 @@ pub enum Bytes {
 }
 
 #[derive(Debug)]
-struct State {
+struct ClockState {
     machine: Machine,
     /// Earliest time of the host's next command.
     host: Ps,
     flights: Flights,
     /// The command in flight of each job of the machine.
-    jobs: BTreeMap<JobId, FlightId>,
+    jobs: BTreeMap<SpaceJobId, FlightId>,
     /// Number of commands submitted while others may be in flight: these go to the queues in turn.
-    given: u32,
+    submitted: u32,
     /// Commands of a batch that are not timed yet; `None` outside of batches.
-    gathered: Option<Vec<(JobKind, Footprint)>>,
+    batched: Option<Vec<(SpaceJobKind, FlashTrace)>>,
     /// Happenings that an executor of programs has not taken yet.
-    happened: VecDeque<Happening>,
+    notifications: VecDeque<Notification>,
     /// Counts of programs.
     programs: ProgramsReport,
     latencies: Latencies,
@@ -90,7 +90,7 @@ struct State {
 }
 
 /// Commands that have ended and are to be delivered, once the clock is released.
-type Ended = Vec<(FlightId, Box<dyn Halves>)>;
+type EndedCommands = Vec<(FlightId, Box<dyn Halves>)>;
 
 /// The modelled clock of one store.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ pub struct Clock {
     recorder: Arc<Recorder>,
     /// `None` until the store is open. A thread that holds the lock is inside the clock; it may enter again, since
     /// programs run inside of a command.
-    state: ReentrantMutex<RefCell<Option<State>>>,
+    state: ReentrantMutex<RefCell<Option<ClockState>>>,
     /// Commands that have ended and are being delivered, each with the thread that does it; others may wait for them.
     delivering: Mutex<BTreeMap<FlightId, ThreadId>>,
     delivered: Condvar,
@@ -117,10 +117,10 @@ impl Probe for Clock {
         self.assert_alive();
         // SAFETY: this call goes on until the command was taken out of the table, or panics with the clock stopped for
         // good while it was inside: then no thread uses the table again.
-        let held = unsafe { Held::borrowed(command) };
-        let id = self.with(|state| state.give(held));
+        let held = unsafe { FlightHalves::borrowed(command) };
+        let id = self.with(|state| state.submit(held));
         loop {
-            let mut ended = Ended::new();
+            let mut ended = EndedCommands::new();
             self.begin_all(&mut ended);
             let goes_on = self.with(|state| !state.flights.contains(id)) || self.advance(&mut ended);
             if !goes_on {
@@ -146,8 +146,8 @@ impl Probe for Clock {
             command.deliver();
             return None;
         }
-        let id = self.with(|state| state.give(Held::Owned(command)));
-        let mut ended = Ended::new();
+        let id = self.with(|state| state.submit(FlightHalves::Owned(command)));
+        let mut ended = EndedCommands::new();
         self.begin_all(&mut ended);
         let in_flight = self.with(|state| state.flights.contains(id));
         self.announce(&ended);
@@ -169,7 +169,7 @@ impl Probe for Clock {
                 drop(guard);
                 return self.wait_for_delivery(flight, any);
             }
-            let mut ended = Ended::new();
+            let mut ended = EndedCommands::new();
             if !self.advance(&mut ended) {
                 self.with(|state| {
                     let id = flight.or(state.flights.first_waiting()).expect("what cannot go on has not begun");
@@ -186,7 +186,7 @@ impl Probe for Clock {
 
     fn cancel(&self, flight: FlightId) -> bool {
         let guard = self.state.lock();
-        let mut ended = Ended::new();
+        let mut ended = EndedCommands::new();
         let waits = self.with(|state| {
             let waits = !state.running
                 && state.flights.contains(flight)
@@ -235,11 +235,11 @@ impl Probe for Clock {
 /// As [`Device::open_file`]; [`Error::Invalid`] if the device cannot hold a store, or the file is one of another
 /// device.
 pub fn open(
-    bytes: &Bytes,
+    bytes: &Backing,
     mode: Mode,
     options: &Options,
     description: &Description,
-    spans: Option<Box<dyn Spans>>,
+    spans: Option<Box<dyn DeviceSpanSink>>,
 ) -> Result<(Device, Arc<Clock>)> {
     open_logged(bytes, mode, options, description, spans, None)
 }
@@ -249,14 +249,14 @@ pub fn open(
 /// # Errors
 /// As [`open`].
 pub fn open_logged(
-    bytes: &Bytes,
+    bytes: &Backing,
     mode: Mode,
     options: &Options,
     description: &Description,
-    spans: Option<Box<dyn Spans>>,
+    spans: Option<Box<dyn DeviceSpanSink>>,
     writes: Option<Arc<Mutex<WriteLog>>>,
 ) -> Result<(Device, Arc<Clock>)> {
-    let places = Places::new(description.geometry)?;
+    let places = StoreLayout::new(description.geometry)?;
     let recorder = Recorder::new(places.store());
     let clock = Arc::new(Clock {
         recorder: recorder.clone(),
@@ -270,21 +270,21 @@ pub fn open_logged(
         capacity_bytes: Some(places.capacity_bytes()),
         threads: Some(1),
         map: false,
-        verify: if *bytes == Bytes::Nowhere { Verify::Never } else { options.verify },
+        verify: if *bytes == Backing::Nowhere { Verify::Never } else { options.verify },
         probe: Some(clock.clone()),
         ..options.clone()
     };
     let wrap = |below: Arc<dyn Media>| -> Arc<dyn Media> {
-        let media = ModelMedia::new(below, recorder.clone(), *bytes != Bytes::Nowhere);
+        let media = ModelMedia::new(below, recorder.clone(), *bytes != Backing::Nowhere);
         match writes {
             Some(writes) => Arc::new(media.logged(writes, places)),
             None => Arc::new(media),
         }
     };
     let device = match bytes {
-        Bytes::File(path) => Device::open_file_through(path, mode, &options, wrap)?,
-        Bytes::Memory => Device::open(wrap(Arc::new(SparseMedia::default())), "memory", mode, &options)?,
-        Bytes::Nowhere => Device::open(wrap(Arc::new(SparseMedia::default())), "nowhere", mode, &options)?,
+        Backing::File(path) => Device::open_file_through(path, mode, &options, wrap)?,
+        Backing::Memory => Device::open(wrap(Arc::new(SparseMedia::default())), "memory", mode, &options)?,
+        Backing::Nowhere => Device::open(wrap(Arc::new(SparseMedia::default())), "nowhere", mode, &options)?,
     };
     // A store of any layout of the medium has the same pages.
     if device.geometry() != (Geometry { layout: device.geometry().layout, ..places.store() }) {
@@ -296,18 +296,18 @@ pub fn open_logged(
         )));
     }
     let mut machine = Machine::new(description, options.seed, spans);
-    machine.add([Part::Spaces(places), Part::Cores]).expect("only flash management can be refused");
-    let id = machine.submit_job(Ps::ZERO, JobKind::Other, 0, recorder.take());
+    machine.add([PlatformPart::Spaces(places), PlatformPart::Cores]).expect("only flash management can be refused");
+    let id = machine.submit_job(Ps::ZERO, SpaceJobKind::Other, 0, recorder.take());
     let mount = machine.run_job(id).done;
     let latencies = Latencies::default();
-    *clock.state.lock().borrow_mut() = Some(State {
+    *clock.state.lock().borrow_mut() = Some(ClockState {
         machine,
         host: mount,
         flights: Flights::default(),
         jobs: BTreeMap::new(),
-        given: 0,
-        gathered: None,
-        happened: VecDeque::new(),
+        submitted: 0,
+        batched: None,
+        notifications: VecDeque::new(),
         programs: ProgramsReport::default(),
         latencies,
         mount,
@@ -317,12 +317,12 @@ pub fn open_logged(
 }
 
 impl Clock {
-    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, f: impl FnOnce(&mut ClockState) -> T) -> T {
         f(self.state.lock().borrow_mut().as_mut().expect("the clock runs once the store is open"))
     }
 
     /// Registers commands that are about to be delivered, while the clock is still held.
-    fn announce(&self, ended: &Ended) {
+    fn announce(&self, ended: &EndedCommands) {
         if !ended.is_empty() {
             let own = std::thread::current().id();
             self.delivering.lock().extend(ended.iter().map(|(id, _)| (*id, own)));
@@ -330,7 +330,7 @@ impl Clock {
     }
 
     /// Delivers the results of commands, in the order of their ends.
-    fn deliver(&self, ended: Ended) {
+    fn deliver(&self, ended: EndedCommands) {
         /// Removes a command from the table of deliveries, also if its callback panics, so that no thread waits for it.
         struct Delivered<'c>(&'c Clock, FlightId);
         impl Drop for Delivered<'_> {
@@ -372,8 +372,8 @@ impl Clock {
     }
 
     /// Begins every command that may: executes its first half, and submits its trace to the machine.
-    fn begin_all(&self, ended: &mut Ended) {
-        let next = |state: &mut State| {
+    fn begin_all(&self, ended: &mut EndedCommands) {
+        let next = |state: &mut ClockState| {
             let id = if state.running { None } else { state.flights.next_to_begin() }?;
             Some((id, state.flights.get(id).halves()))
         };
@@ -382,14 +382,14 @@ impl Clock {
             // later call ends the command, and no other thread uses those of a command that has just begun. The state
             // is not borrowed meanwhile: programs let time pass in their command's first half.
             let moves = unsafe { (*halves).plan() };
-            let footprint = self.recorder.take();
-            self.with(|state| state.run(|state| state.begun(id, moves, footprint, &self.recorder, ended)));
+            let trace = self.recorder.take();
+            self.with(|state| state.run(|state| state.begun(id, moves, trace, &self.recorder, ended)));
         }
     }
 
     /// Lets time pass until the next happening, and begins the commands that waited for it. `false` if nothing is in
     /// flight.
-    fn advance(&self, ended: &mut Ended) -> bool {
+    fn advance(&self, ended: &mut EndedCommands) -> bool {
         let goes_on = self.with(|state| state.run(|state| state.advance(&self.recorder, ended)));
         self.begin_all(ended);
         goes_on
@@ -397,12 +397,12 @@ impl Clock {
 
     /// The next happening for an executor of programs; commands in flight that end meanwhile are delivered. `None` if
     /// nothing is in flight.
-    fn next_happening(&self) -> Option<Happening> {
+    fn next_notification(&self) -> Option<Notification> {
         loop {
-            if let Some(happening) = self.with(|state| state.happened.pop_front()) {
-                return Some(happening);
+            if let Some(notification) = self.with(|state| state.notifications.pop_front()) {
+                return Some(notification);
             }
-            let mut ended = Ended::new();
+            let mut ended = EndedCommands::new();
             let goes_on = self.advance(&mut ended);
             self.announce(&ended);
             self.deliver(ended);
@@ -422,13 +422,13 @@ impl Clock {
     pub fn batch(&self) {
         self.drain();
         self.with(|state| {
-            state.gathered.get_or_insert_default();
+            state.batched.get_or_insert_default();
         });
     }
 
     /// Ends a batch: times its commands as those of a host that keeps `depth` of them in flight, spread over its
     /// queues. Returns their completions, in order.
-    pub fn end_batch(&self, depth: usize) -> Vec<JobDone> {
+    pub fn end_batch(&self, depth: usize) -> Vec<SpaceJobDone> {
         self.with(|state| state.run(|state| state.end_batch(depth)))
     }
 
@@ -489,7 +489,11 @@ impl Clock {
 }
 
 /// Counts of the store's own flash management, in the form of a conventional one's.
-fn management(numbers: &[(&'static str, u64)], d: &Description, programs: &crate::report::ByCause) -> ManagementReport {
+fn management(
+    numbers: &[(&'static str, u64)],
+    d: &Description,
+    programs: &crate::report::CauseCounts,
+) -> ManagementReport {
     let of = |name: &str| numbers.iter().find(|n| n.0 == name).map_or(0, |n| n.1);
     let written = of("bytes_written") as f64 / f64::from(d.geometry.page_bytes);
     let pages = programs.host + programs.map + programs.gc + programs.wear;
@@ -510,7 +514,7 @@ fn management(numbers: &[(&'static str, u64)], d: &Description, programs: &crate
     }
 }
 
-impl State {
+impl ClockState {
     /// Lets modelled time pass, unless a panic has stopped the machine: time stands still from then on.
     fn run<T: Default>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
         if std::mem::replace(&mut self.running, true) {
@@ -522,9 +526,9 @@ impl State {
     }
 
     /// Adds a command, at the host's time.
-    fn give(&mut self, held: Held) -> FlightId {
+    fn submit(&mut self, held: FlightHalves) -> FlightId {
         let at = self.host.max(self.machine.now());
-        self.flights.give(held, at)
+        self.flights.submit(held, at)
     }
 
     /// Submits a command, whose first half recorded this trace, to the machine.
@@ -532,95 +536,95 @@ impl State {
         &mut self,
         id: FlightId,
         moves: Option<Moves>,
-        footprint: Footprint,
+        trace: FlashTrace,
         recorder: &Recorder,
-        ended: &mut Ended,
+        ended: &mut EndedCommands,
     ) {
         let kind = match moves {
-            Some(Moves::Out) => JobKind::Read,
-            Some(Moves::In) => JobKind::Write,
-            Some(Moves::Nothing) if footprint != Footprint::default() => JobKind::Other,
+            Some(Moves::Out) => SpaceJobKind::Read,
+            Some(Moves::In) => SpaceJobKind::Write,
+            Some(Moves::Nothing) if trace != FlashTrace::default() => SpaceJobKind::Other,
             // A lookup of numbers or names is no command of a device; nor is a command that panicked.
             Some(Moves::Nothing) | None => return self.end(id, recorder, ended),
         };
-        if let Some(gathered) = &mut self.gathered {
-            gathered.push((kind, footprint));
+        if let Some(batched) = &mut self.batched {
+            batched.push((kind, trace));
             return self.end(id, recorder, ended);
         }
-        let owned = matches!(self.flights.get(id).held, Held::Owned(_));
-        let queue = if owned { self.given % self.machine.description().host.queues } else { 0 };
-        self.given = self.given.wrapping_add(u32::from(owned));
+        let owned = matches!(self.flights.get(id).held, FlightHalves::Owned(_));
+        let queue = if owned { self.submitted % self.machine.description().host.queues } else { 0 };
+        self.submitted = self.submitted.wrapping_add(u32::from(owned));
         let at = self.host.max(self.machine.now());
-        let job = self.machine.submit_job(at, kind, queue, footprint);
+        let job = self.machine.submit_job(at, kind, queue, trace);
         self.jobs.insert(job, id);
     }
 
     /// Lets time pass until a command ends, or until a happening that a program may wait for. `false` if nothing is in
     /// flight.
-    fn advance(&mut self, recorder: &Recorder, ended: &mut Ended) -> bool {
-        let Some(happening) = self.machine.next_happening() else { return false };
-        let command = match happening {
-            Happening::Done(done) => self.jobs.remove(&done.id).map(|id| (id, done)),
-            Happening::Arrived(..) | Happening::CoreFree(_) => None,
+    fn advance(&mut self, recorder: &Recorder, ended: &mut EndedCommands) -> bool {
+        let Some(notification) = self.machine.next_notification() else { return false };
+        let command = match notification {
+            Notification::Done(done) => self.jobs.remove(&done.id).map(|id| (id, done)),
+            Notification::Arrived(..) | Notification::CoreFree(_) => None,
         };
         match command {
             Some((id, done)) => {
                 let submitted = self.flights.get(id).submitted;
-                self.took(&JobDone { submitted, ..done });
+                self.record(&SpaceJobDone { submitted, ..done });
                 self.end(id, recorder, ended);
             }
-            None => self.happened.push_back(happening),
+            None => self.notifications.push_back(notification),
         }
         true
     }
 
     /// Executes the second half of a command.
-    fn end(&mut self, id: FlightId, recorder: &Recorder, ended: &mut Ended) {
+    fn end(&mut self, id: FlightId, recorder: &Recorder, ended: &mut EndedCommands) {
         recorder.silently(|| self.flights.get(id).held.halves().complete());
-        if let Some(Held::Owned(halves)) = self.flights.remove(id).map(|flight| flight.held) {
+        if let Some(FlightHalves::Owned(halves)) = self.flights.remove(id).map(|flight| flight.held) {
             ended.push((id, halves));
         }
     }
 
     /// Nothing in flight can go on, and this command is awaited: refuses the one that blocks it.
-    fn refuse_stuck(&mut self, id: FlightId, ended: &mut Ended) {
+    fn refuse_stuck(&mut self, id: FlightId, ended: &mut EndedCommands) {
         let stuck_one = self.flights.stuck_for(id);
         self.refuse(stuck_one, stuck(), ended);
     }
 
     /// Ends a command that has not begun by an error.
-    fn refuse(&mut self, id: FlightId, why: Error, ended: &mut Ended) {
+    fn refuse(&mut self, id: FlightId, why: Error, ended: &mut EndedCommands) {
         let mut flight = self.flights.remove(id).expect("a command in flight");
         flight.held.halves().refuse(why);
-        if let Held::Owned(halves) = flight.held {
+        if let FlightHalves::Owned(halves) = flight.held {
             ended.push((id, halves));
         }
     }
 
-    fn took(&mut self, done: &JobDone) {
+    fn record(&mut self, done: &SpaceJobDone) {
         self.host = self.host.max(done.done);
         let op = match done.kind {
-            JobKind::Read => RequestOp::Read,
-            JobKind::Write => RequestOp::Write,
-            JobKind::Other => RequestOp::Flush,
-            JobKind::Input | JobKind::Output => unreachable!("no command of a host"),
+            SpaceJobKind::Read => RequestOp::Read,
+            SpaceJobKind::Write => RequestOp::Write,
+            SpaceJobKind::Other => RequestOp::Flush,
+            SpaceJobKind::Input | SpaceJobKind::Output => unreachable!("no command of a host"),
         };
         self.latencies.record(op, done.bytes, done.submitted, done.done, !done.failed);
     }
 
-    fn end_batch(&mut self, depth: usize) -> Vec<JobDone> {
-        let mut waiting = self.gathered.take().unwrap_or_default().into_iter();
+    fn end_batch(&mut self, depth: usize) -> Vec<SpaceJobDone> {
+        let mut waiting = self.batched.take().unwrap_or_default().into_iter();
         let queues = self.machine.description().host.queues;
         let (mut given, mut ended) = (0, Vec::new());
         let mut give = |machine: &mut Machine, at: Ps, n: usize| {
-            for (kind, footprint) in waiting.by_ref().take(n) {
-                machine.submit_job(at.max(machine.now()), kind, given % queues, footprint);
+            for (kind, trace) in waiting.by_ref().take(n) {
+                machine.submit_job(at.max(machine.now()), kind, given % queues, trace);
                 given += 1;
             }
         };
         give(&mut self.machine, self.host, depth.max(1));
         while let Some(done) = self.machine.next_job() {
-            self.took(&done);
+            self.record(&done);
             ended.push(done);
             give(&mut self.machine, done.done, 1);
         }

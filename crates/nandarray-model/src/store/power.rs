@@ -17,7 +17,7 @@ use crate::flash::Place;
 
 /// A write of the engine.
 #[derive(Clone, Debug)]
-pub(super) enum Written {
+pub(super) enum LoggedWrite {
     /// A new length of the medium.
     Length(u64),
     /// A write to the head: a superblock, for example.
@@ -33,7 +33,7 @@ pub(super) enum Written {
 /// A log of every write since a medium was made.
 #[derive(Debug, Default)]
 pub struct WriteLog {
-    pub(super) writes: Vec<Written>,
+    pub(super) writes: Vec<LoggedWrite>,
 }
 
 impl WriteLog {
@@ -59,14 +59,14 @@ impl WriteLog {
         let mut all_ended = true;
         for (n, write) in self.writes[..writes].iter().enumerate() {
             match write {
-                Written::Pages { offset, bytes, .. } | Written::Records(offset, bytes, _) if n < before => {
+                LoggedWrite::Pages { offset, bytes, .. } | LoggedWrite::Records(offset, bytes, _) if n < before => {
                     medium.write_at(*offset, bytes)?;
                 }
-                Written::Length(bytes) => medium.set_len(*bytes)?,
-                Written::Own(offset, bytes) => medium.write_at(*offset, bytes)?,
-                Written::Head(offset, bytes) if all_ended => medium.write_at(*offset, bytes)?,
-                Written::Head(..) => {}
-                Written::Pages { offset, within, bytes, places } => {
+                LoggedWrite::Length(bytes) => medium.set_len(*bytes)?,
+                LoggedWrite::Own(offset, bytes) => medium.write_at(*offset, bytes)?,
+                LoggedWrite::Head(offset, bytes) if all_ended => medium.write_at(*offset, bytes)?,
+                LoggedWrite::Head(..) => {}
+                LoggedWrite::Pages { offset, within, bytes, places } => {
                     let mut from = 0;
                     for (i, place) in places.iter().enumerate() {
                         let end = ((i + 1) * page_bytes - within).min(bytes.len());
@@ -80,7 +80,7 @@ impl WriteLog {
                         from = end;
                     }
                 }
-                Written::Records(offset, bytes, places) => {
+                LoggedWrite::Records(offset, bytes, places) => {
                     let each = bytes.len() / places.len();
                     for (i, place) in places.iter().enumerate() {
                         let count = issued.get(place).copied().unwrap_or(0);

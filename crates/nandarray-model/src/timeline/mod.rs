@@ -19,7 +19,7 @@ use prost::Message;
 
 use crate::describe::FlashGeometry;
 use crate::flash::Cause;
-use crate::spans::{Span, Spans, Track};
+use crate::spans::{DeviceSpan, DeviceSpanSink, Track};
 use nandarray_sim::Ps;
 use proto::{
     DebugAnnotation, EventCategory, EventName, InternedData, ProcessDescriptor, SliceType, TracePacket,
@@ -63,7 +63,7 @@ pub struct TimelineEnd {
 }
 
 /// A timeline that is being written.
-pub struct Timeline(Arc<Mutex<Writer>>);
+pub struct Timeline(Arc<Mutex<TimelineWriter>>);
 
 impl std::fmt::Debug for Timeline {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -91,7 +91,7 @@ impl Timeline {
         geometry: &FlashGeometry,
         options: TimelineOptions,
     ) -> io::Result<Self> {
-        let mut writer = Writer {
+        let mut writer = TimelineWriter {
             out,
             error: None,
             packet: Vec::new(),
@@ -130,8 +130,8 @@ impl Timeline {
     }
 
     /// A sink of spans for this timeline; there may be several.
-    pub fn spans(&self) -> Box<dyn Spans> {
-        Box::new(Taker(self.0.clone()))
+    pub fn spans(&self) -> Box<dyn DeviceSpanSink> {
+        Box::new(TimelineSpans(self.0.clone()))
     }
 
     /// Writes all buffered bytes. Later spans are left out.
@@ -149,17 +149,17 @@ impl Timeline {
     }
 }
 
-struct Taker(Arc<Mutex<Writer>>);
+struct TimelineSpans(Arc<Mutex<TimelineWriter>>);
 
-impl nandarray_sim::Spans<Span> for Taker {
-    fn span(&mut self, span: Span) {
+impl nandarray_sim::SpanSink<DeviceSpan> for TimelineSpans {
+    fn span(&mut self, span: DeviceSpan) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).span(span);
     }
 }
 
 /// A group of tracks; groups are drawn in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Group {
+enum TrackGroup {
     Requests,
     Host,
     Link,
@@ -168,14 +168,14 @@ enum Group {
 }
 
 /// A track with its lanes: the uuid of each, and the time until which it is taken.
-struct Lanes {
+struct TrackLanes {
     name: String,
     parent: u64,
     rank: i32,
     lanes: Vec<(u64, Ps)>,
 }
 
-struct Writer {
+struct TimelineWriter {
     out: Box<dyn Write + Send>,
     error: Option<io::Error>,
     packet: Vec<u8>,
@@ -183,15 +183,15 @@ struct Writer {
     options: TimelineOptions,
     dies_per_channel: u32,
     dies_per_chip: u32,
-    groups: BTreeMap<Group, u64>,
-    tracks: BTreeMap<Track, Lanes>,
+    groups: BTreeMap<TrackGroup, u64>,
+    tracks: BTreeMap<Track, TrackLanes>,
     uuids: u64,
     names: Vec<&'static str>,
     /// A bit for each cause whose name was written.
     causes: u8,
 }
 
-impl Writer {
+impl TimelineWriter {
     /// Appends a packet: field 1 of the file's message, with its length.
     fn write(&mut self, packet: &TracePacket) {
         if self.error.is_some() {
@@ -206,7 +206,7 @@ impl Writer {
         }
     }
 
-    fn span(&mut self, span: Span) {
+    fn span(&mut self, span: DeviceSpan) {
         if span.end < self.options.from || span.start >= self.options.until {
             return;
         }
@@ -245,7 +245,7 @@ impl Writer {
     }
 
     /// The numbers of a span's name and cause, and the message that names them on first use.
-    fn names(&mut self, span: &Span) -> (u64, u64, Option<InternedData>) {
+    fn names(&mut self, span: &DeviceSpan) -> (u64, u64, Option<InternedData>) {
         let mut interned = InternedData::default();
         let known = self.names.iter().position(|&name| name == span.what);
         let name = known.unwrap_or_else(|| {
@@ -270,11 +270,11 @@ impl Writer {
     }
 
     /// The lane of a span: a free one of its track, or a new one; `None` if there are too many.
-    fn lane(&mut self, span: &Span) -> Option<u64> {
+    fn lane(&mut self, span: &DeviceSpan) -> Option<u64> {
         if !self.tracks.contains_key(&span.track) {
             let (group, rank, name) = self.place(span.track);
             let parent = self.group(group);
-            self.tracks.insert(span.track, Lanes { name, parent, rank, lanes: Vec::new() });
+            self.tracks.insert(span.track, TrackLanes { name, parent, rank, lanes: Vec::new() });
         }
         let lanes = self.tracks.get_mut(&span.track).expect("it was made");
         if let Some(lane) = lanes.lanes.iter_mut().find(|lane| lane.1 <= span.start) {
@@ -306,17 +306,17 @@ impl Writer {
         });
     }
 
-    fn group(&mut self, group: Group) -> u64 {
+    fn group(&mut self, group: TrackGroup) -> u64 {
         if let Some(&uuid) = self.groups.get(&group) {
             return uuid;
         }
         let uuid = self.uuid();
         let (rank, name) = match group {
-            Group::Requests => (0, "requests".to_owned()),
-            Group::Host => (1, "host".to_owned()),
-            Group::Link => (2, "link".to_owned()),
-            Group::Controller => (3, "controller".to_owned()),
-            Group::Channel(n) => (4 + n as i32, format!("channel {n}")),
+            TrackGroup::Requests => (0, "requests".to_owned()),
+            TrackGroup::Host => (1, "host".to_owned()),
+            TrackGroup::Link => (2, "link".to_owned()),
+            TrackGroup::Controller => (3, "controller".to_owned()),
+            TrackGroup::Channel(n) => (4 + n as i32, format!("channel {n}")),
         };
         self.groups.insert(group, uuid);
         self.describe(TrackDescriptor {
@@ -331,24 +331,24 @@ impl Writer {
     }
 
     /// A track's group, its rank within the group, and its name.
-    fn place(&self, track: Track) -> (Group, i32, String) {
+    fn place(&self, track: Track) -> (TrackGroup, i32, String) {
         match track {
-            Track::Request(n) => (Group::Requests, n as i32, format!("queue {n}")),
-            Track::HostCore(n) => (Group::Host, n as i32, format!("host core {n}")),
-            Track::LinkDown => (Group::Link, 0, "to the device".into()),
-            Track::LinkUp => (Group::Link, 1, "to the host".into()),
-            Track::Core(n) => (Group::Controller, n as i32, format!("core {n}")),
+            Track::Request(n) => (TrackGroup::Requests, n as i32, format!("queue {n}")),
+            Track::HostCore(n) => (TrackGroup::Host, n as i32, format!("host core {n}")),
+            Track::LinkDown => (TrackGroup::Link, 0, "to the device".into()),
+            Track::LinkUp => (TrackGroup::Link, 1, "to the host".into()),
+            Track::Core(n) => (TrackGroup::Controller, n as i32, format!("core {n}")),
             Track::Stage(n) => {
                 let stage = ["command handler", "translator", "allocator", "assembler", "channel handlers"];
                 let name = stage.get(n as usize).map_or_else(|| format!("stage {n}"), |&name| name.to_owned());
-                (Group::Controller, 1_000 + n as i32, name)
+                (TrackGroup::Controller, 1_000 + n as i32, name)
             }
-            Track::Dram => (Group::Controller, 2_000, "DRAM".into()),
-            Track::Channel(n) => (Group::Channel(n), 0, "bus".into()),
+            Track::Dram => (TrackGroup::Controller, 2_000, "DRAM".into()),
+            Track::Channel(n) => (TrackGroup::Channel(n), 0, "bus".into()),
             Track::Die(n) => {
                 let within = n % self.dies_per_channel;
                 let (way, die) = (within / self.dies_per_chip, within % self.dies_per_chip);
-                (Group::Channel(n / self.dies_per_channel), 1 + within as i32, format!("way {way} die {die}"))
+                (TrackGroup::Channel(n / self.dies_per_channel), 1 + within as i32, format!("way {way} die {die}"))
             }
         }
     }

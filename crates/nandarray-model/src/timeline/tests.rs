@@ -22,7 +22,7 @@ impl Write for Memory {
     }
 }
 
-fn written(spans: &[Span], options: TimelineOptions) -> (Vec<TracePacket>, TimelineEnd) {
+fn written(spans: &[DeviceSpan], options: TimelineOptions) -> (Vec<TracePacket>, TimelineEnd) {
     let memory = Memory::default();
     let timeline = Timeline::new(Box::new(memory.clone()), "a device", &geometry(), options).unwrap();
     let mut taker = timeline.spans();
@@ -85,8 +85,8 @@ fn drawn(packets: &[TracePacket]) -> Vec<Slice> {
     slices
 }
 
-fn span(track: Track, start_ns: u64, end_ns: u64, what: &'static str) -> Span {
-    Span { track, start: Ps::from_ns(start_ns), end: Ps::from_ns(end_ns), what, cause: Cause::Host, detail: 7 }
+fn span(track: Track, start_ns: u64, end_ns: u64, what: &'static str) -> DeviceSpan {
+    DeviceSpan { track, start: Ps::from_ns(start_ns), end: Ps::from_ns(end_ns), what, cause: Cause::Host, detail: 7 }
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn tracks_stand_in_their_groups() {
         span(Track::LinkDown, 0, 10, "command"),
         span(Track::Stage(1), 10, 20, "translate"),
         span(Track::Channel(1), 20, 30, "command"),
-        Span { cause: Cause::Gc, ..span(Track::Die(7), 30, 80, "sense") },
+        DeviceSpan { cause: Cause::Gc, ..span(Track::Die(7), 30, 80, "sense") },
         span(Track::Dram, 80, 90, "data"),
         span(Track::HostCore(3), 90, 100, "complete"),
     ];
@@ -136,7 +136,7 @@ fn what_overlaps_lies_in_lanes_of_one_name() {
 
 #[test]
 fn windows_and_bounds() {
-    let spans: Vec<Span> = (0..10).map(|n| span(Track::Dram, n * 10, n * 10 + 5, "data")).collect();
+    let spans: Vec<DeviceSpan> = (0..10).map(|n| span(Track::Dram, n * 10, n * 10 + 5, "data")).collect();
     let window = TimelineOptions { from: Ps::from_ns(36), until: Ps::from_ns(60), ..TimelineOptions::default() };
     let (packets, end) = written(&spans, window);
     assert_eq!(drawn(&packets).iter().map(|s| s.1).collect::<Vec<_>>(), [40, 50]);
@@ -175,7 +175,7 @@ proptest! {
             0..200,
         ),
     ) {
-        let spans: Vec<Span> = given.iter().map(|&(track, start, lasts, what, detail)| Span {
+        let spans: Vec<DeviceSpan> = given.iter().map(|&(track, start, lasts, what, detail)| DeviceSpan {
             track: match track {
                 0 => Track::HostCore(0),
                 1 => Track::Core(1),

@@ -8,9 +8,22 @@
 
 use std::collections::VecDeque;
 
-use super::trace::{BlktraceEvent, Expected, Go, Record, When, number};
+use serde::{Deserialize, Serialize};
+
+use super::record::{AfterLine, Expected, LineParser, RecordTime, TraceRecord, number};
 use super::{RequestOp, SECTOR_BYTES};
 use nandarray_sim::Ps;
+
+/// The events of a blktrace that count as requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BlktraceEvent {
+    /// Q: as submitted by the file system or the program, before merging; fio replays the same.
+    #[default]
+    Queued,
+    /// D: as issued to the driver, merged, at the pace of the traced device.
+    Issued,
+}
 
 #[derive(Debug)]
 pub(super) struct Blktrace {
@@ -26,12 +39,14 @@ impl Blktrace {
         };
         Self { action, first: None }
     }
+}
 
-    pub(super) fn line(&mut self, text: &str, out: &mut VecDeque<Record>) -> Result<Go, Expected> {
+impl LineParser for Blktrace {
+    fn line(&mut self, text: &str, out: &mut VecDeque<TraceRecord>) -> Result<AfterLine, Expected> {
         let mut fields = text.split_ascii_whitespace();
         let device = fields.next().unwrap_or("");
         if device.starts_with("CPU") || device == "Total" {
-            return Ok(Go::Done);
+            return Ok(AfterLine::End);
         }
         let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
         if !device.split_once(',').is_some_and(|(major, minor)| digits(major) && digits(minor)) {
@@ -43,7 +58,7 @@ impl Blktrace {
         number(fields.next(), "a process id")?;
         let action = fields.next().ok_or("an action")?;
         if action != self.action {
-            return Ok(Go::On);
+            return Ok(AfterLine::More);
         }
         let rwbs = fields.next().ok_or("an RWBS field")?;
         let mut flags = rwbs.bytes().peekable();
@@ -70,8 +85,8 @@ impl Blktrace {
             }
         }
         let stream = u32::try_from(cpu).map_err(|_| "a CPU below 4,294,967,296")?;
-        let when = When::At(time.since(*self.first.get_or_insert(time)));
-        let record = |op, offset_bytes, bytes| Record { when, op, stream, file: 0, offset_bytes, bytes };
+        let when = RecordTime::At(time.since(*self.first.get_or_insert(time)));
+        let record = |op, offset_bytes, bytes| TraceRecord { when, op, stream, file: 0, offset_bytes, bytes };
         if flushes {
             out.push_back(record(RequestOp::Flush, 0, 0));
         }
@@ -79,7 +94,7 @@ impl Blktrace {
             let bytes = |n: u64| n.checked_mul(SECTOR_BYTES).ok_or("a sector below 2^55");
             out.push_back(record(op, bytes(sector)?, bytes(sectors)?));
         }
-        Ok(Go::On)
+        Ok(AfterLine::More)
     }
 }
 

@@ -10,13 +10,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::synthetic::SECTOR_BYTES;
-use super::{Request, RequestOp, Source, WorkloadError};
+use super::{IoRequest, RequestOp, RequestSource, WorkloadError};
 use nandarray_sim::Ps;
 
 /// A box of an array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
+pub struct ArrayBox {
     /// First element along each dimension.
     pub start: Vec<u64>,
     /// Elements along each dimension, at least 1.
@@ -38,7 +38,7 @@ pub struct Boxes {
     #[serde(default)]
     pub offset_bytes: u64,
     /// The boxes, in order.
-    pub boxes: Vec<Part>,
+    pub boxes: Vec<ArrayBox>,
     /// The most bytes of a request, a multiple of a sector.
     pub request_bytes_max: u64,
     /// Requests in flight at all times.
@@ -57,7 +57,7 @@ struct Runs {
 }
 
 impl Runs {
-    fn new(all: &Boxes, part: &Part) -> Self {
+    fn new(all: &Boxes, part: &ArrayBox) -> Self {
         let n = all.shape.len();
         let mut strides = vec![all.item_bytes; n];
         for i in (0..n - 1).rev() {
@@ -145,8 +145,8 @@ impl BoxRequests {
     }
 }
 
-impl Source for BoxRequests {
-    fn next(&mut self, _now: Ps) -> Result<Option<Request>, WorkloadError> {
+impl RequestSource for BoxRequests {
+    fn next(&mut self, _now: Ps) -> Result<Option<IoRequest>, WorkloadError> {
         while self.left.0 >= self.left.1 {
             match self.runs.as_mut().and_then(|runs| Some((runs.next()?, runs.bytes))) {
                 Some((at, bytes)) => {
@@ -164,7 +164,7 @@ impl Source for BoxRequests {
         self.left.0 += bytes;
         self.given += bytes;
         let op = if self.settings.write { RequestOp::Write } else { RequestOp::Read };
-        Ok(Some(Request { at: None, op, stream: 0, offset_bytes: from, bytes }))
+        Ok(Some(IoRequest { at: None, op, stream: 0, offset_bytes: from, bytes }))
     }
 
     fn depth(&self) -> Option<u32> {
@@ -187,7 +187,7 @@ mod tests {
             shape: shape.to_vec(),
             item_bytes: 8,
             offset_bytes: 0,
-            boxes: vec![Part { start: start.to_vec(), count: count.to_vec() }],
+            boxes: vec![ArrayBox { start: start.to_vec(), count: count.to_vec() }],
             request_bytes_max: 1 << 21,
             depth: 2,
         }

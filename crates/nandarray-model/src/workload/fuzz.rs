@@ -2,8 +2,9 @@
 
 use std::io::Cursor;
 
-use super::trace::{BlktraceEvent, Trace, TraceSettings};
-use super::{RequestOp, SECTOR_BYTES, Source, WorkloadError};
+use super::blktrace::BlktraceEvent;
+use super::trace::{Trace, TraceSettings};
+use super::{RequestOp, RequestSource, SECTOR_BYTES, WorkloadError};
 use nandarray_sim::Ps;
 
 /// Reads any bytes as a trace of any format, for devices of several sizes.

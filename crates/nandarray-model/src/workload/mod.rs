@@ -11,6 +11,7 @@ mod fio;
 #[doc(hidden)]
 pub mod fuzz;
 mod msr;
+mod record;
 pub mod skew;
 pub mod synthetic;
 pub mod trace;
@@ -19,10 +20,11 @@ use std::collections::VecDeque;
 
 use nandarray_sim::Ps;
 
+pub use blktrace::BlktraceEvent;
 pub use boxes::{BoxRequests, Boxes};
 pub use skew::Skew;
 pub use synthetic::{Arrival, Generator, Pattern, SECTOR_BYTES, Size, Synthetic};
-pub use trace::{BlktraceEvent, Format, Trace, TraceSettings};
+pub use trace::{Trace, TraceFormat, TraceSettings};
 
 /// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,7 +57,7 @@ impl RequestOp {
 
 /// One request of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct IoRequest {
     /// Time of arrival. `None`: as soon as a request in flight has completed (closed loop); `Some` in a closed loop:
     /// the same, but not before this time (a pause).
     pub at: Option<Ps>,
@@ -98,12 +100,12 @@ pub enum WorkloadError {
 }
 
 /// A source of requests.
-pub trait Source: Send {
+pub trait RequestSource: Send {
     /// The next request, taken at a time; `None` when there are no more. Times of arrival do not decrease.
     ///
     /// # Errors
     /// If a trace cannot be read or has a malformed line.
-    fn next(&mut self, now: Ps) -> Result<Option<Request>, WorkloadError>;
+    fn next(&mut self, now: Ps) -> Result<Option<IoRequest>, WorkloadError>;
 
     /// The queue depth of a closed loop; `None` for an open loop.
     fn depth(&self) -> Option<u32>;
@@ -119,24 +121,24 @@ pub trait Source: Send {
 
 /// Requests from a list, for tests and for callers with requests of their own.
 #[derive(Clone, Debug)]
-pub struct Listed {
-    requests: VecDeque<Request>,
+pub struct RequestList {
+    requests: VecDeque<IoRequest>,
     total: usize,
     depth: Option<u32>,
 }
 
-impl Listed {
+impl RequestList {
     /// A source of these requests, in this order. With `depth`, their times of arrival are ignored.
-    pub fn new(requests: impl IntoIterator<Item = Request>, depth: Option<u32>) -> Self {
+    pub fn new(requests: impl IntoIterator<Item = IoRequest>, depth: Option<u32>) -> Self {
         let requests: VecDeque<_> = requests.into_iter().collect();
         Self { total: requests.len(), requests, depth }
     }
 }
 
-impl Source for Listed {
-    fn next(&mut self, _now: Ps) -> Result<Option<Request>, WorkloadError> {
+impl RequestSource for RequestList {
+    fn next(&mut self, _now: Ps) -> Result<Option<IoRequest>, WorkloadError> {
         let next = self.requests.pop_front();
-        Ok(next.map(|r| Request { at: if self.depth.is_some() { None } else { r.at.or(Some(Ps::ZERO)) }, ..r }))
+        Ok(next.map(|r| IoRequest { at: if self.depth.is_some() { None } else { r.at.or(Some(Ps::ZERO)) }, ..r }))
     }
 
     fn depth(&self) -> Option<u32> {
@@ -154,13 +156,13 @@ mod tests {
 
     #[test]
     fn a_list_is_open_or_closed() {
-        let request = Request { at: Some(Ps(5)), op: RequestOp::Read, stream: 0, offset_bytes: 0, bytes: 512 };
-        let mut open = Listed::new([request, Request { at: None, ..request }], None);
+        let request = IoRequest { at: Some(Ps(5)), op: RequestOp::Read, stream: 0, offset_bytes: 0, bytes: 512 };
+        let mut open = RequestList::new([request, IoRequest { at: None, ..request }], None);
         assert_eq!(open.next(Ps::ZERO).unwrap(), Some(request));
         assert_eq!(open.progress(Ps::ZERO), Some(0.5));
         assert_eq!(open.next(Ps::ZERO).unwrap().unwrap().at, Some(Ps::ZERO));
         assert_eq!(open.next(Ps::ZERO).unwrap(), None);
-        let mut closed = Listed::new([request], Some(4));
+        let mut closed = RequestList::new([request], Some(4));
         assert_eq!((closed.depth(), closed.next(Ps::ZERO).unwrap().unwrap().at), (Some(4), None));
     }
 }

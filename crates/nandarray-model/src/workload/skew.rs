@@ -56,28 +56,28 @@ impl Skew {
 
 /// Draws places at random.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
+pub(crate) struct PlaceSampler {
     count: u64,
-    how: How,
+    how: Distribution,
 }
 
 #[derive(Clone, Debug)]
-enum How {
+enum Distribution {
     Uniform,
     Zipf(Zipf),
     HotCold { hot: u64, requests: f64 },
 }
 
-impl Places {
+impl PlaceSampler {
     /// A sampler of `count` places, not 0, with a checked skew.
     pub(crate) fn new(count: u64, skew: Skew) -> Self {
         let how = match skew {
-            Skew::Uniform => How::Uniform,
-            Skew::Zipf { theta } => How::Zipf(Zipf::new(count, theta)),
+            Skew::Uniform => Distribution::Uniform,
+            Skew::Zipf { theta } => Distribution::Zipf(Zipf::new(count, theta)),
             // At least one place on either side, if there are two at all.
             Skew::HotCold { space, requests } => {
                 let hot = ((count as f64 * space).round() as u64).clamp(1, (count - 1).max(1));
-                How::HotCold { hot, requests }
+                Distribution::HotCold { hot, requests }
             }
         };
         Self { count, how }
@@ -86,9 +86,9 @@ impl Places {
     /// Draws a place, from 0.
     pub(crate) fn draw(&self, chance: &mut fastrand::Rng) -> u64 {
         let rank = match &self.how {
-            How::Uniform => return chance.u64(..self.count),
-            How::Zipf(zipf) => zipf.draw(chance) - 1,
-            How::HotCold { hot, requests } => {
+            Distribution::Uniform => return chance.u64(..self.count),
+            Distribution::Zipf(zipf) => zipf.draw(chance) - 1,
+            Distribution::HotCold { hot, requests } => {
                 if *hot == self.count || chance.f64() < *requests {
                     chance.u64(..*hot)
                 } else {
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn hot_places_get_their_share() {
-        let places = Places::new(1000, Skew::HotCold { space: 0.2, requests: 0.8 });
+        let places = PlaceSampler::new(1000, Skew::HotCold { space: 0.2, requests: 0.8 });
         let mut chance = fastrand::Rng::with_seed(2);
         let hot: std::collections::HashSet<u64> = (0..200).map(|r| scatter(r, 1000)).collect();
         let hits = (0..100_000).filter(|_| hot.contains(&places.draw(&mut chance))).count();
@@ -244,7 +244,7 @@ mod tests {
         fn every_draw_is_a_place(count in 1u64..1 << 40, theta in 0.01f64..5.0, space in 0.001f64..0.999, seed: u64) {
             let mut chance = fastrand::Rng::with_seed(seed);
             for skew in [Skew::Uniform, Skew::Zipf { theta }, Skew::HotCold { space, requests: 0.9 }] {
-                let places = Places::new(count, skew);
+                let places = PlaceSampler::new(count, skew);
                 for _ in 0..50 {
                     prop_assert!(places.draw(&mut chance) < count);
                 }

@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::skew::{Places, Skew};
-use super::{Request, RequestOp, Source, WorkloadError};
+use super::skew::{PlaceSampler, Skew};
+use super::{IoRequest, RequestOp, RequestSource, WorkloadError};
 use nandarray_sim::Ps;
 
 /// A size of requests, with its frequency.
@@ -119,7 +119,7 @@ pub const SECTOR_BYTES: u64 = 512;
 
 /// A size, prepared for drawing.
 #[derive(Clone, Copy, Debug)]
-struct Ready {
+struct SizeChoice {
     bytes: u64,
     align_bytes: u64,
     /// Upper end of the drawn numbers that mean this size; all weights together are 1.
@@ -130,7 +130,7 @@ struct Ready {
 
 /// The sequential walk of a stream.
 #[derive(Clone, Copy, Debug)]
-struct Walk {
+struct SequentialWalk {
     from: u64,
     bytes: u64,
     next: u64,
@@ -140,10 +140,10 @@ struct Walk {
 #[derive(Clone, Debug)]
 pub struct Generator {
     settings: Synthetic,
-    sizes: Vec<Ready>,
+    sizes: Vec<SizeChoice>,
     /// The sampler of places and the grid's step in bytes; `None` for a uniform skew.
-    skewed: Option<(Places, u64)>,
-    walks: Vec<Walk>,
+    skewed: Option<(PlaceSampler, u64)>,
+    walks: Vec<SequentialWalk>,
     until: Option<Ps>,
     chance: fastrand::Rng,
     at: f64,
@@ -196,7 +196,7 @@ impl Generator {
         let sizes = Self::ready(s, set)?;
         let grid = sizes.iter().map(|r| r.align_bytes).min().expect("at least one size");
         // All sizes are drawn on the finest grid, so that the same bytes are hot for each of them.
-        let skewed = (s.skew != Skew::Uniform).then(|| (Places::new((set / grid).max(1), s.skew), grid));
+        let skewed = (s.skew != Skew::Uniform).then(|| (PlaceSampler::new((set / grid).max(1), s.skew), grid));
         let walks = match s.pattern {
             Pattern::Random => Vec::new(),
             Pattern::Sequential => Self::walks(s, set, &sizes)?,
@@ -216,7 +216,7 @@ impl Generator {
         })
     }
 
-    fn ready(s: &Synthetic, set: u64) -> Result<Vec<Ready>, WorkloadError> {
+    fn ready(s: &Synthetic, set: u64) -> Result<Vec<SizeChoice>, WorkloadError> {
         if s.sizes.is_empty() || s.sizes.len() > 1024 {
             return wrong(format!("{} sizes; it must be from 1 to 1,024", s.sizes.len()));
         }
@@ -238,14 +238,14 @@ impl Generator {
                 return wrong(format!("a size of {bytes} B in a working set of {set} B"));
             }
             until += weight / all;
-            sizes.push(Ready { bytes, align_bytes, until, places: (set - bytes) / align_bytes + 1 });
+            sizes.push(SizeChoice { bytes, align_bytes, until, places: (set - bytes) / align_bytes + 1 });
         }
         // Rounding must leave no drawn number without a size.
         sizes.last_mut().expect("not empty").until = f64::INFINITY;
         Ok(sizes)
     }
 
-    fn walks(s: &Synthetic, set: u64, sizes: &[Ready]) -> Result<Vec<Walk>, WorkloadError> {
+    fn walks(s: &Synthetic, set: u64, sizes: &[SizeChoice]) -> Result<Vec<SequentialWalk>, WorkloadError> {
         let largest = sizes.iter().map(|r| r.bytes).max().expect("at least one size");
         let align = sizes.iter().map(|r| r.align_bytes).max().expect("at least one size");
         let bytes = set / u64::from(s.streams) / align * align;
@@ -255,11 +255,11 @@ impl Generator {
                 s.streams
             ));
         }
-        let walk = |n| Walk { from: s.offset_bytes + n * bytes, bytes, next: 0 };
+        let walk = |n| SequentialWalk { from: s.offset_bytes + n * bytes, bytes, next: 0 };
         Ok((0..u64::from(s.streams)).map(walk).collect())
     }
 
-    fn size(&mut self) -> Ready {
+    fn size(&mut self) -> SizeChoice {
         let mut at = 0;
         if self.sizes.len() > 1 {
             let drawn = self.chance.f64();
@@ -284,7 +284,7 @@ impl Generator {
         }
     }
 
-    fn offset(&mut self, stream: u32, size: &Ready) -> u64 {
+    fn offset(&mut self, stream: u32, size: &SizeChoice) -> u64 {
         if self.settings.pattern == Pattern::Sequential {
             let walk = &mut self.walks[stream as usize];
             let mut start = walk.next.next_multiple_of(size.align_bytes);
@@ -314,8 +314,8 @@ impl Generator {
     }
 }
 
-impl Source for Generator {
-    fn next(&mut self, now: Ps) -> Result<Option<Request>, WorkloadError> {
+impl RequestSource for Generator {
+    fn next(&mut self, now: Ps) -> Result<Option<IoRequest>, WorkloadError> {
         let over = |limit: Option<u64>, given| limit.is_some_and(|limit| given >= limit);
         if over(self.settings.requests, self.given) || over(self.settings.bytes, self.given_bytes) {
             return Ok(None);
@@ -327,7 +327,7 @@ impl Source for Generator {
         let stream = (self.given % u64::from(self.settings.streams)) as u32;
         self.given += 1;
         if std::mem::take(&mut self.flush_is_due) {
-            return Ok(Some(Request { at, op: RequestOp::Flush, stream, offset_bytes: 0, bytes: 0 }));
+            return Ok(Some(IoRequest { at, op: RequestOp::Flush, stream, offset_bytes: 0, bytes: 0 }));
         }
         let op = self.op();
         let size = self.size();
@@ -337,7 +337,7 @@ impl Source for Generator {
             self.writes += 1;
             self.flush_is_due = self.writes.is_multiple_of(self.settings.flush_every);
         }
-        Ok(Some(Request { at, op, stream, offset_bytes, bytes: size.bytes }))
+        Ok(Some(IoRequest { at, op, stream, offset_bytes, bytes: size.bytes }))
     }
 
     fn depth(&self) -> Option<u32> {

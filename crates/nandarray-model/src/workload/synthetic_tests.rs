@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 const GIB: u64 = 1 << 30;
 
-fn all(settings: Synthetic, device_bytes: u64) -> Vec<Request> {
+fn all(settings: Synthetic, device_bytes: u64) -> Vec<IoRequest> {
     let mut generator = Generator::new(settings, device_bytes).unwrap();
     std::iter::from_fn(|| generator.next(Ps::ZERO).unwrap()).collect()
 }

@@ -14,10 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::blktrace::Blktrace;
+use super::blktrace::{Blktrace, BlktraceEvent};
 use super::fio::Fio;
 use super::msr::Msr;
-use super::{Request, RequestOp, SECTOR_BYTES, Source, WorkloadError};
+use super::record::{AfterLine, Expected, LineParser, RecordTime, TraceRecord};
+use super::{IoRequest, RequestOp, RequestSource, SECTOR_BYTES, WorkloadError};
 use nandarray_sim::Ps;
 
 /// The longest line that is accepted.
@@ -28,7 +29,7 @@ const AT_MAX: u64 = 10_000_000_000_000_000_000;
 /// The format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Format {
+pub enum TraceFormat {
     /// fio's `write_iolog`, version 2 or 3.
     Fio,
     /// The text that blkparse prints by default.
@@ -37,7 +38,7 @@ pub enum Format {
     Msr,
 }
 
-impl Format {
+impl TraceFormat {
     /// The name of the format in errors.
     pub fn name(self) -> &'static str {
         match self {
@@ -63,23 +64,12 @@ impl Format {
     }
 }
 
-/// The events of a blktrace that count as requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum BlktraceEvent {
-    /// Q: as submitted by the file system or the program, before merging; fio replays the same.
-    #[default]
-    Queued,
-    /// D: as issued to the driver, merged, at the pace of the traced device.
-    Issued,
-}
-
 /// Settings for replaying a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TraceSettings {
     /// Its format; `None`: detected by its first line.
-    pub format: Option<Format>,
+    pub format: Option<TraceFormat>,
     /// Factor of all times: 0.5 is twice as fast as recorded.
     pub time_scale: f64,
     /// Number of requests in flight at all times, without the recorded times; `None`: as recorded.
@@ -96,72 +86,12 @@ impl Default for TraceSettings {
     }
 }
 
-/// The time of a record's request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
-    /// A time from the beginning of the trace.
-    At(Ps),
-    /// As soon as the request before it is done, but not before this long after the last pause.
-    After(Ps),
-}
-
-/// A request as a line of a trace has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record {
-    pub(super) when: When,
-    pub(super) op: RequestOp,
-    pub(super) stream: u32,
-    /// Number of the trace's file, each with offsets of its own; 0 for traces of one device.
-    pub(super) file: u32,
-    pub(super) offset_bytes: u64,
-    pub(super) bytes: u64,
-}
-
-/// Whether more requests may follow a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Go {
-    On,
-    /// A summary follows, which has no requests.
-    Done,
-}
-
-/// The text that was expected instead, in words.
-pub(super) type Expected = String;
-
-/// Parses a whole number; `what` names it in the error.
-pub(super) fn number(field: Option<&str>, what: &str) -> Result<u64, Expected> {
-    field.and_then(|f| f.parse().ok()).ok_or_else(|| format!("{what}, a whole number"))
-}
-
-enum Parser {
-    Fio(Fio),
-    Blktrace(Blktrace),
-    Msr(Msr),
-}
-
-impl Parser {
-    fn new(format: Format, event: BlktraceEvent) -> Self {
-        match format {
-            Format::Fio => Self::Fio(Fio::default()),
-            Format::Blktrace => Self::Blktrace(Blktrace::new(event)),
-            Format::Msr => Self::Msr(Msr::default()),
-        }
-    }
-
-    fn format(&self) -> Format {
-        match self {
-            Self::Fio(_) => Format::Fio,
-            Self::Blktrace(_) => Format::Blktrace,
-            Self::Msr(_) => Format::Msr,
-        }
-    }
-
-    fn line(&mut self, text: &str, out: &mut VecDeque<Record>) -> Result<Go, Expected> {
-        match self {
-            Self::Fio(fio) => fio.line(text, out),
-            Self::Blktrace(blktrace) => blktrace.line(text, out),
-            Self::Msr(msr) => msr.line(text, out),
-        }
+/// The parser of a format.
+fn parser(format: TraceFormat, event: BlktraceEvent) -> Box<dyn LineParser> {
+    match format {
+        TraceFormat::Fio => Box::new(Fio::default()),
+        TraceFormat::Blktrace => Box::new(Blktrace::new(event)),
+        TraceFormat::Msr => Box::new(Msr::default()),
     }
 }
 
@@ -184,10 +114,10 @@ pub struct Trace {
     lines: BufReader<Box<dyn Read + Send>>,
     line: Vec<u8>,
     line_number: u64,
-    parser: Option<Parser>,
+    parser: Option<(TraceFormat, Box<dyn LineParser>)>,
     settings: TraceSettings,
     capacity_bytes: u64,
-    waiting: VecDeque<Record>,
+    waiting: VecDeque<TraceRecord>,
     ended: bool,
     read: Arc<AtomicU64>,
     total_bytes: Option<u64>,
@@ -248,7 +178,7 @@ impl Trace {
             lines: BufReader::with_capacity(1 << 16, plain),
             line: Vec::new(),
             line_number: 0,
-            parser: settings.format.map(|f| Parser::new(f, settings.blktrace_event)),
+            parser: settings.format.map(|format| (format, parser(format, settings.blktrace_event))),
             settings,
             capacity_bytes: device_bytes / SECTOR_BYTES * SECTOR_BYTES,
             waiting: VecDeque::new(),
@@ -265,13 +195,13 @@ impl Trace {
         };
         // The first request is read at once, to know whether the trace has times.
         trace.fill()?;
-        trace.closed |= matches!(trace.waiting.front(), Some(Record { when: When::After(_), .. }));
+        trace.closed |= matches!(trace.waiting.front(), Some(TraceRecord { when: RecordTime::After(_), .. }));
         Ok(trace)
     }
 
     /// The trace's format; `None` only for a trace without a line.
-    pub fn format(&self) -> Option<Format> {
-        self.parser.as_ref().map(Parser::format)
+    pub fn format(&self) -> Option<TraceFormat> {
+        self.parser.as_ref().map(|(format, _)| *format)
     }
 
     fn wrong_line(&self, format: &'static str, expected: Expected) -> WorkloadError {
@@ -292,7 +222,7 @@ impl Trace {
                 self.ended = true;
                 break;
             }
-            let name = self.parser.as_ref().map_or("a trace", |p| p.format().name());
+            let name = self.format().map_or("a trace", TraceFormat::name);
             if n == LINE_BYTES_MAX && !self.line.ends_with(b"\n") {
                 return Err(self.wrong_line(name, format!("a line of less than {LINE_BYTES_MAX} bytes")));
             }
@@ -302,20 +232,20 @@ impl Trace {
                 continue;
             }
             if self.parser.is_none() {
-                let Some(format) = Format::of_line(text) else {
+                let Some(format) = TraceFormat::of_line(text) else {
                     let expected = "the first line of an fio iolog (\"fio version 3 iolog\"), of blkparse \
                                     (\"8,0 1 1 0.000000000 697 Q R 223490 + 8\") or of an MSR Cambridge CSV \
                                     (\"128166372003061629,usr,0,Read,7014609920,24576,41286\")";
                     return Err(self.wrong_line("a trace", expected.into()));
                 };
-                self.parser = Some(Parser::new(format, self.settings.blktrace_event));
+                self.parser = Some((format, parser(format, self.settings.blktrace_event)));
             }
-            let parser = self.parser.as_mut().expect("there is one now");
+            let (format, parser) = self.parser.as_mut().expect("there is one now");
             match parser.line(text, &mut self.waiting) {
-                Ok(Go::On) => {}
-                Ok(Go::Done) => self.ended = true,
+                Ok(AfterLine::More) => {}
+                Ok(AfterLine::End) => self.ended = true,
                 Err(expected) => {
-                    let name = parser.format().name();
+                    let name = format.name();
                     return Err(self.wrong_line(name, expected));
                 }
             }
@@ -327,7 +257,7 @@ impl Trace {
         let scale = self.settings.time_scale;
         let ps = if scale == 1.0 { time.0 } else { (time.0 as f64 * scale) as u64 };
         if ps > AT_MAX {
-            let name = self.parser.as_ref().map_or("a trace", |p| p.format().name());
+            let name = self.format().map_or("a trace", TraceFormat::name);
             return Err(self.wrong_line(name, "a time within 115 days of the first".into()));
         }
         Ok(Ps(ps))
@@ -335,7 +265,7 @@ impl Trace {
 
     /// Maps a record into the device: whole sectors, from its file's base, modulo the device's size, no request across
     /// its end.
-    fn place(&mut self, record: &Record) -> (u64, u64) {
+    fn place(&mut self, record: &TraceRecord) -> (u64, u64) {
         let capacity = self.capacity_bytes;
         if record.op == RequestOp::Flush {
             return (0, 0);
@@ -359,8 +289,8 @@ impl Trace {
     }
 }
 
-impl Source for Trace {
-    fn next(&mut self, now: Ps) -> Result<Option<Request>, WorkloadError> {
+impl RequestSource for Trace {
+    fn next(&mut self, now: Ps) -> Result<Option<IoRequest>, WorkloadError> {
         if self.settings.requests.is_some_and(|most| self.given >= most) {
             return Ok(None);
         }
@@ -369,15 +299,15 @@ impl Source for Trace {
             return Ok(None);
         };
         let at = match record.when {
-            When::At(_) if self.closed => None,
-            When::At(at) => {
+            RecordTime::At(_) if self.closed => None,
+            RecordTime::At(at) => {
                 let at = self.scaled(at)?;
                 self.reordered += u64::from(at < self.latest);
                 self.latest = at.max(self.latest);
                 Some(self.latest)
             }
-            When::After(Ps::ZERO) => None,
-            When::After(pause) => {
+            RecordTime::After(Ps::ZERO) => None,
+            RecordTime::After(pause) => {
                 self.pause_from =
                     self.scaled(Ps(self.pause_from.0.saturating_add(self.scaled(pause)?.0).min(AT_MAX)))?;
                 Some(self.pause_from).filter(|&until| until > now)
@@ -385,7 +315,7 @@ impl Source for Trace {
         };
         self.given += 1;
         let (offset_bytes, bytes) = self.place(&record);
-        Ok(Some(Request { at, op: record.op, stream: record.stream, offset_bytes, bytes }))
+        Ok(Some(IoRequest { at, op: record.op, stream: record.stream, offset_bytes, bytes }))
     }
 
     fn depth(&self) -> Option<u32> {

@@ -10,7 +10,7 @@ fn open(text: &str, settings: TraceSettings) -> Result<Trace, WorkloadError> {
     Trace::new(Box::new(Cursor::new(text.as_bytes().to_vec())), Some(text.len() as u64), settings, GIB)
 }
 
-fn all(text: &str, settings: TraceSettings) -> Result<Vec<Request>, WorkloadError> {
+fn all(text: &str, settings: TraceSettings) -> Result<Vec<IoRequest>, WorkloadError> {
     let mut trace = open(text, settings)?;
     let mut requests = Vec::new();
     while let Some(request) = trace.next(Ps::ZERO)? {
@@ -82,7 +82,7 @@ fn fio_version_3() {
 #[test]
 fn fio_version_2_is_a_closed_loop_with_pauses() {
     let mut trace = open(FIO2, TraceSettings::default()).unwrap();
-    assert_eq!((trace.format(), trace.depth()), (Some(Format::Fio), Some(1)));
+    assert_eq!((trace.format(), trace.depth()), (Some(TraceFormat::Fio), Some(1)));
     let next = |trace: &mut Trace, us| trace.next(Ps::from_us(us)).unwrap().unwrap();
     let (first, second) = (next(&mut trace, 0), next(&mut trace, 100));
     assert_eq!((first.at, first.stream, first.offset_bytes), (None, 0, 0));
@@ -285,7 +285,7 @@ proptest! {
             let (s, ns) = (at / 1_000_000_000, at % 1_000_000_000);
             text += &format!("259,0 {} {} {s}.{ns:09} 1 Q {name} {sector} + {sectors} [x]\n", n % 4, n + 1);
             let (offset_bytes, bytes) = (sector * 512, sectors * 512);
-            want.push(Request { at: Some(Ps::from_ns(at)), op, stream: n as u32 % 4, offset_bytes, bytes });
+            want.push(IoRequest { at: Some(Ps::from_ns(at)), op, stream: n as u32 % 4, offset_bytes, bytes });
         }
         let got = all(&text, TraceSettings::default()).unwrap();
         for (got, want) in got.iter().zip(&want).filter(|(_, w)| w.offset_bytes + w.bytes <= GIB) {

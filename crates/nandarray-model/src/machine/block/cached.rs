@@ -1,5 +1,5 @@
 //! The write cache and the pages that wait for it: writes are offered to it, pages drain from it, flushes empty it. It
-//! knows no clock; it returns the next action ([`Next`]), which the client executes.
+//! knows no clock; it returns the next action ([`CacheAction`]), which the client executes.
 //!
 //! With early completion a write is complete for the host once the cache has it, otherwise once that content is in
 //! flash; small writes are merged in the cache either way. Draining begins when three quarters of the cache are dirty
@@ -35,7 +35,7 @@ struct Waiters {
 
 /// The range of bytes that a write covers in a logical page.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bytes {
+pub(super) struct PageBytes {
     pub(super) lpa: u64,
     pub(super) from: u32,
     pub(super) bytes: u32,
@@ -43,7 +43,7 @@ pub(super) struct Bytes {
 
 /// Whether the cache took a write to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taken {
+enum CacheOffer {
     /// It did, and the write is done.
     Done,
     /// It did; the write waits for the flash.
@@ -54,7 +54,7 @@ enum Taken {
 
 /// The next action of the client for the cache.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum CacheAction {
     /// Complete a page of a write.
     Done(u32),
     /// Fail pages of writes: there is no space.
@@ -171,15 +171,15 @@ impl Cached {
     }
 
     /// Offers a page of a write to the cache; it waits behind others that found no room. Returns whether it is done.
-    pub(super) fn offer(&mut self, part: u32, of: Bytes) -> bool {
+    pub(super) fn offer(&mut self, part: u32, of: PageBytes) -> bool {
         if !self.waiting.is_empty() {
             self.waiting.push_back(part);
             return false;
         }
         match self.take(part, of) {
-            Taken::Done => true,
-            Taken::Waits => false,
-            Taken::No => {
+            CacheOffer::Done => true,
+            CacheOffer::Waits => false,
+            CacheOffer::No => {
                 self.waiting.push_back(part);
                 false
             }
@@ -187,15 +187,15 @@ impl Cached {
     }
 
     /// The cache takes a page, if it has room.
-    fn take(&mut self, part: u32, of: Bytes) -> Taken {
+    fn take(&mut self, part: u32, of: PageBytes) -> CacheOffer {
         if self.cache.write(of.lpa, of.from, of.bytes) == Put::Full {
-            return Taken::No;
+            return CacheOffer::No;
         }
         if self.early {
-            return Taken::Done;
+            return CacheOffer::Done;
         }
         self.waiters.entry(of.lpa).or_default().next.push(part);
-        Taken::Waits
+        CacheOffer::Waits
     }
 
     /// Begins a round of actions; `false` if one is going on already.
@@ -207,31 +207,31 @@ impl Cached {
     pub(super) fn next(
         &mut self,
         flushing: bool,
-        bytes_of: impl Fn(u32) -> Bytes,
+        bytes_of: impl Fn(u32) -> PageBytes,
         to_fill: impl FnOnce() -> usize,
-    ) -> Next {
+    ) -> CacheAction {
         while let Some(&part) = self.waiting.front() {
             match self.take(part, bytes_of(part)) {
-                taken @ (Taken::Done | Taken::Waits) => {
+                taken @ (CacheOffer::Done | CacheOffer::Waits) => {
                     self.waiting.pop_front();
-                    if taken == Taken::Done {
-                        return Next::Done(part);
+                    if taken == CacheOffer::Done {
+                        return CacheAction::Done(part);
                     }
                 }
-                Taken::No if self.is_stuck() => {
+                CacheOffer::No if self.is_stuck() => {
                     self.waiting.pop_front();
-                    return Next::Refused(vec![part]);
+                    return CacheAction::Refused(vec![part]);
                 }
-                Taken::No => break,
+                CacheOffer::No => break,
             }
         }
         if !self.drains(flushing) {
             let refused = self.give_up_waiters();
             if refused.is_empty() {
                 self.busy = false;
-                return Next::Nothing;
+                return CacheAction::Nothing;
             }
-            return Next::Refused(refused);
+            return CacheAction::Refused(refused);
         }
         self.leaves(flushing, to_fill());
         // Refused pages go back behind the others: by order of use all get their turn.
@@ -241,7 +241,7 @@ impl Cached {
         if let Some(waiters) = self.waiters.get_mut(&drain.lpa) {
             std::mem::swap(&mut waiters.this, &mut waiters.next);
         }
-        Next::Drain(drain)
+        CacheAction::Drain(drain)
     }
 
     /// A page has reached the flash, or found no room there; returns the writes that waited for it.

@@ -3,16 +3,16 @@
 
 use std::collections::VecDeque;
 
-use super::Status;
+use super::RequestStatus;
 use super::cached::Cached;
-use super::programs::Programs;
+use super::programs::PagePrograms;
 use crate::ftl::cache::FlushTicket;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
 
 /// The stage of a flush.
 #[derive(Clone, Copy, Debug)]
-enum Stage {
+enum FlushStage {
     /// The cache writes the pages that were dirty when the flush arrived.
     Draining(Option<FlushTicket>),
     /// Programs up to this epoch end.
@@ -22,8 +22,8 @@ enum Stage {
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     io: u32,
-    stage: Stage,
-    status: Status,
+    stage: FlushStage,
+    status: RequestStatus,
 }
 
 /// A flush that is done.
@@ -32,7 +32,7 @@ pub(super) struct Flushed {
     /// Its command on the link (an io).
     pub(super) io: u32,
     /// Its outcome.
-    pub(super) status: Status,
+    pub(super) status: RequestStatus,
 }
 
 /// Flushes in flight, in order.
@@ -44,18 +44,18 @@ pub(super) struct Flushes {
 impl Flushes {
     /// Begins a flush; `ticket` stands for the dirty pages of the cache.
     pub(super) fn begin(&mut self, io: u32, ticket: Option<FlushTicket>) {
-        self.waiting.push_back(Flush { io, stage: Stage::Draining(ticket), status: Status::Success });
+        self.waiting.push_back(Flush { io, stage: FlushStage::Draining(ticket), status: RequestStatus::Success });
     }
 
     /// Whether a flush needs the cache to drain.
     pub(super) fn drains(&self) -> bool {
-        self.waiting.back().is_some_and(|flush| matches!(flush.stage, Stage::Draining(_)))
+        self.waiting.back().is_some_and(|flush| matches!(flush.stage, FlushStage::Draining(_)))
     }
 
     /// Lets the first flush go on; returns it once it is done. Call again for the next one.
     pub(super) fn go_on(
         &mut self,
-        programs: &mut Programs,
+        programs: &mut PagePrograms,
         cached: Option<&Cached>,
         fabric: &mut Fabric,
         now: Ps,
@@ -63,22 +63,22 @@ impl Flushes {
         loop {
             let flush = self.waiting.front_mut()?;
             match flush.stage {
-                Stage::Draining(ticket) => {
+                FlushStage::Draining(ticket) => {
                     if let (Some(cached), Some(ticket)) = (cached, ticket) {
                         if !cached.cache.is_flushed(ticket) {
                             if !cached.is_stuck() {
                                 return None;
                             }
-                            flush.status = Status::NoSpace;
+                            flush.status = RequestStatus::NoSpace;
                         }
                     }
                     programs.write_map(fabric, now);
-                    if programs.has_homeless() {
-                        flush.status = Status::NoSpace;
+                    if programs.has_unplaced() {
+                        flush.status = RequestStatus::NoSpace;
                     }
-                    flush.stage = Stage::Programming(programs.epochs.next());
+                    flush.stage = FlushStage::Programming(programs.epochs.next());
                 }
-                Stage::Programming(epoch) => {
+                FlushStage::Programming(epoch) => {
                     if !programs.epochs.is_over(epoch) {
                         return None;
                     }

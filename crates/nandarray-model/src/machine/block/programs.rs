@@ -10,32 +10,32 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Wait;
+use super::BlockWaiter;
 use crate::flash::{Cause, Op, Outcome, Place};
 use crate::ftl::{MapOp, PageMapped};
-use crate::machine::clients::Waiting;
+use crate::machine::clients::Waiter;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
 
 /// A program in flight.
 #[derive(Clone, Copy, Debug)]
-struct Program {
+struct PageProgram {
     place: Place,
     cause: Cause,
-    waiting: Wait,
+    waiter: BlockWaiter,
     /// Its epoch, which decides whether a flush waits for it.
     epoch: u64,
 }
 
 /// A program that has ended, for the client to act on in this order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Over {
+pub(super) struct ProgramEnd {
     /// The page of a write that fails since nothing has room for it.
-    pub(super) homeless: Option<u32>,
+    pub(super) unplaced: Option<u32>,
     /// The plane of a failed block, which is to be emptied.
     pub(super) failed_plane: Option<u32>,
     /// Its waiter; `None` if the program is repeated elsewhere.
-    pub(super) waiting: Option<Wait>,
+    pub(super) waiter: Option<BlockWaiter>,
     /// Its epoch, to be passed to [`Epochs::ended`] last.
     pub(super) epoch: u64,
 }
@@ -82,13 +82,13 @@ impl Epochs {
 
 /// Page-mapped flash management, and its programs in flight.
 #[derive(Debug)]
-pub(crate) struct Programs {
+pub(crate) struct PagePrograms {
     pub(super) ftl: PageMapped,
-    under_way: slab::Slab<Program>,
+    in_flight: slab::Slab<PageProgram>,
     /// Pages whose data is in the controller until their programs end, each with the number of its programs.
     writing: FxHashMap<Place, u32>,
     /// Failed programs for which there was no other page: their data stays in the controller.
-    homeless: Vec<(Place, Cause)>,
+    unplaced: Vec<(Place, Cause)>,
     /// Logical pages whose content was lost when they were moved or merged; they are unreadable until they are written
     /// whole.
     pub(super) lost: FxHashSet<u64>,
@@ -96,13 +96,13 @@ pub(crate) struct Programs {
     pub(super) map_ops: Vec<MapOp>,
 }
 
-impl Programs {
+impl PagePrograms {
     pub(super) fn new(ftl: PageMapped) -> Self {
         Self {
             ftl,
-            under_way: slab::Slab::new(),
+            in_flight: slab::Slab::new(),
             writing: FxHashMap::default(),
-            homeless: Vec::new(),
+            unplaced: Vec::new(),
             lost: FxHashSet::default(),
             epochs: Epochs { programs: VecDeque::from([0]), first: 0 },
             map_ops: Vec::new(),
@@ -120,35 +120,43 @@ impl Programs {
     }
 
     /// Whether some page found no room in flash.
-    pub(super) fn has_homeless(&self) -> bool {
-        !self.homeless.is_empty()
+    pub(super) fn has_unplaced(&self) -> bool {
+        !self.unplaced.is_empty()
     }
 
     /// Whether no program is in flight.
     pub(super) fn is_still(&self) -> bool {
-        self.under_way.is_empty()
+        self.in_flight.is_empty()
     }
 
-    /// Issues a page read; `waiting` is notified of its end.
-    pub(super) fn read(&self, fabric: &mut Fabric, now: Ps, cause: Cause, place: Place, bytes: u32, waiting: Wait) {
-        fabric.issue(now, Op::Read, cause, place, bytes, Waiting::Block(waiting));
+    /// Issues a page read; `waiter` is notified of its end.
+    pub(super) fn read(
+        &self,
+        fabric: &mut Fabric,
+        now: Ps,
+        cause: Cause,
+        place: Place,
+        bytes: u32,
+        waiter: BlockWaiter,
+    ) {
+        fabric.issue(now, Op::Read, cause, place, bytes, Waiter::BlockClient(waiter));
     }
 
-    /// Issues a page program; `waiting` is notified of its end, here or, after a failure, elsewhere.
-    pub(super) fn program(&mut self, fabric: &mut Fabric, now: Ps, cause: Cause, place: Place, waiting: Wait) {
+    /// Issues a page program; `waiter` is notified of its end, here or, after a failure, elsewhere.
+    pub(super) fn program(&mut self, fabric: &mut Fabric, now: Ps, cause: Cause, place: Place, waiter: BlockWaiter) {
         let epoch = self.epochs.begins();
         *self.writing.entry(place).or_default() += 1;
-        let program = self.under_way.insert(Program { place, cause, waiting, epoch }) as u32;
+        let program = self.in_flight.insert(PageProgram { place, cause, waiter, epoch }) as u32;
         let bytes = fabric.description.geometry.page_bytes;
-        fabric.issue(now, Op::Program, cause, place, bytes, Waiting::Block(Wait::Program(program)));
+        fabric.issue(now, Op::Program, cause, place, bytes, Waiter::BlockClient(BlockWaiter::Program(program)));
     }
 
     /// Issues an operation of the map.
-    pub(super) fn issue_map(&mut self, fabric: &mut Fabric, now: Ps, op: MapOp, waiting: Wait) {
+    pub(super) fn issue_map(&mut self, fabric: &mut Fabric, now: Ps, op: MapOp, waiter: BlockWaiter) {
         let bytes = fabric.description.geometry.page_bytes;
         match op {
-            MapOp::Read(place) => self.read(fabric, now, Cause::Map, place, bytes, waiting),
-            MapOp::Program(place) => self.program(fabric, now, Cause::Map, place, waiting),
+            MapOp::Read(place) => self.read(fabric, now, Cause::Map, place, bytes, waiter),
+            MapOp::Program(place) => self.program(fabric, now, Cause::Map, place, waiter),
         }
     }
 
@@ -161,46 +169,46 @@ impl Programs {
     }
 
     /// Handles the end of a program.
-    pub(super) fn over(&mut self, fabric: &mut Fabric, now: Ps, program: u32, outcome: Outcome) -> Over {
-        let Program { place, cause, waiting, epoch } = self.under_way.remove(program as usize);
+    pub(super) fn over(&mut self, fabric: &mut Fabric, now: Ps, program: u32, outcome: Outcome) -> ProgramEnd {
+        let PageProgram { place, cause, waiter, epoch } = self.in_flight.remove(program as usize);
         let renewed = match outcome {
             Outcome::Failed => self.ftl.program_failed(place, cause),
             _ => Ok(None),
         };
         let planes = fabric.description.geometry.planes;
-        let mut homeless = None;
+        let mut unplaced = None;
         match renewed {
             Ok(None) => self.leaves_memory(place),
             Ok(Some(renewed)) => {
-                self.program(fabric, now, cause, renewed.place, waiting);
+                self.program(fabric, now, cause, renewed.place, waiter);
                 self.leaves_memory(place);
             }
             Err(_) => {
-                self.homeless.push((place, cause));
-                if let Wait::Page(part) = waiting {
-                    homeless = Some(part);
+                self.unplaced.push((place, cause));
+                if let BlockWaiter::Page(part) = waiter {
+                    unplaced = Some(part);
                 }
             }
         }
         let failed_plane = (outcome == Outcome::Failed).then(|| place.die * planes + u32::from(place.plane));
-        let waiting = if matches!(renewed, Ok(Some(_))) { None } else { Some(waiting) };
-        Over { homeless, failed_plane, waiting, epoch }
+        let waiter = if matches!(renewed, Ok(Some(_))) { None } else { Some(waiter) };
+        ProgramEnd { unplaced, failed_plane, waiter, epoch }
     }
 
     /// Tries again to find pages for data whose programs failed.
-    pub(super) fn retry_homeless(&mut self, fabric: &mut Fabric, now: Ps) {
-        if self.homeless.is_empty() {
+    pub(super) fn retry_unplaced(&mut self, fabric: &mut Fabric, now: Ps) {
+        if self.unplaced.is_empty() {
             return;
         }
-        for (place, cause) in std::mem::take(&mut self.homeless) {
+        for (place, cause) in std::mem::take(&mut self.unplaced) {
             match self.ftl.program_failed(place, cause) {
                 // It was moved, overwritten or trimmed meanwhile.
                 Ok(None) => self.leaves_memory(place),
                 Ok(Some(renewed)) => {
-                    self.program(fabric, now, cause, renewed.place, Wait::Nobody);
+                    self.program(fabric, now, cause, renewed.place, BlockWaiter::None);
                     self.leaves_memory(place);
                 }
-                Err(_) => self.homeless.push((place, cause)),
+                Err(_) => self.unplaced.push((place, cause)),
             }
         }
     }
@@ -211,7 +219,7 @@ impl Programs {
         let mut map_ops = std::mem::take(&mut self.map_ops);
         while self.ftl.flush_map(&mut map_ops) {
             for op in map_ops.drain(..) {
-                self.issue_map(fabric, now, op, Wait::Nobody);
+                self.issue_map(fabric, now, op, BlockWaiter::None);
             }
         }
         map_ops.clear();
@@ -219,8 +227,8 @@ impl Programs {
     }
 
     pub(super) fn check_at_rest(&self) {
-        assert!(self.under_way.is_empty(), "a program was left on its way");
-        assert_eq!(self.writing.len(), self.homeless.len(), "pages in memory and programs that found no place");
+        assert!(self.in_flight.is_empty(), "a program was left on its way");
+        assert_eq!(self.writing.len(), self.unplaced.len(), "pages in memory and programs that found no place");
         assert_eq!(self.epochs.programs, [0], "a program was left on its way");
     }
 }

@@ -8,11 +8,11 @@
 //! Reclaim returns whether a move or an erase may have made room; the client then tries again the writes that found
 //! none.
 
-use super::Wait;
-use super::programs::Programs;
+use super::BlockWaiter;
+use super::programs::PagePrograms;
 use crate::flash::{Op, Outcome, Place};
 use crate::ftl::{Move, Moved, Owner, Step, Urgency};
-use crate::machine::clients::Waiting;
+use crate::machine::clients::Waiter;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
 
@@ -21,16 +21,16 @@ const MOVES_AT_ONCE: u16 = 4;
 
 /// A move in flight.
 #[derive(Clone, Copy, Debug)]
-struct UnderWay {
+struct MoveInFlight {
     plane: u32,
     moved: Move,
 }
 
 /// Whether room may have been made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum RoomChange {
     /// No room was made.
-    Same,
+    Unchanged,
     /// There may be room: writes that found none are to be tried again, then reclaim of the plane goes on.
     Perhaps,
 }
@@ -38,7 +38,7 @@ pub(super) enum Room {
 /// Reclaim in flight, plane by plane.
 #[derive(Debug)]
 pub(super) struct Reclaim {
-    moves: slab::Slab<UnderWay>,
+    moves: slab::Slab<MoveInFlight>,
     moving: Vec<u16>,
     erasing: Vec<Option<Place>>,
     /// Planes whose reclaim gave way to other operations; `is_postponed` has the same by plane.
@@ -68,7 +68,7 @@ impl Reclaim {
 
     /// Whether each plane's reclaim is urgent, as set in the flash.
     #[cfg(test)]
-    pub(super) fn told_urgent(&self) -> &[bool] {
+    pub(super) fn urgent_planes(&self) -> &[bool] {
         &self.is_urgent
     }
 
@@ -78,15 +78,21 @@ impl Reclaim {
     }
 
     /// Lets reclaim of a plane go on as far as it may.
-    pub(super) fn go_on(&mut self, programs: &mut Programs, fabric: &mut Fabric, now: Ps, plane: u32) -> Room {
-        self.tell_urgency(programs, fabric, plane);
+    pub(super) fn go_on(
+        &mut self,
+        programs: &mut PagePrograms,
+        fabric: &mut Fabric,
+        now: Ps,
+        plane: u32,
+    ) -> RoomChange {
+        self.set_urgency(programs, fabric, plane);
         let room = self.steps(programs, fabric, now, plane);
-        self.tell_urgency(programs, fabric, plane);
+        self.set_urgency(programs, fabric, plane);
         room
     }
 
     /// Sets in the flash whether a die's background work goes before the host's: when it is urgent.
-    fn tell_urgency(&mut self, programs: &Programs, fabric: &mut Fabric, plane: u32) {
+    fn set_urgency(&mut self, programs: &PagePrograms, fabric: &mut Fabric, plane: u32) {
         let planes = fabric.description.geometry.planes;
         let urgent = programs.ftl.urgency(plane) == Urgency::Urgent;
         if std::mem::replace(&mut self.is_urgent[plane as usize], urgent) != urgent {
@@ -96,11 +102,11 @@ impl Reclaim {
         }
     }
 
-    fn steps(&mut self, programs: &mut Programs, fabric: &mut Fabric, now: Ps, plane: u32) -> Room {
+    fn steps(&mut self, programs: &mut PagePrograms, fabric: &mut Fabric, now: Ps, plane: u32) -> RoomChange {
         let planes = fabric.description.geometry.planes;
         let preemptible = fabric.description.ftl.gc_preemptible;
         let at = plane as usize;
-        let mut room = Room::Same;
+        let mut room = RoomChange::Unchanged;
         loop {
             let waits = fabric.flash.queued(plane / planes) > 0;
             if self.moving[at] >= MOVES_AT_ONCE {
@@ -117,20 +123,20 @@ impl Reclaim {
                 Step::Move(moved) => {
                     self.moving[at] += 1;
                     let in_memory = programs.is_in_memory(moved.from);
-                    let slot = self.moves.insert(UnderWay { plane, moved }) as u32;
+                    let slot = self.moves.insert(MoveInFlight { plane, moved }) as u32;
                     if in_memory {
                         if let Some(plane) = self.read_over(programs, fabric, now, slot, Outcome::Done) {
                             self.moving[plane as usize] -= 1;
-                            room = Room::Perhaps;
+                            room = RoomChange::Perhaps;
                         }
                     } else {
-                        let (bytes, wait) = (fabric.description.geometry.page_bytes, Wait::Move(slot));
+                        let (bytes, wait) = (fabric.description.geometry.page_bytes, BlockWaiter::Move(slot));
                         programs.read(fabric, now, moved.cause, moved.from, bytes, wait);
                     }
                 }
                 Step::Erase { place, cause } => {
                     self.erasing[at] = Some(place);
-                    fabric.issue(now, Op::Erase, cause, place, 0, Waiting::Block(Wait::Erase(plane)));
+                    fabric.issue(now, Op::Erase, cause, place, 0, Waiter::BlockClient(BlockWaiter::Erase(plane)));
                     return room;
                 }
                 Step::Wait | Step::Idle => return room,
@@ -160,13 +166,13 @@ impl Reclaim {
     /// the map is made anew from the data pages, which name their owners.
     pub(super) fn read_over(
         &mut self,
-        programs: &mut Programs,
+        programs: &mut PagePrograms,
         fabric: &mut Fabric,
         now: Ps,
         slot: u32,
         outcome: Outcome,
     ) -> Option<u32> {
-        let UnderWay { plane, moved } = self.moves.remove(slot as usize);
+        let MoveInFlight { plane, moved } = self.moves.remove(slot as usize);
         match programs.ftl.relocate(&moved) {
             Ok(Moved::To(place)) => {
                 if let (Outcome::Uncorrectable, Owner::Page(lpa)) = (outcome, moved.owner) {
@@ -174,7 +180,7 @@ impl Reclaim {
                 }
                 let bytes = fabric.description.geometry.page_bytes;
                 fabric.through_dram(now, 2 * u64::from(bytes), "moved page", moved.cause);
-                programs.program(fabric, now, moved.cause, place, Wait::MoveTo(plane));
+                programs.program(fabric, now, moved.cause, place, BlockWaiter::MoveTo(plane));
                 None
             }
             // It was overwritten meanwhile, or there is no room anywhere: it stays where it is.
@@ -188,13 +194,13 @@ impl Reclaim {
     }
 
     /// A victim was erased, or is bad.
-    pub(super) fn erased(&mut self, programs: &mut Programs, fabric: &mut Fabric, plane: u32, outcome: Outcome) {
+    pub(super) fn erased(&mut self, programs: &mut PagePrograms, fabric: &mut Fabric, plane: u32, outcome: Outcome) {
         let place = self.erasing[plane as usize].take().expect("an erase under way has a place");
         match outcome {
             Outcome::Failed => programs.ftl.erase_failed(place),
             _ => programs.ftl.erased(place),
         }
-        self.tell_urgency(programs, fabric, plane);
+        self.set_urgency(programs, fabric, plane);
     }
 
     pub(super) fn check_at_rest(&self) {

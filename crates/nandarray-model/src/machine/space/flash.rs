@@ -8,30 +8,30 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::Wait;
+use super::SpaceWaiter;
 use crate::flash::{Cause, Op, Place};
-use crate::footprint::{Places, Step};
-use crate::machine::clients::Waiting;
+use crate::flash_trace::{ExtentOp, StoreLayout};
+use crate::machine::clients::Waiter;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
 
 /// An operation that waits for an erase.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldOp {
     op: Op,
     cause: Cause,
     place: Place,
     bytes: u32,
-    wait: Wait,
+    wait: SpaceWaiter,
 }
 
 /// A chunk of reclaim: pages that are read, then programmed elsewhere, in the background of a command.
 #[derive(Debug)]
-struct Chunk {
+struct ReclaimChunk {
     job: u32,
     /// The job's age: its number among all.
     age: u64,
-    steps: Vec<Step>,
+    ops: Vec<ExtentOp>,
     left: u32,
     programming: bool,
 }
@@ -48,19 +48,19 @@ pub(super) struct ChunkProgress {
 /// The flash as the store sees it.
 #[derive(Debug)]
 pub(super) struct StoreFlash {
-    places: Places,
+    layout: StoreLayout,
     /// Programs in flight, by the age of their job.
     programs: BTreeMap<u64, u64>,
     /// Blocks that are still to be erased, by segment.
     erasing: BTreeMap<u32, u32>,
-    held: Vec<Held>,
-    chunks: slab::Slab<Chunk>,
+    held: Vec<HeldOp>,
+    chunks: slab::Slab<ReclaimChunk>,
 }
 
 impl StoreFlash {
-    pub(super) fn new(places: Places) -> Self {
+    pub(super) fn new(layout: StoreLayout) -> Self {
         Self {
-            places,
+            layout,
             programs: BTreeMap::new(),
             erasing: BTreeMap::new(),
             held: Vec::new(),
@@ -70,7 +70,7 @@ impl StoreFlash {
 
     /// Bytes of a page of the store.
     pub(super) fn page_bytes(&self) -> u32 {
-        self.places.store().page_bytes
+        self.layout.store().page_bytes
     }
 
     /// Whether no program of the job of this age, or of an older one, is in flight.
@@ -79,20 +79,20 @@ impl StoreFlash {
     }
 
     /// Issues reads and programs for a job of this age.
-    pub(super) fn issue(&mut self, fabric: &mut Fabric, now: Ps, age: u64, steps: &[Step], wait: Wait) {
+    pub(super) fn issue(&mut self, fabric: &mut Fabric, now: Ps, age: u64, ops: &[ExtentOp], wait: SpaceWaiter) {
         let page = self.page_bytes();
-        for step in steps {
-            for i in 0..step.pages {
-                let place = self.places.place(nandarray::flash::Ppa(step.first.0 + u64::from(i)));
-                let bytes = if i + 1 == step.pages { step.last_bytes } else { page };
-                if step.op == Op::Program {
+        for extent in ops {
+            for i in 0..extent.pages {
+                let place = self.layout.place(nandarray::flash::Ppa(extent.first.0 + u64::from(i)));
+                let bytes = if i + 1 == extent.pages { extent.last_bytes } else { page };
+                if extent.op == Op::Program {
                     *self.programs.entry(age).or_default() += 1;
                     if self.erasing.contains_key(&place.block) {
-                        self.held.push(Held { op: step.op, cause: step.cause, place, bytes, wait });
+                        self.held.push(HeldOp { op: extent.op, cause: extent.cause, place, bytes, wait });
                         continue;
                     }
                 }
-                fabric.issue(now, step.op, step.cause, place, bytes, Waiting::Spaces(wait));
+                fabric.issue(now, extent.op, extent.cause, place, bytes, Waiter::SpaceClient(wait));
             }
         }
     }
@@ -114,22 +114,22 @@ impl StoreFlash {
         fabric: &mut Fabric,
         now: Ps,
         (job, age): (u32, u64),
-        steps: Vec<Step>,
+        ops: Vec<ExtentOp>,
     ) -> bool {
-        let chunk = self.chunks.insert(Chunk { job, age, steps, left: 0, programming: false }) as u32;
+        let chunk = self.chunks.insert(ReclaimChunk { job, age, ops, left: 0, programming: false }) as u32;
         self.chunk_next(fabric, now, chunk, Op::Read).is_some()
     }
 
     fn chunk_next(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32, op: Op) -> Option<u32> {
         let c = &mut self.chunks[chunk as usize];
         c.programming = op == Op::Program;
-        let steps: Vec<Step> = c.steps.iter().filter(|s| s.op == op).copied().collect();
-        c.left = steps.iter().map(|s| s.pages).sum();
+        let ops: Vec<ExtentOp> = c.ops.iter().filter(|s| s.op == op).copied().collect();
+        c.left = ops.iter().map(|s| s.pages).sum();
         if c.left == 0 {
             return self.chunk_stage_over(fabric, now, chunk);
         }
         let age = c.age;
-        self.issue(fabric, now, age, &steps, Wait::Chunk(chunk));
+        self.issue(fabric, now, age, &ops, SpaceWaiter::Chunk(chunk));
         None
     }
 
@@ -155,16 +155,16 @@ impl StoreFlash {
         let waits = match self.erasing.entry(segment) {
             Entry::Occupied(_) => true,
             Entry::Vacant(free) => {
-                free.insert(self.places.planes());
+                free.insert(self.layout.planes());
                 false
             }
         };
-        for lane in 0..self.places.planes() {
-            let (place, wait) = (self.places.block(segment, lane), Wait::Erase(segment));
+        for lane in 0..self.layout.planes() {
+            let (place, wait) = (self.layout.block(segment, lane), SpaceWaiter::Erase(segment));
             if waits {
-                self.held.push(Held { op: Op::Erase, cause: Cause::Gc, place, bytes: 0, wait });
+                self.held.push(HeldOp { op: Op::Erase, cause: Cause::Gc, place, bytes: 0, wait });
             } else {
-                fabric.issue(now, Op::Erase, Cause::Gc, place, 0, Waiting::Spaces(wait));
+                fabric.issue(now, Op::Erase, Cause::Gc, place, 0, Waiter::SpaceClient(wait));
             }
         }
     }
@@ -179,7 +179,7 @@ impl StoreFlash {
         self.erasing.remove(&segment);
         // Programs that waited go first; the segment's next erase, if there is one, holds back the operations behind
         // it.
-        let planes = self.places.planes();
+        let planes = self.layout.planes();
         let mut erases = 0;
         for held in std::mem::take(&mut self.held) {
             let erase = held.op == Op::Erase;
@@ -189,7 +189,7 @@ impl StoreFlash {
                 continue;
             }
             erases += u32::from(erase);
-            fabric.issue(now, held.op, held.cause, held.place, held.bytes, Waiting::Spaces(held.wait));
+            fabric.issue(now, held.op, held.cause, held.place, held.bytes, Waiter::SpaceClient(held.wait));
         }
         assert!(erases == 0 || erases == planes, "{erases} of {planes} blocks of segment {segment} are erased again");
         if erases > 0 {

@@ -12,12 +12,12 @@ use crate::flash::Place;
 
 /// The mapping of the store's pages to the described flash.
 #[derive(Clone, Copy, Debug)]
-pub struct Places {
+pub struct StoreLayout {
     flash: FlashGeometry,
     store: Geometry,
 }
 
-impl Places {
+impl StoreLayout {
     /// The layout of a store that fills this flash.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ mod tests {
             page_bytes: 4096,
             spare_bytes: 0,
         };
-        let places = Places::new(flash).unwrap();
+        let places = StoreLayout::new(flash).unwrap();
         let store = places.store();
         let mut seen = BTreeSet::new();
         for segment in 0..3 {
@@ -103,6 +103,6 @@ mod tests {
         assert_eq!(seen.len() as u64, flash.pages_total());
         let (a, b) = (places.place(store.ppa(0, 0)), places.place(store.ppa(0, 2)));
         assert_eq!((a.die, a.page, a.plane, b.die, b.page, b.plane), (0, 0, 0, 0, 0, 1), "then across planes");
-        assert!(Places::new(FlashGeometry { page_bytes: 3000, ..flash }).is_err());
+        assert!(StoreLayout::new(FlashGeometry { page_bytes: 3000, ..flash }).is_err());
     }
 }

@@ -4,9 +4,9 @@
 //! then lets modelled time pass for the trace. The order is that of the engine with one thread, which depends on
 //! nothing but the commands.
 
-mod places;
+mod layout;
 
-pub use places::Places;
+pub use layout::StoreLayout;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use crate::flash::{Cause, Op};
 /// An operation on an extent of the store's flash: consecutive pages that are read or programmed, or a segment that is
 /// erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct ExtentOp {
     /// The operation.
     pub op: Op,
     /// Its cause.
@@ -35,9 +35,9 @@ pub struct Step {
 
 /// One building block's share of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Piece {
-    /// End of its operations in [`Footprint::steps`]; they begin at the end of the block before.
-    pub steps_end: usize,
+pub struct BlockOps {
+    /// End of its operations in [`FlashTrace::steps`]; they begin at the end of the block before.
+    pub ops_end: usize,
     /// Contiguous runs that are copied between block and buffer.
     pub runs: u64,
     /// Bytes of these runs.
@@ -46,11 +46,11 @@ pub struct Piece {
 
 /// The flash operations of one command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Footprint {
+pub struct FlashTrace {
     /// All operations, in order.
-    pub steps: Vec<Step>,
+    pub ops: Vec<ExtentOp>,
     /// Shares of building blocks; operations behind the last share belong to no block (reclaim, log).
-    pub pieces: Vec<Piece>,
+    pub blocks: Vec<BlockOps>,
     /// Number of barriers, at which everything before becomes durable.
     pub barriers: u64,
     /// Segments that became empty, each with the number of operations before that.
@@ -58,8 +58,8 @@ pub struct Footprint {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    now: Footprint,
+struct Recording {
+    now: FlashTrace,
     purpose: Purpose,
 }
 
@@ -68,7 +68,7 @@ struct State {
 pub struct Recorder {
     geometry: Geometry,
     armed: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<Recording>,
 }
 
 impl Recorder {
@@ -91,11 +91,11 @@ impl Recorder {
     }
 
     /// Takes the operations recorded since the last call.
-    pub fn take(&self) -> Footprint {
+    pub fn take(&self) -> FlashTrace {
         std::mem::take(&mut self.state.lock().now)
     }
 
-    fn note(&self, f: impl FnOnce(&mut State)) {
+    fn note(&self, f: impl FnOnce(&mut Recording)) {
         if self.armed.load(Ordering::Relaxed) {
             f(&mut self.state.lock());
         }
@@ -121,7 +121,7 @@ impl Recorder {
                 Purpose::Command if log => Cause::Map,
                 Purpose::Command => Cause::Host,
             };
-            state.now.steps.push(Step { op, cause, first, pages, last_bytes });
+            state.now.ops.push(ExtentOp { op, cause, first, pages, last_bytes });
         });
     }
 
@@ -133,13 +133,13 @@ impl Recorder {
 impl Probe for Recorder {
     fn moved(&self, runs: u64, bytes: u64) {
         self.note(|state| {
-            let steps_end = state.now.steps.len();
-            state.now.pieces.push(Piece { steps_end, runs, bytes });
+            let ops_end = state.now.ops.len();
+            state.now.blocks.push(BlockOps { ops_end, runs, bytes });
         });
     }
 
     fn freed(&self, segment: u32) {
-        self.note(|state| state.now.freed.push((state.now.steps.len(), segment)));
+        self.note(|state| state.now.freed.push((state.now.ops.len(), segment)));
     }
 
     fn purpose(&self, purpose: Purpose) -> Purpose {

@@ -83,11 +83,6 @@ impl Sheet {
         &self.name
     }
 
-    /// The device's summary in one sentence.
-    pub fn summary(&self) -> &str {
-        &self.summary
-    }
-
     /// Names of the presets that it builds on, the nearest first.
     pub fn bases(&self) -> &[String] {
         &self.bases

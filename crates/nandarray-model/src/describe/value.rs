@@ -38,6 +38,23 @@ impl Value {
         }
     }
 
+    /// The text, if it is one.
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is one without a unit.
+    fn number(&self) -> Option<f64> {
+        match self {
+            Self::Whole(n) => Some(*n as f64),
+            Self::Real(x) => Some(*x),
+            _ => None,
+        }
+    }
+
     /// From the TOML parser's value; the error says what it is instead.
     pub(super) fn from_toml(value: &toml::de::DeValue<'_>) -> Result<Self, &'static str> {
         use toml::de::DeValue;
@@ -400,12 +417,32 @@ impl ValueKind {
 
     /// Reads a quantity from a value.
     pub(super) fn read(&self, value: &Value) -> Result<Quantity, Wrong> {
-        let wrong = |what: &str| Wrong { what: what.to_owned(), allowed: self.allowed() };
-        let text = match value {
-            Value::Text(text) => Some(text.as_str()),
-            _ => None,
-        };
-        let word = |expected: &str| text.map(str::trim) == Some(expected);
+        let is_word = |word: &str| value.text().map(str::trim) == Some(word);
+        match *self {
+            Self::CountOrNone(..) | Self::TimeOrNone(..) if is_word("none") => Ok(Quantity::Nothing),
+            Self::SizeOr(word, ..) | Self::RateOr(word, ..) | Self::PowerOr(word, ..) if is_word(word) => {
+                Ok(Quantity::Nothing)
+            }
+            Self::CountOrNone(..) | Self::TimeOrNone(..) | Self::SizeOr(..) | Self::RateOr(..) | Self::PowerOr(..) => {
+                self.or_less().read(value).map_err(|w| Wrong { allowed: self.allowed(), ..w })
+            }
+            Self::List(..) | Self::Times(..) | Self::Counts(..) | Self::Cores(_) => self.read_list(value),
+            Self::Time(..)
+            | Self::Size(..)
+            | Self::Frequency(..)
+            | Self::Rate(..)
+            | Self::Energy(..)
+            | Self::EnergyPerByte(..)
+            | Self::Power(..) => self.read_with_unit(value),
+            Self::Count(..) | Self::Real(..) | Self::Share(..) | Self::Flag | Self::Word(_) | Self::Striping => {
+                self.read_plain(value)
+            }
+        }
+    }
+
+    /// Reads a number without a unit, a flag or a word.
+    fn read_plain(&self, value: &Value) -> Result<Quantity, Wrong> {
+        let wrong = |what: &str| self.wrong(what);
         match *self {
             Self::Count(min, max) => match value {
                 Value::Whole(n) => match u64::try_from(*n) {
@@ -415,49 +452,32 @@ impl ValueKind {
                 Value::Text(_) => Err(wrong("has a unit or is a text, where a plain count is meant")),
                 _ => Err(wrong("is no whole number")),
             },
-            Self::CountOrNone(..) | Self::TimeOrNone(..) if word("none") => Ok(Quantity::Nothing),
-            Self::SizeOr(expected, ..) | Self::RateOr(expected, ..) | Self::PowerOr(expected, ..) if word(expected) => {
-                Ok(Quantity::Nothing)
+            Self::Real(min, max) => {
+                let x = value.number().ok_or_else(|| wrong("is no plain number"))?;
+                self.in_range(x, min, max)
             }
-            Self::CountOrNone(..) | Self::TimeOrNone(..) | Self::SizeOr(..) | Self::RateOr(..) | Self::PowerOr(..) => {
-                self.or_less().read(value).map_err(|w| Wrong { allowed: self.allowed(), ..w })
-            }
-            Self::List(..) if word("none") => Ok(Quantity::List(Vec::new())),
-            Self::List(kind, n) => {
-                let all = match value {
-                    Value::List(all) if all.len() > n => return Err(wrong("has too many entries")),
-                    Value::List(all) => all.as_slice(),
-                    one => std::slice::from_ref(one),
-                };
-                let all: Result<Vec<_>, _> = all.iter().map(|one| kind.read(one)).collect();
-                all.map(Quantity::List).map_err(|w| Wrong { allowed: self.allowed(), ..w })
-            }
-            Self::Real(min, max) => match value {
-                Value::Whole(n) => in_range(*n as f64, min, max).ok_or_else(|| wrong("is out of range")),
-                Value::Real(x) => in_range(*x, min, max).ok_or_else(|| wrong("is out of range")),
-                _ => Err(wrong("is no plain number")),
-            },
             Self::Share(min, max) => {
-                let share = match value {
-                    Value::Whole(n) => *n as f64,
-                    Value::Real(x) => *x,
-                    Value::Text(text) => match in_units(text, &[("%", 1.0)]) {
-                        Some(percent) => percent / 100.0,
-                        None => return Err(wrong("is no share")),
-                    },
-                    _ => return Err(wrong("is no share")),
-                };
-                in_range(share, min, max).ok_or_else(|| wrong("is out of range"))
+                let percent = || Some(in_units(value.text()?, &[("%", 1.0)])? / 100.0);
+                let share = value.number().or_else(percent).ok_or_else(|| wrong("is no share"))?;
+                self.in_range(share, min, max)
             }
-            Self::Time(min, max) => self.time(value, min, max).map(Quantity::Time),
-            Self::Times(min, max) => match value {
-                Value::List(all) if all.is_empty() => Err(wrong("is empty")),
-                Value::List(all) => {
-                    let all: Result<Vec<Ps>, Wrong> = all.iter().map(|one| self.time(one, min, max)).collect();
-                    all.map(Quantity::Times)
-                }
-                one => self.time(one, min, max).map(|t| Quantity::Times(vec![t])),
+            Self::Flag => match value {
+                Value::Flag(flag) => Ok(Quantity::Flag(*flag)),
+                _ => Err(wrong("is neither true nor false")),
             },
+            Self::Word(words) => {
+                let found = words.iter().find(|word| value.text().map(str::trim) == Some(**word));
+                found.map(|word| Quantity::Word(word)).ok_or_else(|| wrong("is none of the words"))
+            }
+            Self::Striping => striping(value.text().unwrap_or("")).ok_or_else(|| wrong("is no striping order")),
+            _ => unreachable!("{self:?} is read elsewhere"),
+        }
+    }
+
+    /// Reads a number with a unit.
+    fn read_with_unit(&self, value: &Value) -> Result<Quantity, Wrong> {
+        match *self {
+            Self::Time(min, max) => self.time(value, min, max).map(Quantity::Time),
             Self::Size(min, max) => {
                 let bytes = self.number(value, "size", SIZES, |t| in_units(t, SIZES))?;
                 self.whole(bytes, min, max)
@@ -471,34 +491,49 @@ impl ValueKind {
                 self.whole(bytes_per_s.round(), min, max)
             }
             Self::Energy(min, max) => {
-                if let Some(watts) = text.and_then(watts) {
-                    return in_range(watts, 0.0, 1e3)
-                        .map(|_| Quantity::WattsWhile(watts))
-                        .ok_or_else(|| wrong("is out of range"));
+                if let Some(watts) = value.text().and_then(watts) {
+                    return self.in_range(watts, 0.0, 1e3).map(|_| Quantity::WattsWhile(watts));
                 }
                 let pj = self.number(value, "energy", ENERGIES, |t| in_units(t, ENERGIES))?;
-                in_range(pj, min, max).ok_or_else(|| wrong("is out of range"))
+                self.in_range(pj, min, max)
             }
             Self::EnergyPerByte(min, max) => {
                 let pj = self.number(value, "energy a byte", ENERGIES_PER_BYTE, |t| in_units(t, ENERGIES_PER_BYTE))?;
-                in_range(pj, min, max).ok_or_else(|| wrong("is out of range"))
+                self.in_range(pj, min, max)
             }
             Self::Power(min, max) => {
-                let uw = match text.and_then(watts) {
+                let uw = match value.text().and_then(watts) {
                     Some(watts) => watts * 1e6,
                     None => self.number(value, "power", POWERS, |t| in_units(t, POWERS))?,
                 };
-                in_range(uw, min, max).ok_or_else(|| wrong("is out of range"))
+                self.in_range(uw, min, max)
             }
-            Self::Flag => match value {
-                Value::Flag(flag) => Ok(Quantity::Flag(*flag)),
-                _ => Err(wrong("is neither true nor false")),
-            },
-            Self::Word(words) => match words.iter().find(|w| word(w)) {
-                Some(found) => Ok(Quantity::Word(found)),
-                None => Err(wrong("is none of the words")),
-            },
-            Self::Striping => striping(text.unwrap_or("")).ok_or_else(|| wrong("is no striping order")),
+            _ => unreachable!("{self:?} is read elsewhere"),
+        }
+    }
+
+    /// Reads a list of quantities.
+    fn read_list(&self, value: &Value) -> Result<Quantity, Wrong> {
+        let wrong = |what: &str| self.wrong(what);
+        match *self {
+            Self::List(..) if value.text().map(str::trim) == Some("none") => Ok(Quantity::List(Vec::new())),
+            Self::List(kind, n) => {
+                let all = match value {
+                    Value::List(all) if all.len() > n => return Err(wrong("has too many entries")),
+                    Value::List(all) => all.as_slice(),
+                    one => std::slice::from_ref(one),
+                };
+                let all: Result<Vec<_>, _> = all.iter().map(|one| kind.read(one)).collect();
+                all.map(Quantity::List).map_err(|w| Wrong { allowed: self.allowed(), ..w })
+            }
+            Self::Times(min, max) => {
+                let all = match value {
+                    Value::List(all) if all.is_empty() => return Err(wrong("is empty")),
+                    Value::List(all) => all.as_slice(),
+                    one => std::slice::from_ref(one),
+                };
+                all.iter().map(|one| self.time(one, min, max)).collect::<Result<_, _>>().map(Quantity::Times)
+            }
             Self::Counts(n, min, max) => {
                 let all = entries(value, n).ok_or_else(|| wrong("is not a list of that length"))?;
                 let counts = all.iter().map(|one| match Self::Count(min, max).read(one) {
@@ -516,7 +551,16 @@ impl ValueKind {
                 });
                 cores.collect::<Result<_, _>>().map(Quantity::Counts)
             }
+            _ => unreachable!("{self:?} is read elsewhere"),
         }
+    }
+
+    fn wrong(&self, what: &str) -> Wrong {
+        Wrong { what: what.to_owned(), allowed: self.allowed() }
+    }
+
+    fn in_range(&self, x: f64, min: f64, max: f64) -> Result<Quantity, Wrong> {
+        if (min..=max).contains(&x) { Ok(Quantity::Real(x)) } else { Err(self.wrong("is out of range")) }
     }
 
     fn time(&self, value: &Value, min: Ps, max: Ps) -> Result<Ps, Wrong> {
@@ -524,7 +568,7 @@ impl ValueKind {
         if (min.0 as f64..=max.0 as f64).contains(&ps.round()) {
             Ok(Ps(ps.round() as u64))
         } else {
-            Err(Wrong { what: "is out of range".to_owned(), allowed: self.allowed() })
+            Err(self.wrong("is out of range"))
         }
     }
 
@@ -554,19 +598,14 @@ impl ValueKind {
     }
 
     fn whole(&self, x: f64, min: u64, max: u64) -> Result<Quantity, Wrong> {
-        let wrong = |what: &str| Err(Wrong { what: what.to_owned(), allowed: self.allowed() });
         if !(min as f64..=max as f64).contains(&x) {
-            return wrong("is out of range");
+            return Err(self.wrong("is out of range"));
         }
         if x.fract() != 0.0 {
-            return wrong("is no whole number of bytes");
+            return Err(self.wrong("is no whole number of bytes"));
         }
         Ok(Quantity::Whole(x as u64))
     }
-}
-
-fn in_range(x: f64, min: f64, max: f64) -> Option<Quantity> {
-    (min..=max).contains(&x).then_some(Quantity::Real(x))
 }
 
 fn entries(value: &Value, n: usize) -> Option<&[Value]> {

@@ -29,8 +29,6 @@ pub struct HostCpu {
     t_copy_run: Ps,
     copy_bytes_per_s: u64,
     active_uw: f64,
-    copied_bytes: u64,
-    copied_runs: u64,
 }
 
 impl HostCpu {
@@ -48,8 +46,6 @@ impl HostCpu {
             t_copy_run: host.t_copy_run,
             copy_bytes_per_s: host.copy_bytes_per_s,
             active_uw: energy.host_core_active_uw,
-            copied_bytes: 0,
-            copied_runs: 0,
         }
     }
 
@@ -91,8 +87,6 @@ impl HostCpu {
 
     /// Books the copying of `bytes` in `runs` contiguous runs, on the given core or on the one that is free first.
     pub fn copy(&mut self, now: Ps, core: Option<u32>, runs: u64, bytes: u64) -> Booked {
-        self.copied_bytes += bytes;
-        self.copied_runs += runs;
         let lasts = self.copy_time(runs, bytes);
         match core {
             Some(core) => self.cores.book_on(core, now, lasts),
@@ -108,16 +102,6 @@ impl HostCpu {
     /// Time of one core to copy `bytes` in `runs` contiguous runs.
     pub fn copy_time(&self, runs: u64, bytes: u64) -> Ps {
         self.t_copy_run * runs + Ps::of_bytes(bytes, self.copy_bytes_per_s)
-    }
-
-    /// Bytes copied.
-    pub fn copied_bytes(&self) -> u64 {
-        self.copied_bytes
-    }
-
-    /// Runs copied.
-    pub fn copied_runs(&self) -> u64 {
-        self.copied_runs
     }
 
     /// The cores' bookings.
@@ -204,6 +188,5 @@ mod tests {
         assert_eq!(cpu.copy(Ps(0), None, 8, 4096).end, Ps(8 * 10 + 4096));
         assert_eq!(cpu.copy(Ps(0), None, 1, 4096).server, 1, "the other core is free");
         assert_eq!(cpu.copy(Ps(0), Some(1), 1, 0).start, Ps(4106));
-        assert_eq!((cpu.copied_runs(), cpu.copied_bytes()), (10, 8192));
     }
 }

@@ -39,7 +39,6 @@ pub struct Sent {
 pub struct HostLink {
     settings: describe::LinkSettings,
     ways: [DeviceResource; 2],
-    payload_bytes: [u64; 2],
     wire_bytes: [u64; 2],
     pj_per_byte: f64,
     idle_uw: f64,
@@ -55,7 +54,6 @@ impl HostLink {
         Self {
             settings: *settings,
             ways: [DeviceResource::new(1, |_| Track::LinkDown), DeviceResource::new(1, |_| Track::LinkUp)],
-            payload_bytes: [0; 2],
             wire_bytes: [0; 2],
             pj_per_byte: energy.link_pj_per_byte,
             idle_uw: energy.link_idle_uw,
@@ -72,7 +70,6 @@ impl HostLink {
     pub fn send(&mut self, now: Ps, direction: Direction, bytes: u64) -> Sent {
         let wire = self.on_the_wire(bytes);
         let way = direction as usize;
-        self.payload_bytes[way] += bytes;
         self.wire_bytes[way] += wire;
         let booked = self.ways[way].book_on(0, now, Ps::of_bytes(wire, self.settings.bytes_per_s));
         Sent { start: booked.start, left: booked.end, end: booked.end + self.settings.t_propagate }
@@ -88,34 +85,9 @@ impl HostLink {
         Sent { start: now, left: sent.left - early, end: sent.end - early }
     }
 
-    /// Sends a command's entry to the device.
-    pub fn send_command(&mut self, now: Ps) -> Sent {
-        self.send(now, Direction::Down, u64::from(self.settings.command_bytes))
-    }
-
-    /// Sends a completion's entry to the host.
-    pub fn send_completion(&mut self, now: Ps) -> Sent {
-        self.send(now, Direction::Up, u64::from(self.settings.completion_bytes))
-    }
-
-    /// Time from which a direction is free.
-    pub fn free_at(&self, direction: Direction) -> Ps {
-        self.ways[direction as usize].free_at(0)
-    }
-
     /// Busy time of a direction until `now`.
     pub fn busy_until(&self, direction: Direction, now: Ps) -> Ps {
         self.ways[direction as usize].busy_until(now).sum()
-    }
-
-    /// Payload bytes sent in a direction.
-    pub fn payload_bytes(&self, direction: Direction) -> u64 {
-        self.payload_bytes[direction as usize]
-    }
-
-    /// Bytes that crossed the wire in a direction, overhead included.
-    pub fn wire_bytes(&self, direction: Direction) -> u64 {
-        self.wire_bytes[direction as usize]
     }
 
     /// Energy of all bytes that crossed the wire, overhead included, in picojoules.
@@ -160,11 +132,10 @@ mod tests {
         let mut link = HostLink::new(&pcie(), &energy());
         let page = link.send(Ps::ZERO, Direction::Up, 4096);
         assert_eq!(page.end, Ps::from_ns(1_248), "MQSim's closed form");
-        assert_eq!(link.send_completion(Ps::ZERO).start, Ps::from_ns(1_248), "in order");
-        let command = link.send_command(Ps::ZERO);
+        assert_eq!(link.send(Ps::ZERO, Direction::Up, 16).start, Ps::from_ns(1_248), "in order");
+        let command = link.send(Ps::ZERO, Direction::Down, 64);
         assert_eq!((command.start, command.end), (Ps::ZERO, Ps::from_ns(23)), "the other way is free");
         assert_eq!(link.on_the_wire(0), 28);
-        assert_eq!((link.payload_bytes(Direction::Up), link.wire_bytes(Direction::Up)), (4112, 4992 + 44));
         assert_eq!(link.energy_pj(), f64::from(4992 + 44 + 92) * 10.0);
         assert_eq!(link.busy_until(Direction::Up, Ps::from_ns(1_000)), Ps::from_ns(1_000));
         assert_eq!(link.busy_until(Direction::Up, Ps::from_us(2)), Ps::from_ns(1_259));

@@ -2,7 +2,7 @@
 
 use super::{Machine, SpaceJobDone, SpaceJobKind};
 use crate::flash::Account;
-use crate::host::{DevicePort, Direction, HostCpu, HostLink};
+use crate::host::Direction;
 use crate::report::{CoreTimes, Latencies, MachineParts, Report, Slept};
 use nandarray_sim::energy_pj;
 
@@ -72,26 +72,6 @@ impl Machine {
         self.slept().iter().map(|state| state.lasted).sum()
     }
 
-    /// The link.
-    pub fn link(&self) -> &HostLink {
-        &self.fabric.link
-    }
-
-    /// The host's cores.
-    pub fn cpu(&self) -> &HostCpu {
-        &self.fabric.cpu
-    }
-
-    /// The DRAM port.
-    pub fn dram(&self) -> &DevicePort {
-        &self.fabric.dram
-    }
-
-    /// The seed of all chance in the device.
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
-
     /// The report until now, with the given latencies of requests.
     pub fn report(&self, latencies: &Latencies) -> Report {
         let (cores, cores_pj) = self.cores();
@@ -136,15 +116,5 @@ impl Machine {
             let busy = self.fabric.link.busy_until(direction, self.now());
             assert!(busy <= self.now(), "the link was busy for {busy} of {}", self.now());
         }
-    }
-
-    /// Time at work of each firmware stage, by name.
-    pub fn stage_times(&self) -> Vec<(&'static str, crate::Ps)> {
-        self.fabric.stages.by_stage().collect()
-    }
-
-    /// Counts so far.
-    pub fn totals(&self) -> &Totals {
-        &self.fabric.totals
     }
 }

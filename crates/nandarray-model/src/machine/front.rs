@@ -6,7 +6,7 @@ use super::{
     Machine, PlatformPart, Programmed, RequestEnded, SpaceJobDone, SpaceJobId, SpaceJobKind, block, cores, space,
 };
 use crate::describe::Description;
-use crate::flash_trace::{FlashTrace, StoreLayout};
+use crate::flash_trace::FlashTrace;
 use crate::ftl::{FtlSetupError, PageMapped};
 use crate::workload::IoRequest;
 use nandarray_sim::Ps;
@@ -98,11 +98,6 @@ impl Machine {
 
     // Commands of the store
     // -----------------------------------------------------------------------------------------------
-
-    /// Adds the commands of a store with this layout ([`PlatformPart::Spaces`]); before its first command.
-    pub fn attach_store(&mut self, places: StoreLayout) {
-        self.add([PlatformPart::Spaces(places)]).expect("only flash management can be refused");
-    }
 
     fn spaces(&mut self) -> &mut space::SpaceClient {
         self.clients.spaces.as_mut().expect("a machine with an attached store")

@@ -35,7 +35,6 @@ pub(crate) struct FirmwareStages {
     hardware: DeviceResource,
     mapped: [Option<u32>; 5],
     channel_handlers: u32,
-    by_stage: [Ps; 5],
     active_uw: f64,
     idle_uw: f64,
 }
@@ -50,7 +49,6 @@ impl FirmwareStages {
             hardware: DeviceResource::new(5, Track::Stage),
             mapped,
             channel_handlers: controller.channel_handlers.max(1),
-            by_stage: [Ps::ZERO; 5],
             active_uw: energy.core_active_uw,
             idle_uw: energy.core_idle_uw,
         }
@@ -93,7 +91,6 @@ impl FirmwareStages {
             return now;
         }
         let i = stage as usize;
-        self.by_stage[i] += lasts;
         let (booked, resource) = match self.mapped[i].map(|core| (core + handler) % self.cores.servers()) {
             Some(core) => (self.cores.book_on(core, now, lasts), &self.cores),
             None => (self.hardware.pipelined(i as u32, now, lasts), &self.hardware),
@@ -107,11 +104,6 @@ impl FirmwareStages {
     /// The cores' bookings.
     pub(crate) fn cores(&self) -> &DeviceResource {
         &self.cores
-    }
-
-    /// Time at work of each stage, by name; stages on one core add up to that core's time.
-    pub(crate) fn by_stage(&self) -> impl Iterator<Item = (&'static str, Ps)> + '_ {
-        NAMES.into_iter().zip(self.by_stage)
     }
 
     /// Energy of the cores until `now`, in picojoules: at work, and at rest while the device was not `asleep`.

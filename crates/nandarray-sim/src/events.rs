@@ -80,10 +80,12 @@ impl<E: Copy> Events<E> {
     pub fn pop(&mut self) -> Option<(Ps, E)> {
         let first = *self.heap.first()?;
         let last = self.heap.pop().expect("there was a first");
+        let at = Ps((first.key >> 64) as u64);
+        assert!(at >= self.now, "an event at {at} comes behind {}", self.now);
         if !self.heap.is_empty() {
             self.sink(last);
         }
-        self.now = Ps((first.key >> 64) as u64);
+        self.now = at;
         Some((self.now, first.event))
     }
 

@@ -109,6 +109,7 @@ impl Recorder {
         let page = u64::from(self.geometry.page_bytes);
         let (first, last) = (at / page, (at + bytes - 1) / page);
         let pages = (last - first + 1) as u32;
+        assert!(last < u64::from(self.geometry.pages_per_segment()), "page {last} of segment {segment}");
         let last_bytes = match (op, pages) {
             (Op::Read, 1) => bytes as u32,
             (Op::Read, _) => ((at + bytes - 1) % page + 1) as u32,

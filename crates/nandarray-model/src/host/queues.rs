@@ -151,6 +151,7 @@ impl<C: Copy> Queues<C> {
         let queue = turns.next_queue(self.burst);
         let pair = &mut self.pairs[queue as usize];
         let command = pair.submitted.pop_front().expect("a ready queue has commands");
+        assert!(pair.visible > 0 && turns.waiting > 0, "queue {queue} is fetched from without a doorbell");
         pair.visible -= 1;
         turns.waiting -= 1;
         if pair.visible == 0 {
@@ -196,6 +197,7 @@ impl<C: Copy> Queues<C> {
     pub fn reap(&mut self, queue: u32) -> Option<C> {
         let pair = &mut self.pairs[queue as usize];
         let command = pair.completed.pop_front()?;
+        assert!(pair.held > 0, "queue {queue} holds no command and completes one");
         pair.held -= 1;
         Some(command)
     }

@@ -25,6 +25,7 @@ pub struct Totals {
 
 impl Totals {
     pub(super) fn job(&mut self, done: &SpaceJobDone) {
+        assert!(done.done >= done.submitted, "{:?} is done at {}, submitted at {}", done.id, done.done, done.submitted);
         match done.kind {
             SpaceJobKind::Read => self.read_bytes += done.bytes,
             SpaceJobKind::Write => self.written_bytes += done.bytes,

@@ -65,6 +65,7 @@ impl CoreClient {
     /// If it works already.
     pub(super) fn work(&mut self, ctx: &mut ClientContext<'_>, now: Ps, core: u32, time: Ps) {
         let one = &mut self.cores[core as usize];
+        assert!(one.occupied.is_some(), "core {core} is to work without a program");
         assert!(!std::mem::replace(&mut one.works, true), "core {core} is given work while it works");
         one.worked += time;
         ctx.push(now + time, CoreEvent::Free(core));
@@ -76,6 +77,7 @@ impl CoreClient {
         match (has_program, one.occupied) {
             (true, None) => one.occupied = Some(now),
             (false, Some(since)) => {
+                assert!(!one.works, "core {core} returns its program at {now} while it works");
                 one.had_program += now.since(since);
                 one.occupied = None;
             }
@@ -110,7 +112,8 @@ impl Client for CoreClient {
 
     fn handle(&mut self, _ctx: &mut ClientContext<'_>, _now: Ps, event: CoreEvent) {
         let CoreEvent::Free(core) = event;
-        self.cores[core as usize].works = false;
+        let worked = std::mem::replace(&mut self.cores[core as usize].works, false);
+        assert!(worked, "core {core} ends work that it did not begin");
         self.free.push_back(core);
     }
 

@@ -74,6 +74,7 @@ impl Machine {
             }
             let more = self.step();
             while let Some(ended) = self.take_ended() {
+                assert!(open > 0, "a request ended that was not submitted: {ended:?}");
                 open -= 1;
                 requests += 1;
                 bytes += ended.request.bytes;

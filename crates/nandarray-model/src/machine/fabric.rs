@@ -138,10 +138,14 @@ impl Fabric {
 
     /// Submits an operation to its channel handler, which passes it to the flash; `waiter` is notified of its end.
     pub(super) fn issue(&mut self, now: Ps, op: Op, cause: Cause, place: Place, bytes: u32, waiter: Waiter) {
+        let geometry = &self.description.geometry;
+        let is_there = place.die < geometry.dies_total() && place.block < geometry.blocks;
+        assert!(is_there && bytes <= geometry.page_bytes, "{op:?} of {bytes} bytes at {place:?}, of {geometry:?}");
         let operation = Operation { op, cause, place, bytes, token: waiter.token(bytes) };
         let t_channel = self.description.controller.t_channel;
         let channel = self.description.geometry.channel_of(place.die);
         let at = self.stages.handle_channel(channel, now, t_channel, cause, &mut self.spans);
+        assert!(at >= now, "a channel handler is done at {at}, before {now}");
         if at == now {
             self.flash.submit(now, operation, &mut self.events);
         } else {
@@ -172,6 +176,7 @@ impl Fabric {
     /// Books the movement of bytes through DRAM; returns its end.
     pub(super) fn through_dram(&mut self, now: Ps, bytes: u64, what: &'static str, cause: Cause) -> Ps {
         let booked = self.dram.transfer(now, bytes);
+        assert!(booked.start >= now && booked.end >= booked.start, "DRAM is booked for {booked:?} at {now}");
         if let Some(spans) = &mut self.spans {
             if booked.end > booked.start {
                 spans.0.lock().span(self.dram.span(booked, what, cause, 0));
@@ -193,6 +198,7 @@ impl Fabric {
     }
 
     fn report_sent(&mut self, sent: Sent, direction: Direction, what: &'static str) -> Sent {
+        assert!(sent.start <= sent.left && sent.left <= sent.end, "{what} {direction:?} was sent as {sent:?}");
         if let Some(spans) = &self.spans {
             spans.0.lock().span(self.link.span(sent, direction, what, Cause::Host, 0));
         }
@@ -210,6 +216,7 @@ impl Fabric {
 
     /// Reports a command to the timeline, from submission to completion.
     pub(super) fn io_span(&mut self, queue: u32, start: Ps, end: Ps, what: &'static str, io: u32) {
+        assert!(start <= end, "{what} {io} was submitted at {start} and reaped at {end}");
         if let Some(spans) = &self.spans {
             let (track, detail) = (Track::Request(queue), u64::from(io));
             spans.0.lock().span(DeviceSpan { track, start, end, what, cause: Cause::Host, detail });

@@ -46,6 +46,7 @@ impl Machine {
     /// Lets the power fail after `events` more events. Simulation continues as if it had not; [`Machine::power_failed`]
     /// has the contents of the flash at that moment.
     pub fn fail_power_after(&mut self, events: u64) {
+        assert!(self.power.is_none(), "the power of a machine fails once");
         self.power = Some(Power::fails_after(events));
     }
 

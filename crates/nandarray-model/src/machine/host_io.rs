@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 
+use super::account::Totals;
 use super::clients::Requester;
 use super::fabric::Fabric;
 use super::sleep::Sleep;
@@ -138,6 +139,7 @@ impl HostIo {
 
     /// The host submits a command; it waits on the host while its queue is full.
     pub(super) fn submit(&mut self, fabric: &mut Fabric, now: Ps, io: Io) -> u32 {
+        assert!(io.parts_left > 0, "an io without parts never ends: {io:?}");
         let queue = io.queue;
         let io = self.ios.insert(Io { submitted: now, ..io }) as u32;
         fabric.totals.submitted += 1;
@@ -161,6 +163,7 @@ impl HostIo {
 
     /// Adds parts that an io waits for.
     pub(super) fn add_parts(&mut self, io: u32, parts: u32) {
+        assert!(self.parts_left(io) > 0, "io {io} is finished and gets {parts} parts");
         self.ios[io as usize].parts_left += parts;
     }
 
@@ -184,7 +187,8 @@ impl HostIo {
 
     /// A doorbell reaches the device: commands are fetched now, or when the device is awake.
     fn doorbell(&mut self, fabric: &mut Fabric, now: Ps, queue: u32) {
-        self.queues.show(queue, 1);
+        let shown = self.queues.show(queue, 1);
+        assert_eq!(shown, 1, "a doorbell of queue {queue} is that of one command");
         let awake = self.sleep.wakes(now);
         if awake > now { fabric.push(awake, IoEvent::Awake) } else { self.fetch(fabric, now) }
     }
@@ -194,6 +198,10 @@ impl HostIo {
         while self.in_device < fabric.description.controller.command_slots {
             let Some(fetched) = self.queues.fetch() else { return };
             self.in_device += 1;
+            assert!(
+                self.queues.room(fetched.queue) < fabric.description.host.queue_entries,
+                "{fetched:?} has no entry"
+            );
             let entry = u64::from(fabric.description.link.command_bytes);
             let sent = fabric.send_entry(now, Direction::Down, entry, "command");
             fabric.push(sent.end, IoEvent::Arrived(fetched.command));
@@ -217,11 +225,13 @@ impl HostIo {
 
     /// The last part of an io has just left for the host: its completion follows at once.
     pub(super) fn finished_with_data(&mut self, fabric: &mut Fabric, now: Ps, io: u32) {
-        self.ios[io as usize].parts_left = 0;
+        let parts = std::mem::replace(&mut self.ios[io as usize].parts_left, 0);
+        assert_eq!(parts, 1, "io {io} ends with its last part");
         self.finished(fabric, now, io);
     }
 
     fn finished(&mut self, fabric: &mut Fabric, now: Ps, io: u32) {
+        assert_eq!(self.parts_left(io), 0, "io {io} is finished with parts left");
         let entry = u64::from(fabric.description.link.completion_bytes);
         let sent = fabric.send_entry(now, Direction::Up, entry, "completion");
         fabric.push(sent.end, IoEvent::Completed(io));
@@ -229,6 +239,7 @@ impl HostIo {
 
     fn completed(&mut self, fabric: &mut Fabric, now: Ps, io: u32) -> Option<IoDone> {
         self.queues.post(self.ios[io as usize].queue, io);
+        assert!(self.in_device > 0, "io {io} completes, and none is in the device");
         self.in_device -= 1;
         self.fetch(fabric, now);
         let at = fabric.cpu.notices(now);
@@ -253,8 +264,10 @@ impl HostIo {
     fn reaped(&mut self, fabric: &mut Fabric, now: Ps, io: u32) -> IoDone {
         let one = self.ios.remove(io as usize);
         let oldest = self.queues.reap(one.queue);
-        debug_assert_eq!(oldest, Some(io), "completions are taken in order");
+        assert_eq!(oldest, Some(io), "completions are reaped in order");
         fabric.totals.completed += 1;
+        let Totals { submitted, completed, .. } = fabric.totals;
+        assert!(completed <= submitted, "{completed} commands are reaped of {submitted} submitted");
         let what = match one.direction {
             IoDirection::Read => "read",
             IoDirection::Write => "write",
@@ -275,6 +288,7 @@ impl HostIo {
 
     /// The device rests from now on.
     pub(super) fn rest(&mut self, now: Ps) {
+        assert!(self.may_rest(now), "the device rests at {now} with {} commands", self.in_device);
         self.sleep.rests(now);
     }
 

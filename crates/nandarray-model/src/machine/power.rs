@@ -30,6 +30,7 @@ impl Power {
 
     /// Counts an event.
     pub(super) fn tick(&mut self, now: Ps) {
+        assert!(self.failed.as_ref().is_none_or(|failed| failed.at <= now), "{now} is before the failure");
         if self.failed.is_none() {
             if self.events_left == 0 {
                 self.failed = Some(Programmed { at: now, ..self.now.clone() });

@@ -51,6 +51,8 @@ impl Sleep {
         if let Some(since) = self.rests_since.take() {
             let rest = now.since(since);
             let within: Vec<Ps> = self.within(rest).collect();
+            let asleep: Ps = within.iter().copied().sum();
+            assert!(since <= now && asleep <= rest, "asleep for {asleep} of {rest}, from {since} to {now}");
             for (i, lasted) in within.into_iter().enumerate() {
                 self.slept[i] += lasted;
                 if lasted > Ps::ZERO {
@@ -69,6 +71,7 @@ impl Sleep {
 
     /// The device begins to rest.
     pub(super) fn rests(&mut self, now: Ps) {
+        assert!(self.is_up(now), "the device rests at {now}: it rests already, or wakes until {}", self.awake_at);
         self.rests_since = Some(now);
     }
 

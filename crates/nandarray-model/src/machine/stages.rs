@@ -95,6 +95,10 @@ impl FirmwareStages {
             Some(core) => (self.cores.book_on(core, now, lasts), &self.cores),
             None => (self.hardware.pipelined(i as u32, now, lasts), &self.hardware),
         };
+        assert!(
+            booked.start >= now && booked.end == booked.start + lasts,
+            "{stage:?} is booked for {booked:?} at {now}"
+        );
         if let Some(spans) = spans {
             spans.span(resource.span(booked, NAMES[i], cause, 0));
         }

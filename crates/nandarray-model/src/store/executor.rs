@@ -330,6 +330,7 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
 
     /// Books the work of a number of instructions, one a cycle.
     fn work(&mut self, core: usize, on: &mut CoreJob<'s, 'p>, instructions: u64) {
+        assert!(instructions > 0 && !on.works, "core {core} works on {instructions} instructions");
         on.works = true;
         self.occupied[core].1 = true;
         let hz = u128::from(self.executor.compute.clock_hz);

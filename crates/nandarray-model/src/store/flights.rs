@@ -107,7 +107,7 @@ impl Flights {
         self.next += 1;
         let order = held.halves().order();
         self.table.insert(self.next, TimedFlight { held, order, admission: Admission::Given, submitted });
-        self.waiting.insert(self.next);
+        assert!(self.waiting.insert(self.next), "command {} is submitted once", self.next);
         self.next
     }
 
@@ -145,8 +145,9 @@ impl Flights {
             is_held_back |= flight.order == Order::Alone;
         }
         let (id, order) = found?;
-        self.waiting.remove(&id);
+        assert!(self.waiting.remove(&id), "command {id} begins once");
         if order == Order::Alone {
+            assert_eq!(self.alone, None, "command {id} begins alone");
             self.alone = Some(id);
         }
         Some(id)

@@ -556,7 +556,8 @@ impl ClockState {
         self.submitted = self.submitted.wrapping_add(u32::from(owned));
         let at = self.host.max(self.machine.now());
         let job = self.machine.submit_job(at, kind, queue, trace);
-        self.jobs.insert(job, id);
+        let other = self.jobs.insert(job, id);
+        assert_eq!(other, None, "{job:?} of the machine is one command's");
     }
 
     /// Lets time pass until a command ends, or until a happening that a program may wait for. `false` if nothing is in
@@ -580,6 +581,7 @@ impl ClockState {
 
     /// Executes the second half of a command.
     fn end(&mut self, id: FlightId, recorder: &Recorder, ended: &mut EndedCommands) {
+        assert_eq!(self.flights.get(id).admission, Admission::Begun, "command {id} ends");
         recorder.silently(|| self.flights.get(id).held.halves().complete());
         if let Some(FlightHalves::Owned(halves)) = self.flights.remove(id).map(|flight| flight.held) {
             ended.push((id, halves));
@@ -595,6 +597,7 @@ impl ClockState {
     /// Ends a command that has not begun by an error.
     fn refuse(&mut self, id: FlightId, why: Error, ended: &mut EndedCommands) {
         let mut flight = self.flights.remove(id).expect("a command in flight");
+        assert_ne!(flight.admission, Admission::Begun, "command {id} has begun and is refused: {why}");
         flight.held.halves().refuse(why);
         if let FlightHalves::Owned(halves) = flight.held {
             ended.push((id, halves));
@@ -602,6 +605,7 @@ impl ClockState {
     }
 
     fn record(&mut self, done: &SpaceJobDone) {
+        assert!(done.done >= done.submitted, "{done:?} is done before it is submitted");
         self.host = self.host.max(done.done);
         let op = match done.kind {
             SpaceJobKind::Read => RequestOp::Read,

@@ -54,6 +54,7 @@ impl WriteLog {
         ended: &BTreeMap<Place, u32>,
         page_bytes: usize,
     ) -> Result<SparseMedia> {
+        assert!(before <= writes && writes <= self.len(), "{before}, {writes} of {} writes", self.len());
         let medium = SparseMedia::default();
         let mut issued: BTreeMap<Place, u32> = BTreeMap::new();
         let mut all_ended = true;

@@ -150,6 +150,7 @@ impl Cached {
     /// A page is about to leave the cache; the first of a unit sets the number that is to follow. `to_fill`: pages
     /// until flash management's open word lines are full, which is exact only while nothing drains.
     fn leaves(&mut self, flushing: bool, to_fill: usize) {
+        assert!(self.cache.dirty_pages() > 0, "a page leaves a clean cache");
         if flushing || !self.early {
             self.unit_left = 0;
         } else if self.unit_left > 0 {
@@ -210,6 +211,7 @@ impl Cached {
         bytes_of: impl Fn(u32) -> PageBytes,
         to_fill: impl FnOnce() -> usize,
     ) -> CacheAction {
+        assert!(self.busy, "actions of the cache are taken in a round");
         while let Some(&part) = self.waiting.front() {
             match self.take(part, bytes_of(part)) {
                 taken @ (CacheOffer::Done | CacheOffer::Waits) => {
@@ -246,6 +248,7 @@ impl Cached {
 
     /// A page has reached the flash, or found no room there; returns the writes that waited for it.
     pub(super) fn drained(&mut self, lpa: u64, no_space: bool) -> Vec<u32> {
+        assert!(self.cache.draining_pages() > 0, "page {lpa} was drained, and none was draining");
         if no_space {
             self.cache.put_back(lpa);
             self.refused += 1;

@@ -44,6 +44,7 @@ pub(super) struct Flushes {
 impl Flushes {
     /// Begins a flush; `ticket` stands for the dirty pages of the cache.
     pub(super) fn begin(&mut self, io: u32, ticket: Option<FlushTicket>) {
+        assert!(self.waiting.iter().all(|flush| flush.io != io), "flush {io} begins twice");
         self.waiting.push_back(Flush { io, stage: FlushStage::Draining(ticket), status: RequestStatus::Success });
     }
 

@@ -196,6 +196,7 @@ impl Client for BlockClient {
 
     fn reaped(&mut self, _ctx: &mut ClientContext<'_>, now: Ps, request_id: u32) {
         let SubmittedRequest { request, arrived, status } = self.requests.remove(request_id as usize);
+        assert!(arrived <= now, "{request:?} arrived at {arrived} and was reaped at {now}");
         self.ended.push_back(RequestEnded { request, arrived, done: now, status });
     }
 
@@ -335,7 +336,7 @@ impl BlockClient {
         }
         let mut map_ops = std::mem::take(&mut self.programs.map_ops);
         let trimmed = self.programs.ftl.trim(first, end - first, &mut map_ops);
-        debug_assert!(trimmed.is_ok(), "the range was looked at");
+        assert!(trimmed.is_ok(), "pages {first} to {end} are within the device: {trimmed:?}");
         if !self.programs.lost.is_empty() {
             for lpa in first..end {
                 self.programs.lost.remove(&lpa);
@@ -378,9 +379,11 @@ impl BlockClient {
         let (first, last) = (start / page, if request.bytes == 0 { start / page } else { end.div_ceil(page) });
         let write = request.op == RequestOp::Write;
         ctx.io.add_parts(io, (last - first) as u32);
+        let mut cut_bytes = 0;
         for lpa in first..last {
             let from = (start.max(lpa * page) - lpa * page) as u32;
             let bytes = (end.min((lpa + 1) * page) - lpa * page) as u32 - from;
+            cut_bytes += u64::from(bytes);
             let ahead = (last - lpa - 1) as u32;
             let of = RequestPage::new(PageRequester::Io(io), lpa, from, bytes);
             let part = RequestPage { ahead, write, whole: u64::from(bytes) == page, ..of };
@@ -400,6 +403,7 @@ impl BlockClient {
                 },
             }
         }
+        assert_eq!(cut_bytes, request.bytes, "pages {first} to {last} are all of {request:?}");
         ctx.io_progress(now, io);
         if write {
             self.go_on_draining(ctx, now);
@@ -422,6 +426,7 @@ impl BlockClient {
 
     fn page_translated(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &mut self.pages[part as usize];
+        assert!(matches!(p.at, PageState::Translating | PageState::Caching), "page {} is at {:?}", p.lpa, p.at);
         if p.write {
             return self.merge(ctx, now, part);
         }
@@ -445,6 +450,7 @@ impl BlockClient {
     /// Reads the old content of a page that is written in part.
     fn merge(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &mut self.pages[part as usize];
+        assert!(p.write && p.left == 0, "page {} has {} operations in flight before it is merged", p.lpa, p.left);
         if p.whole {
             return self.write_page(ctx, now, part);
         }
@@ -466,6 +472,7 @@ impl BlockClient {
     /// Reads the next page of the map that a read needs, one after the other, then the page itself.
     fn read_next(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &mut self.pages[part as usize];
+        assert!(!p.write && p.left == 0, "page {} has {} operations in flight before it is read", p.lpa, p.left);
         if let Some(op) = p.map_ops.pop() {
             p.left = 1;
             return self.programs.issue_map(ctx.fabric, now, op, BlockWaiter::Page(part));
@@ -488,6 +495,7 @@ impl BlockClient {
     /// Allocates a page for a write, and programs it.
     fn write_page(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &mut self.pages[part as usize];
+        assert!(p.write && p.left == 0, "page {} has {} operations in flight before it is written", p.lpa, p.left);
         let (lpa, ahead, whole) = (p.lpa, p.ahead, p.whole);
         if p.of == PageRequester::Cache && self.cached.as_ref().is_some_and(|c| !c.is_wanted(lpa)) {
             // It was trimmed on its way.
@@ -525,7 +533,7 @@ impl BlockClient {
                 self.go_on_reclaiming(ctx, now, plane);
             }
             Err(e) => {
-                debug_assert!(matches!(e, FtlError::NoSpace { .. }), "the range was looked at: {e}");
+                assert!(matches!(e, FtlError::NoSpace { .. }), "page {lpa} is within the device: {e}");
                 self.fail(ctx, part, RequestStatus::NoSpace);
                 self.page_done(ctx, now, part);
             }
@@ -542,12 +550,14 @@ impl BlockClient {
         }
         for _ in 0..self.stalled.len() {
             let Some(part) = self.stalled.pop_front() else { break };
+            assert_eq!(self.pages[part as usize].at, PageState::Stalled, "a page that waits for room");
             self.write_page(ctx, now, part);
         }
         self.go_on_draining(ctx, now);
     }
 
     fn fail(&mut self, ctx: &ClientContext<'_>, part: u32, status: RequestStatus) {
+        assert_ne!(status, RequestStatus::Success, "a page fails for a reason");
         let p = &mut self.pages[part as usize];
         p.status = status;
         if let PageRequester::Io(io) = p.of {
@@ -558,6 +568,7 @@ impl BlockClient {
 
     fn page_operation_ended(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, outcome: Outcome) {
         let p = &mut self.pages[part as usize];
+        assert!(p.left > 0, "page {} has no operation in flight at {:?}", p.lpa, p.at);
         p.left -= 1;
         let (at, of, left, lpa) = (p.at, p.of, p.left, p.lpa);
         let unreadable = outcome == Outcome::Uncorrectable
@@ -618,6 +629,7 @@ impl BlockClient {
 
     fn page_done(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let page = self.pages.remove(part as usize);
+        assert_eq!(page.left, 0, "page {} is done with operations in flight, at {:?}", page.lpa, page.at);
         match page.of {
             PageRequester::Io(io) => ctx.io_progress(now, io),
             PageRequester::Cache => self.drained(ctx, now, page.lpa, page.status),

@@ -55,7 +55,10 @@ impl Epochs {
 
     /// Counts the end of a program of an epoch.
     pub(super) fn ended(&mut self, epoch: u64) {
-        self.programs[(epoch - self.first) as usize] -= 1;
+        assert!(epoch >= self.first, "a program of epoch {epoch} ends behind epoch {}", self.first);
+        let left = &mut self.programs[(epoch - self.first) as usize];
+        assert!(*left > 0, "a program of epoch {epoch} ends that did not begin");
+        *left -= 1;
         self.forget();
     }
 
@@ -162,6 +165,7 @@ impl PagePrograms {
 
     fn leaves_memory(&mut self, place: Place) {
         let left = self.writing.get_mut(&place).expect("a page in memory is being written");
+        assert!(*left > 0, "{place:?} leaves memory without a program");
         *left -= 1;
         if *left == 0 {
             self.writing.remove(&place);
@@ -171,6 +175,7 @@ impl PagePrograms {
     /// Handles the end of a program.
     pub(super) fn over(&mut self, fabric: &mut Fabric, now: Ps, program: u32, outcome: Outcome) -> ProgramEnd {
         let PageProgram { place, cause, waiter, epoch } = self.in_flight.remove(program as usize);
+        assert_ne!(outcome, Outcome::Uncorrectable, "a program of {place:?} reads nothing");
         let renewed = match outcome {
             Outcome::Failed => self.ftl.program_failed(place, cause),
             _ => Ok(None),

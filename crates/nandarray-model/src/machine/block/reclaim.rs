@@ -135,6 +135,7 @@ impl Reclaim {
                     }
                 }
                 Step::Erase { place, cause } => {
+                    assert!(self.moving[at] == 0 && self.erasing[at].is_none(), "{place:?} is erased with moves left");
                     self.erasing[at] = Some(place);
                     fabric.issue(now, Op::Erase, cause, place, 0, Waiter::BlockClient(BlockWaiter::Erase(plane)));
                     return room;
@@ -153,6 +154,7 @@ impl Reclaim {
                 continue;
             }
             self.postponed.swap_remove(*i);
+            assert!(self.is_postponed[plane as usize], "plane {plane} goes on without having given way");
             self.is_postponed[plane as usize] = false;
             return Some(plane);
         }
@@ -173,6 +175,7 @@ impl Reclaim {
         outcome: Outcome,
     ) -> Option<u32> {
         let MoveInFlight { plane, moved } = self.moves.remove(slot as usize);
+        assert!(self.moving[plane as usize] > 0, "plane {plane} has no move in flight: {moved:?}");
         match programs.ftl.relocate(&moved) {
             Ok(Moved::To(place)) => {
                 if let (Outcome::Uncorrectable, Owner::Page(lpa)) = (outcome, moved.owner) {
@@ -190,6 +193,7 @@ impl Reclaim {
 
     /// Counts the end of a move of a plane.
     pub(super) fn move_over(&mut self, plane: u32) {
+        assert!(self.moving[plane as usize] > 0, "plane {plane} ends a move that it did not begin");
         self.moving[plane as usize] -= 1;
     }
 

@@ -82,6 +82,10 @@ impl StoreFlash {
     pub(super) fn issue(&mut self, fabric: &mut Fabric, now: Ps, age: u64, ops: &[ExtentOp], wait: SpaceWaiter) {
         let page = self.page_bytes();
         for extent in ops {
+            assert!(
+                extent.pages > 0 && extent.last_bytes <= page && extent.op != Op::Erase,
+                "of job {age}: {extent:?}"
+            );
             for i in 0..extent.pages {
                 let place = self.layout.place(nandarray::flash::Ppa(extent.first.0 + u64::from(i)));
                 let bytes = if i + 1 == extent.pages { extent.last_bytes } else { page };
@@ -100,6 +104,7 @@ impl StoreFlash {
     /// Counts the end of a program of a job of this age; `true` if it was the job's last one in flight.
     pub(super) fn program_ended(&mut self, age: u64) -> bool {
         let left = self.programs.get_mut(&age).expect("a program that ends was counted");
+        assert!(*left > 0, "a program of job {age} ends that was not issued");
         *left -= 1;
         let last = *left == 0;
         if last {
@@ -134,6 +139,7 @@ impl StoreFlash {
     }
 
     fn chunk_stage_over(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32) -> Option<u32> {
+        assert_eq!(self.chunks[chunk as usize].left, 0, "a stage of a chunk is over");
         if !self.chunks[chunk as usize].programming {
             return self.chunk_next(fabric, now, chunk, Op::Program);
         }
@@ -143,6 +149,7 @@ impl StoreFlash {
     /// Handles the end of a chunk's operation.
     pub(super) fn chunk_operation_ended(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32) -> ChunkProgress {
         let c = &mut self.chunks[chunk as usize];
+        assert!(c.left > 0, "a chunk of job {} has no operation in flight", c.age);
         c.left -= 1;
         let (stage_over, programmed) = (c.left == 0, c.programming.then_some(c.age));
         let over = if stage_over { self.chunk_stage_over(fabric, now, chunk) } else { None };
@@ -172,6 +179,7 @@ impl StoreFlash {
     /// Handles the end of a block's erase; after the segment's last one, issues the operations that waited for it.
     pub(super) fn erase_ended(&mut self, fabric: &mut Fabric, now: Ps, segment: u32) {
         let left = self.erasing.get_mut(&segment).expect("an erase of a segment that is being erased");
+        assert!((1..=self.layout.planes()).contains(left), "{left} blocks of segment {segment} are still to be erased");
         *left -= 1;
         if *left > 0 {
             return;

@@ -152,6 +152,7 @@ impl SpaceJob {
             ops.push(extent);
             blocks.push(BlockOps { ops_end: ops.len(), runs: 0, bytes: 0 });
         }
+        assert_eq!(blocks.last().map_or(0, |b| b.ops_end), ops.len(), "each operation of {kind:?} {id:?} is a block's");
         let bytes = blocks.iter().map(|p| p.bytes).sum();
         Self {
             id,

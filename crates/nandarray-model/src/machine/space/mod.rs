@@ -171,7 +171,9 @@ impl Client for SpaceClient {
             SpaceWaiter::Chunk(chunk) => {
                 let progress = self.flash.chunk_operation_ended(ctx.fabric, now, chunk);
                 if let Some(job) = progress.over {
-                    self.jobs[job as usize].chunks_left -= 1;
+                    let j = &mut self.jobs[job as usize];
+                    assert!(j.chunks_left > 0, "{:?} has no chunk in flight", j.id);
+                    j.chunks_left -= 1;
                     self.background(ctx, now, job);
                     self.forget(job);
                 }
@@ -185,6 +187,12 @@ impl Client for SpaceClient {
                     self.program_ended(ctx, now, age);
                 }
                 let j = &mut self.jobs[job as usize];
+                assert!(
+                    j.log_left > 0 && j.phase == JobPhase::Logging,
+                    "a page of the log of {:?}: {:?}",
+                    j.id,
+                    j.phase
+                );
                 j.log_left -= 1;
                 if j.log_left == 0 {
                     self.logged(ctx, now, job);
@@ -223,6 +231,7 @@ impl Client for SpaceClient {
             SpaceRequester::Job(job) => self.job_done(ctx, now, job),
             SpaceRequester::Extent { parent, .. } => {
                 let p = &mut self.parts[parent as usize];
+                assert!(p.left > 0, "an extent too many was reaped: {p:?}");
                 p.left -= 1;
                 if p.left == 0 {
                     self.host_block(ctx, now, parent);
@@ -309,6 +318,8 @@ impl SpaceClient {
 
     /// The host submits a command: its blocks start here, or with its io.
     fn submitted(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
+        let j = &self.jobs[job as usize];
+        assert!(j.submitted == now && j.next == 0, "{:?} is submitted at {now}, not at {}", j.id, j.submitted);
         self.background(ctx, now, job);
         let j = &self.jobs[job as usize];
         let (parts, queue) = (j.blocks.len() as u32, j.queue);
@@ -397,6 +408,11 @@ impl SpaceClient {
 
     /// A part enters a stage, whose end is booked now.
     fn enter(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, at: PartStage) {
+        let (left, before) = (self.parts[part as usize].left, self.parts[part as usize].at);
+        assert!(
+            left == 0 && before != PartStage::Delivered,
+            "from {before:?} to {at:?} with {left} operations in flight"
+        );
         self.parts[part as usize].at = at;
         let p = self.parts[part as usize];
         let fabric = &mut *ctx.fabric;
@@ -440,6 +456,11 @@ impl SpaceClient {
 
     /// Completes a write early, once it is in the device's write cache, if there is one and it has room.
     fn complete_early(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
+        assert!(
+            !self.parts[part as usize].completed_early,
+            "a part is completed once: {:?}",
+            self.parts[part as usize]
+        );
         let ftl = &ctx.fabric.description.ftl;
         let bytes = self.parts[part as usize].bytes;
         if ftl.early_completion && self.dirty_bytes + bytes <= ftl.write_cache_bytes {
@@ -450,7 +471,9 @@ impl SpaceClient {
                 ctx.io_progress(now, io);
             }
             if !matches!(p.ops, PartOps::One(_)) {
-                self.jobs[p.job as usize].waiting -= 1;
+                let j = &mut self.jobs[p.job as usize];
+                assert!(j.waiting > 0, "{:?} waits for no part, and one is complete: {p:?}", j.id);
+                j.waiting -= 1;
                 self.blocks_progress(ctx, now, p.job);
             }
         }
@@ -529,6 +552,8 @@ impl SpaceClient {
             p.failed |= ended.outcome == Outcome::Uncorrectable;
         }
         let p = &mut self.parts[part as usize];
+        let is_issued = p.left > 0 && matches!(p.at, PartStage::Reading | PartStage::Programming);
+        assert!(is_issued, "an operation ended of {p:?}");
         p.left -= 1;
         let (last, ready) = (p.left == 0, p.ready.max(now));
         if last {
@@ -541,7 +566,9 @@ impl SpaceClient {
 
     fn delivered(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = self.parts.remove(part as usize);
+        assert_eq!(p.left, 0, "delivered with operations in flight: {p:?}");
         if p.completed_early {
+            assert!(self.dirty_bytes >= p.bytes, "{} bytes in the write cache, without {p:?}", self.dirty_bytes);
             self.dirty_bytes -= p.bytes;
         }
         if let (Some(io), false) = (p.io, p.completed_early) {
@@ -565,6 +592,8 @@ impl SpaceClient {
         if p.log {
             return self.logged(ctx, now, job);
         }
+        assert!(j.open > 0 && j.open_bytes >= p.bytes, "{:?} has {} parts of {} bytes", j.id, j.open, j.open_bytes);
+        assert!(p.completed_early || j.waiting > 0, "{:?} waits for no part, and one is delivered: {p:?}", j.id);
         j.open -= 1;
         j.open_bytes -= p.bytes;
         j.waiting -= u32::from(!p.completed_early);
@@ -615,6 +644,7 @@ impl SpaceClient {
     }
 
     fn logged(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
+        assert_eq!(self.jobs[job as usize].phase, JobPhase::Logging, "a log is written once");
         if self.barriers.remove(&self.age(job)) {
             self.write_logs(ctx, now);
         }
@@ -626,6 +656,7 @@ impl SpaceClient {
 
     fn job_done(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
         let j = &mut self.jobs[job as usize];
+        assert_eq!(j.phase, JobPhase::Logging, "{:?} is done once", j.id);
         j.phase = JobPhase::Done;
         let done = SpaceJobDone {
             id: j.id,
@@ -642,6 +673,7 @@ impl SpaceClient {
 
     fn forget(&mut self, job: u32) {
         let Some(j) = self.jobs.get(job as usize) else { return };
+        assert!(j.chunks_left <= CHUNKS_AT_ONCE && j.next <= j.blocks.len(), "{:?}: {} chunks", j.id, j.chunks_left);
         if j.phase == JobPhase::Done && j.background.is_empty() && j.chunks_left == 0 && j.open == 0 {
             self.jobs.remove(job as usize);
         }
@@ -695,6 +727,7 @@ impl SpaceClient {
         let together = !p.log && j.kind == SpaceJobKind::Write && ctx.fabric.description.host.composes_commands;
         let ready = if together {
             j.composed.push(part);
+            assert!(j.composed.len() <= j.blocks.len(), "{} blocks of {:?} are composed", j.composed.len(), j.id);
             if j.composed.len() < j.blocks.len() {
                 return;
             }

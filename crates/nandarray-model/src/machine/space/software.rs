@@ -48,6 +48,7 @@ impl SpaceClient {
     /// All of a block is in host memory: books a core that copies its runs, to the caller or into pages.
     pub(super) fn host_copies(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &mut self.parts[part as usize];
+        assert_eq!(p.left, 0, "copied with extents in flight: {p:?}");
         p.at = if p.direction == IoDirection::Write { PartStage::Scattered } else { PartStage::Gathered };
         let core = ctx.fabric.cpu.core_of(self.jobs[p.job as usize].queue);
         let booked = ctx.fabric.cpu.copy(now, Some(core), p.runs, p.bytes);
@@ -76,6 +77,8 @@ impl SpaceClient {
                 done += pages;
             }
         }
+        let asked: u32 = extents.iter().map(|extent| extent.pages).sum();
+        assert_eq!(u64::from(asked), self.count(&p, op), "pages of the extents of {p:?}");
         self.parts[part as usize].at = at;
         self.parts[part as usize].left = extents.len() as u32;
         let asks = !extents.is_empty();

@@ -18,10 +18,10 @@ from nandarray.errors import ClosedError, InvalidError
 from nandarray.index import buffers, expression
 from nandarray.index.transfer import fetch, put
 from nandarray.present import html
+from nandarray.programs.operand import Origin
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
-    from nandarray.array.store import Store
 
 __all__ = ["AsType", "Field"]
 
@@ -141,17 +141,17 @@ class Field(_Lazy, Compute):
         """The array's."""
         return self._array.building_block
 
-    def _store_of(self) -> Store:
-        return self._array.store
+    def _origin(self) -> Origin:
+        return Origin(self._array, field=tuple([self._name] if isinstance(self._name, str) else self._name))
 
     def __repr__(self) -> str:
         return f"<field {self._name!r} of {self._array!r}>"
 
     def _repr_html_(self) -> str:
-        from nandarray.array.parts import Part
-
+        inner = self._dtype.shape
         try:
-            return html.part_html(Part(self), f"field {self._name!r} of {self._array.name!r}")
+            what, block = f"field {self._name!r} of {self._array.name!r}", self._array.building_block
+            return html.part_html(what, (*self.shape, *inner), self._dtype.base, block, (*self._array.chunks, *inner))
         except ClosedError:
             return "<em>closed array</em>"
 

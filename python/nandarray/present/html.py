@@ -6,8 +6,11 @@ reads no elements, only what the store's index knows.
 
 from __future__ import annotations
 
+import math
 from html import escape
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from nandarray import dtypes
 
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
 
     from nandarray.array.array import Array
     from nandarray.array.group import Group
-    from nandarray.array.parts import Part
     from nandarray.device import Description
 
 __all__ = ["array_html", "description_html", "effective_rows", "format_bytes", "nest", "part_html", "tree_html"]
@@ -83,15 +85,21 @@ def array_html(array: Array) -> str:
     return _facts_html(facts, _svg(array.shape, array.building_block))
 
 
-def part_html(part: Part, what: str) -> str:
+def part_html(
+    what: str, shape: Sequence[int], dtype: np.dtype[Any], block: Sequence[int], chunks: Sequence[int]
+) -> str:
     """Describe a view of an array, or a field of its records.
 
     Parameters
     ----------
-    part : Part
-        Which.
     what : str
-        What it is, and of which array.
+        The kind of part, and the array's name.
+    shape, dtype
+        Of the part.
+    block : sequence of int
+        The array's building block.
+    chunks : sequence of int
+        A box of the part with about as many elements as a building block, for the drawing.
 
     Returns
     -------
@@ -100,12 +108,12 @@ def part_html(part: Part, what: str) -> str:
     """
     facts = [
         ("what", what),
-        ("shape", str(part.shape)),
-        ("dtype", str(part.dtype)),
-        ("size", format_bytes(part.nbytes)),
-        ("building block of the array", str(part.array.building_block)),
+        ("shape", str(tuple(shape))),
+        ("dtype", str(dtype)),
+        ("size", format_bytes(math.prod(shape) * dtype.itemsize)),
+        ("building block of the array", str(block)),
     ]
-    return _facts_html(facts, _svg(part.shape, part.chunks))
+    return _facts_html(facts, _svg(shape, chunks))
 
 
 def _facts_html(facts: Sequence[tuple[str, str]], drawing: str) -> str:

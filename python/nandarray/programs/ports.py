@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nandarray.errors import InvalidError
+from nandarray.index.expression import parse
 from nandarray.index.fast import plain
 from nandarray.index.text import format_slices
 from nandarray.programs import abi
-
-if TYPE_CHECKING:
-    from nandarray.array.array import Array
-    from nandarray.array.lazy import Field
-    from nandarray.array.view import View
+from nandarray.programs.operand import Operand
 
 __all__ = [
     "Box",
@@ -51,7 +48,7 @@ class Box:
         Integers and forward slices: ``np.s_[10:20, ::2]``.
     """
 
-    array: Array | View | Field
+    array: Operand
     key: Any = ...
 
 
@@ -76,24 +73,18 @@ class Boxed:
     """
 
     def __init__(self, given: Any) -> None:
-        from nandarray.array.lazy import Field
-        from nandarray.array.view import View
-
         box = given if isinstance(given, Box) else Box(given)
         whole = box.array
-        self.array = whole.array if isinstance(whole, View | Field) else whole
+        self.array, self.view, field = whole._origin()
         self.dtype = whole.dtype.base
-        self.view = list(whole.shape) if isinstance(whole, View) else None
         key = expanded(box.key, len(whole.shape))
         found = plain(key, whole.shape)
         if found is None:
-            from nandarray.index.expression import parse
-
-            parse(box.key, whole.shape)  # says what is wrong with it, if it is no index expression at all
+            parse(box.key, whole.shape)  # raises if this is no index expression at all
             shown = format_slices(box.key if isinstance(box.key, tuple) else (box.key,)).removesuffix(",")
             raise InvalidError(f"[{shown}] of shape {whole.shape}: a program takes integers and forward slices")
         self.start, self.step, self.lengths, self.shape = found
-        self.is_field = isinstance(whole, Field)
+        self.is_field = field is not None
         self.shape = (*self.shape, *whole.dtype.shape)
         if not whole.shape:  # the engine has a scalar as one element along one dimension
             self.start, self.step, self.lengths = [0], [1], [1]
@@ -146,17 +137,13 @@ def dtype_of(given: Any) -> np.dtype[Any]:
 
 def is_stored(given: Any) -> bool:
     """Say whether this is an array of a store, a view, a field, or a box of one."""
-    from nandarray.array.base import Grid
-    from nandarray.array.lazy import Field
-
-    return isinstance(given, Box | Grid | Field)
+    return isinstance(given, Box | Operand)
 
 
 def is_field(given: Any) -> bool:
     """Say whether this is a field of records, or a box of one."""
-    from nandarray.array.lazy import Field
-
-    return isinstance(given.array if isinstance(given, Box) else given, Field)
+    operand = given.array if isinstance(given, Box) else given
+    return isinstance(operand, Operand) and operand._origin().field is not None
 
 
 def counted(inputs: Sequence[Any], metadata: Mapping[str, Any]) -> Sequence[Any]:

@@ -22,6 +22,7 @@ from nandarray.errors import InvalidError, ProgramError
 from nandarray.programs import abi
 from nandarray.programs.compile import scratch, zig
 from nandarray.programs.compile.cache import Cache, digest, write_whole
+from nandarray.programs.compile.linking import link
 from nandarray.programs.compile.native import Recipe
 from nandarray.programs.elf import Image, Location, Section, Symbol, defined_functions, fits, read
 
@@ -179,7 +180,7 @@ class Program:
             shown = (str(file), str(path)) if inline else None
             warnings, files = zig.compile_c(file, place / "program.o", target, flags=given, shown=shown)
             _check_entries(place / "program.o", path.name)
-            zig.link([place / "program.o"], place / "program.elf", target)
+            link([place / "program.o"], place / "program.elf", target)
             raw = (place / "program.elf").read_bytes()
             mine = str(file.resolve())
             others = [name for name in files if name != mine and not name.startswith(str(zig.INCLUDE))]

@@ -28,13 +28,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from nandarray.array.attributes import to_json
-from nandarray.array.base import check_shape
 from nandarray.array.group import MARKER, UNFINISHED, Group, is_unfinished, make_marker
 from nandarray.array.parts import Part, stored
 from nandarray.errors import ExistsError, InvalidError, StoreExistsError
+from nandarray.index.shapes import Box, box_shape, boxes, check_shape, run_shape
 from nandarray.interop.convert.limits import chunk_limit
 from nandarray.interop.convert.sinks import Sink, Spec, open_sink
-from nandarray.interop.convert.slabs import Box, box_shape, boxes, pump, run_shape, slab_shape, stored_slabs
+from nandarray.interop.convert.slabs import pump, slab_shape, stored_slabs
 from nandarray.interop.convert.sources import Member, Source, SourceOptions, foreign_errors, open_source
 
 if TYPE_CHECKING:

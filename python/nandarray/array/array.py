@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray import dtypes
 from nandarray._nandarray import get
+from nandarray.array import notebook
 from nandarray.array.attributes import Attributes
 from nandarray.array.base import Grid
 from nandarray.array.compute import Compute
@@ -30,7 +31,6 @@ from nandarray.index import buffers, expression
 from nandarray.index.fast import plain
 from nandarray.index.shapes import check_axis, check_shape
 from nandarray.index.transfer import fetch, put
-from nandarray.present import html
 from nandarray.programs.operand import Origin
 
 if TYPE_CHECKING:
@@ -466,7 +466,7 @@ class Array(Grid, Compute):
 
     def _repr_html_(self) -> str:
         try:
-            return html.array_html(self)
+            return notebook.array_html(self)
         except ClosedError:
             return "<em>closed array</em>"
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from nandarray.array import notebook
 from nandarray.array.compute import Compute
 from nandarray.errors import ClosedError, InvalidError
 from nandarray.index import buffers, expression
 from nandarray.index.transfer import fetch, put
-from nandarray.present import html
 from nandarray.programs.operand import Origin
 
 if TYPE_CHECKING:
@@ -151,7 +151,9 @@ class Field(_Lazy, Compute):
         inner = self._dtype.shape
         try:
             what, block = f"field {self._name!r} of {self._array.name!r}", self._array.building_block
-            return html.part_html(what, (*self.shape, *inner), self._dtype.base, block, (*self._array.chunks, *inner))
+            return notebook.part_html(
+                what, (*self.shape, *inner), self._dtype.base, block, (*self._array.chunks, *inner)
+            )
         except ClosedError:
             return "<em>closed array</em>"
 

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nandarray._nandarray import get, get_sub_block
+from nandarray.array import notebook
 from nandarray.array.base import Grid
 from nandarray.array.compute import Compute
 from nandarray.array.futures import Collecting, Future
 from nandarray.errors import BadIndexError, ClosedError, InvalidError, VolumeMismatchError
 from nandarray.index import buffers
 from nandarray.index.shapes import check_shape, run_shape
-from nandarray.present import html
 from nandarray.programs.operand import Origin
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class View(Grid, Compute):
         chunks = run_shape(self._shape, max(1, math.prod(self._of.chunks)))
         try:
             what = f"view of {self._of.name!r} {self._of.shape}"
-            return html.part_html(what, self._shape, self.dtype, self._of.building_block, chunks)
+            return notebook.part_html(what, self._shape, self.dtype, self._of.building_block, chunks)
         except ClosedError:
             return "<em>closed array</em>"
 

@@ -16,7 +16,9 @@ import numpy as np
 
 from nandarray import programs
 from nandarray.errors import InvalidError, NotFoundError
-from nandarray.programs import ports, run
+from nandarray.programs import abi, ports, run
+from nandarray.programs.calls.axes import add, reduce_along
+from nandarray.programs.calls.boxwise import map_boxes
 from nandarray.programs.forms import COMPILED, fold_form, folded_into, map_form, reduce_form
 from nandarray.programs.operand import Operand
 from nandarray.programs.program import Program, PythonProgram
@@ -53,8 +55,6 @@ def map_blocks(
     if block is not None and block is not False:
         if isinstance(what, str):
             raise InvalidError(f"block is for functions and programs over boxes; {what!r} has none")
-        from nandarray.programs.calls.boxwise import map_boxes
-
         _same_shape(boxes)
         kinds = {} if isinstance(what, Program) else _kinds(scalars)
         return map_boxes(grid, what, others, block, key=key, out=out, dtype=dtype, options=options, scalars=kinds,
@@ -106,8 +106,6 @@ def reduce(
     if axis is not None:
         if isinstance(what, Program) or state is not None or initial is not None:
             raise InvalidError("along an axis there are names and functions of two values, without an initial value")
-        from nandarray.programs.calls.axes import reduce_along
-
         kinds = _kinds(scalars)
         return reduce_along(grid, what, axis, key=key, dtype=dtype, options=options, scalars=kinds, values=scalars)
     call = _Call(grid, key, options, scalars)
@@ -209,8 +207,6 @@ def _run(call: _Call, made: Program, out: Any = None) -> Any:
 
 def _created(grid: Operand, name: str, made: Program, key: Any) -> Any:
     """Make the array that a result goes into, in the store of the first input and of its shape."""
-    from nandarray.programs import abi
-
     if len(made.outputs) != 1:
         raise InvalidError(f"{made.name} has {len(made.outputs)} outputs; out= names one array")
     port = made.outputs[0]
@@ -281,8 +277,6 @@ def _named(call: _Call, name: str, box: Any) -> Any:
     if name in _EMPTY_ONES and not math.prod(box.shape):
         return None
     if box.dtype.kind == "c" and name in ("sum", "mean"):
-        from nandarray.programs.calls.axes import add
-
         form = fold_form(add, box.dtype, np.dtype("c16"), {}, **_settings(call.options), name=name)
         given = np.atleast_1d(_run(call, PythonProgram(form)))
         total: Any = given[0] if given.size else np.complex128(0)

@@ -18,7 +18,7 @@ use crate::workload::{BoxRequests, Boxes, Generator, RequestSource, Synthetic, T
 use nandarray_sim::Ps;
 
 /// Pages written between two reports of progress while a device is brought into its steady state.
-const PAGES_A_TELLING: u64 = 1 << 20;
+const PAGES_PER_REPORT: u64 = 1 << 20;
 
 /// The requests to be replayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -161,14 +161,14 @@ fn timeline(description: &Description, settings: &TimelineSettings) -> Result<Ti
 fn precondition(
     machine: &mut Machine,
     settings: &ReplaySettings,
-    tell: &mut dyn FnMut(ReplayPhase) -> bool,
+    on_progress: &mut dyn FnMut(ReplayPhase) -> bool,
 ) -> Result<(), ReplayError> {
     let failed = ReplayError::Precondition;
     match settings.precondition {
         Precondition::Empty => Ok(()),
         Precondition::Full => machine.ftl().fill_sequential().map_err(failed),
         Precondition::LaidOut => {
-            if !tell(ReplayPhase::Preconditioning(0.0)) {
+            if !on_progress(ReplayPhase::Preconditioning(0.0)) {
                 return Err(ReplayError::Interrupted);
             }
             Ok(machine.ftl().lay_out_used(settings.seed)?)
@@ -183,12 +183,12 @@ fn precondition(
             let pages = (capacity as f64 * overwrites).ceil() as u64;
             let mut done = 0;
             while done < pages {
-                if !tell(ReplayPhase::Preconditioning(done as f64 / pages as f64)) {
+                if !on_progress(ReplayPhase::Preconditioning(done as f64 / pages as f64)) {
                     return Err(ReplayError::Interrupted);
                 }
-                let now = PAGES_A_TELLING.min(pages - done);
+                let now = PAGES_PER_REPORT.min(pages - done);
                 // Each stretch has a seed of its own, from the run's.
-                let seed = settings.seed ^ (done / PAGES_A_TELLING + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let seed = settings.seed ^ (done / PAGES_PER_REPORT + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 machine.ftl().steady_state(seed, capacity, now).map_err(failed)?;
                 done += now;
             }
@@ -197,19 +197,19 @@ fn precondition(
     }
 }
 
-/// Replays a workload on a device. `tell` is called now and then with the progress and ends the replay by returning
-/// `false`.
+/// Replays a workload on a device. `on_progress` is called now and then with the progress and ends the replay by
+/// returning `false`.
 ///
 /// # Errors
 /// If a setting is out of range, the workload cannot be read or does not fit the device, the timeline cannot be
-/// written, or `tell` returned `false`. Requests that fail are no error: the report counts them.
+/// written, or `on_progress` returned `false`. Requests that fail are no error: the report counts them.
 ///
 /// # Panics
 /// If the report does not add up, which is a defect of the model.
 pub fn replay(
     description: &Description,
     settings: &ReplaySettings,
-    tell: &mut dyn FnMut(ReplayPhase) -> bool,
+    on_progress: &mut dyn FnMut(ReplayPhase) -> bool,
 ) -> Result<Report, ReplayError> {
     let timeline = settings.timeline.as_ref().map(|t| timeline(description, t)).transpose()?;
     let mut machine = Machine::new(description, settings.seed, timeline.as_ref().map(Timeline::spans));
@@ -220,19 +220,19 @@ pub fn replay(
         Workload::Boxes(boxes) => Box::new(BoxRequests::new(boxes.clone(), capacity_bytes)?),
         Workload::Trace { path, settings } => Box::new(Trace::open(path, *settings, capacity_bytes)?),
     };
-    precondition(&mut machine, settings, tell)?;
+    precondition(&mut machine, settings, on_progress)?;
     let mut latencies = Latencies::default();
     let mut interrupted = false;
     let mut progress = |p: DriveProgress| {
         let phase = ReplayPhase::Replaying { share: p.share, requests: p.requests, bytes: p.bytes, now: p.now };
-        interrupted |= !tell(phase);
+        interrupted |= !on_progress(phase);
         !interrupted
     };
-    let mut each = |ended: &RequestEnded| {
+    let mut on_end = |ended: &RequestEnded| {
         let request = &ended.request;
         latencies.record(request.op, request.bytes, ended.arrived, ended.done, ended.status == RequestStatus::Success);
     };
-    let driven = machine.drive(source.as_mut(), &mut each, &mut progress);
+    let driven = machine.drive(source.as_mut(), &mut on_end, &mut progress);
     if interrupted {
         return Err(ReplayError::Interrupted);
     }

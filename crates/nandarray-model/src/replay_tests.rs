@@ -237,8 +237,8 @@ fn a_host_core_that_is_the_bound_is_told() {
     // One core submits and completes a request in 1.5 us.
     let one = run("tlc-enterprise", reads(1), Precondition::Full).unwrap();
     assert!((one.read.iops / 666_667.0 - 1.0).abs() < 0.02, "{} IOPS", one.read.iops);
-    let told = one.notes.iter().find(|n| n.contains("the bound")).unwrap_or_else(|| panic!("{:?}", one.notes));
-    assert!(told.contains("host core 0") && told.contains("1.50 us a request"), "{told}");
+    let note = one.notes.iter().find(|n| n.contains("the bound")).unwrap_or_else(|| panic!("{:?}", one.notes));
+    assert!(note.contains("host core 0") && note.contains("1.50 us a request"), "{note}");
     let many = run("tlc-enterprise", reads(8), Precondition::Full).unwrap();
     assert!(many.read.iops > 1.5 * one.read.iops);
     assert!(!many.notes.iter().any(|n| n.contains("the bound")), "{:?}", many.notes);

@@ -200,13 +200,13 @@ fn geometries_drawn_by_chance_are_as_their_closed_forms() {
         // Into the DRAM and out of it.
         let dram = |bytes: u64| 2.0 * (bytes as f64 / d.dram.bytes_per_s as f64 * 1e6 + d.dram.t_access.us());
         let entries = link(64) + link(16);
-        let told = |what: &str| format!("seed {seed}, {drawn:?}: {what}");
+        let message = |what: &str| format!("seed {seed}, {drawn:?}: {what}");
         for bytes in [4_096, page] {
             let want = entries + 0.290 + 75.020 + 0.030 + bus(bytes) + dram(bytes) + link(bytes);
-            within(&told("a read alone"), run(&d, RequestOp::Read, bytes, 1, 100).1, want);
+            within(&message("a read alone"), run(&d, RequestOp::Read, bytes, 1, 100).1, want);
         }
         let want = entries + link(page) + dram(page) + 0.361 + bus(page) + 750.020;
-        within(&told("a write alone"), run(&d, RequestOp::Write, page, 1, 50).1, want);
+        within(&message("a write alone"), run(&d, RequestOp::Write, page, 1, 50).1, want);
         // Every channel full of pages that are sensed in no time: as wide commands as there are planes, or one each.
         let free = [("link.rate", "200 GB/s"), ("dram.rate", "ideal")];
         let fast = with(&[("nand.t_read", "5 us"), ("ftl.striping", "static CPWD"), free[0], free[1]]);
@@ -217,12 +217,12 @@ fn geometries_drawn_by_chance_are_as_their_closed_forms() {
         let [joined, single] = [(0.290 + further * (planes - 1.0)) / planes, 0.290]
             .map(|command| f64::from(fast.geometry.channels) * page as f64 / (command + 0.030 + bus(page)));
         let (least, most) = (joined.min(single), joined.max(single));
-        eprintln!("{}", told(&format!("{rate:.1} B/us of {joined:.1} joined, {single:.1} not")));
-        assert!(rate > 0.99 * least && rate < 1.01 * most, "{}", told(&format!("{rate} of {least} to {most}")));
+        eprintln!("{}", message(&format!("{rate:.1} B/us of {joined:.1} joined, {single:.1} not")));
+        assert!(rate > 0.99 * least && rate < 1.01 * most, "{}", message(&format!("{rate} of {least} to {most}")));
         // A link slower than the flash.
         let slow = with(&[("nand.t_read", "5 us"), ("link.rate", "500 MB/s")]);
         let (bytes, n) = (128 << 10, 1_000);
         let each = (bytes / page) as f64 * (page + page.div_ceil(128) * 28) as f64 / 500.0 + (16 + 28) as f64 / 500.0;
-        within(&told("reads over a slow link"), run(&slow, RequestOp::Read, bytes, 32, n).0 / n as f64, each);
+        within(&message("reads over a slow link"), run(&slow, RequestOp::Read, bytes, 32, n).0 / n as f64, each);
     }
 }

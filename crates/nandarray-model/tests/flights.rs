@@ -135,7 +135,7 @@ fn a_read_sees_writes_before_it_and_none_behind_it() {
     let order = store.delivered();
     let at = |n| order.iter().position(|&o| o == n).unwrap();
     assert!(at(1) < at(2) && at(2) < at(3), "{order:?}");
-    assert!(at(4) < at(2), "what touches other blocks waits for nobody: {order:?}");
+    assert!(at(4) < at(2), "a command on other blocks does not wait: {order:?}");
     store.device.close().unwrap();
 }
 
@@ -237,7 +237,7 @@ fn one_history_gives_one_trace() {
     assert_eq!(run(false), run(true));
 }
 
-/// Every read gives what a sequence of the commands in the order in which they were given gives; seeds printed on
+/// Every read gives the result of executing the commands one by one, in order of submission; seeds printed on
 /// failure.
 #[test]
 fn commands_in_flight_give_what_one_after_the_other_gives() {
@@ -277,7 +277,7 @@ fn what_ends_may_give_more() {
     let a = rows(&store);
     let store = Arc::new(store);
     let kept: Arc<Mutex<Vec<Flown>>> = Arc::default();
-    // A chain of reads, each given by the delivery of the one before.
+    // A chain of reads, each submitted by the delivery of the one before.
     fn next(store: &Arc<Modelled>, kept: &Arc<Mutex<Vec<Flown>>>, a: SpaceId, left: u64) {
         if left == 0 {
             return;

@@ -137,7 +137,7 @@ fn power_lost_at_any_event_leaves_a_prefix() {
                 between += u32::from(which < Some(lost.states.len() - 1));
             }
         }
-        // Moments were looked at, and at some of them something was lost: else nothing was tested.
+        // Some of the tried moments lost data; otherwise nothing was tested.
         assert!(looked >= 100 && between >= 10, "{looked} moments, something lost at {between}");
     }
 }

@@ -1,4 +1,4 @@
-//! Promise: the source keeps the shape that it was given.
+//! Promise: the source keeps its shape.
 //!
 //! Arrows between modules only point down; every file opens with what it is; none grows beyond what one reads at a
 //! sitting; nothing in the model reads a clock, the environment or the machine's chance, and nothing depends on the

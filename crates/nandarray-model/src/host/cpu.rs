@@ -177,7 +177,7 @@ mod tests {
         cpu.submit(Ps(0), 0);
         assert_eq!(cpu.notices(Ps(500)), Ps(500));
         cpu.complete(Ps(500), 0);
-        assert_eq!(cpu.active_until(Ps(900)).next(), Some(Ps(900)), "one is still on its way");
+        assert_eq!(cpu.active_until(Ps(900)).next(), Some(Ps(900)), "one is still in flight");
         cpu.complete(Ps(1_000), 0);
         assert_eq!(cpu.active_until(Ps(9_000)).next(), Some(Ps(1_050)));
     }

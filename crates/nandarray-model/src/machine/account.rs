@@ -105,7 +105,7 @@ impl Machine {
         assert!(self.fabric.events.is_empty(), "a machine is checked at rest");
         self.io.check_at_rest();
         let Totals { submitted, completed, .. } = self.fabric.totals;
-        assert_eq!(submitted, completed, "commands given and commands answered");
+        assert_eq!(submitted, completed, "commands submitted and commands reaped");
         self.clients.check_at_rest();
         if let Err(imbalance) = self.fabric.flash.check(self.now()) {
             panic!("the flash does not add up: {imbalance}");

@@ -91,7 +91,7 @@ macro_rules! clients {
 
         /// The client, and the part of it, that requested a command on the link.
         #[derive(Clone, Copy, Debug)]
-        #[allow(dead_code, reason = "not every client asks for commands")]
+        #[allow(dead_code, reason = "not every client requests commands")]
         pub(crate) enum Requester {
             $($client(<$client as Client>::Requester),)+
         }
@@ -120,7 +120,7 @@ macro_rules! clients {
         impl Clients {
             pub(super) fn handle(&mut self, ctx: &mut ClientContext<'_>, now: Ps, event: ClientEvent) {
                 match event {
-                    $(ClientEvent::$client(event) => here(&mut self.$field).handle(ctx, now, event),)+
+                    $(ClientEvent::$client(event) => present(&mut self.$field).handle(ctx, now, event),)+
                 }
             }
 
@@ -137,7 +137,7 @@ macro_rules! clients {
                 match token >> 60 {
                     $($index => {
                         let waiter = <$client as Client>::Waiter::unpack(kind, number);
-                        here(&mut self.$field).operation_ended(ctx, now, waiter, ended);
+                        present(&mut self.$field).operation_ended(ctx, now, waiter, ended);
                     })+
                     other => panic!("a token of client {other}"),
                 }
@@ -151,13 +151,13 @@ macro_rules! clients {
 
             pub(super) fn decoded(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32, requester: Requester) {
                 match requester {
-                    $(Requester::$client(requester) => here(&mut self.$field).decoded(ctx, now, io, requester),)+
+                    $(Requester::$client(requester) => present(&mut self.$field).decoded(ctx, now, io, requester),)+
                 }
             }
 
             pub(super) fn reaped(&mut self, ctx: &mut ClientContext<'_>, now: Ps, requester: Requester) {
                 match requester {
-                    $(Requester::$client(requester) => here(&mut self.$field).reaped(ctx, now, requester),)+
+                    $(Requester::$client(requester) => present(&mut self.$field).reaped(ctx, now, requester),)+
                 }
             }
 
@@ -183,6 +183,6 @@ clients! {
     cores: CoreClient = 2,
 }
 
-fn here<C>(client: &mut Option<Box<C>>) -> &mut C {
-    client.as_mut().expect("a client that something is told to is on the machine")
+fn present<C>(client: &mut Option<Box<C>>) -> &mut C {
+    client.as_mut().expect("the client of an event is on the machine")
 }

@@ -23,7 +23,7 @@ pub(crate) enum CoreEvent {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoOperation;
 
-const NOTHING: &str = "cores wait for no operation of the flash and ask for no command on the link";
+const NOTHING: &str = "cores wait for no flash operation and request no command on the link";
 
 impl Packed for NoOperation {
     fn pack(self) -> (u8, u32) {
@@ -66,7 +66,7 @@ impl CoreClient {
     pub(super) fn work(&mut self, ctx: &mut ClientContext<'_>, now: Ps, core: u32, time: Ps) {
         let one = &mut self.cores[core as usize];
         assert!(one.occupied.is_some(), "core {core} is to work without a program");
-        assert!(!std::mem::replace(&mut one.works, true), "core {core} is given work while it works");
+        assert!(!std::mem::replace(&mut one.works, true), "core {core} gets work while it works");
         one.worked += time;
         ctx.push(now + time, CoreEvent::Free(core));
     }
@@ -81,7 +81,7 @@ impl CoreClient {
                 one.had_program += now.since(since);
                 one.occupied = None;
             }
-            _ => panic!("core {core} is given a program while it has one, or gives back none"),
+            _ => panic!("core {core} gets a program while it has one, or returns none"),
         }
     }
 

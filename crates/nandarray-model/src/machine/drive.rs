@@ -19,11 +19,12 @@ pub struct DriveProgress {
 }
 
 /// Requests between two reports of progress.
-const TELL_EVERY: u64 = 1 << 14;
+const PROGRESS_EVERY: u64 = 1 << 14;
 
 impl Machine {
-    /// Submits all requests of a source and lets them end. `each` is called for every request that ends, `tell` now and
-    /// then with the progress; it may end the run by returning `false` (requests in flight then still end).
+    /// Submits all requests of a source and lets them end. `on_end` is called for every request that ends,
+    /// `on_progress` now and then with the progress; it may end the run by returning `false` (requests in flight then
+    /// still end).
     ///
     /// # Errors
     /// The error of the source; requests in flight end first.
@@ -33,8 +34,8 @@ impl Machine {
     pub fn drive(
         &mut self,
         source: &mut dyn RequestSource,
-        each: &mut dyn FnMut(&RequestEnded),
-        tell: &mut dyn FnMut(DriveProgress) -> bool,
+        on_end: &mut dyn FnMut(&RequestEnded),
+        on_progress: &mut dyn FnMut(DriveProgress) -> bool,
     ) -> Result<(), WorkloadError> {
         let began = self.now();
         let depth = source.depth();
@@ -78,10 +79,10 @@ impl Machine {
                 open -= 1;
                 requests += 1;
                 bytes += ended.request.bytes;
-                each(&ended);
-                if requests % TELL_EVERY == 0 {
+                on_end(&ended);
+                if requests % PROGRESS_EVERY == 0 {
                     let now = self.now().since(began);
-                    over |= !tell(DriveProgress { requests, bytes, now, share: source.progress(now) });
+                    over |= !on_progress(DriveProgress { requests, bytes, now, share: source.progress(now) });
                 }
             }
             assert!(more || open == 0, "{open} requests never end: {}", self.block().waiting());
@@ -89,7 +90,7 @@ impl Machine {
                 break;
             }
         }
-        assert_eq!(open, 0, "every request that was given has ended");
+        assert_eq!(open, 0, "every submitted request has ended");
         self.check();
         failed.map_or(Ok(()), Err)
     }

@@ -302,6 +302,6 @@ impl HostIo {
     /// # Panics
     /// If one was: the model is wrong.
     pub(super) fn check_at_rest(&self) {
-        assert!(self.ios.is_empty(), "a command was left on the link");
+        assert!(self.ios.is_empty(), "a command was left in flight on the link");
     }
 }

@@ -79,7 +79,7 @@ fn case() -> impl Strategy<Value = Case> {
         (op, 0u64..1_000_000, prop_oneof![Just(0u64), 1u64..600, Just(PAGE), 1u64..5 * PAGE], any::<bool>(), 0u32..6);
     let requests = prop::collection::vec(one, 1..700);
     let depth = prop_oneof![Just(None), (1u32..70).prop_map(Some)];
-    (settings, requests, depth, any::<bool>(), any::<bool>()).prop_map(|(s, asked, depth, filled, beyond)| {
+    (settings, requests, depth, any::<bool>(), any::<bool>()).prop_map(|(s, requests_made, depth, filled, beyond)| {
         let early = if s.2 == "none" { "false".to_owned() } else { s.6 };
         let overrides = vec![
             ("ftl.gc", s.0),
@@ -102,7 +102,7 @@ fn case() -> impl Strategy<Value = Case> {
         let mut machine = with_blocks(Machine::new(&case.description(), 1, None));
         let capacity = machine.capacity_bytes();
         let mut at = Ps::ZERO;
-        for (op, place, bytes, aligned, stream) in asked {
+        for (op, place, bytes, aligned, stream) in requests_made {
             at += Ps::from_us(place % 90);
             let bytes = if op == RequestOp::Flush { 0 } else { bytes };
             let last = if beyond { capacity + 1 } else { capacity - bytes + 1 };
@@ -136,7 +136,7 @@ fn outcome(case: &Case) -> (Vec<(RequestStatus, Ps, Ps)>, u64) {
                 let i = numbers
                     .get_mut(&key(&e.request))
                     .and_then(VecDeque::pop_front)
-                    .expect("ended more often than given");
+                    .expect("ended more often than submitted");
                 assert!(all[i].replace((e.status, e.arrived, e.done)).is_none());
                 given.set(given.get() + 1);
                 seen.set(seen.get().max(given.get()));
@@ -152,7 +152,7 @@ fn outcome(case: &Case) -> (Vec<(RequestStatus, Ps, Ps)>, u64) {
 proptest! {
 
     /// Every request ends exactly once, with a status that it can have; the machine adds up; the same run has the same
-    /// hash; no more requests are on their way than the loop keeps.
+    /// hash; never more requests are in flight than the loop keeps.
     #[test]
     fn every_request_ends_once(case in case()) {
         let (all, hash) = outcome(&case);
@@ -172,7 +172,7 @@ proptest! {
             let mut open = 0;
             for (_, change) in moments {
                 open += change;
-                prop_assert!(open <= depth as i32, "{} on their way of {}", open, depth);
+                prop_assert!(open <= depth as i32, "{} in flight of {}", open, depth);
             }
         }
         prop_assert_eq!(outcome(&case).1, hash);
@@ -219,7 +219,7 @@ fn a_write_is_told_when_the_cache_has_it_and_read_from_there() {
     let ended = run(&mut machine, [request(RequestOp::Flush, 0, 0)], Some(1));
     assert!(ended[0].done - ended[0].arrived > Ps::from_us(100));
     let report = machine.ftl().report();
-    assert_eq!((report.programs[0], report.reads[0]), (2, 0), "two gathered pages, read from nowhere");
+    assert_eq!((report.programs[0], report.reads[0]), (2, 0), "two buffered pages, read from nowhere");
     // Without early completion the host waits for the program.
     let base = [("ftl.write_cache", "1 MiB"), ("ftl.early_completion", "false")];
     let mut machine = with_blocks(Machine::new(&tiny(&base), 1, None));
@@ -308,14 +308,14 @@ fn flushes_end_while_writes_go_on() {
         let mut machine = with_blocks(Machine::new(&d, 1, None));
         machine.ftl().fill_sequential().unwrap();
         let pages = machine.capacity_bytes() / PAGE;
-        let asked = (0..20_000u64).map(|i| {
+        let requests_made = (0..20_000u64).map(|i| {
             if i % 100 == 99 {
                 request(RequestOp::Flush, 0, 0)
             } else {
                 request(RequestOp::Write, i * 7919 % pages * PAGE, 512)
             }
         });
-        let ended = run(&mut machine, asked, Some(16));
+        let ended = run(&mut machine, requests_made, Some(16));
         let worst =
             ended.iter().filter(|e| e.request.op == RequestOp::Flush).map(|e| e.done - e.arrived).max().unwrap();
         assert!(worst < Ps::from_ms(200), "a flush took {worst}");
@@ -329,15 +329,15 @@ fn urgent_reclaim_goes_before_reads_and_ends() {
     let mut machine = with_blocks(Machine::new(&d, 1, None));
     machine.ftl().fill_sequential().unwrap();
     let pages = machine.capacity_bytes() / PAGE;
-    let asked = (0..30_000u64).map(|i| {
+    let requests_made = (0..30_000u64).map(|i| {
         let op = if i % 3 == 0 { RequestOp::Read } else { RequestOp::Write };
         request(op, i * 7919 % pages * PAGE, PAGE)
     });
-    run(&mut machine, asked, Some(32));
+    run(&mut machine, requests_made, Some(32));
     let urgent = machine.block().urgent_planes().to_vec();
     let now: Vec<bool> =
         (0..machine.ftl().planes()).map(|p| machine.ftl().urgency(p) == crate::ftl::Urgency::Urgent).collect();
-    assert_eq!(urgent, now, "what the flash was told last is what holds");
+    assert_eq!(urgent, now, "the flash has the newest urgency");
 }
 
 /// Ten million requests of steady reclaim on a small device: run with `--ignored`.
@@ -352,13 +352,13 @@ fn steady_reclaim_for_ten_million_requests() {
     let pages = machine.capacity_bytes() / PAGE;
     let mut chance = fastrand::Rng::with_seed(5);
     for _ in 0..100 {
-        let asked: Vec<IoRequest> = (0..100_000)
+        let requests_made: Vec<IoRequest> = (0..100_000)
             .map(|_| {
                 let op = if chance.u8(..) < 128 { RequestOp::Read } else { RequestOp::Write };
                 request(op, chance.u64(0..pages) * PAGE, PAGE)
             })
             .collect();
-        let ended = run(&mut machine, asked, Some(64));
+        let ended = run(&mut machine, requests_made, Some(64));
         assert!(ended.len() == 100_000 && ended.iter().all(|e| e.status == RequestStatus::Success));
     }
 }

@@ -367,7 +367,7 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
                 return Ok(true);
             }
             Advance::WaitOutput { output } => {
-                return Err(RunError::Worker(format!("output {output} waits for room, and all of its room was given")));
+                return Err(RunError::Worker(format!("output {output} waits for room, and has got all of it")));
             }
             Advance::WaitInput { .. } | Advance::OutOfBudget | Advance::Paused => {}
         }

@@ -619,11 +619,11 @@ impl ClockState {
     fn end_batch(&mut self, depth: usize) -> Vec<SpaceJobDone> {
         let mut waiting = self.batched.take().unwrap_or_default().into_iter();
         let queues = self.machine.description().host.queues;
-        let (mut given, mut ended) = (0, Vec::new());
+        let (mut submitted, mut ended) = (0, Vec::new());
         let mut give = |machine: &mut Machine, at: Ps, n: usize| {
             for (kind, trace) in waiting.by_ref().take(n) {
-                machine.submit_job(at.max(machine.now()), kind, given % queues, trace);
-                given += 1;
+                machine.submit_job(at.max(machine.now()), kind, submitted % queues, trace);
+                submitted += 1;
             }
         };
         give(&mut self.machine, self.host, depth.max(1));

@@ -101,7 +101,7 @@ pub struct BoxRequests {
     runs: Option<Runs>,
     /// The rest of the present run: (first byte, end).
     left: (u64, u64),
-    given: u64,
+    requested_bytes: u64,
     total: u64,
 }
 
@@ -141,7 +141,7 @@ impl BoxRequests {
             }
         }
         let total = s.boxes.iter().map(|p| p.count.iter().product::<u64>() * s.item_bytes).sum();
-        Ok(Self { settings, next_box: 0, runs: None, left: (0, 0), given: 0, total })
+        Ok(Self { settings, next_box: 0, runs: None, left: (0, 0), requested_bytes: 0, total })
     }
 }
 
@@ -162,7 +162,7 @@ impl RequestSource for BoxRequests {
         let (from, end) = self.left;
         let bytes = (end - from).min(self.settings.request_bytes_max);
         self.left.0 += bytes;
-        self.given += bytes;
+        self.requested_bytes += bytes;
         let op = if self.settings.write { RequestOp::Write } else { RequestOp::Read };
         Ok(Some(IoRequest { at: None, op, stream: 0, offset_bytes: from, bytes }))
     }
@@ -172,7 +172,7 @@ impl RequestSource for BoxRequests {
     }
 
     fn progress(&self, _now: Ps) -> Option<f64> {
-        Some((self.given as f64 / self.total.max(1) as f64).min(1.0))
+        Some((self.requested_bytes as f64 / self.total.max(1) as f64).min(1.0))
     }
 }
 

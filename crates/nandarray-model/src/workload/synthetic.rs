@@ -147,8 +147,8 @@ pub struct Generator {
     until: Option<Ps>,
     chance: fastrand::Rng,
     at: f64,
-    given: u64,
-    given_bytes: u64,
+    issued: u64,
+    issued_bytes: u64,
     writes: u64,
     flush_is_due: bool,
 }
@@ -209,8 +209,8 @@ impl Generator {
             skewed,
             walks,
             at: 0.0,
-            given: 0,
-            given_bytes: 0,
+            issued: 0,
+            issued_bytes: 0,
             writes: 0,
             flush_is_due: false,
         })
@@ -306,7 +306,7 @@ impl Generator {
         let step = match self.settings.arrival {
             Arrival::Closed { .. } => return None,
             // Computed from the running number, so that rounding errors do not add up.
-            Arrival::Constant { per_s } => return Some(Ps((self.given as f64 * (1e12 / per_s)).round() as u64)),
+            Arrival::Constant { per_s } => return Some(Ps((self.issued as f64 * (1e12 / per_s)).round() as u64)),
             Arrival::Poisson { per_s } => -libm::log1p(-self.chance.f64()) * (1e12 / per_s),
         };
         self.at += step;
@@ -316,23 +316,23 @@ impl Generator {
 
 impl RequestSource for Generator {
     fn next(&mut self, now: Ps) -> Result<Option<IoRequest>, WorkloadError> {
-        let over = |limit: Option<u64>, given| limit.is_some_and(|limit| given >= limit);
-        if over(self.settings.requests, self.given) || over(self.settings.bytes, self.given_bytes) {
+        let over = |limit: Option<u64>, issued| limit.is_some_and(|limit| issued >= limit);
+        if over(self.settings.requests, self.issued) || over(self.settings.bytes, self.issued_bytes) {
             return Ok(None);
         }
         let at = self.arrival();
         if self.until.is_some_and(|until| at.unwrap_or(now) >= until) {
             return Ok(None);
         }
-        let stream = (self.given % u64::from(self.settings.streams)) as u32;
-        self.given += 1;
+        let stream = (self.issued % u64::from(self.settings.streams)) as u32;
+        self.issued += 1;
         if std::mem::take(&mut self.flush_is_due) {
             return Ok(Some(IoRequest { at, op: RequestOp::Flush, stream, offset_bytes: 0, bytes: 0 }));
         }
         let op = self.op();
         let size = self.size();
         let offset_bytes = self.offset(stream, &size);
-        self.given_bytes += size.bytes;
+        self.issued_bytes += size.bytes;
         if op == RequestOp::Write && self.settings.flush_every > 0 {
             self.writes += 1;
             self.flush_is_due = self.writes.is_multiple_of(self.settings.flush_every);
@@ -348,9 +348,9 @@ impl RequestSource for Generator {
     }
 
     fn progress(&self, now: Ps) -> Option<f64> {
-        let share = |given: u64, limit: Option<u64>| limit.map_or(0.0, |limit| given as f64 / limit.max(1) as f64);
+        let share = |issued: u64, limit: Option<u64>| limit.map_or(0.0, |limit| issued as f64 / limit.max(1) as f64);
         let time = self.until.map_or(0.0, |until| now.0 as f64 / until.0.max(1) as f64);
-        let most = share(self.given, self.settings.requests).max(share(self.given_bytes, self.settings.bytes));
+        let most = share(self.issued, self.settings.requests).max(share(self.issued_bytes, self.settings.bytes));
         Some(most.max(time).min(1.0))
     }
 }

@@ -121,7 +121,7 @@ pub struct Trace {
     ended: bool,
     read: Arc<AtomicU64>,
     total_bytes: Option<u64>,
-    given: u64,
+    issued: u64,
     latest: Ps,
     pause_from: Ps,
     closed: bool,
@@ -132,7 +132,7 @@ pub struct Trace {
 
 impl std::fmt::Debug for Trace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Trace").field("line", &self.line_number).field("given", &self.given).finish_non_exhaustive()
+        f.debug_struct("Trace").field("line", &self.line_number).field("given", &self.issued).finish_non_exhaustive()
     }
 }
 
@@ -185,7 +185,7 @@ impl Trace {
             ended: false,
             read,
             total_bytes,
-            given: 0,
+            issued: 0,
             latest: Ps::ZERO,
             pause_from: Ps::ZERO,
             closed: settings.depth.is_some(),
@@ -291,7 +291,7 @@ impl Trace {
 
 impl RequestSource for Trace {
     fn next(&mut self, now: Ps) -> Result<Option<IoRequest>, WorkloadError> {
-        if self.settings.requests.is_some_and(|most| self.given >= most) {
+        if self.settings.requests.is_some_and(|most| self.issued >= most) {
             return Ok(None);
         }
         self.fill()?;
@@ -313,7 +313,7 @@ impl RequestSource for Trace {
                 Some(self.pause_from).filter(|&until| until > now)
             }
         };
-        self.given += 1;
+        self.issued += 1;
         let (offset_bytes, bytes) = self.place(&record);
         Ok(Some(IoRequest { at, op: record.op, stream: record.stream, offset_bytes, bytes }))
     }
@@ -324,8 +324,8 @@ impl RequestSource for Trace {
 
     fn progress(&self, _now: Ps) -> Option<f64> {
         let read = self.total_bytes.map(|total| self.read.load(Ordering::Relaxed) as f64 / total.max(1) as f64);
-        let given = self.settings.requests.map(|most| self.given as f64 / most.max(1) as f64);
-        match (read, given) {
+        let issued = self.settings.requests.map(|most| self.issued as f64 / most.max(1) as f64);
+        match (read, issued) {
             (Some(a), Some(b)) => Some(a.max(b).min(1.0)),
             (a, b) => a.or(b).map(|share| share.min(1.0)),
         }

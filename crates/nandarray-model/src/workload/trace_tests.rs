@@ -152,7 +152,7 @@ fn times_scale_and_depth_replaces_them() {
     let mut trace = open(MSR, closed).unwrap();
     assert_eq!((trace.depth(), trace.next(Ps(5)).unwrap().unwrap().at), (Some(8), None));
     trace.next(Ps::ZERO).unwrap().unwrap();
-    assert_eq!(trace.next(Ps::ZERO).unwrap(), None, "two requests were asked for");
+    assert_eq!(trace.next(Ps::ZERO).unwrap(), None, "two requests were wanted");
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_trace_is_streamed() {
         assert_eq!(trace.next(Ps::ZERO).unwrap().unwrap().at, Some(Ps(n * 100_000)));
     }
     assert_eq!(trace.progress(Ps::ZERO), None);
-    assert!(trace.read.load(Ordering::Relaxed) < 5_000_000, "no more is read than was asked for");
+    assert!(trace.read.load(Ordering::Relaxed) < 5_000_000, "no more is read than requested");
 }
 
 proptest! {

@@ -286,6 +286,6 @@ impl Cached {
 
     pub(super) fn check_at_rest(&self) {
         assert!(self.waiting.is_empty() && self.waiters.is_empty(), "a write was left waiting for the cache");
-        assert!(self.cache.draining_pages() == 0 && !self.busy, "a page was left on its way from the cache");
+        assert!(self.cache.draining_pages() == 0 && !self.busy, "a page was left draining from the cache");
     }
 }

@@ -91,6 +91,6 @@ impl Flushes {
     }
 
     pub(super) fn check_at_rest(&self) {
-        assert!(self.waiting.is_empty(), "a flush was left on its way");
+        assert!(self.waiting.is_empty(), "a flush was left in flight");
     }
 }

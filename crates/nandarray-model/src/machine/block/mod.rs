@@ -205,7 +205,7 @@ impl Client for BlockClient {
     }
 
     fn check_at_rest(&self) {
-        assert!(self.requests.is_empty() && self.pages.is_empty(), "a request was left on its way");
+        assert!(self.requests.is_empty() && self.pages.is_empty(), "a request was left in flight");
         assert!(self.stalled.is_empty(), "something still waits for reclaim");
         self.programs.check_at_rest();
         self.reclaim.check_at_rest();
@@ -431,7 +431,7 @@ impl BlockClient {
             return self.merge(ctx, now, part);
         }
         let mut map_ops = std::mem::take(&mut self.programs.map_ops);
-        p.place = self.programs.ftl.read(p.lpa, p.ahead, &mut map_ops).expect("the range was looked at");
+        p.place = self.programs.ftl.read(p.lpa, p.ahead, &mut map_ops).expect("the page is within the device");
         p.at = PageState::Mapping;
         p.map_ops.extend(map_ops.iter().rev().filter(|op| matches!(op, MapOp::Read(_))));
         // Map pages are programmed at once, since pages of a block are programmed in the order in which they were
@@ -458,7 +458,7 @@ impl BlockClient {
             self.fail(ctx, part, RequestStatus::Unreadable);
             return self.page_done(ctx, now, part);
         }
-        p.place = self.programs.ftl.place_of(p.lpa).expect("the range was looked at");
+        p.place = self.programs.ftl.place_of(p.lpa).expect("the page is within the device");
         match p.place {
             Some(place) if !self.programs.is_in_memory(place) => {
                 (p.at, p.left) = (PageState::Merging, 1);
@@ -503,7 +503,7 @@ impl BlockClient {
         }
         let programs = &mut self.programs;
         if !whole {
-            let old = programs.ftl.place_of(lpa).expect("the range was looked at");
+            let old = programs.ftl.place_of(lpa).expect("the page is within the device");
             if old != p.place && old.is_some_and(|place| !programs.is_in_memory(place)) {
                 // Another write to the page, or reclaim, was faster: its content has to be merged.
                 return self.merge(ctx, now, part);

@@ -232,8 +232,8 @@ impl PagePrograms {
     }
 
     pub(super) fn check_at_rest(&self) {
-        assert!(self.in_flight.is_empty(), "a program was left on its way");
+        assert!(self.in_flight.is_empty(), "a program was left in flight");
         assert_eq!(self.writing.len(), self.unplaced.len(), "pages in memory and programs that found no place");
-        assert_eq!(self.epochs.programs, [0], "a program was left on its way");
+        assert_eq!(self.epochs.programs, [0], "a program was left in flight");
     }
 }

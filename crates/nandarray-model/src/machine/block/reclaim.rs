@@ -154,7 +154,7 @@ impl Reclaim {
                 continue;
             }
             self.postponed.swap_remove(*i);
-            assert!(self.is_postponed[plane as usize], "plane {plane} goes on without having given way");
+            assert!(self.is_postponed[plane as usize], "plane {plane} goes on without having been postponed");
             self.is_postponed[plane as usize] = false;
             return Some(plane);
         }
@@ -209,6 +209,6 @@ impl Reclaim {
 
     pub(super) fn check_at_rest(&self) {
         assert!(self.postponed.is_empty(), "something still waits for reclaim");
-        assert!(self.moves.is_empty(), "a move was left on its way");
+        assert!(self.moves.is_empty(), "a move was left in flight");
     }
 }

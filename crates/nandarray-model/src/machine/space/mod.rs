@@ -245,7 +245,7 @@ impl Client for SpaceClient {
     }
 
     fn check_at_rest(&self) {
-        assert!(self.jobs.is_empty() && self.parts.is_empty(), "a command of the store was left on its way");
+        assert!(self.jobs.is_empty() && self.parts.is_empty(), "a command of the store was left in flight");
         assert!(self.settling.is_empty() && self.dirty_bytes == 0, "a log was left to write, or a write to end");
     }
 
@@ -419,7 +419,7 @@ impl SpaceClient {
         let c = &fabric.description.controller;
         let (t_assemble, t_translate, t_allocate) = (c.t_assemble * p.runs, c.t_translate_block, c.t_allocate);
         let leaves = match at {
-            PartStage::Down => unreachable!("the link tells when data is down"),
+            PartStage::Down => unreachable!("the link has an event for the arrival of data"),
             PartStage::Landed => fabric.through_dram(now, p.bytes, "data in", Cause::Host),
             PartStage::Scattered | PartStage::Gathered => fabric.run_stage(FirmwareStage::Assemble, now, t_assemble),
             PartStage::Translated => fabric.run_stage(FirmwareStage::Translate, now, t_translate),

@@ -40,7 +40,7 @@ impl SpaceClient {
 
     /// Submits reads of a block's pages; without any, the host copies at once.
     pub(super) fn host_reads(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
-        if !self.ask_extents(ctx, now, part, PartStage::Reading, Op::Read) {
+        if !self.submit_extents(ctx, now, part, PartStage::Reading, Op::Read) {
             self.host_copies(ctx, now, part);
         }
     }
@@ -58,10 +58,10 @@ impl SpaceClient {
 
     /// Submits writes of a block's pages; `false` if there are none.
     pub(super) fn host_programs(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) -> bool {
-        self.ask_extents(ctx, now, part, PartStage::Programming, Op::Program)
+        self.submit_extents(ctx, now, part, PartStage::Programming, Op::Program)
     }
 
-    fn ask_extents(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, at: PartStage, op: Op) -> bool {
+    fn submit_extents(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, at: PartStage, op: Op) -> bool {
         let p = self.parts[part as usize];
         let page = self.flash.page_bytes();
         let most = (ctx.fabric.description.host.transfer_max_bytes / page).max(1);
@@ -77,16 +77,16 @@ impl SpaceClient {
                 done += pages;
             }
         }
-        let asked: u32 = extents.iter().map(|extent| extent.pages).sum();
-        assert_eq!(u64::from(asked), self.count(&p, op), "pages of the extents of {p:?}");
+        let extent_pages: u32 = extents.iter().map(|extent| extent.pages).sum();
+        assert_eq!(u64::from(extent_pages), self.count(&p, op), "pages of the extents of {p:?}");
         self.parts[part as usize].at = at;
         self.parts[part as usize].left = extents.len() as u32;
-        let asks = !extents.is_empty();
+        let any = !extents.is_empty();
         let direction = if op == Op::Program { IoDirection::Write } else { IoDirection::Read };
         for extent in extents {
             let requester = Requester::SpaceClient(SpaceRequester::Extent { parent: part, extent });
             ctx.io.submit(ctx.fabric, now, Io { requester, direction, queue, submitted: now, parts_left: 1 });
         }
-        asks
+        any
     }
 }

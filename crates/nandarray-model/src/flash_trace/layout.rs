@@ -89,19 +89,19 @@ mod tests {
             page_bytes: 4096,
             spare_bytes: 0,
         };
-        let places = StoreLayout::new(flash).unwrap();
-        let store = places.store();
+        let layout = StoreLayout::new(flash).unwrap();
+        let store = layout.store();
         let mut seen = BTreeSet::new();
         for segment in 0..3 {
             for page in 0..store.pages_per_segment() {
-                let place = places.place(store.ppa(segment, page));
+                let place = layout.place(store.ppa(segment, page));
                 assert_eq!(flash.channel_of(place.die), page % 2, "neighbours lie across channels");
                 assert_eq!(place.block, segment);
                 assert!(seen.insert(place));
             }
         }
         assert_eq!(seen.len() as u64, flash.pages_total());
-        let (a, b) = (places.place(store.ppa(0, 0)), places.place(store.ppa(0, 2)));
+        let (a, b) = (layout.place(store.ppa(0, 0)), layout.place(store.ppa(0, 2)));
         assert_eq!((a.die, a.page, a.plane, b.die, b.page, b.plane), (0, 0, 0, 0, 0, 1), "then across planes");
         assert!(StoreLayout::new(FlashGeometry { page_bytes: 3000, ..flash }).is_err());
     }

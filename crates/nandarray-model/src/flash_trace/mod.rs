@@ -59,7 +59,7 @@ pub struct FlashTrace {
 
 #[derive(Debug, Default)]
 struct Recording {
-    now: FlashTrace,
+    trace: FlashTrace,
     purpose: Purpose,
 }
 
@@ -67,14 +67,14 @@ struct Recording {
 #[derive(Debug)]
 pub struct Recorder {
     geometry: Geometry,
-    armed: AtomicBool,
-    state: Mutex<Recording>,
+    is_recording: AtomicBool,
+    recording: Mutex<Recording>,
 }
 
 impl Recorder {
     /// A recorder for a store of this geometry.
     pub fn new(geometry: Geometry) -> Arc<Self> {
-        Arc::new(Self { geometry, armed: AtomicBool::new(true), state: Mutex::default() })
+        Arc::new(Self { geometry, is_recording: AtomicBool::new(true), recording: Mutex::default() })
     }
 
     /// The store's geometry.
@@ -83,21 +83,21 @@ impl Recorder {
     }
 
     /// Does `work` without recording it: the second half of a command, whose pages the first half has recorded.
-    pub(crate) fn silently<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.armed.store(false, Ordering::Relaxed);
+    pub(crate) fn unrecorded<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.is_recording.store(false, Ordering::Relaxed);
         let done = work();
-        self.armed.store(true, Ordering::Relaxed);
+        self.is_recording.store(true, Ordering::Relaxed);
         done
     }
 
     /// Takes the operations recorded since the last call.
     pub fn take(&self) -> FlashTrace {
-        std::mem::take(&mut self.state.lock().now)
+        std::mem::take(&mut self.recording.lock().trace)
     }
 
-    fn note(&self, f: impl FnOnce(&mut Recording)) {
-        if self.armed.load(Ordering::Relaxed) {
-            f(&mut self.state.lock());
+    fn record(&self, f: impl FnOnce(&mut Recording)) {
+        if self.is_recording.load(Ordering::Relaxed) {
+            f(&mut self.recording.lock());
         }
     }
 
@@ -116,34 +116,34 @@ impl Recorder {
             _ => page as u32,
         };
         let first = self.geometry.ppa(segment, first as u32);
-        self.note(|state| {
-            let cause = match state.purpose {
+        self.record(|recording| {
+            let cause = match recording.purpose {
                 Purpose::Reclaim => Cause::Gc,
                 Purpose::Command if log => Cause::Map,
                 Purpose::Command => Cause::Host,
             };
-            state.now.ops.push(ExtentOp { op, cause, first, pages, last_bytes });
+            recording.trace.ops.push(ExtentOp { op, cause, first, pages, last_bytes });
         });
     }
 
     pub(crate) fn barrier(&self) {
-        self.note(|state| state.now.barriers += 1);
+        self.record(|recording| recording.trace.barriers += 1);
     }
 }
 
 impl Probe for Recorder {
     fn moved(&self, runs: u64, bytes: u64) {
-        self.note(|state| {
-            let ops_end = state.now.ops.len();
-            state.now.blocks.push(BlockOps { ops_end, runs, bytes });
+        self.record(|recording| {
+            let ops_end = recording.trace.ops.len();
+            recording.trace.blocks.push(BlockOps { ops_end, runs, bytes });
         });
     }
 
     fn freed(&self, segment: u32) {
-        self.note(|state| state.now.freed.push((state.now.ops.len(), segment)));
+        self.record(|recording| recording.trace.freed.push((recording.trace.ops.len(), segment)));
     }
 
     fn purpose(&self, purpose: Purpose) -> Purpose {
-        std::mem::replace(&mut self.state.lock().purpose, purpose)
+        std::mem::replace(&mut self.recording.lock().purpose, purpose)
     }
 }

@@ -143,7 +143,7 @@ impl Machine {
                 PlatformPart::Blocks { seed } => {
                     self.clients.block = Some(Box::new(block::BlockClient::new(&self.fabric, seed)?))
                 }
-                PlatformPart::Spaces(places) => self.clients.spaces = Some(Box::new(space::SpaceClient::new(places))),
+                PlatformPart::Spaces(layout) => self.clients.spaces = Some(Box::new(space::SpaceClient::new(layout))),
                 PlatformPart::Cores => {
                     let compute = self.fabric.description.compute.as_ref();
                     self.clients.cores = compute.map(|compute| Box::new(cores::CoreClient::new(compute)));

@@ -393,10 +393,10 @@ fn a_device_that_slept_is_later_and_took_less() {
 /// A store's machine, and the trace of a command that reads one page of the n-th plane.
 fn store_machine() -> (Machine, impl Fn(u64) -> FlashTrace) {
     let d = tiny(&[("controller.spaces_in_device", "true")]);
-    let places = StoreLayout::new(d.geometry).unwrap();
+    let layout = StoreLayout::new(d.geometry).unwrap();
     let mut machine = Machine::new(&d, 1, None);
-    machine.add([PlatformPart::Spaces(places)]).unwrap();
-    let page = places.store().page_bytes;
+    machine.add([PlatformPart::Spaces(layout)]).unwrap();
+    let page = layout.store().page_bytes;
     let read = move |n: u64| FlashTrace {
         ops: vec![ExtentOp { op: Op::Read, cause: Cause::Host, first: Ppa(n), pages: 1, last_bytes: page }],
         blocks: vec![BlockOps { ops_end: 1, runs: 1, bytes: u64::from(page) }],

@@ -46,15 +46,15 @@ impl ModelMedia {
     }
 
     /// Logs every write from now on.
-    pub fn logged(self, writes: Arc<Mutex<WriteLog>>, places: StoreLayout) -> Self {
-        Self { writes: Some((writes, places)), ..self }
+    pub fn logged(self, writes: Arc<Mutex<WriteLog>>, layout: StoreLayout) -> Self {
+        Self { writes: Some((writes, layout)), ..self }
     }
 
-    fn note(&self, offset: u64, bytes: &[u8]) {
-        let Some((log, places)) = &self.writes else { return };
+    fn log_write(&self, offset: u64, bytes: &[u8]) {
+        let Some((log, layout)) = &self.writes else { return };
         let geometry = self.geometry;
         let page = u64::from(geometry.page_bytes);
-        let place = |segment, n: u64| places.place(geometry.ppa(segment, n as u32));
+        let place = |segment, n: u64| layout.place(geometry.ppa(segment, n as u32));
         let bytes = bytes.to_vec();
         let written = match self.geometry.area_at(offset) {
             Area::None => LoggedWrite::Head(offset, bytes),
@@ -119,7 +119,7 @@ impl Media for ModelMedia {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.note(offset, bytes);
+        self.log_write(offset, bytes);
         match self.geometry.area_at(offset) {
             Area::Pages(segment, at) => {
                 let log = self.is_log(segment);

@@ -256,8 +256,8 @@ pub fn open_logged(
     spans: Option<Box<dyn DeviceSpanSink>>,
     writes: Option<Arc<Mutex<WriteLog>>>,
 ) -> Result<(Device, Arc<Clock>)> {
-    let places = StoreLayout::new(description.geometry)?;
-    let recorder = Recorder::new(places.store());
+    let layout = StoreLayout::new(description.geometry)?;
+    let recorder = Recorder::new(layout.store());
     let clock = Arc::new(Clock {
         recorder: recorder.clone(),
         state: ReentrantMutex::new(RefCell::new(None)),
@@ -265,9 +265,9 @@ pub fn open_logged(
         delivered: Condvar::new(),
     });
     let options = Options {
-        geometry: places.store(),
+        geometry: layout.store(),
         exact_geometry: true,
-        capacity_bytes: Some(places.capacity_bytes()),
+        capacity_bytes: Some(layout.capacity_bytes()),
         threads: Some(1),
         map: false,
         verify: if *bytes == Backing::Nowhere { Verify::Never } else { options.verify },
@@ -277,7 +277,7 @@ pub fn open_logged(
     let wrap = |below: Arc<dyn Media>| -> Arc<dyn Media> {
         let media = ModelMedia::new(below, recorder.clone(), *bytes != Backing::Nowhere);
         match writes {
-            Some(writes) => Arc::new(media.logged(writes, places)),
+            Some(writes) => Arc::new(media.logged(writes, layout)),
             None => Arc::new(media),
         }
     };
@@ -287,16 +287,16 @@ pub fn open_logged(
         Backing::Nowhere => Device::open(wrap(Arc::new(SparseMedia::default())), "nowhere", mode, &options)?,
     };
     // A store of any layout of the medium has the same pages.
-    if device.geometry() != (Geometry { layout: device.geometry().layout, ..places.store() }) {
+    if device.geometry() != (Geometry { layout: device.geometry().layout, ..layout.store() }) {
         return Err(Error::invalid(format!(
             "the store was made with {:?}; device {:?} has {:?}",
             device.geometry(),
             description.name,
-            places.store()
+            layout.store()
         )));
     }
     let mut machine = Machine::new(description, options.seed, spans);
-    machine.add([PlatformPart::Spaces(places), PlatformPart::Cores]).expect("only flash management can be refused");
+    machine.add([PlatformPart::Spaces(layout), PlatformPart::Cores]).expect("only flash management can be refused");
     let id = machine.submit_job(Ps::ZERO, SpaceJobKind::Other, 0, recorder.take());
     let mount = machine.run_job(id).done;
     let latencies = Latencies::default();
@@ -582,7 +582,7 @@ impl ClockState {
     /// Executes the second half of a command.
     fn end(&mut self, id: FlightId, recorder: &Recorder, ended: &mut EndedCommands) {
         assert_eq!(self.flights.get(id).admission, Admission::Begun, "command {id} ends");
-        recorder.silently(|| self.flights.get(id).held.halves().complete());
+        recorder.unrecorded(|| self.flights.get(id).held.halves().complete());
         if let Some(FlightHalves::Owned(halves)) = self.flights.remove(id).map(|flight| flight.held) {
             ended.push((id, halves));
         }

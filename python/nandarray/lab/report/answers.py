@@ -16,7 +16,7 @@ from nandarray.lab.report.text import number, show
 
 __all__ = ["STATUS", "Line", "counts", "lines", "unanswered"]
 
-#: What may become of an answer, the sign it gets, and its words.
+#: Verdicts on an answer: sign and words.
 STATUS = {
     "within": ("✓", "within"),
     "not": ("✗", "not within"),

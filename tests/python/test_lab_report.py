@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from nandarray import errors, lab
 from nandarray.lab import report
 from nandarray.lab.report import answers, compare, devices, figures, page, source, sweeps, text
-from nandarray.lab.report.palette import PALETTES
+from nandarray.present.palette import PALETTES
 
 VENDOR = resources.files("nandarray.lab.report").joinpath("vendor")
 

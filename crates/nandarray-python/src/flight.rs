@@ -2,7 +2,8 @@
 //!
 //! A space that collects ([`PySpace`](crate::space::PySpace)'s `in_flight`) submits reads and writes where another would
 //! execute them. The buffer of a command is kept until it is delivered, whether or not Python keeps the flight.
-//! Waiting lets modelled time pass, without the GIL. Python joins several commands to one future (`nandarray.futures`).
+//! Waiting lets modelled time pass, without the GIL. Python joins several commands to one future
+//! (`nandarray.array.futures`).
 
 use std::sync::{Arc, Weak};
 

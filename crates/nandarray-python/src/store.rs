@@ -205,7 +205,7 @@ impl PyStore {
         offload::unload(py, &runtime, program)
     }
 
-    /// Runs a program. `asked` has the attributes of `nandarray._program.run.Asked`.
+    /// Runs a program. `asked` has the attributes of `nandarray.programs.run.Asked`.
     fn execute<'py>(
         &self,
         py: Python<'py>,

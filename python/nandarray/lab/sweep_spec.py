@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from nandarray import device
-from nandarray._replay import Synthetic, Trace
 from nandarray.device import Description
 from nandarray.errors import InvalidError
 from nandarray.lab import registry
@@ -28,6 +27,7 @@ from nandarray.lab._inputs import inputs_of
 from nandarray.lab.claims import near
 from nandarray.lab.cost import weights_of
 from nandarray.lab.quantities import bytes_of, parse, span
+from nandarray.model.replay import Synthetic, Trace
 
 __all__ = ["OBJECTIVES", "Axis", "Spec", "read_spec"]
 

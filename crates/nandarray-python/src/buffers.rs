@@ -38,7 +38,11 @@ pub(crate) fn lend(array: &Bound<'_, PyUntypedArray>, item_bytes: usize, write: 
     if write && flags & numpy::npyffi::NPY_ARRAY_WRITEABLE == 0 {
         return Err(Error::Invalid("the buffer is read-only".to_owned()));
     }
-    Ok(BorrowedArray { first, shape: array.shape().iter().map(|&n| n as u64).collect(), strides: array.strides().to_vec() })
+    Ok(BorrowedArray {
+        first,
+        shape: array.shape().iter().map(|&n| n as u64).collect(),
+        strides: array.strides().to_vec(),
+    })
 }
 
 /// An axis of an outer selection: (start, step, count) or a list of coordinates.

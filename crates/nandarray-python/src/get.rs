@@ -15,14 +15,13 @@ use nandarray::stl::plan::Axis;
 use nandarray::stl::read::BufferMut;
 use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, NpyTypes, get_type_object, npy_intp};
 use numpy::{PY_ARRAY_API, PyArrayDescr, PyArrayDescrMethods};
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use smallvec::smallvec;
 
 use crate::index::Dims;
 use crate::index::numpy::{array, shape_of, strides_of};
-use crate::index::rules::{Combination, ResultDim, Selected, place};
+use crate::index::rules::{ResultDim, Selected, place};
 use crate::index::selection::combination;
 use crate::index::terms::{Term, small_integers, terms};
 use crate::space::PySpace;
@@ -67,9 +66,7 @@ pub(crate) fn get<'py>(
     if terms.iter().any(left) {
         return Ok(None);
     }
-    request.found(|shape| {
-        Selected::of(py, &terms, shape, combination, true).map(Some).map_err(|wrong| wrong.to_py(py))
-    })
+    request.found(|shape| Selected::of(py, &terms, shape, combination, true).map(Some).map_err(|wrong| wrong.to_py(py)))
 }
 
 /// Reads sub-block number `coordinate` of those of `sub_shape` that the view of this shape is cut into; else as
@@ -169,10 +166,7 @@ impl<'a, 'py> ElementRead<'a, 'py> {
     }
 
     /// Reads the selection that `find` finds in the shape.
-    fn found(
-        &self,
-        find: impl FnOnce(&[u64]) -> PyResult<Option<Selected>>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn found(&self, find: impl FnOnce(&[u64]) -> PyResult<Option<Selected>>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let item = self.dtype.itemsize();
         let found = self.space.look(self.py, |space, record| {
             let fits = |shape: &&[u64]| !shape.is_empty() && space.shape.item_bytes == item;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use nandarray::Error;
 use nandarray::device::{Command, Device, OwnedCommand, Reply, Target};
 use nandarray::stl::read::BufferMut;
 use nandarray::stl::space::{Space, SpaceId, SpaceRecord};
 use nandarray::stl::write::Source;
-use nandarray::Error;
 use numpy::{PyArray2, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::{Mutex, RwLock};
 use pyo3::prelude::*;
@@ -60,11 +60,7 @@ impl PySpace {
         })
     }
 
-    pub(crate) fn look<T>(
-        &self,
-        py: Python<'_>,
-        f: impl FnOnce(&Space, &SpaceRecord) -> T,
-    ) -> PyResult<T> {
+    pub(crate) fn look<T>(&self, py: Python<'_>, f: impl FnOnce(&Space, &SpaceRecord) -> T) -> PyResult<T> {
         let device = fail(py, device_of(&self.device))?;
         let space = fail(py, device.by_id(self.id))?;
         let inner = space.peek();

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use nandarray::Error;
 use nandarray::device::{Command, Device, Mode, NewSpace, Options, OwnedCommand, Reply};
 use nandarray::flash::Geometry;
 use nandarray::stl::space::Space;
-use nandarray::{Error, Result};
 use nandarray_model::describe::Description;
 use nandarray_model::store::Bytes;
 use nandarray_runtime::Runtime;
@@ -17,8 +17,8 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 use crate::clock::{self, PyClock};
 use crate::errors::{detached, to_py};
 use crate::flight::PyFlight;
-use crate::handle::{DetachedCommand, SharedRuntime, changes, device_of, fail, numbers, run, runtime_of};
 use crate::handle::sizes;
+use crate::handle::{DetachedCommand, SharedRuntime, changes, device_of, fail, numbers, run, runtime_of};
 use crate::nvme::PyNvme;
 use crate::space::PySpace;
 use crate::{offload, options, report};

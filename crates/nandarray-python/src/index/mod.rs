@@ -67,9 +67,9 @@ impl BadIndex {
             }
             Self::Endless(digits) => format!("index {digits} is out of bounds for every axis"),
             Self::Ellipses => "an index can only have a single ellipsis ('...')".to_owned(),
-            Self::TooMany { dimensions, taken } => format!(
-                "too many indices for array: array is {dimensions}-dimensional, but {taken} were indexed"
-            ),
+            Self::TooMany { dimensions, taken } => {
+                format!("too many indices for array: array is {dimensions}-dimensional, but {taken} were indexed")
+            }
             Self::Mask { axis, size, len } => format!(
                 "boolean index did not match indexed array along axis {axis}; size of axis is {size} but size of \
                  corresponding boolean axis is {len}"

@@ -4,9 +4,9 @@ use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use super::Dims;
 use super::rules::{Combination, ResultDim, Selected};
 use super::terms::{Term, terms};
-use super::Dims;
 use crate::errors;
 use crate::handle::sizes;
 

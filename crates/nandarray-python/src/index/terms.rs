@@ -1,7 +1,7 @@
 //! Python objects between the brackets as terms: what they are, not yet what they mean for a shape.
 
-use numpy::npyffi::{self, NpyTypes, get_type_object};
 use numpy::PyArrayDescrMethods;
+use numpy::npyffi::{self, NpyTypes, get_type_object};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -241,7 +241,7 @@ fn slice<'py>(item: &Bound<'py, PyAny>) -> PyResult<Term<'py>> {
     }
     // Python cuts bounds to machine integers, and has the ends of these for bounds that are left out.
     let exact = |cut: isize, name: &Bound<'py, PyString>| {
-        if !matches!(cut, isize::MIN | -isize::MAX | isize::MAX) {
+        if cut.unsigned_abs() < isize::MAX as usize {
             return Ok(Some(cut as i128));
         }
         let bound = item.getattr(name)?;

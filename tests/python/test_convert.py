@@ -18,9 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nandarray
+from nandarray.index.shapes import box_shape, boxes, run_shape
 from nandarray.interop.convert import sources
 from nandarray.interop.convert.attributes import decode, encode
-from nandarray.interop.convert.slabs import box_shape, boxes, run_shape, slab_shape
+from nandarray.interop.convert.slabs import slab_shape
 
 SMALL = 4096  # a budget that cuts even small arrays into many slabs
 

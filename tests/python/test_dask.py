@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nandarray
-from nandarray.interop.dask import aligned_chunks
+from nandarray.index.shapes import aligned_chunks
 
 
 def filled(store: nandarray.Store, shape: tuple[int, ...] = (100, 90), block: tuple[int, ...] = (16, 16)) -> Any:

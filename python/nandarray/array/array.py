@@ -18,16 +18,19 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray import dtypes
 from nandarray._nandarray import get, select
+from nandarray.array import notebook
 from nandarray.array.attributes import Attributes
-from nandarray.array.base import Grid, check_axis, check_shape
+from nandarray.array.base import Grid
+from nandarray.array.compute import Compute
 from nandarray.array.futures import Collecting, Future, Submitted
 from nandarray.array.lazy import AsType, Field
 from nandarray.array.pickling import reduce_array
 from nandarray.array.view import View, resolve_shape
 from nandarray.errors import ClosedError, InvalidError
 from nandarray.index import buffers
+from nandarray.index.shapes import check_axis, check_shape
 from nandarray.index.transfer import fetch, put
-from nandarray.present import html
+from nandarray.programs.operand import Origin
 
 if TYPE_CHECKING:
     from nandarray import _nandarray
@@ -39,7 +42,7 @@ __all__ = ["Array"]
 _NdArray = np.ndarray[Any, Any]
 
 
-class Array(Grid):
+class Array(Grid, Compute):
     """One array of a store. What ``store[name]`` and ``store.create(...)`` give.
 
     Index expressions follow NumPy: integers, slices with any step, ``...``, ``None``, integer and boolean arrays.
@@ -462,14 +465,14 @@ class Array(Grid):
 
     def _repr_html_(self) -> str:
         try:
-            return html.array_html(self)
+            return notebook.array_html(self)
         except ClosedError:
             return "<em>closed array</em>"
 
     # --- Towards the engine ------------------------------------------------------------------------------------------
 
-    def _store_of(self) -> Store:
-        return self._store
+    def _origin(self) -> Origin:
+        return Origin(self)
 
     def _commands(self) -> _ArrayCommands:
         return self._native

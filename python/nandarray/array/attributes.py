@@ -19,7 +19,10 @@ import numpy as np
 
 from nandarray.errors import InvalidError, NotFoundError
 
-__all__ = ["Attributes", "to_json"]
+__all__ = ["DIMENSIONS", "Attributes", "to_json"]
+
+#: The attribute that holds an array's dimension names, as Zarr v2 and xarray call it.
+DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 
 class Attributes(MutableMapping[str, Any]):

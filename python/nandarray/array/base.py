@@ -7,30 +7,26 @@ here is built from these. It holds no data and caches none: each index expressio
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray._nandarray import select
-from nandarray.array.compute import Compute
-from nandarray.errors import BadIndexError, InvalidError, NandarrayError
+from nandarray.errors import BadIndexError, InvalidError
 from nandarray.index import buffers
 from nandarray.index.transfer import Commands, fetch, put
 
 if TYPE_CHECKING:
     from nandarray.index.transfer import Mode
 
-__all__ = ["Grid", "Indexer", "check_axis", "check_shape"]
+__all__ = ["Grid", "Indexer"]
 
-MAX_DIMS = 32
-MAX_AXIS = 2**64
 _BAND_BYTES = 8 << 20  # what iteration reads ahead
 
 
-class Grid(Compute):
+class Grid:
     """An N-dimensional array in a store, seen under one shape. Base of ``Array`` and ``View``."""
 
     #: Whether the engine's own shape is this grid's: it takes index arrays then, and compares points with the shape.
@@ -212,55 +208,3 @@ class Indexer:
 
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
         self._grid._set(key, values, self._mode)
-
-
-def check_shape(
-    shape: int | Sequence[int], *, what: str = "shape", error: type[NandarrayError] = InvalidError
-) -> tuple[int, ...]:
-    """Bring a shape to a tuple of Python integers within the limits of the store.
-
-    Parameters
-    ----------
-    shape : int or sequence of int
-        What the caller gave.
-    what : str
-        What to call it in an error.
-    error : type
-        What to raise for a number outside the limits.
-
-    Returns
-    -------
-    tuple of int
-        The shape.
-    """
-    try:
-        lengths = tuple(shape) if isinstance(shape, Iterable) else (shape,)
-        checked = tuple(operator.index(length) for length in lengths)
-    except TypeError as cause:
-        raise InvalidError(f"{what} {shape!r} is not a tuple of integers") from cause
-    if len(checked) > MAX_DIMS:
-        raise InvalidError(f"{what} has {len(checked)} dimensions; at most {MAX_DIMS} are possible")
-    for axis, length in enumerate(checked):
-        if not 0 <= length <= MAX_AXIS:
-            raise error(f"{what} {checked} has {length} on axis {axis}; 0 to 2**64 are possible")
-    return checked
-
-
-def check_axis(axis: int, ndim: int) -> int:
-    """Bring an axis number to 0 .. ndim - 1.
-
-    Parameters
-    ----------
-    axis : int
-        The axis; negative ones count from the end.
-    ndim : int
-        Number of dimensions.
-
-    Returns
-    -------
-    int
-        The axis from the front.
-    """
-    if not -ndim <= axis < ndim:
-        raise BadIndexError(f"axis {axis} is out of bounds for array of dimension {ndim}")
-    return axis % ndim

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import DTypeLike
 
 from nandarray.errors import InvalidError
+from nandarray.programs.operand import Operand
 
 if TYPE_CHECKING:
-    from nandarray.array.store import Store
     from nandarray.programs.program import Program
 
 __all__ = ["Compute"]
@@ -23,11 +23,8 @@ __all__ = ["Compute"]
 _OPTIONS = ("form", "threads", "instructions", "seconds", "progress", "trusted", "boundscheck")
 
 
-class Compute:
+class Compute(Operand):
     """Computing beside the data, for an N-dimensional array in a store."""
-
-    def _store_of(self) -> Store:
-        raise NotImplementedError
 
     def offload(
         self,
@@ -83,7 +80,7 @@ class Compute:
         """
         from nandarray.programs import run
 
-        inputs = [run.Box(self, key), *others]  # type: ignore[arg-type]  # a grid is one of the two
+        inputs = [run.Box(self, key), *others]
         limits = {"instructions": instructions, "seconds": seconds}
         options = {"out": out, "form": form, "threads": threads, "progress": progress, **limits}
         return run.offload(program, inputs, scalars, **options).result
@@ -128,7 +125,9 @@ class Compute:
                 told(done, tasks, bytes_in)
 
         try:
-            return await self._store_of()._in_thread(lambda: self.offload(program, *others, progress=tell, **options))
+            return await self._origin().array.store._in_thread(
+                lambda: self.offload(program, *others, progress=tell, **options)
+            )
         except BaseException:
             ended.set()
             raise

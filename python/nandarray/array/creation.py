@@ -14,9 +14,10 @@ from numpy.typing import DTypeLike
 
 from nandarray import dtypes
 from nandarray.array.array import Array
-from nandarray.array.base import Grid, check_shape
+from nandarray.array.base import Grid
 from nandarray.errors import InvalidError
 from nandarray.index import buffers
+from nandarray.index.shapes import check_shape
 
 __all__ = ["check_key", "check_word", "fill_bytes", "refuse_options", "settle", "write_all"]
 

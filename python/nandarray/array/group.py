@@ -27,11 +27,11 @@ from numpy.typing import ArrayLike, DTypeLike
 from nandarray import _nandarray, dtypes
 from nandarray.array.array import Array
 from nandarray.array.attributes import Attributes, to_json
-from nandarray.array.base import check_shape
 from nandarray.array.creation import check_key, check_word, fill_bytes, refuse_options, settle, write_all
 from nandarray.array.pickling import reduce_group
 from nandarray.array.tree import Tree
 from nandarray.errors import ExistsError, InvalidError, NotFoundError
+from nandarray.index.shapes import check_shape
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store

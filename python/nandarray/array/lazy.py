@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray._nandarray import select
+from nandarray.array import notebook
 from nandarray.array.compute import Compute
 from nandarray.errors import ClosedError, InvalidError
 from nandarray.index import buffers
 from nandarray.index.transfer import fetch, put
-from nandarray.present import html
+from nandarray.programs.operand import Origin
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
-    from nandarray.array.store import Store
 
 __all__ = ["AsType", "Field"]
 
@@ -142,17 +142,19 @@ class Field(_Lazy, Compute):
         """The array's."""
         return self._array.building_block
 
-    def _store_of(self) -> Store:
-        return self._array.store
+    def _origin(self) -> Origin:
+        return Origin(self._array, field=tuple([self._name] if isinstance(self._name, str) else self._name))
 
     def __repr__(self) -> str:
         return f"<field {self._name!r} of {self._array!r}>"
 
     def _repr_html_(self) -> str:
-        from nandarray.array.parts import Part
-
+        inner = self._dtype.shape
         try:
-            return html.part_html(Part(self), f"field {self._name!r} of {self._array.name!r}")
+            what, block = f"field {self._name!r} of {self._array.name!r}", self._array.building_block
+            return notebook.part_html(
+                what, (*self.shape, *inner), self._dtype.base, block, (*self._array.chunks, *inner)
+            )
         except ClosedError:
             return "<em>closed array</em>"
 

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nandarray.array.array import Array
+from nandarray.array.attributes import DIMENSIONS
 from nandarray.array.lazy import Field
+from nandarray.array.pickling import reopen_array
 from nandarray.array.view import View
 from nandarray.errors import InvalidError
-from nandarray.interop.convert.attributes import DIMENSIONS
-from nandarray.interop.convert.slabs import run_shape
+from nandarray.index.shapes import aligned_chunks, run_shape
 
 if TYPE_CHECKING:
-    from nandarray.array.array import Array
     from nandarray.array.store import Store
 
 __all__ = ["Part", "part_of", "stored"]
@@ -42,8 +43,6 @@ def stored(given: Any, what: str) -> Array | Part:
     InvalidError
         It is none of these.
     """
-    from nandarray.array.array import Array
-
     if isinstance(given, Array | Part):
         return given
     if isinstance(given, View | Field):
@@ -123,8 +122,6 @@ class Part:
         """Give a larger chunk, of at most about ``limit`` bytes."""
         if isinstance(self.of, View):
             return run_shape(self.of.shape, max(1, limit // self.dtype.itemsize))
-        from nandarray.interop.dask import aligned_chunks
-
         outer = aligned_chunks(self.array.shape, self.array.chunks, self.array.dtype.itemsize, limit=limit)
         return (*outer, *self.inner)
 
@@ -200,6 +197,4 @@ class Part:
 
 
 def _again(path: str, name: str, how: How) -> Array | Part:
-    from nandarray.array.pickling import reopen_array
-
     return part_of(reopen_array((path, ()), name), how)

@@ -1,11 +1,11 @@
-"""The overview of a group, as text; :mod:`nandarray.present.html` makes it HTML."""
+"""The overview of a group, as text; :mod:`nandarray.array.notebook` makes it HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from nandarray.present import html
+from nandarray.array import notebook
 
 if TYPE_CHECKING:
     from nandarray.array.group import Group
@@ -27,13 +27,13 @@ class Tree:
 
     def __str__(self) -> str:
         lines = [self._group.name]
-        _draw(html.nest(self._group), "", lines)
+        _draw(notebook.nest(self._group), "", lines)
         return "\n".join(lines)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return html.tree_html(self._group)
+        return notebook.tree_html(self._group)
 
 
 def _draw(branch: Mapping[str, Any], indent: str, lines: list[str]) -> None:

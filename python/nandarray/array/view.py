@@ -18,16 +18,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nandarray._nandarray import get, get_sub_block
-from nandarray.array.base import Grid, check_shape
+from nandarray.array import notebook
+from nandarray.array.base import Grid
+from nandarray.array.compute import Compute
 from nandarray.array.futures import Collecting, Future
 from nandarray.errors import BadIndexError, ClosedError, InvalidError, VolumeMismatchError
 from nandarray.index import buffers
-from nandarray.present import html
+from nandarray.index.shapes import check_shape, run_shape
+from nandarray.programs.operand import Origin
 
 if TYPE_CHECKING:
     from nandarray import _nandarray
     from nandarray.array.array import Array
-    from nandarray.array.store import Store
 
 __all__ = ["View", "check_volume", "resolve_shape", "translate"]
 
@@ -35,7 +37,7 @@ _Array = np.ndarray[Any, Any]
 _INT64_MAX = 2**63 - 1
 
 
-class View(Grid):
+class View(Grid, Compute):
     """An array seen under another shape of equal volume. What :meth:`Array.view` gives.
 
     Besides :meth:`read` and :meth:`write`, a view takes every index expression that an array takes.
@@ -91,10 +93,10 @@ class View(Grid):
         return f"<nandarray.View shape={self._shape} of {self._of!r}>"
 
     def _repr_html_(self) -> str:
-        from nandarray.array.parts import Part
-
+        chunks = run_shape(self._shape, max(1, math.prod(self._of.chunks)))
         try:
-            return html.part_html(Part(self), f"view of {self._of.name!r} {self._of.shape}")
+            what = f"view of {self._of.name!r} {self._of.shape}"
+            return notebook.part_html(what, self._shape, self.dtype, self._of.building_block, chunks)
         except ClosedError:
             return "<em>closed array</em>"
 
@@ -267,8 +269,8 @@ class View(Grid):
         edges = zip(start, sub_shape, self._shape, strict=True)
         return start, tuple(min(extent, length - first) for first, extent, length in edges)
 
-    def _store_of(self) -> Store:
-        return self._of.store
+    def _origin(self) -> Origin:
+        return Origin(self._of, view=list(self._shape))
 
     def _commands(self) -> _ViewCommands:
         check_volume(self._shape, self._of.shape)

@@ -13,10 +13,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from nandarray.cli.common import Json, KeyFile, console, human, key_of, print_json
+from nandarray.cli.common import Json, KeyFile, console, key_of, print_json
 from nandarray.cli.program.run import Opened, complete_array_word, scalars_of
 from nandarray.cli.program.source import complete_source, is_ready_made, make
 from nandarray.errors import InvalidError
+from nandarray.units import format_size
 
 if TYPE_CHECKING:
     from nandarray.programs.advise import Advice
@@ -158,8 +159,8 @@ def advise_command(
 
 def _flows(advice: Advice) -> str:
     flows = advice.flows
-    return (f"{human(flows.from_store)} from the store and {human(flows.from_host)} from the host, "
-            f"{human(flows.to_store)} to the store and {human(flows.to_host)} to the host")  # fmt: skip
+    return (f"{format_size(flows.from_store)} from the store and {format_size(flows.from_host)} from the host, "
+            f"{format_size(flows.to_store)} to the store and {format_size(flows.to_host)} to the host")  # fmt: skip
 
 
 def _one(advice: Advice) -> None:

@@ -30,9 +30,7 @@ from nandarray.cli.common import (
     complete_array,
     complete_name,
     console,
-    count,
     find_array,
-    human,
     key_of,
     missing,
     open_store,
@@ -43,6 +41,7 @@ from nandarray.cli.common import (
 from nandarray.cli.program import commands as program
 from nandarray.errors import CorruptError, InvalidError, NandarrayError
 from nandarray.index.text import parse_slices
+from nandarray.units import count, format_size
 
 __all__ = ["app", "main"]
 
@@ -299,7 +298,7 @@ def import_command(
     if as_json:
         print_json({"arrays": list(names), "bytes": total})
     elif not quiet:
-        print(f"imported {count(len(names), 'array')} ({human(total)}): {', '.join(names)}")
+        print(f"imported {count(len(names), 'array')} ({format_size(total)}): {', '.join(names)}")
 
 
 @app.command()
@@ -506,7 +505,7 @@ def compact(*, store: StorePath, as_json: Json = False) -> None:
     if as_json:
         print_json({**result, "file_before": before, "file_after": after})
     else:
-        print(f"{human(before)} -> {human(after)}")
+        print(f"{format_size(before)} -> {format_size(after)}")
 
 
 @app.command()
@@ -532,7 +531,7 @@ def bench(
     if as_json:
         print_json([{**vars(item), "gb_per_s": item.gb_per_s} for item in done])
     else:
-        console().print(cli_bench.table(done, f"{human(done[0].bytes_per_call)} of float32, page cache warm"))
+        console().print(cli_bench.table(done, f"{format_size(done[0].bytes_per_call)} of float32, page cache warm"))
 
 
 def main() -> None:

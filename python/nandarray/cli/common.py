@@ -27,7 +27,8 @@ import typer.core
 from rich.console import Console
 
 import nandarray
-from nandarray.errors import NandarrayError, NotFoundError, StoreExistsError
+from nandarray import units
+from nandarray.errors import InvalidError, NandarrayError, NotFoundError, StoreExistsError
 from nandarray.interop.convert.copying import open_array
 
 __all__ = [
@@ -38,9 +39,7 @@ __all__ = [
     "complete_array",
     "complete_name",
     "console",
-    "count",
     "find_array",
-    "human",
     "key_of",
     "open_store",
     "parse_shape",
@@ -53,9 +52,6 @@ KEY_VARIABLE = "NANDARRAY_KEY"
 _KEY_BYTES = 32
 _WIDE = 160
 _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
-_UNITS = {"": 1, "b": 1, **{p: 1000**n for n, p in enumerate(["kb", "mb", "gb", "tb"], 1)}}
-_UNITS |= {p: 1024**n for n, p in enumerate(["kib", "mib", "gib", "tib"], 1)}
-_UNITS |= {p: 1024**n for n, p in enumerate("kmgt", 1)}
 
 
 class OneLineErrors(typer.core.TyperGroup):
@@ -153,13 +149,11 @@ def parse_shape(text: str) -> tuple[int, ...]:
 
 
 def parse_size(text: str) -> int:
-    """Read "256MiB", "1.5G" or "4096" as bytes."""
-    digits = text.strip().rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
-    unit = text.strip()[len(digits) :].strip().lower()
+    """Read the value of an option as bytes: "256MiB", "1.5G" or "4096"."""
     try:
-        return int(float(digits) * _UNITS[unit])
-    except (ValueError, KeyError):
-        raise typer.BadParameter(f"{text!r} is not a size: write it like 4096, 256MiB or 2GB") from None
+        return units.parse_size(text)
+    except InvalidError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def key_of(key_file: Path | None) -> bytes | None:
@@ -274,21 +268,7 @@ def strict(value: Any) -> Any:
     return value
 
 
-def human(size: float) -> str:
-    """Give a number of bytes with a unit."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if abs(size) < 1024 or unit == "PiB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    raise AssertionError
-
-
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """Refuse to replace a file, unless that is asked for."""
     if path.exists() and not overwrite:
         raise StoreExistsError(errno.EEXIST, "exists already; --overwrite replaces it", str(path))
-
-
-def count(number: int, thing: str) -> str:
-    """Give "1 array", "2 arrays"."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"

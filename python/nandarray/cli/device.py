@@ -14,9 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from nandarray import device
-from nandarray.cli.common import Json, console, human, print_json
+from nandarray.cli.common import Json, console, print_json
 from nandarray.errors import DescriptionError
-from nandarray.present.html import effective_rows
+from nandarray.units import format_size
 
 __all__ = ["app"]
 
@@ -73,7 +73,9 @@ def list_command(*, as_json: Json = False) -> None:
         facts = found.effective
         rates = [f"{facts[f'{part}_bytes_per_s'] / 1e9:.3g} GB/s" for part in ("read", "program", "link")]
         alone = f"{facts['read_4k_ps'] / 1e6:.4g} us"
-        table.add_row(found.name, human(facts["user_bytes"]), str(facts["dies"]), *rates, alone, escape(found.summary))
+        table.add_row(
+            found.name, format_size(facts["user_bytes"]), str(facts["dies"]), *rates, alone, escape(found.summary)
+        )
     console().print(table)
 
 
@@ -102,7 +104,7 @@ def _show(found: device.Description) -> None:
     bases = f" (builds on {', '.join(found.bases)})" if found.bases else ""
     out.print(f"{found.name}: {found.summary}{bases}\n", soft_wrap=True)
     table = Table(box=None, pad_edge=False, show_header=False)
-    for what, much in effective_rows(found):
+    for what, much in device.effective_rows(found):
         table.add_row(what, much)
     out.print(table)
     values = Table(box=None, pad_edge=False)

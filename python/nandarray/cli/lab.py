@@ -18,12 +18,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from nandarray import lab
-from nandarray.cli.common import Json, console, count, fail, print_json
+from nandarray.cli.common import Json, console, fail, print_json
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.lab import registry
-from nandarray.lab._html import answer_cells, number, shown_columns
+from nandarray.lab._html import answer_cells, shown_columns
 from nandarray.lab._runs import find_run, folder_of_runs
 from nandarray.lab.claims import near
+from nandarray.units import count, format_number
 
 __all__ = ["app"]
 
@@ -350,7 +351,7 @@ def _show_sweep(done: lab.Sweep) -> None:
     out.print(f"{count(len(best), 'point')} that no other beats in all of {over}{more}:", soft_wrap=True)
     table = _table(columns, right=columns)
     for row in best[:_ROWS]:
-        table.add_row(*(number(row[column]) for column in columns))
+        table.add_row(*(format_number(row[column]) for column in columns))
     out.print(table)
     out.print()
 
@@ -387,7 +388,7 @@ def show(
         console().print(f"{found.id}: {found.data['title'] or found.name}", soft_wrap=True)
         axes = _table(("axis", "values"))
         for axis in found.axes:
-            axes.add_row(axis["key"], ", ".join(number(value) for value in axis["values"]))
+            axes.add_row(axis["key"], ", ".join(format_number(value) for value in axis["values"]))
         console().print(axes)
         print()
         _show_sweep(found)
@@ -410,7 +411,7 @@ def _show_run(found: lab.Run) -> None:
         out.print(f"\n{name}: {count(len(rows), 'row')}{f', the first {_ROWS}' if len(rows) > _ROWS else ''}")
         shown = _table(columns, right=columns)
         for row in rows[:_ROWS]:
-            shown.add_row(*(number(row[column]) for column in columns))
+            shown.add_row(*(format_number(row[column]) for column in columns))
         out.print(shown)
     for assumption in found.data["assumptions"]:
         out.print(f"assumed: {assumption}", soft_wrap=True)
@@ -434,7 +435,7 @@ def compare_command(*, a: RunName, b: RunName, runs: Runs = None, as_json: Json 
         shown = _table(list(rows[0]), right=[key for key in rows[0] if key not in ("name", "claim")])
         for row in rows[:_ROWS]:
             shown.add_row(
-                *(number(value) if not isinstance(value, dict | list) else str(value) for value in row.values())
+                *(format_number(value) if not isinstance(value, dict | list) else str(value) for value in row.values())
             )
         out.print(shown)
         if len(rows) > _ROWS:

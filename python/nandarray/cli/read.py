@@ -21,9 +21,10 @@ import numpy as np
 
 from nandarray.cli.common import console, jsonable_array, refuse_existing
 from nandarray.errors import BadIndexError, InvalidError
+from nandarray.index.shapes import Box, box_shape, boxes
 from nandarray.index.text import Item
 from nandarray.interop.convert.sinks import Spec, open_sink
-from nandarray.interop.convert.slabs import Box, box_shape, boxes, pump, slab_shape
+from nandarray.interop.convert.slabs import pump, slab_shape
 
 __all__ = ["Picked", "dump_json", "save", "show"]
 

@@ -19,7 +19,8 @@ from nandarray import device
 from nandarray.cli.common import Json, console, parse_size, print_json
 from nandarray.cli.device import Settings, complete_device, parse_settings
 from nandarray.model.replay import Replay, Synthetic, Trace, replay
-from nandarray.model.replay_rows import LATENCIES, energy_rows, facts, promise_rows, scaled, throughput_rows
+from nandarray.model.replay_rows import LATENCIES, energy_rows, facts, promise_rows, throughput_rows
+from nandarray.units import scaled
 
 __all__ = ["replay_command"]
 

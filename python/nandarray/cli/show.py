@@ -20,8 +20,9 @@ from rich.table import Table
 from rich.tree import Tree
 
 from nandarray import dtypes
-from nandarray.cli.common import console, count, human, jsonable_array, missing, print_json
+from nandarray.cli.common import console, jsonable_array, missing, print_json
 from nandarray.interop.convert.copying import groups_below, open_array
+from nandarray.units import count, format_size
 
 __all__ = ["attrs_of", "check", "info", "listing", "pick", "progress", "stat", "tree"]
 
@@ -94,7 +95,7 @@ def listing(store: Any, name: str, *, long: bool, as_json: bool) -> None:
                 _shape(known["shape"]),
                 known["dtype"],
                 _shape(known["building_block"]),
-                human(known["bytes"]),
+                format_size(known["bytes"]),
                 ", ".join(filter(None, how)),
             )
         console().print(table)
@@ -191,7 +192,7 @@ def _value(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{human(value)} ({value:,} bytes)" if "bytes" in key else f"{value:,}"
+        return f"{format_size(value)} ({value:,} bytes)" if "bytes" in key else f"{value:,}"
     if isinstance(value, float):
         return "-" if math.isnan(value) else f"{value:.3g}"
     return value if isinstance(value, str) else json.dumps(value, default=str)
@@ -219,7 +220,7 @@ def stat(result: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def _cell(key: str, value: Any) -> str:
-    return human(value) if "bytes" in key and isinstance(value, int) else _value(key, value)
+    return format_size(value) if "bytes" in key and isinstance(value, int) else _value(key, value)
 
 
 def check(result: Mapping[str, Any], *, as_json: bool) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 from nandarray.array.parts import Part, part_of, stored
 from nandarray.array.pickling import reopen_array
 from nandarray.errors import InvalidError
+from nandarray.index.shapes import aligned_chunks
 
 if TYPE_CHECKING:
     from nandarray.array.array import Array
@@ -63,7 +64,7 @@ def to_dask(array: Array | View | Field, *, chunks: Any = None, inline_array: bo
     elif isinstance(part, Part):
         chunks = part.merged(CHUNK_BYTES)
     else:
-        chunks = aligned_chunks(part.shape, part.chunks, part.dtype.itemsize)
+        chunks = aligned_chunks(part.shape, part.chunks, part.dtype.itemsize, limit=CHUNK_BYTES)
     return da.from_array(
         _Reader(part),
         chunks=chunks,
@@ -129,29 +130,6 @@ def from_dask(
         del store[name]
         raise
     return target
-
-
-def aligned_chunks(
-    shape: Sequence[int], block: Sequence[int], itemsize: int, *, limit: int = CHUNK_BYTES
-) -> tuple[int, ...]:
-    """Choose a chunk of whole building blocks, as near to a cube of blocks as ``limit`` bytes allow.
-
-    Doubling the axis with the fewest blocks in the chunk keeps chunks good for every direction of work, as building
-    blocks are.
-    """
-    extent = [max(1, n) for n in shape]
-    chunk = [min(max(1, b), n) for b, n in zip(block, extent, strict=True)]
-    room = max(1, limit // max(1, itemsize))
-    while True:
-        growing = [axis for axis, n in enumerate(extent) if chunk[axis] < n]
-        growing.sort(key=lambda axis: (chunk[axis] / max(1, block[axis]), -axis))
-        for axis in growing:
-            wider = min(2 * chunk[axis], extent[axis])
-            if prod(chunk) // chunk[axis] * wider <= room:
-                chunk[axis] = wider
-                break
-        else:
-            return tuple(chunk)
 
 
 def store_all(parts: Sequence[tuple[Any, Any, Sequence[int]]]) -> None:

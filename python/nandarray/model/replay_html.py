@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from html import escape
 from math import log10
 from typing import TYPE_CHECKING, Any
 
-from nandarray.model.replay_rows import LATENCIES, OPERATIONS, energy_rows, facts, promise_rows, scaled, throughput_rows
+from nandarray.model.replay_rows import LATENCIES, OPERATIONS, energy_rows, facts, promise_rows, throughput_rows
+from nandarray.present.html import table
+from nandarray.units import scaled
 
 if TYPE_CHECKING:
     from nandarray.model.replay import Replay
@@ -38,25 +39,15 @@ def replay_html(replay: Replay) -> str:
     headings = ["", "requests", "IOPS", "throughput", *(f"{heading} us" for heading in LATENCIES.values())]
     parts = [
         f"<p>{escape(repr(replay))}</p>",
-        _table(headings, throughput_rows(data)),
+        table(throughput_rows(data), headings, numbers=True),
         _curve(data),
-        _table(None, facts(data)),
+        table(facts(data)),
         _energy(data),
     ]
     if rows := promise_rows(data):
-        parts.append(_table(["data sheet", "here", "there", ""], rows))
+        parts.append(table(rows, ("data sheet", "here", "there", ""), numbers=True))
     parts += [f"<p>{escape(note)}</p>" for note in data["notes"]]
     return f"<div>{''.join(parts)}</div>"
-
-
-def _table(headings: list[str] | None, rows: Iterable[Iterable[str]]) -> str:
-    right, left = 'style="text-align:right"', 'style="text-align:left"'
-    head = "" if headings is None else "".join(f"<th {right}>{escape(cell)}</th>" for cell in headings)
-    body = ""
-    for first, *others in rows:
-        cells = "".join(f"<td {right if headings else left}>{escape(cell)}</td>" for cell in others)
-        body += f"<tr><th {left}>{escape(first)}</th>{cells}</tr>"
-    return f"<table>{f'<tr>{head}</tr>' if head else ''}{body}</table>"
 
 
 def _curve(data: dict[str, Any]) -> str:

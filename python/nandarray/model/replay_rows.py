@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["LATENCIES", "OPERATIONS", "energy_rows", "facts", "promise_rows", "scaled", "spread", "throughput_rows"]
+from nandarray.units import scaled
+
+__all__ = ["LATENCIES", "OPERATIONS", "energy_rows", "facts", "promise_rows", "spread", "throughput_rows"]
 
 OPERATIONS = ("read", "write", "trim", "flush")
 
@@ -19,23 +21,7 @@ LATENCIES = {
     "max_us": "max",
 }
 
-_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
 _SMALLEST_SHARE = 0.005
-
-
-def scaled(number: float, unit: str) -> str:
-    """Write a number with three digits and a prefix.
-
-    Examples
-    --------
-    >>> from nandarray.model.replay_rows import scaled
-    >>> scaled(1_923_456_789, "B/s"), scaled(0.00123, "J"), scaled(0, "W")
-    ('1.92 GB/s', '1.23 mJ', '0 W')
-    """
-    if number == 0:
-        return f"0 {unit}"
-    factor, prefix = next((p for p in _PREFIXES if abs(number) >= p[0]), _PREFIXES[-1])
-    return f"{number / factor:.3g} {prefix}{unit}"
 
 
 def spread(shares: Sequence[float]) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
+from nandarray.present.html import Markup, table
+
 __all__ = ["Report"]
 
 _OPS = ("read", "write", "trim", "flush")
@@ -87,35 +89,25 @@ class Report(Mapping[str, Any]):
         )
 
     def _repr_html_(self) -> str:
-        head = "<tr>" + "".join(f"<th>{t}</th>" for t in ("", "requests", "MB/s", "mean us", "p50", "p99", "p99.99"))
-        rows = [head + "</tr>"]
+        head = ("", "requests", "MB/s", "mean us", "p50", "p99", "p99.99")
+        rows = []
         for op in _OPS:
             of = self._data[op]
-            if not of["requests"]:
-                continue
-            took = of["latency"]
-            cells = [f"{of['requests']:,}", f"{of['bytes_per_s'] / 1e6:,.1f}"]
-            cells += [f"{took[key]:,.1f}" for key in ("mean_us", "p50_us", "p99_us", "p99_99_us")]
-            rows.append(f"<tr><th>{op}</th>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+            if of["requests"]:
+                took = [f"{of['latency'][key]:,.1f}" for key in ("mean_us", "p50_us", "p99_us", "p99_99_us")]
+                rows.append([op, f"{of['requests']:,}", f"{of['bytes_per_s'] / 1e6:,.1f}", *took])
         used = self._data["utilisation"]
         busy = [(key, used[key]) for key in ("channels", "dies", "cores", "host_cores")]
         shares = [(key.replace("_", " "), sum(all_) / len(all_)) for key, all_ in busy if all_]
         shares += [("link up", used["link_up"]), ("link down", used["link_down"]), ("DRAM", used["dram"])]
         total = self._data["energy"]["device_j"] or 1.0
         parts = sorted(self.energy_j.items(), key=lambda part: -part[1])
-        energy = [(f"{key.replace('_', ' ')}", value / total) for key, value in parts if value > 0]
-        return (
-            f"<div><strong>{escape(str(self._data['device']))}</strong>: {self.elapsed_s:.6g} s modelled, "
-            f"{self._data['energy']['device_j']:.4g} J"
-            f"<table>{''.join(rows)}</table>"
-            f"<table><tr><th>busy</th><th></th></tr>{_bars(shares)}</table>"
-            f"<table><tr><th>energy</th><th></th></tr>{_bars(energy)}</table></div>"
-        )
+        energy = [(key.replace("_", " "), value / total) for key, value in parts if value > 0]
+        title = f"<strong>{escape(str(self._data['device']))}</strong>: {self.elapsed_s:.6g} s modelled, "
+        tables = table(rows, head, numbers=True) + _bars("busy", shares) + _bars("energy", energy)
+        return f"<div>{title}{self._data['energy']['device_j']:.4g} J{tables}</div>"
 
 
-def _bars(shares: list[tuple[str, float]]) -> str:
-    row = (
-        "<tr><td>{name}</td><td><span style='display:inline-block;background:#4a7ebb;height:0.7em;width:{px:.0f}px'>"
-        "</span> {share:.1%}</td></tr>"
-    )
-    return "".join(row.format(name=escape(name), px=share * _BAR_PX, share=share) for name, share in shares)
+def _bars(title: str, shares: list[tuple[str, float]]) -> str:
+    bar = "<span style='display:inline-block;background:#4a7ebb;height:0.7em;width:{:.0f}px'></span> {:.1%}"
+    return table([(name, Markup(bar.format(share * _BAR_PX, share))) for name, share in shares], (title, ""))

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from nandarray.array.lazy import Field
 from nandarray.programs.ports import Box, Boxed
 from nandarray.programs.program import Program
 from nandarray.programs.step import FieldStep
@@ -56,10 +55,9 @@ def field_step(box: Box) -> FieldStep:
     FieldStep
         Its one output has the elements of the box in C order.
     """
-    field: Any = box.array
-    assert isinstance(field, Field)
-    made = _program(field.array.dtype, tuple([field.name] if isinstance(field.name, str) else field.name))
-    step = FieldStep(made, [Box(field.array, box.key)])
+    array, _, field = box.array._origin()
+    assert field is not None, f"{box.array!r} is no field"
+    step = FieldStep(_program(array.dtype, field), [Box(array, box.key)])
     step.shape = tuple(Boxed(box).shape)
     return step
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +16,7 @@ from nandarray._nandarray import select
 from nandarray.errors import InvalidError
 from nandarray.index.text import format_slices
 from nandarray.programs import abi
-
-if TYPE_CHECKING:
-    from nandarray.array.array import Array
-    from nandarray.array.lazy import Field
-    from nandarray.array.view import View
+from nandarray.programs.operand import Operand
 
 __all__ = [
     "Box",
@@ -50,7 +46,7 @@ class Box:
         Integers and forward slices: ``np.s_[10:20, ::2]``.
     """
 
-    array: Array | View | Field
+    array: Operand
     key: Any = ...
 
 
@@ -75,14 +71,10 @@ class Boxed:
     """
 
     def __init__(self, given: Any) -> None:
-        from nandarray.array.lazy import Field
-        from nandarray.array.view import View
-
         box = given if isinstance(given, Box) else Box(given)
         whole = box.array
-        self.array = whole.array if isinstance(whole, View | Field) else whole
+        self.array, self.view, field = whole._origin()
         self.dtype = whole.dtype.base
-        self.view = list(whole.shape) if isinstance(whole, View) else None
         found = select(box.key, whole.shape)
         self.kept: tuple[int, ...] = tuple(axis for axis in found.kept if axis is not None)
         if not found.is_box or any(found.reverse) or len(self.kept) < len(found.kept):
@@ -90,7 +82,7 @@ class Boxed:
             raise InvalidError(f"[{shown}] of shape {whole.shape}: a program takes integers and forward slices")
         self.start, self.step, self.lengths = list(found.start), list(found.step), list(found.lengths)
         self.shape = (*found.shape, *whole.dtype.shape)
-        self.is_field = isinstance(whole, Field)
+        self.is_field = field is not None
         if not whole.shape:  # the engine has a scalar as one element along one dimension
             self.start, self.step, self.lengths = [0], [1], [1]
         self.tiles: tuple[list[int], list[int], list[int]] | None = None
@@ -135,17 +127,13 @@ def dtype_of(given: Any) -> np.dtype[Any]:
 
 def is_stored(given: Any) -> bool:
     """Say whether this is an array of a store, a view, a field, or a box of one."""
-    from nandarray.array.base import Grid
-    from nandarray.array.lazy import Field
-
-    return isinstance(given, Box | Grid | Field)
+    return isinstance(given, Box | Operand)
 
 
 def is_field(given: Any) -> bool:
     """Say whether this is a field of records, or a box of one."""
-    from nandarray.array.lazy import Field
-
-    return isinstance(given.array if isinstance(given, Box) else given, Field)
+    operand = given.array if isinstance(given, Box) else given
+    return isinstance(operand, Operand) and operand._origin().field is not None
 
 
 def counted(inputs: Sequence[Any], metadata: Mapping[str, Any]) -> Sequence[Any]:

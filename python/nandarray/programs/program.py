@@ -19,15 +19,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from nandarray.errors import InvalidError, ProgramError
+from nandarray.present.html import folded, table
 from nandarray.programs import abi
 from nandarray.programs.compile import scratch, zig
 from nandarray.programs.compile.cache import Cache, digest, write_whole
+from nandarray.programs.compile.functions import build
+from nandarray.programs.compile.linking import link
 from nandarray.programs.compile.native import Recipe
 from nandarray.programs.elf import Image, Location, Section, Symbol, defined_functions, fits, read
+from nandarray.programs.forms import block_form
+from nandarray.programs.step import Step
 
 if TYPE_CHECKING:
     from nandarray.programs.forms import Form
-    from nandarray.programs.step import Step
 
 __all__ = ["Program", "PythonProgram"]
 
@@ -179,7 +183,7 @@ class Program:
             shown = (str(file), str(path)) if inline else None
             warnings, files = zig.compile_c(file, place / "program.o", target, flags=given, shown=shown)
             _check_entries(place / "program.o", path.name)
-            zig.link([place / "program.o"], place / "program.elf", target)
+            link([place / "program.o"], place / "program.elf", target)
             raw = (place / "program.elf").read_bytes()
             mine = str(file.resolve())
             others = [name for name in files if name != mine and not name.startswith(str(zig.INCLUDE))]
@@ -211,8 +215,6 @@ class Program:
         InvalidError
             Annotations are missing or wrong.
         """
-        from nandarray.programs.forms import block_form
-
         made = PythonProgram(block_form(function, **settings))
         _ = made.elf
         return made
@@ -260,8 +262,6 @@ class Program:
         InvalidError
             Inputs or scalars do not fit the program.
         """
-        from nandarray.programs.step import Step
-
         return Step(self, inputs, scalars)
 
     # --- what it is ---------------------------------------------------------------------------------------------------
@@ -400,16 +400,14 @@ class Program:
         return f"<nandarray.Program {self.name!r} {self.kind} {self.target}: {into}{scalars} -> {out}>"
 
     def _repr_html_(self) -> str:
-        left = 'style="text-align:left"'
         facts = [("kind", self.kind), ("target", f"{self.target}, {self.isa}"), ("ELF", f"{len(self._elf):,} bytes")]
         facts += [("input", _port(one)) for one in self._metadata["inputs"]]
         facts += [("output", _port(one)) for one in self._metadata["outputs"]]
         facts += [("scalar", _port(one)) for one in self._metadata["scalars"]]
         facts += [("entry points", ", ".join(self._metadata["entries"])), ("SHA-256", self.hash)]
-        rows = "".join(f"<tr><th {left}>{escape(a)}</th><td {left}>{escape(b)}</td></tr>" for a, b in facts)
-        code = f"<details><summary>source</summary><pre>{escape(self._source)}</pre></details>" if self._source else ""
+        code = folded("source", f"<pre>{escape(self._source)}</pre>") if self._source else ""
         title = f"<strong>{escape(self.name)}</strong> {escape(self._metadata['summary'])}"
-        return f"<div>{title}<table>{rows}</table>{code}</div>"
+        return f"<div>{title}{table(facts)}{code}</div>"
 
 
 class PythonProgram(Program):
@@ -434,8 +432,6 @@ class PythonProgram(Program):
         if name == "_source":
             object.__setattr__(self, name, self._form.source)
             return self._source
-        from nandarray.programs.compile.functions import build
-
         with self._lock:
             if not self._ready():
                 raw, known = build(self._form)

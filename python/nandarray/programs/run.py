@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,10 +25,8 @@ from nandarray.errors import InvalidError, ProgramFailedError
 from nandarray.programs import abi, ports
 from nandarray.programs.compile import native as forms
 from nandarray.programs.ports import Box, Boxed
+from nandarray.programs.program import Program
 from nandarray.programs.step import FieldStep, Output, Step, in_order, source
-
-if TYPE_CHECKING:
-    from nandarray.programs.program import Program
 
 __all__ = ["Account", "Box", "Offloaded", "StepAccount", "Traffic", "offload", "shape_of", "watched"]
 
@@ -391,8 +389,6 @@ def _wanted(
     scalars: Mapping[str, Any] | None,
 ) -> tuple[list[Step], dict[str, Output]]:
     """Give the steps and the outputs that are asked for, these by name."""
-    from nandarray.programs.program import Program
-
     if isinstance(program, Program):
         program = Step(program, () if inputs is None else inputs, scalars)
     elif (inputs is not None or scalars is not None) and isinstance(program, Step | Output | Mapping):

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from nandarray.cli.common import Json, KeyFile, console, human, key_of, parse_size, print_json
+from nandarray.cli.common import Json, KeyFile, console, key_of, parse_size, print_json
 from nandarray.cli.program import profile as cli_program_profile
 from nandarray.cli.program import run as cli_program_run
 from nandarray.cli.program import source as cli_program_source
 from nandarray.cli.program.pipeline import StepSpec, chain, read_spec, steps_of
 from nandarray.cli.program.source import complete_form, complete_source, complete_target, step_name
 from nandarray.errors import InvalidError
+from nandarray.units import format_size
 
 if TYPE_CHECKING:
     from nandarray import Program
@@ -117,7 +118,7 @@ def build(
     if as_json:
         print_json({"elf": str(where), "sha256": made.hash, **made.metadata})
     else:
-        console().print(f"{where}: {made!r}, {human(len(made.elf))}")
+        console().print(f"{where}: {made!r}, {format_size(len(made.elf))}")
 
 
 @app.command()
@@ -458,9 +459,9 @@ def _rows(made: Program) -> list[tuple[str, str]]:
     rows += [("scalar", f"{one['name']} {one['dtype']}") for one in made.scalars]
     rows += [("error", f"{status}: {says}") for status, says in facts["errors"].items()]
     rows += [
-        ("state", human(facts["state_bytes"])),
-        ("memory", f"{human(facts['memory_bytes'])}, scratchpad {human(facts['scratchpad_bytes'])}"),
+        ("state", format_size(facts["state_bytes"])),
+        ("memory", f"{format_size(facts['memory_bytes'])}, scratchpad {format_size(facts['scratchpad_bytes'])}"),
         ("entry points", ", ".join(facts["entries"])),
-        ("ELF", f"{human(len(made.elf))}, SHA-256 {made.hash}"),
+        ("ELF", f"{format_size(len(made.elf))}, SHA-256 {made.hash}"),
     ]
     return rows

@@ -16,8 +16,9 @@ import numpy as np
 from rich.console import Group
 from rich.table import Table
 
-from nandarray.cli.common import console, count, print_json
+from nandarray.cli.common import console, print_json
 from nandarray.cli.program.run import numpy_dtype
+from nandarray.units import count
 
 if TYPE_CHECKING:
     from nandarray import Program

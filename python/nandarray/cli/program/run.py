@@ -23,9 +23,7 @@ from rich.table import Table
 
 from nandarray.cli.common import (
     console,
-    count,
     find_array,
-    human,
     jsonable_array,
     open_store,
     parse_shape,
@@ -34,6 +32,7 @@ from nandarray.cli.common import (
 )
 from nandarray.errors import InvalidError, NandarrayError, ProgramFailedError
 from nandarray.index.text import parse_slices
+from nandarray.units import count, format_size
 
 if TYPE_CHECKING:
     from nandarray.programs.run import Account
@@ -355,7 +354,7 @@ def _steps(names: Sequence[str], account: Account) -> None:
         column.justify = "right"
     for name, one in zip(names, account.steps, strict=True):
         executed = f"{one.instructions:,}" if one.instructions else ""
-        table.add_row(name, one.form, f"{one.tasks:,}", human(one.bytes_in), human(one.bytes_out), executed)
+        table.add_row(name, one.form, f"{one.tasks:,}", format_size(one.bytes_in), format_size(one.bytes_out), executed)
     console(stderr=True).print(table)
 
 
@@ -368,8 +367,8 @@ def _account(account: Account) -> str:
     rate = account.bytes_in / account.seconds / 1e9 if account.seconds else 0.0
     executed = f", {account.instructions:,} instructions" if account.instructions else ""
     told = (
-        f"{account.form}, {count(account.tasks, 'task')}, read {human(account.bytes_in)}, "
-        f"gave {human(account.bytes_out)}{executed}, {account.seconds:.3g} s ({rate:.2f} GB/s)"
+        f"{account.form}, {count(account.tasks, 'task')}, read {format_size(account.bytes_in)}, "
+        f"gave {format_size(account.bytes_out)}{executed}, {account.seconds:.3g} s ({rate:.2f} GB/s)"
     )
     return "\n".join([told, *account.notes])
 

@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DIMENSIONS", "TYPES", "decode", "dimension_names", "encode", "fill_from_zarr", "fill_to_zarr"]
+from nandarray.array.attributes import DIMENSIONS
 
-#: The attribute that holds an array's dimension names, as Zarr v2 and xarray call it.
-DIMENSIONS = "_ARRAY_DIMENSIONS"
+__all__ = ["TYPES", "decode", "dimension_names", "encode", "fill_from_zarr", "fill_to_zarr"]
 
 #: The attribute that holds the NumPy types of other attributes, where JSON cannot tell.
 TYPES = "_ATTRIBUTE_TYPES"

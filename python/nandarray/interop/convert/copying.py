@@ -28,13 +28,14 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from nandarray.array.attributes import to_json
-from nandarray.array.base import check_shape
 from nandarray.array.group import MARKER, UNFINISHED, Group, is_unfinished, make_marker
+from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part, stored
 from nandarray.errors import ExistsError, InvalidError, StoreExistsError
+from nandarray.index.shapes import Box, box_shape, boxes, check_shape, run_shape
 from nandarray.interop.convert.limits import chunk_limit
 from nandarray.interop.convert.sinks import Sink, Spec, open_sink
-from nandarray.interop.convert.slabs import Box, box_shape, boxes, pump, run_shape, slab_shape, stored_slabs
+from nandarray.interop.convert.slabs import pump, slab_shape, stored_slabs
 from nandarray.interop.convert.sources import Member, Source, SourceOptions, foreign_errors, open_source
 
 if TYPE_CHECKING:
@@ -330,13 +331,11 @@ def _refuse(source: Source, unsupported: str) -> None:
 def _open_target(store: Any, stack: ExitStack) -> Store:
     if not isinstance(store, str | os.PathLike):
         return store  # type: ignore[no-any-return]
-    import nandarray
-
     path = Path(store)
     if not path.exists():
         # "Nothing arrives" includes the store that would have been made for it.
         stack.push(lambda kind, error, trace: path.unlink(missing_ok=True) if kind else None)
-    return stack.enter_context(nandarray.open(path, "a"))
+    return stack.enter_context(open_store(path, "a"))
 
 
 def _above(name: str) -> Iterator[str]:
@@ -490,8 +489,6 @@ def _gather(
     source: Array | View | Field | Group | Store, key: bytes | None
 ) -> tuple[list[tuple[str, dict[str, Any]]], Sequence[tuple[str, Array | Part]], bool]:
     """Give the groups with their attributes, the arrays, and whether it is one array alone."""
-    from nandarray.array.group import Group
-
     if not isinstance(source, Group):
         one = stored(source, "export")
         return [], [(one.name.rpartition("/")[2], one)], True

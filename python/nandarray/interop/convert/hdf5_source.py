@@ -17,8 +17,8 @@ from math import inf, prod
 from typing import Any
 
 from nandarray.errors import InvalidError
+from nandarray.index.shapes import Box
 from nandarray.interop.convert.limits import HEAD_BYTES, deflated_fits, head_bound, zstd_size
-from nandarray.interop.convert.slabs import Box
 
 __all__ = ["leads_out", "reads_elsewhere", "refuse_links", "stored_boxes", "too_large"]
 

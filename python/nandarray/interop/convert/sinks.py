@@ -20,9 +20,10 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from nandarray.array.attributes import DIMENSIONS
 from nandarray.errors import InvalidError
-from nandarray.interop.convert.attributes import DIMENSIONS, decode, dimension_names, fill_to_zarr
-from nandarray.interop.convert.slabs import Box
+from nandarray.index.shapes import Box
+from nandarray.interop.convert.attributes import decode, dimension_names, fill_to_zarr
 from nandarray.interop.convert.sources import require
 
 __all__ = ["Sink", "Spec", "Write", "open_sink"]

@@ -3,8 +3,8 @@
 Between two stores of an array, each cut its own way, the boxes ("slabs") should be multiples of the destination's
 blocks, so that no block is written twice; multiples of the source's chunks, so that none is decoded twice; and as large
 as the budget allows, so that there are few. :func:`slab_shape` grows a box in that order of importance.
-:func:`run_shape` is for streams that can only go forward. :func:`pump` moves the boxes, reading one while it writes the
-one before: two slabs are alive at a time, and a budget must be halved before it comes here.
+:func:`pump` moves the boxes, reading one while it writes the one before: two slabs are alive at a time, and a budget
+must be halved before it comes here.
 
 Knows shapes and byte counts; knows nothing of formats or stores.
 """
@@ -18,10 +18,9 @@ from itertools import product
 from math import lcm, prod
 from typing import Any
 
-__all__ = ["Box", "boxes", "box_shape", "pump", "run_shape", "slab_shape", "stored_slabs"]
+from nandarray.index.shapes import Box, box_shape
 
-#: One slice with explicit bounds and step 1 for each dimension.
-Box = tuple[slice, ...]
+__all__ = ["pump", "slab_shape", "stored_slabs"]
 
 #: An array is sparse where less than one in so many of its elements is stored; a slab of it has so many chunks' places.
 _DENSE = 4
@@ -76,33 +75,6 @@ def slab_shape(
     return tuple(box)
 
 
-def run_shape(shape: Sequence[int], limit: int, *, block: Sequence[int] | None = None) -> tuple[int, ...]:
-    """Choose boxes that lie one after another in a C-ordered stream: ones, then one partial axis, then full axes."""
-    box = [1] * len(shape)
-    for axis in range(len(shape) - 1, -1, -1):
-        room = max(1, limit // prod(box))
-        box[axis] = min(max(1, shape[axis]), room)
-        if box[axis] < shape[axis]:
-            step = block[axis] if block else 1
-            if step <= box[axis]:
-                box[axis] -= box[axis] % step
-            break
-    return tuple(box)
-
-
-def boxes(shape: Sequence[int], box: Sequence[int]) -> Iterator[Box]:
-    """Cut ``shape`` into boxes, in C order, one at a time; none where the array is empty."""
-    if not shape:
-        yield ()
-        return
-    if 0 in shape:
-        return
-    for low in range(0, shape[0], box[0]):
-        part = slice(low, min(low + box[0], shape[0]))
-        for rest in boxes(shape[1:], box[1:]):
-            yield (part, *rest)
-
-
 def stored_slabs(
     stored: Iterator[Box],
     shape: Sequence[int],
@@ -142,11 +114,6 @@ def stored_slabs(
         found.update(product(*(range(i // n, j // n + 1) for i, j, n in zip(low, high, box, strict=True))))
     for place in sorted(found):
         yield tuple(slice(at * n, min(at * n + n, end)) for at, n, end in zip(place, box, shape, strict=True))
-
-
-def box_shape(box: Box) -> tuple[int, ...]:
-    """Give the shape of a box."""
-    return tuple(part.stop - part.start for part in box)
 
 
 def pump(

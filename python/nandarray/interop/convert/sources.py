@@ -31,11 +31,13 @@ from typing import Any
 
 import numpy as np
 
+from nandarray.array.attributes import DIMENSIONS
 from nandarray.errors import InvalidError, MediaError, NandarrayError, NotFoundError, StoreMissingError
+from nandarray.index.shapes import Box, box_shape, boxes
 from nandarray.interop.convert import hdf5_source, zarr_source
-from nandarray.interop.convert.attributes import DIMENSIONS, encode, fill_from_zarr
+from nandarray.interop.convert.attributes import encode, fill_from_zarr
 from nandarray.interop.convert.limits import CHUNK_MIN_BYTES
-from nandarray.interop.convert.slabs import Box, box_shape, boxes, slab_shape, stored_slabs
+from nandarray.interop.convert.slabs import slab_shape, stored_slabs
 
 __all__ = ["Member", "Source", "SourceOptions", "foreign_errors", "open_source", "require"]
 

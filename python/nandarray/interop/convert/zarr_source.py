@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from nandarray.errors import InvalidError
+from nandarray.index.shapes import Box
 from nandarray.interop.convert.limits import HARMLESS, HEAD_BYTES, PACKED, TEXT, Stage, check_chunk, head_bound
-from nandarray.interop.convert.slabs import Box
 
 __all__ = ["check_directory", "codecs_unbounded", "stored_boxes"]
 

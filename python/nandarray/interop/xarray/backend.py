@@ -27,13 +27,15 @@ except ImportError as error:
     raise ImportError("this needs xarray, which is not installed: pip install 'nandarray[xarray]'") from error
 
 import nandarray
+from nandarray.array.attributes import DIMENSIONS
 from nandarray.array.lazy import Field
 from nandarray.array.parts import Part
 from nandarray.array.view import View
 from nandarray.errors import InvalidError, NotFoundError
-from nandarray.interop.convert.attributes import DIMENSIONS, decode, dimension_names
+from nandarray.index.shapes import aligned_chunks
+from nandarray.interop.convert.attributes import decode, dimension_names
 from nandarray.interop.convert.copying import groups_below, open_array
-from nandarray.interop.dask import CHUNK_BYTES, aligned_chunks
+from nandarray.interop.dask import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from xarray import DataArray
@@ -127,7 +129,7 @@ class _GroupStore(AbstractDataStore):
         attrs = decode(stored, drop=(DIMENSIONS,))
         if isinstance(fill := attrs.get("_FillValue"), int | float) and array.dtype.kind in "iuf":
             attrs["_FillValue"] = array.dtype.type(fill)
-        merged = aligned_chunks(array.shape, array.chunks, array.dtype.itemsize)
+        merged = aligned_chunks(array.shape, array.chunks, array.dtype.itemsize, limit=CHUNK_BYTES)
         encoding = {
             "preferred_chunks": dict(zip(dims, merged, strict=True)),
             "building_block": tuple(array.building_block),

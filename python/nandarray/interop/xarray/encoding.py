@@ -23,8 +23,9 @@ from xarray import Variable, conventions
 from xarray.coding.common import lazy_elemwise_func
 from xarray.coding.times import decode_cf_datetime
 
+from nandarray.array.attributes import DIMENSIONS
 from nandarray.errors import InvalidError
-from nandarray.interop.convert.attributes import DIMENSIONS, decode
+from nandarray.interop.convert.attributes import decode
 
 __all__ = ["check_values", "encode_as_stored", "fixed_size", "same_value", "split"]
 

@@ -27,15 +27,15 @@ import nandarray
 from nandarray import dtypes
 from nandarray._nandarray import Transaction
 from nandarray.array.array import Array
-from nandarray.array.attributes import to_json
-from nandarray.array.base import check_shape
+from nandarray.array.attributes import DIMENSIONS, to_json
 from nandarray.array.creation import check_key, fill_bytes
 from nandarray.array.fork import StoreLock
 from nandarray.array.group import MARKER, UNFINISHED, is_unfinished, make_marker
 from nandarray.errors import ExistsError, InvalidError, NotFoundError, StoreExistsError
-from nandarray.interop.convert.attributes import DIMENSIONS, encode
+from nandarray.index.shapes import Box, boxes, check_shape
+from nandarray.interop.convert.attributes import encode
 from nandarray.interop.convert.copying import _active, _active_lock, _delete, _sweep
-from nandarray.interop.convert.slabs import Box, boxes, pump, slab_shape
+from nandarray.interop.convert.slabs import pump, slab_shape
 from nandarray.interop.dask import store_all
 from nandarray.interop.xarray.backend import _at
 from nandarray.interop.xarray.plan import SLAB_BYTES, How, New, Plan, There

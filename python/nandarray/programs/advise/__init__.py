@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nandarray import programs
+from nandarray.device import devices, load
 from nandarray.errors import InvalidError, NandarrayError
+from nandarray.programs import ports
 from nandarray.programs.advise import paper, vector
 from nandarray.programs.advise.flows import READ, WRITE, Flows, Use, measure, part, path_of
 from nandarray.programs.advise.samples import ASSUMED, has_sample, sample, use_of
@@ -204,8 +206,6 @@ def advise(
     >>> advice.link_saved > 0.99
     True
     """
-    from nandarray.programs import ports
-
     name = program if isinstance(program, str) else program.name
     known = isinstance(program, str)
     if direction not in (None, READ, WRITE):
@@ -269,8 +269,6 @@ def _use(
     known: str | None, made: Program, data: Sequence[Any], *, to_store: bool | Iterable[str], direction: str | None
 ) -> Use:
     """Say how the sample is run: as the caller says, as the data lie, or as a ready-made program is used."""
-    from nandarray.programs import ports
-
     inputs = [port["name"] for port in made.inputs]
     outputs = frozenset(port["name"] for port in made.outputs)
     stored = frozenset(name for name, one in zip(inputs, data, strict=False) if ports.is_stored(one))
@@ -297,8 +295,6 @@ def _small(made: Program, inputs: Sequence[_Array]) -> list[_Array]:
 
 
 def _bandwidths(device: str | Description, core_hz: float | None) -> Bandwidths:
-    from nandarray.device import devices, load
-
     if isinstance(device, str):
         found = devices().get(device)
         device = load(device) if found is None else found

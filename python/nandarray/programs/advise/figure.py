@@ -12,6 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nandarray.present.palette import PALETTES
 from nandarray.programs.advise.flows import AROUND, READ, WITHIN, WRITE
 from nandarray.programs.advise.paper import BECAUSE, PAPER
 
@@ -159,8 +160,6 @@ def figure_html(found: Sequence[Advice]) -> str:
     str
         HTML that asks for nothing.
     """
-    from nandarray.present.palette import PALETTES
-
     style = _STYLE.format(**{name: _variables(palette) for name, palette in PALETTES.items()})
     of = found[0].bandwidths
     facts = (

@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nandarray.array.opening import open as open_store
 from nandarray.errors import InvalidError
+from nandarray.programs import abi, ports, run
+from nandarray.programs.run import TASK_BYTES
 
 if TYPE_CHECKING:
     from nandarray.programs.program import Program
@@ -125,15 +128,12 @@ def measure(made: Program, inputs: Sequence[_Array], scalars: Mapping[str, Any],
     InvalidError
         The data do not fit the program, or the use names what it does not have.
     """
-    import nandarray
-    from nandarray.programs import abi, ports, run
-
     names = [port["name"] for port in made.inputs]
     outputs = {port["name"]: port for port in made.outputs}
     ports.counted(inputs, made.metadata)
     for name in sorted(use.stored - set(outputs)):
         raise InvalidError(f"{made.name} has no output {name!r}; it has {', '.join(outputs) or 'none'}")
-    with TemporaryDirectory(prefix="nandarray-") as folder, nandarray.open(Path(folder) / "sample.nand", "w") as store:
+    with TemporaryDirectory(prefix="nandarray-") as folder, open_store(Path(folder) / "sample.nand", "w") as store:
         given: list[Any] = []
         for number, (name, one) in enumerate(zip(names, inputs, strict=True)):
             if name not in use.host:
@@ -157,8 +157,6 @@ def measure(made: Program, inputs: Sequence[_Array], scalars: Mapping[str, Any],
 
 def _room(made: Program, port: Mapping[str, Any], inputs: Sequence[_Array]) -> int:
     """Give the bytes that an output has at most, over all tasks."""
-    from nandarray.programs.run import TASK_BYTES
-
     bound, first = port["bound"], inputs[0].nbytes
     records = -(-first // max(made.inputs[0]["record_bytes"], 1))
     taken = sum(one.nbytes for one, of in zip(inputs, made.inputs, strict=True) if not of.get("whole"))
@@ -181,8 +179,6 @@ def part(one: Any) -> _Array:
     numpy.ndarray
         Its first 4 MiB, a row at least.
     """
-    from nandarray.programs import ports
-
     if not ports.is_stored(one):
         array = np.asarray(one)
         return array if not array.shape else array[: _rows(array.shape, array.dtype)]

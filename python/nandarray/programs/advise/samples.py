@@ -15,6 +15,7 @@ import numpy as np
 from nandarray import programs
 from nandarray.errors import InvalidError
 from nandarray.programs.advise.flows import Use
+from nandarray.programs.library.twins.blocks import wal_record
 
 __all__ = ["ASSUMED", "NoSampleError", "Sample", "has_sample", "sample", "use_of"]
 
@@ -158,8 +159,6 @@ def _lz4(rng: _Rng) -> Sample:
 
 
 def _wal(rng: _Rng) -> Sample:
-    from nandarray.programs.library.twins.blocks import wal_record
-
     count = BYTES // 4096
     pages = _bytes(rng).reshape(count, 4096)
     pages[:, :8] = 0

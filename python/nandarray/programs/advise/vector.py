@@ -27,7 +27,8 @@ import numpy as np
 from nandarray.errors import InvalidError
 from nandarray.programs.compile import host, zig
 from nandarray.programs.compile.cache import Cache, digest
-from nandarray.programs.compile.native import Recipe
+from nandarray.programs.compile.functions import typed
+from nandarray.programs.compile.native import Recipe, _dlopen
 
 if TYPE_CHECKING:
     from nandarray.programs.program import Program
@@ -176,16 +177,12 @@ def _compile(program: Program, folder: Path, machine: host.Host, *, flags: Seque
         near = [] if recipe.inline else [f"-iquote{recipe.path.resolve().parent}"]
         said, _ = zig.compile_c(file, made, machine, flags=[*near, *recipe.flags, *flags])
         return made, said
-    from nandarray.programs.compile.functions import typed
-
     assert recipe is not None
     (folder / "program.ll").write_text(host.retarget(typed(recipe)[1](), machine))
     return made, zig.compile_ir(folder / "program.ll", made, machine, flags=flags)
 
 
 def _library(program: Program, machine: host.Host, *, vectors: bool) -> ctypes.CDLL:
-    from nandarray.programs.compile.native import _dlopen
-
     flags = () if vectors else _WITHOUT
     cache, key = Cache(), digest(["advise", zig.version(), zig.OPTIONS, machine, program.hash, _MEMORY, *flags])
     found = cache.get(key)

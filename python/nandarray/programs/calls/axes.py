@@ -10,18 +10,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from nandarray.array.base import check_axis
 from nandarray.errors import InvalidError, NotFoundError
+from nandarray.index.shapes import check_axis
 from nandarray.programs import ports, run
 from nandarray.programs.forms import COMPILED, along_form, folded_into
+from nandarray.programs.operand import Operand
 from nandarray.programs.program import PythonProgram
-
-if TYPE_CHECKING:
-    from nandarray.array.compute import Compute
 
 __all__ = ["add", "reduce_along"]
 
@@ -60,7 +58,7 @@ def _kind(what: Any, dtype: np.dtype[Any], asked: Any) -> np.dtype[Any]:
 
 
 def reduce_along(
-    grid: Compute,
+    grid: Operand,
     what: Any,
     axis: int | Sequence[int],
     *,
@@ -96,7 +94,7 @@ def reduce_along(
         raise NotFoundError(f"there is no reduction {what!r} along an axis; there is {', '.join(_NAMED)}")
     if not isinstance(what, str) and not callable(what):
         raise InvalidError("along an axis there is a name, or a function of two values")
-    box = ports.Boxed(run.Box(grid, key))  # type: ignore[arg-type]  # a grid is one of the two
+    box = ports.Boxed(run.Box(grid, key))
     shape = tuple(box.shape)
     axis, *others = _longest_first(axis, shape)
     if others and what not in _NAMED:
@@ -122,7 +120,7 @@ def reduce_along(
     made = PythonProgram(along_form(function, box.dtype, kind, (length, inner), scalars, whole=whole, **settings))
     before = itertools.product(*map(range, shape[:axis] if whole else ()))
     keys = [box.part(places) for places in before] if whole else [key]
-    rows = [run.offload(made, [run.Box(grid, one)], values, **kept).result for one in keys]  # type: ignore[arg-type]
+    rows = [run.offload(made, [run.Box(grid, one)], values, **kept).result for one in keys]
     found = np.concatenate([np.reshape(row, -1) for row in rows]).reshape(left)
     rest = tuple(one - (one > axis) for one in others)
     if rest and what in ("sum", "mean"):

@@ -10,18 +10,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from nandarray.array.base import check_shape
 from nandarray.errors import InvalidError
+from nandarray.index.shapes import check_shape
 from nandarray.programs import abi, ports, run
 from nandarray.programs.forms import COMPILED, boxes_form
+from nandarray.programs.operand import Operand
 from nandarray.programs.program import Program, PythonProgram
-
-if TYPE_CHECKING:
-    from nandarray.array.compute import Compute
 
 __all__ = ["map_boxes"]
 
@@ -30,7 +28,7 @@ _DIMENSIONS = 4  # that a program is told of
 
 
 def map_boxes(
-    grid: Compute,
+    grid: Operand,
     function: Any,
     others: Sequence[Any],
     block: Any,
@@ -68,7 +66,7 @@ def map_boxes(
     numpy.ndarray, Array or int
         The output; the new array; or how many elements were written.
     """
-    box = run.Box(grid, key)  # type: ignore[arg-type]  # a grid is one of the two
+    box = run.Box(grid, key)
     whole = ports.Boxed(box)
     shape = tuple(whole.shape)
     if not 0 < len(shape) <= _DIMENSIONS:
@@ -101,7 +99,7 @@ def map_boxes(
         part = one if isinstance(one, run.Box) else run.Box(one)
         return ports.Tiled(part.array, part.key, first, sizes)
 
-    store, name = grid._store_of(), out
+    store, name = grid._origin().array.store, out
     if isinstance(name, str):
         out = store.create(name, shape, kind)
     elif ports.is_stored(out) and (got := tuple(ports.Boxed(out).shape)) != shape:

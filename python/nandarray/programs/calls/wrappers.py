@@ -10,19 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nandarray import programs
 from nandarray.errors import InvalidError, NotFoundError
-from nandarray.programs import ports, run
+from nandarray.programs import abi, ports, run
+from nandarray.programs.calls.axes import add, reduce_along
+from nandarray.programs.calls.boxwise import map_boxes
 from nandarray.programs.forms import COMPILED, fold_form, folded_into, map_form, reduce_form
+from nandarray.programs.operand import Operand
 from nandarray.programs.program import Program, PythonProgram
-
-if TYPE_CHECKING:
-    from nandarray.array.array import Array
-    from nandarray.array.compute import Compute
 
 __all__ = ["filter_", "map_blocks", "reduce", "select"]
 
@@ -40,7 +39,7 @@ _EMPTY_ONES = ("min", "max")
 
 
 def map_blocks(
-    grid: Compute,
+    grid: Operand,
     what: Any,
     others: Sequence[Any],
     *,
@@ -56,8 +55,6 @@ def map_blocks(
     if block is not None and block is not False:
         if isinstance(what, str):
             raise InvalidError(f"block is for functions and programs over boxes; {what!r} has none")
-        from nandarray.programs.calls.boxwise import map_boxes
-
         _same_shape(boxes)
         kinds = {} if isinstance(what, Program) else _kinds(scalars)
         return map_boxes(grid, what, others, block, key=key, out=out, dtype=dtype, options=options, scalars=kinds,
@@ -78,7 +75,7 @@ def map_blocks(
 
 
 def filter_(
-    grid: Compute, what: Any, others: Sequence[Any], *, key: Any, out: Any, options: _Options, scalars: _Options
+    grid: Operand, what: Any, others: Sequence[Any], *, key: Any, out: Any, options: _Options, scalars: _Options
 ) -> Any:
     """Keep the elements for which a function is true, in order."""
     if isinstance(what, Program):
@@ -94,7 +91,7 @@ def filter_(
 
 
 def reduce(
-    grid: Compute,
+    grid: Operand,
     what: Any,
     axis: int | Sequence[int] | None,
     *,
@@ -109,8 +106,6 @@ def reduce(
     if axis is not None:
         if isinstance(what, Program) or state is not None or initial is not None:
             raise InvalidError("along an axis there are names and functions of two values, without an initial value")
-        from nandarray.programs.calls.axes import reduce_along
-
         kinds = _kinds(scalars)
         return reduce_along(grid, what, axis, key=key, dtype=dtype, options=options, scalars=kinds, values=scalars)
     call = _Call(grid, key, options, scalars)
@@ -146,7 +141,7 @@ def reduce(
     return found.dtype.type(what(first, found, **scalars))
 
 
-def select(grid: Compute, columns: Sequence[Any], *, key: Any, options: _Options) -> Any:
+def select(grid: Operand, columns: Sequence[Any], *, key: Any, options: _Options) -> Any:
     """Take some columns of each row: fields of structured elements, or numbers along the last axis."""
     (box,) = _boxes(grid, key, ())
     if not columns:
@@ -187,7 +182,7 @@ def _flat(found: Any) -> Any:
 class _Call:
     """On what something runs, and how."""
 
-    grid: Compute
+    grid: Operand
     key: Any
     options: _Options
     scalars: _Options
@@ -197,7 +192,7 @@ class _Call:
 def _run(call: _Call, made: Program, out: Any = None) -> Any:
     grid, key = call.grid, call.key
     target = _created(grid, out, made, key) if isinstance(out, str) else out
-    boxes = [run.Box(grid, key), *call.others]  # type: ignore[arg-type]  # a grid is one of the two
+    boxes = [run.Box(grid, key), *call.others]
     kept = {name: value for name, value in call.options.items() if name not in COMPILED}
     try:
         found = run.offload(made, boxes, call.scalars, out=target, **kept)
@@ -205,30 +200,28 @@ def _run(call: _Call, made: Program, out: Any = None) -> Any:
             raise InvalidError(f"{made.name} gave {found.result} of {target.size} elements; give an array to out=")
     except BaseException:
         if isinstance(out, str):
-            del grid._store_of()[out]
+            del grid._origin().array.store[out]
         raise
     return target if isinstance(out, str) else found.result
 
 
-def _created(grid: Compute, name: str, made: Program, key: Any) -> Array:
+def _created(grid: Operand, name: str, made: Program, key: Any) -> Any:
     """Make the array that a result goes into, in the store of the first input and of its shape."""
-    from nandarray.programs import abi
-
     if len(made.outputs) != 1:
         raise InvalidError(f"{made.name} has {len(made.outputs)} outputs; out= names one array")
     port = made.outputs[0]
     if not abi.one_for_one(port):
         raise InvalidError(f"how much {made.name} gives is not known before; give an array of the store to out=")
-    box = ports.Boxed(run.Box(grid, key))  # type: ignore[arg-type]  # a grid is one of the two
+    box = ports.Boxed(run.Box(grid, key))
     same = tuple(box.shape) == tuple(box.array.shape)
     block = box.array.building_block if same else None
     dtype = abi.record(port["dtype"], port["name"])
-    return grid._store_of().create(name, box.shape, dtype, building_block=block)
+    return grid._origin().array.store.create(name, box.shape, dtype, building_block=block)
 
 
-def _boxes(grid: Compute, key: Any, others: Sequence[Any]) -> list[Any]:
+def _boxes(grid: Operand, key: Any, others: Sequence[Any]) -> list[Any]:
     """Give shape and dtype of each input."""
-    found: list[Any] = [ports.Boxed(run.Box(grid, key))]  # type: ignore[arg-type]
+    found: list[Any] = [ports.Boxed(run.Box(grid, key))]
     for one in others:
         found.append(ports.Boxed(one) if ports.is_stored(one) else np.asarray(one))
     return found
@@ -284,8 +277,6 @@ def _named(call: _Call, name: str, box: Any) -> Any:
     if name in _EMPTY_ONES and not math.prod(box.shape):
         return None
     if box.dtype.kind == "c" and name in ("sum", "mean"):
-        from nandarray.programs.calls.axes import add
-
         form = fold_form(add, box.dtype, np.dtype("c16"), {}, **_settings(call.options), name=name)
         given = np.atleast_1d(_run(call, PythonProgram(form)))
         total: Any = given[0] if given.size else np.complex128(0)

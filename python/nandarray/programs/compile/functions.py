@@ -24,6 +24,7 @@ from nandarray.programs import abi, elf
 from nandarray.programs.compile import loops, mathematics, scratch, zig
 from nandarray.programs.compile.cache import Cache, digest, installed
 from nandarray.programs.compile.fingerprint import fingerprint, names_of
+from nandarray.programs.compile.linking import link
 from nandarray.programs.forms import SIZES, Form, parameters
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def build(form: Form) -> tuple[bytes, dict[str, Any]]:
             (made / "program.ll").write_text(text)
             zig.compile_ir(made / "program.ll", made / "program.o", target)
             ahead.join()
-            zig.link([made / "program.o", zig.runtime(target)], made / "program.elf", target)
+            link([made / "program.o", zig.runtime(target)], made / "program.elf", target)
             raw = (made / "program.elf").read_bytes()
     except CompileError as error:
         function = next(iter(form.functions.values())).__code__

@@ -13,13 +13,10 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from nandarray.programs.compile import scratch
+from nandarray.programs.compile import scratch, zig
 from nandarray.programs.compile.cache import digest, folder, keep, kept
-
-if TYPE_CHECKING:
-    from nandarray.programs.compile.zig import Target
+from nandarray.programs.compile.zig import Target
 
 __all__ = ["needed"]
 
@@ -52,8 +49,6 @@ def needed(names: Iterable[str], target: Target, known: Sequence[Path] = ()) -> 
     list of pathlib.Path
         Empty if nothing of it is known here. The objects may in turn call what they do not define.
     """
-    from nandarray.programs.compile import zig
-
     where = folder() / "support" / f"kept-{target.name}-{zig.support_key(target)}"
     musl, rest, found = _musl(target), [], {}
     for name in sorted(set(names)):
@@ -84,8 +79,6 @@ def needed(names: Iterable[str], target: Target, known: Sequence[Path] = ()) -> 
 @cache
 def _musl(target: Target) -> dict[str, Path]:
     """Which file defines what."""
-    from nandarray.programs.compile import zig
-
     found: dict[str, Path] = {}
     for path in zig.musl_sources(target):
         text = path.read_text()
@@ -97,8 +90,6 @@ def _musl(target: Target) -> dict[str, Path]:
 
 
 def _compile_c(sources: Sequence[Path], where: Path, target: Target) -> list[Path]:
-    from nandarray.programs.compile import zig
-
     with scratch.folder() as made:
         zig.checked(zig.run([*zig.musl_words(target), "-c", *sources], cwd=made), "musl's mathematics")
         return [keep(where / f"{one.stem}.o", (made / f"{one.stem}.o").read_bytes()) for one in sources]
@@ -107,8 +98,6 @@ def _compile_c(sources: Sequence[Path], where: Path, target: Target) -> list[Pat
 @cache
 def _holding(root: str, name: str) -> tuple[str, ...]:
     """Name the files of a library in Zig that export a name; the root itself among them."""
-    from nandarray.programs.compile import zig
-
     base = zig.home() / "lib"
     if not (base / root).exists():
         return ()
@@ -123,8 +112,6 @@ def _text(path: Path) -> str:
 
 def _zig_part(root: str, inside: dict[str, tuple[str, ...]], where: Path, target: Target) -> Path:
     """Compile a library in Zig, of which only the files are left that hold these names."""
-    from nandarray.programs.compile import zig
-
     files = {file for files in inside.values() for file in files}
     made = where / f"{root.removesuffix('.zig')}-{digest([*sorted(files), *sorted(inside)])[:16]}.o"
     if (found := kept(made)) is not None:
@@ -140,8 +127,6 @@ def _zig_part(root: str, inside: dict[str, tuple[str, ...]], where: Path, target
 
 def _lay_out(root: str, files: set[str], names: set[str], place: Path) -> None:
     """Write a library in Zig to a folder, with the files that are kept and the exports of these names only."""
-    from nandarray.programs.compile import zig
-
     base, inside = zig.home() / "lib", root.removesuffix(".zig")
     (place / inside).mkdir()
     for file in os.listdir(base / inside):
@@ -157,8 +142,6 @@ def _lay_out(root: str, files: set[str], names: set[str], place: Path) -> None:
 
 def _standard(place: Path) -> Path:
     """Make a folder with Zig's standard library, of which names that mathematics does not use are empty."""
-    from nandarray.programs.compile import zig
-
     base, made = zig.home() / "lib" / "std", place / "lib" / "std"
     made.mkdir(parents=True)
     for file in os.listdir(base):

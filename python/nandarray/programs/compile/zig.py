@@ -15,14 +15,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from nandarray.errors import CompileError
-from nandarray.programs.compile import mathematics
 from nandarray.programs.compile.cache import digest, folder, installed, keep, kept, make_folder
 from nandarray.programs.compile.scratch import folder as scratch_folder
 
@@ -33,9 +32,9 @@ __all__ = [
     "Target",
     "compile_c",
     "compile_ir",
-    "link",
     "run",
     "runtime",
+    "summary",
     "support",
     "undefined",
     "version",
@@ -44,8 +43,7 @@ __all__ = [
 INCLUDE = Path(__file__).parent / "include"
 
 _DIAGNOSTIC = re.compile(r"^(.+?):(\d+):(\d+): (?:fatal )?(error|warning): (.*)$", re.MULTILINE)
-_UNDEFINED = re.compile(r"undefined (?:\w+ )?symbol: (\S+)")
-_WHERE = re.compile(r">>> referenced by (\S+?):(\d+)")
+UNDEFINED = re.compile(r"undefined (?:\w+ )?symbol: (\S+)")
 
 
 @dataclass(frozen=True)
@@ -178,7 +176,7 @@ def compile_c(
     if shown is not None:
         said, name = said.replace(*shown), shown[1]
     if status != 0:
-        raise CompileError(_summary(f"{name} does not compile", said), diagnostics=_diagnostics(said), output=said)
+        raise CompileError(summary(f"{name} does not compile", said), diagnostics=_diagnostics(said), output=said)
     return said, _files(depends.read_text())
 
 
@@ -193,39 +191,8 @@ def compile_ir(source: Path, output: Path, target: Target, *, flags: Sequence[st
     words: list[str | Path] = ["clang", *target.words]
     status, said = run([*words, *_CODE, *_PLAIN, "-Wno-override-module", *flags, "-c", source, "-o", output])
     if status != 0:
-        raise CompileError(_summary("the typed function does not compile", said), output=said)
+        raise CompileError(summary("the typed function does not compile", said), output=said)
     return said
-
-
-def link(objects: Sequence[Path], output: Path, target: Target) -> None:
-    """Link objects to a program; what they call and do not define comes from the support libraries.
-
-    Raises
-    ------
-    CompileError
-        Something is called that nothing defines, or is defined twice.
-    """
-    script = INCLUDE / "program.ld"
-    words: list[str | Path] = ["ld.lld", "-T", script, "--gc-sections", "--color-diagnostics=never", "-e", "0x10000"]
-    words += ["-z", "max-page-size=4096", "-m", f"elf{target.bits}lriscv", "--error-limit=0", "-o", output]
-    status, said = run([*words, *objects])
-    called = said
-    known: list[Path] = []
-    while status != 0 and (more := mathematics.needed(undefined(said), target, known)):
-        known += more
-        status, said = run([*words, *objects, *known])
-    if status != 0 and _UNDEFINED.search(said):
-        try:
-            libraries = support(target)
-        except OSError as error:
-            says = f"{_link_summary(said)}; what else there is has no place to be built in: {error}"
-            raise CompileError(says, diagnostics=_undefined(said), output=said) from error
-        group: list[str | Path] = [*objects, *known, "--start-group", *libraries, "--end-group"]
-        status, said = run([*words, *objects, "--start-group", *libraries, "--end-group"])
-        if status != 0 and undefined(said):
-            said = _of_program(called, said, lambda defined: run([*words, *defined, *group]))
-    if status != 0:
-        raise CompileError(_link_summary(said), diagnostics=_undefined(said), output=said)
 
 
 def runtime(target: Target) -> Path:
@@ -350,7 +317,7 @@ def checked(ran: tuple[int, str], what: str) -> None:
     """Raise what a tool that failed said."""
     status, said = ran
     if status != 0:
-        raise CompileError(_summary(f"{what} does not build with ziglang {version()}", said), output=said)
+        raise CompileError(summary(f"{what} does not build with ziglang {version()}", said), output=said)
 
 
 # --- what the tools say -----------------------------------------------------------------------------------------------
@@ -365,63 +332,13 @@ def _diagnostics(said: str) -> list[dict[str, object]]:
 
 def undefined(said: str) -> set[str]:
     """Give the names that the linker said nothing defines."""
-    return set(_UNDEFINED.findall(said))
+    return set(UNDEFINED.findall(said))
 
 
-def _undefined(said: str) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
-    for part in said.split("ld.lld: error: ")[1:]:
-        name, where = _UNDEFINED.search(part), _WHERE.search(part)
-        if name and where:
-            text = f"{name.group(1)} is called and nothing defines it"
-            line = int(where.group(2))
-            found.append({"file": where.group(1), "line": line, "column": 0, "severity": "error", "text": text})
-    return found
-
-
-def _summary(what: str, said: str) -> str:
+def summary(what: str, said: str) -> str:
+    """Return the first lines of a tool's output below a heading."""
     lines = said.strip().splitlines()
     return "\n".join([f"{what}:", *lines[:30], *(["..."] if len(lines) > 30 else [])])  # noqa: PLR2004
-
-
-def _of_program(called: str, said: str, link_again: Callable[[list[str]], tuple[int, str]]) -> str:
-    """Reduce what the linker said to what the program itself calls.
-
-    A function that the support libraries have, but that calls what nothing defines (``malloc`` calls ``mmap``), is told
-    instead of what it calls. To find it the program is linked once for each name, all others being defined.
-
-    Parameters
-    ----------
-    called : str
-        What the linker said without the libraries.
-    said : str
-        What it said with them.
-    link_again : callable
-        Links with the libraries and options of one's own.
-
-    Returns
-    -------
-    str
-        Errors of ``called``, as the linker writes them; ``said`` if none of them is to blame.
-    """
-    names, missing = undefined(called), undefined(said)
-    blamed = names & missing
-    if missing - names:
-        for name in sorted(names - missing):
-            defined = [f"--defsym={other}=0x10000" for other in sorted(names - {name})]
-            if undefined(link_again(defined)[1]):
-                blamed.add(name)
-    parts = [part for part in called.split("ld.lld: error: ")[1:] if undefined(part) & blamed]
-    return "".join(f"ld.lld: error: {part}" for part in parts) or said
-
-
-def _link_summary(said: str) -> str:
-    names = list(dict.fromkeys(_UNDEFINED.findall(said)))
-    if not names:
-        return _summary("the program does not link", said)
-    where = {str(one["text"]).split()[0]: f" ({one['file']}:{one['line']})" for one in _undefined(said)}
-    listed = ", ".join(name + where.get(name, "") for name in names)
-    return f"the program calls what it does not define: {listed}; there is <math.h>, and no other C library"
 
 
 def _files(makefile: str) -> list[str]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from nandarray.programs.library.sizes import row_dtype
+
 __all__ = ["parse"]
 
 Array = np.ndarray[Any, Any]
@@ -92,8 +94,6 @@ def parse(text: Array, delimiter: int = ord(","), *, fields: Sequence[str]) -> t
     tuple of one numpy.ndarray
         A row for each line that is not empty; its field ``bad`` has a bit for each field that was missing or malformed.
     """
-    from nandarray.programs.library.sizes import row_dtype
-
     if delimiter in b"\n\r":
         raise ValueError("a line's end cannot be the delimiter")
     rows: list[tuple[Any, ...]] = []

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray._nandarray import select
-from nandarray.errors import BadIndexError, InvalidError
+from nandarray.errors import InvalidError
 from nandarray.index import buffers
 from nandarray.index.transfer import Commands, fetch, put
 
@@ -117,7 +117,7 @@ class Grid:
         """
         if copy is False:
             raise InvalidError("a stored array cannot become a NumPy array without a copy")
-        whole = Grid._get(self, ...)
+        whole: np.ndarray[Any, Any] = Grid._get(self, ...)
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:

@@ -150,9 +150,7 @@ def _output(program: Program, taken: np.dtype[Any], dtype: Any) -> np.dtype[Any]
     return kind
 
 
-def _blocks(
-    grid: Any, block: Any, box: ports.Boxed, shape: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _blocks(grid: Any, block: Any, box: ports.Boxed, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Choose the blocks' shape, and where the first one ends: at an edge of the array's own, if steps are 1."""
     if block is True:
         own = getattr(grid, "building_block", None)

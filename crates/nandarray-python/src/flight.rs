@@ -7,16 +7,15 @@
 
 use std::sync::{Arc, Weak};
 
-use nandarray::device::{Device, OwnedCommand, Reply};
-use nandarray::sim::FlightId;
-use nandarray::{Error, Result};
+use nandarray::probe::FlightId;
+use nandarray::{Device, Error, OwnedCommand, Result};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::errors::{detached, to_py};
 
 /// The result of a command in flight, once it is delivered.
-type ResultSlot = Arc<Mutex<Option<Result<Reply>>>>;
+type ResultSlot = Arc<Mutex<Option<Result<()>>>>;
 
 /// A command in flight.
 #[pyclass(module = "nandarray._nandarray", name = "Flight", frozen)]
@@ -42,21 +41,11 @@ impl PyFlight {
             drop(kept);
             *to.lock() = Some(result);
         });
-        let command = Addressed(command);
-        let id = detached(py, || {
-            let Addressed(command) = { command };
-            device.submit(command, done)
-        });
+        let id = detached(py, || device.submit(command, done));
         let id = id.map_err(|e| to_py(py, &e, None))?;
         Ok(Self { device: Arc::downgrade(device), id, slot })
     }
 }
-
-/// A command on its way to a thread without the GIL.
-struct Addressed(OwnedCommand);
-
-// SAFETY: what makes a command not `Send` is the address of a buffer, which is kept until the command is delivered.
-unsafe impl Send for Addressed {}
 
 #[pymethods]
 impl PyFlight {

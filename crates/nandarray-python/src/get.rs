@@ -10,9 +10,7 @@
 //! shape afterwards. The GIL is released while the engine reads, however little: memory that was resident before may
 //! have to be fetched.
 
-use nandarray::device::{Command, Target};
-use nandarray::stl::plan::Axis;
-use nandarray::stl::read::BufferMut;
+use nandarray::{Axis, BufferMut, Target, command};
 use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, NpyTypes, get_type_object, npy_intp};
 use numpy::{PY_ARRAY_API, PyArrayDescr, PyArrayDescrMethods};
 use pyo3::prelude::*;
@@ -246,7 +244,7 @@ impl<'a, 'py> ElementRead<'a, 'py> {
         for list in s.lists {
             axes[list.axis.expect("each has an axis")] = Axis::List(list.coordinates);
         }
-        self.send(Target::Outer { axes, strides: &strides }, first)?;
+        self.send(Target::Outer { axes: &axes, strides: &strides }, first)?;
         Ok(true)
     }
 
@@ -276,7 +274,7 @@ impl<'a, 'py> ElementRead<'a, 'py> {
         // SAFETY: the memory is an array's, which this call holds, or this call's own; the target's counts are its
         // shape.
         let out = unsafe { BufferMut::from_raw(first) };
-        self.space.send(self.py, Command::Read { space: self.space.number(), target, out }).map(drop)
+        self.space.send(self.py, command::Read { space: self.space.number(), target, out })
     }
 
     /// An array that NumPy allocates.

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use nandarray::device::{Change, Command, Device, Reply};
-use nandarray::{Error, Result};
+use nandarray::{Change, Device, Error, Result};
 use nandarray_runtime::Runtime;
 use parking_lot::RwLock;
 use pyo3::prelude::*;
@@ -34,12 +33,6 @@ pub(crate) fn fail<T>(py: Python<'_>, done: Result<T>) -> PyResult<T> {
     done.map_err(|e| to_py(py, &e, None))
 }
 
-/// A command on its way to a thread without the GIL.
-pub(crate) struct DetachedCommand<'a>(pub(crate) Command<'a>);
-
-// SAFETY: a command is not `Send` because of the address of a borrowed buffer, which the caller's frame keeps alive.
-unsafe impl Send for DetachedCommand<'_> {}
-
 /// Sizes along dimensions; Python's integers have no end, ours do.
 pub(crate) fn sizes(py: Python<'_>, given: &[Bound<'_, PyAny>]) -> PyResult<Vec<u64>> {
     let one = |size: &Bound<'_, PyAny>| {
@@ -51,9 +44,8 @@ pub(crate) fn sizes(py: Python<'_>, given: &[Bound<'_, PyAny>]) -> PyResult<Vec<
     given.iter().map(one).collect()
 }
 
-/// The numbers of a reply as a dictionary.
-pub(crate) fn numbers<'py>(py: Python<'py>, reply: Reply) -> PyResult<Bound<'py, PyDict>> {
-    let Reply::Numbers(numbers) = reply else { unreachable!("a stat gives numbers") };
+/// Numbers of a reply as a dictionary.
+pub(crate) fn numbers<'py>(py: Python<'py>, numbers: Vec<(&'static str, u64)>) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (name, value) in numbers {
         dict.set_item(name, value)?;

@@ -16,7 +16,8 @@
 //! | `get` | small reads by one call |
 //! | `handle` | the device that all handles of a store share |
 //! | `index` | NumPy's index expressions |
-//! | `nvme` | NVMe entries, in and out |
+//! | `nvme` | NVMe controllers: entries in and out |
+//! | `nvme_commands` | NVMe commands of Python as entries and pages |
 //! | `offload` | programs beside the data |
 //! | `options` | options of opening a store |
 //! | `replay` | workloads on described devices |
@@ -35,6 +36,7 @@ mod get;
 mod handle;
 mod index;
 mod nvme;
+mod nvme_commands;
 mod offload;
 mod options;
 mod replay;
@@ -62,6 +64,9 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(get::get_sub_block, m)?)?;
     m.add_function(wrap_pyfunction!(index::selection::select, m)?)?;
     m.add_function(wrap_pyfunction!(nvme::nvme_statuses, m)?)?;
+    m.add_function(wrap_pyfunction!(nvme_commands::nvme_encode, m)?)?;
+    m.add_function(wrap_pyfunction!(nvme_commands::nvme_completion, m)?)?;
+    m.add_function(wrap_pyfunction!(nvme_commands::nvme_space, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_presets, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_preset, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_keys, m)?)?;

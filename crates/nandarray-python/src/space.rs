@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use nandarray::Error;
-use nandarray::device::{Command, Device, OwnedCommand, Reply, Target};
-use nandarray::stl::read::BufferMut;
-use nandarray::stl::space::{Space, SpaceId, SpaceRecord};
-use nandarray::stl::write::Source;
+use nandarray::{
+    Axis, BufferMut, Command, Device, Error, OwnedCommand, OwnedTarget, Source, Space, SpaceId, SpaceRecord, Target,
+    command,
+};
 use numpy::{PyArray2, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::{Mutex, RwLock};
 use pyo3::prelude::*;
@@ -15,7 +14,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 use crate::buffers::{axis, lend};
 use crate::errors::to_py;
 use crate::flight::PyFlight;
-use crate::handle::{DetachedCommand, SharedRuntime, device_of, fail, numbers, run, sizes};
+use crate::handle::{SharedRuntime, device_of, fail, numbers, run, sizes};
 
 /// An array as the engine has it: bytes, boxes, points.
 #[pyclass(module = "nandarray._nandarray", name = "Space", frozen)]
@@ -45,16 +44,14 @@ impl PySpace {
         self.device.read().as_ref().is_some_and(|own| Arc::ptr_eq(own.device(), device))
     }
 
-    pub(crate) fn send(&self, py: Python<'_>, command: Command<'_>) -> PyResult<Reply> {
+    pub(crate) fn send<C: Command>(&self, py: Python<'_>, command: C) -> PyResult<C::Reply> {
         let device = fail(py, device_of(&self.device))?;
-        let command = DetachedCommand(command);
         let (key, name) = (&self.key, &self.name);
         run(py, move || {
-            let DetachedCommand(command) = { command };
             if key.is_some() {
                 // After a refresh the engine has forgotten the key.
                 let name = name.read().clone();
-                let _ = device.execute(Command::Open { name: &name, key: key.as_deref() });
+                let _ = device.execute(command::Open { name: &name, key: key.as_deref() });
             }
             device.execute(command)
         })
@@ -86,30 +83,37 @@ impl PySpace {
             strides: &lent.strides,
             view: view.as_deref(),
         };
-        self.move_elements(py, self.transfer(target, lent.first, out), array)
+        self.transfer(py, target, lent.first, out, array)
     }
 
-    /// Executes or submits a read or a write of an array's memory.
-    fn move_elements(&self, py: Python<'_>, command: Command<'_>, array: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
-        let Some(flights) = &self.flights else { return self.send(py, command).map(drop) };
-        let device = fail(py, device_of(&self.device))?;
-        let command = OwnedCommand::of(&command).expect("reads and writes can be submitted");
-        let kept = Some(array.clone().into_any().unbind());
-        flights.lock().push(PyFlight::submit(py, &device, command, kept)?);
-        Ok(())
-    }
-
-    fn transfer<'a>(&self, target: Target<'a>, first: *mut u8, out: bool) -> Command<'a> {
+    /// Executes or submits a read (`out`) or a write of an array's memory, which begins at `first`.
+    fn transfer(
+        &self,
+        py: Python<'_>,
+        target: Target<'_>,
+        first: *mut u8,
+        out: bool,
+        array: &Bound<'_, PyUntypedArray>,
+    ) -> PyResult<()> {
         let space = self.id;
         // SAFETY: address, shape and strides are those of a NumPy array that the Python caller holds; the target's
         // counts are that shape, so every element that it reaches is the array's. Writability was checked for `out`.
-        unsafe {
-            if out {
-                Command::Read { space, target, out: BufferMut::from_raw(first) }
-            } else {
-                Command::Write { space, target, source: Source::from_raw(first) }
-            }
-        }
+        let (to, source) = (|| unsafe { BufferMut::from_raw(first) }, || unsafe { Source::from_raw(first) });
+        let Some(flights) = &self.flights else {
+            return match out {
+                true => self.send(py, command::Read { space, target, out: to() }),
+                false => self.send(py, command::Write { space, target, source: source() }),
+            };
+        };
+        let device = fail(py, device_of(&self.device))?;
+        let target = OwnedTarget::of(&target);
+        let command = match out {
+            true => OwnedCommand::Read { space, target, out: to() },
+            false => OwnedCommand::Write { space, target, source: source() },
+        };
+        let kept = Some(array.clone().into_any().unbind());
+        flights.lock().push(PyFlight::submit(py, &device, command, kept)?);
+        Ok(())
     }
 
     fn boxes(
@@ -129,7 +133,7 @@ impl PySpace {
         let starts = starts.to_vec()?;
         let (count, strides, stride) = (&lent.shape[1..], &lent.strides[1..], lent.strides[0]);
         let target = Target::Boxes { starts: &starts, step: &step, count, strides, stride, view: view.as_deref() };
-        self.move_elements(py, self.transfer(target, lent.first, out), array)
+        self.transfer(py, target, lent.first, out, array)
     }
 
     fn outer(
@@ -141,13 +145,13 @@ impl PySpace {
     ) -> PyResult<()> {
         let lent = fail(py, lend(array, self.item_bytes(py)?, out))?;
         let axes = axes.iter().map(axis).collect::<PyResult<Vec<_>>>()?;
-        let counts: Vec<u64> = axes.iter().map(nandarray::stl::plan::Axis::count).collect();
+        let counts: Vec<u64> = axes.iter().map(Axis::count).collect();
         if counts != lent.shape {
             let e = Error::Invalid(format!("the selection has shape {counts:?}; the buffer has {:?}", lent.shape));
             return Err(to_py(py, &e, None));
         }
-        let target = Target::Outer { axes, strides: &lent.strides };
-        self.move_elements(py, self.transfer(target, lent.first, out), array)
+        let target = Target::Outer { axes: &axes, strides: &lent.strides };
+        self.transfer(py, target, lent.first, out, array)
     }
 
     fn points(
@@ -165,7 +169,7 @@ impl PySpace {
         }
         let coordinates = coordinates.to_vec()?;
         let target = Target::Points { coordinates: &coordinates, stride: lent.strides[0] };
-        self.move_elements(py, self.transfer(target, lent.first, out), array)
+        self.transfer(py, target, lent.first, out, array)
     }
 }
 
@@ -240,12 +244,12 @@ impl PySpace {
     }
 
     fn set_attrs(&self, py: Python<'_>, attrs: &str) -> PyResult<()> {
-        self.send(py, Command::SetAttrs { space: self.id, attrs }).map(drop)
+        self.send(py, command::SetAttrs { space: self.id, attrs })
     }
 
     fn resize(&self, py: Python<'_>, shape: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let shape = sizes(py, &shape)?;
-        self.send(py, Command::Resize { space: self.id, shape: &shape }).map(drop)
+        self.send(py, command::Resize { space: self.id, shape: &shape })
     }
 
     #[pyo3(signature = (out, start, step=None, view=None))]
@@ -283,10 +287,7 @@ impl PySpace {
         // SAFETY: as in `transfer`.
         let source = unsafe { Source::from_raw(lent.first) };
         let (count, strides) = (&lent.shape, &lent.strides);
-        match self.send(py, Command::Append { space: self.id, axis, count, strides, source })? {
-            Reply::Shape(shape) => PyTuple::new(py, shape),
-            other => unreachable!("an append gives a shape, not {other:?}"),
-        }
+        PyTuple::new(py, self.send(py, command::Append { space: self.id, axis, count, strides, source })?)
     }
 
     #[pyo3(signature = (out, starts, step, view=None))]
@@ -345,10 +346,10 @@ impl PySpace {
     }
 
     fn deallocate(&self, py: Python<'_>, start: Vec<u64>, count: Vec<u64>) -> PyResult<()> {
-        self.send(py, Command::Deallocate { space: self.id, start: &start, count: &count }).map(drop)
+        self.send(py, command::Deallocate { space: self.id, start: &start, count: &count })
     }
 
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        numbers(py, self.send(py, Command::StatSpace { space: self.id })?)
+        numbers(py, self.send(py, command::StatSpace { space: self.id })?)
     }
 }

@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nandarray::Error;
-use nandarray::device::{Command, Device, Mode, NewSpace, Options, OwnedCommand, Reply};
-use nandarray::flash::Geometry;
-use nandarray::stl::space::Space;
+use nandarray::{Command, Device, Error, Geometry, Mode, NewSpace, Options, OwnedCommand, Space, command};
 use nandarray_model::describe::Description;
 use nandarray_model::store::Bytes;
 use nandarray_runtime::Runtime;
@@ -18,7 +15,7 @@ use crate::clock::{self, PyClock};
 use crate::errors::{detached, to_py};
 use crate::flight::PyFlight;
 use crate::handle::sizes;
-use crate::handle::{DetachedCommand, SharedRuntime, changes, device_of, fail, numbers, run, runtime_of};
+use crate::handle::{SharedRuntime, changes, device_of, fail, numbers, run, runtime_of};
 use crate::nvme::PyNvme;
 use crate::space::PySpace;
 use crate::{offload, options, report};
@@ -180,7 +177,7 @@ impl PyStore {
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        self.command(py, Command::Flush).map(drop)
+        self.command(py, command::Flush)
     }
 
     /// Submits a flush.
@@ -268,23 +265,23 @@ impl PyStore {
             fill: fill.as_deref(),
             attrs,
         };
-        let space = self.command(py, Command::Create(new))?.into_space();
+        let space = self.command(py, command::Create(new))?;
         Ok(self.handle(&space, encryption_key))
     }
 
     #[pyo3(signature = (name, *, encryption_key=None))]
     fn open_space(&self, py: Python<'_>, name: &str, encryption_key: Option<Vec<u8>>) -> PyResult<PySpace> {
-        let command = Command::Open { name, key: encryption_key.as_deref() };
-        let space = self.command(py, command)?.into_space();
+        let command = command::Open { name, key: encryption_key.as_deref() };
+        let space = self.command(py, command)?;
         Ok(self.handle(&space, encryption_key))
     }
 
     fn delete(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        self.command(py, Command::Delete { name }).map(drop)
+        self.command(py, command::Delete { name })
     }
 
     fn rename(&self, py: Python<'_>, old: &str, new: &str) -> PyResult<()> {
-        self.command(py, Command::Rename { from: old, to: new }).map(drop)
+        self.command(py, command::Rename { from: old, to: new })
     }
 
     /// Deletes, renames, and sets attributes by name, in this order, all as one.
@@ -297,7 +294,7 @@ impl PyStore {
         attrs: Vec<(String, String)>,
     ) -> PyResult<()> {
         let changes = changes(&delete, &rename, &attrs);
-        self.command(py, Command::Together { changes: &changes }).map(drop)
+        self.command(py, command::Batch { changes: &changes })
     }
 
     fn __contains__(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
@@ -311,10 +308,7 @@ impl PyStore {
 
     #[pyo3(signature = (prefix=""))]
     fn names(&self, py: Python<'_>, prefix: &str) -> PyResult<Vec<String>> {
-        match self.command(py, Command::List { prefix })? {
-            Reply::Names(names) => Ok(names),
-            other => unreachable!("a listing gives names, not {other:?}"),
-        }
+        self.command(py, command::List { prefix })
     }
 
     fn describe<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
@@ -335,7 +329,7 @@ impl PyStore {
     }
 
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        numbers(py, self.command(py, Command::Stat)?)
+        numbers(py, self.command(py, command::Stat)?)
     }
 
     /// The numbers of every space by its name.
@@ -344,7 +338,7 @@ impl PyStore {
         let dict = PyDict::new(py);
         for name in self.names(py, "")? {
             let Ok(space) = device.describe(&name) else { continue }; // deleted meanwhile
-            dict.set_item(name, numbers(py, self.command(py, Command::StatSpace { space: space.id })?)?)?;
+            dict.set_item(name, numbers(py, self.command(py, command::StatSpace { space: space.id })?)?)?;
         }
         Ok(dict)
     }
@@ -356,14 +350,11 @@ impl PyStore {
 
     #[pyo3(signature = (*, repair=false, accept_older=false))]
     fn check<'py>(&self, py: Python<'py>, repair: bool, accept_older: bool) -> PyResult<Bound<'py, PyDict>> {
-        let Reply::Checked(report) = self.command(py, Command::Check { repair, accept_older })? else {
-            unreachable!("a check gives a report")
-        };
-        report::of_check(py, &report)
+        report::of_check(py, &self.command(py, command::Check { repair, accept_older })?)
     }
 
     fn compact<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Reply::Bytes(freed) = self.command(py, Command::Compact)? else { unreachable!("compaction gives bytes") };
+        let freed = self.command(py, command::Compact)?;
         let dict = PyDict::new(py);
         dict.set_item("bytes_freed", freed)?;
         Ok(dict)
@@ -388,13 +379,9 @@ impl PyStore {
 }
 
 impl PyStore {
-    fn command(&self, py: Python<'_>, command: Command<'_>) -> PyResult<Reply> {
+    fn command<C: Command>(&self, py: Python<'_>, command: C) -> PyResult<C::Reply> {
         let device = fail(py, device_of(&self.device))?;
-        let command = DetachedCommand(command);
-        run(py, move || {
-            let DetachedCommand(command) = { command };
-            device.execute(command)
-        })
+        run(py, move || device.execute(command))
     }
 
     fn handle(&self, space: &Arc<Space>, key: Option<Vec<u8>>) -> PySpace {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use nandarray::flash::Ppa;
+use nandarray::file_format::Ppa;
 
 use super::{Machine, PlatformPart, RequestEnded, RequestStatus, SpaceJobDone, SpaceJobId, SpaceJobKind};
 use crate::describe::{self, Description};

@@ -87,7 +87,7 @@ impl StoreFlash {
                 "of job {age}: {extent:?}"
             );
             for i in 0..extent.pages {
-                let place = self.layout.place(nandarray::flash::Ppa(extent.first.0 + u64::from(i)));
+                let place = self.layout.place(nandarray::file_format::Ppa(extent.first.0 + u64::from(i)));
                 let bytes = if i + 1 == extent.pages { extent.last_bytes } else { page };
                 if extent.op == Op::Program {
                     *self.programs.entry(age).or_default() += 1;

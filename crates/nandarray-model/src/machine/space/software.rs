@@ -71,7 +71,7 @@ impl SpaceClient {
             let mut done = 0;
             while done < extent.pages {
                 let pages = most.min(extent.pages - done);
-                let first = nandarray::flash::Ppa(extent.first.0 + u64::from(done));
+                let first = nandarray::file_format::Ppa(extent.first.0 + u64::from(done));
                 // A host reads whole pages.
                 extents.push(ExtentOp { first, pages, last_bytes: page, ..extent });
                 done += pages;

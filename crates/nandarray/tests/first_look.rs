@@ -13,7 +13,7 @@ use fastrand::Rng;
 use nandarray::device::{Command, Device, Mode, NewSpace, Options, Target};
 use nandarray::flash::geometry::{HEAD_BYTES, OOB_BYTES};
 use nandarray::flash::{Geometry, Owner, Ppa, Run};
-use nandarray::ftl::victim::Victim;
+use nandarray::ftl::policy::GcPolicy;
 use nandarray::ftl::{FetchError, Ftl, Verify, placement};
 use nandarray::media::Media;
 use nandarray::media::memory::MemoryMedia;
@@ -168,7 +168,7 @@ fn pages_before_a_damaged_one_are_marked_and_those_behind_it_are_not() {
     const COUNT: u32 = 200;
     let geometry = Geometry::FILE;
     let media = Arc::new(MemoryMedia::with_bytes(vec![0; HEAD_BYTES as usize]));
-    let policies = || (placement::by_name("log").unwrap(), Victim::by_name("greedy").unwrap());
+    let policies = || (placement::by_name("log").unwrap(), GcPolicy::Greedy);
     let ftl = |verify| Ftl::new(media.clone(), geometry, Arc::new(Counters::default()), verify, policies(), 0, 5);
     let owner = Owner { space: 1, unit: 0, key: [7; 10] };
     let mut rng = Rng::with_seed(9);

@@ -19,7 +19,7 @@ use nandarray::device::{Command, Mode, Options};
 use nandarray::flash::geometry::HEAD_BYTES;
 use nandarray::flash::{Geometry, Layout, Owner, Ppa, Run, Segment};
 use nandarray::ftl::segments::SegmentState;
-use nandarray::ftl::victim::Victim;
+use nandarray::ftl::policy::GcPolicy;
 use nandarray::ftl::{Ftl, Verify, placement};
 use nandarray::media::Media;
 use nandarray::media::fault::FaultMedia;
@@ -27,7 +27,7 @@ use nandarray::media::memory::MemoryMedia;
 use nandarray::sim::Counters;
 use proptest::prelude::*;
 
-const VICTIMS: [&str; 4] = ["greedy", "d-choices", "cost-benefit", "round-robin"];
+const VICTIMS: &[&str] = GcPolicy::NAMES;
 const PLACEMENTS: [&str; 2] = ["nds", "log"];
 
 /// A block's name and unit.
@@ -56,7 +56,7 @@ fn page(seed: u64, bytes: u32) -> Vec<u8> {
 impl Flash {
     fn new(geometry: Geometry, segments: u32, placed: &str, victim: &str) -> Self {
         let media = Arc::new(FaultMedia::with_bytes(vec![0; HEAD_BYTES as usize]));
-        let policies = (placement::by_name(placed).unwrap(), Victim::by_name(victim).unwrap());
+        let policies = (placement::by_name(placed).unwrap(), GcPolicy::by_name(victim, 10).unwrap());
         let capacity = geometry.medium_bytes(segments.into());
         let counters = Arc::new(Counters::default());
         let ftl = Ftl::new(media.clone(), geometry, counters, Verify::Always, policies, capacity, 5);
@@ -234,7 +234,7 @@ proptest! {
         numbers in prop::collection::vec(any::<u64>(), 1..150),
         geometry in geometry(),
         placed in 0usize..2,
-        victim in 0usize..4,
+        victim in 0..VICTIMS.len(),
         wear: bool,
     ) {
         walk(&numbers, geometry, PLACEMENTS[placed], VICTIMS[victim], wear);
@@ -286,7 +286,7 @@ fn squeeze(numbers: &[u64], segments: u32, placed: &str, victim: &str) -> (u64, 
 #[test]
 fn a_small_store_is_right_under_every_policy() {
     for placed in PLACEMENTS {
-        for victim in VICTIMS {
+        for &victim in VICTIMS {
             let (mut refused, mut moved) = (0, 0);
             for seed in 0..rounds(4, 200) {
                 eprintln!("{placed} {victim} {seed}");
@@ -305,7 +305,7 @@ fn a_small_store_is_right_under_every_policy() {
 #[test]
 fn a_store_with_room_is_never_full() {
     for placed in PLACEMENTS {
-        for victim in VICTIMS {
+        for &victim in VICTIMS {
             let device = open(Arc::new(MemoryMedia::default()), Mode::Append, &store(32, placed, victim)).unwrap();
             let side = (Geometry::TINY.segment_data_bytes() * 8) as f64;
             let side = side.sqrt() as u64;

@@ -18,6 +18,7 @@ use common::*;
 use fastrand::Rng;
 use nandarray::device::{Command, Device, Finding, Mode, Options};
 use nandarray::flash::{Geometry, Layout};
+use nandarray::ftl::policy::GcPolicy;
 use nandarray::media::Media;
 use nandarray::media::fault::FaultMedia;
 use nandarray::{Error, Result};
@@ -471,7 +472,7 @@ fn drawn(seed: u64) -> Workload {
         geometry,
         capacity_segments: rng.bool().then_some(segments),
         placement: ["nds", "log"][rng.usize(..2)],
-        victim: ["greedy", "d-choices", "cost-benefit", "round-robin"][rng.usize(..4)],
+        victim: GcPolicy::NAMES[rng.usize(..GcPolicy::NAMES.len())],
         write_buffer_bytes: [0, 2000, 64 << 20][rng.usize(..3)],
         steps: Steps::Drawn(numbers, Taste { array_bytes, ..Taste::SMALL }),
     }

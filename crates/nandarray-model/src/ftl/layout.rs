@@ -6,7 +6,7 @@
 //! are as full as they are on average, not by chance. The time is that of marking dead pages, the memory a few bytes a
 //! block; a page that is written afterwards takes what it takes on every device.
 
-use super::blocks::{LaidOut, State, Stream};
+use super::blocks::{LaidOut, BlockState, Stream};
 use super::scatter::Scatter;
 use super::stationary::{Solver, normal};
 use super::{LayOutError, PageMapped};
@@ -50,10 +50,13 @@ impl PageMapped {
         if self.map_cache.is_some() {
             return Err(LayOutError::CachedMap);
         }
+        if let GcPolicy::WindowedGreedy(_) = self.victims.policy() {
+            return Err(LayOutError::Policy { name: self.victims.policy().name() });
+        }
         let mut chance = fastrand::Rng::with_seed(seed);
         let live = self.live_by_plane(&mut chance)?;
         let hot = self.hot_in_use(&mut chance);
-        let mut solver = Solver::new(self.victims.kind(), self.geometry.pages);
+        let mut solver = Solver::new(self.victims.policy(), self.geometry.pages);
         let mut planes: Vec<PlaneInUse> = Vec::new();
         let mut streams = Vec::new();
         for plane in 0..self.planes() {
@@ -162,9 +165,9 @@ impl PageMapped {
         }
         let amplification = solver.amplification(live as f64 / f64::from(closed));
         let first = plane * per_plane;
-        let good = |b: &u32| self.blocks.blocks[*b as usize].state != State::Bad;
+        let good = |b: &u32| self.blocks.blocks[*b as usize].state != BlockState::Bad;
         let mut blocks: Vec<u32> = (first..first + per_plane).filter(good).collect();
-        if self.victims.kind() == GcPolicy::RoundRobin {
+        if self.victims.policy() == GcPolicy::RoundRobin {
             // From where it goes on: the oldest; at last those that were just erased.
             let begin = chance.usize(0..blocks.len());
             blocks.rotate_left(begin);

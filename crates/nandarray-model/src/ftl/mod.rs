@@ -13,7 +13,7 @@
 //! | `blocks` | what each erase block is, free blocks, open blocks, owners of pages |
 //! | `divide` | division by what a geometry fixes |
 //! | `striping` | which plane a page goes to |
-//! | `victim/` | which block reclaim takes, a policy a file |
+//! | `victims`, `live_lists` | victims of reclaim, by the policies that the store has, too |
 //! | `hot` | which pages are written often |
 //! | `cache` | the write cache, a part of its own in front of it all |
 //! | `precondition` | a used device without the modelled time that using it takes |
@@ -33,6 +33,7 @@ mod divide;
 mod fill;
 mod hot;
 mod layout;
+mod live_lists;
 mod lru;
 mod map;
 mod map_cache;
@@ -45,7 +46,7 @@ mod stationary;
 mod striping;
 #[cfg(test)]
 mod tests;
-mod victim;
+mod victims;
 
 pub use page_mapped::PageMapped;
 pub use reclaim::{Move, Moved, Renewed, Step};
@@ -134,6 +135,12 @@ pub enum LayOutError {
     /// Pages of the map are written more often than others, in a way that is not worked out.
     #[error("the steady state of a device whose map is cached in part (ftl.map_cache) is not known in advance")]
     CachedMap,
+    /// The share of live pages that a victim policy leads to is not worked out.
+    #[error("the steady state of a device that reclaims by {name} (ftl.gc) is not known in advance")]
+    Policy {
+        /// The policy's name.
+        name: &'static str,
+    },
     /// Reclaim could not keep as many blocks free as it is told to.
     #[error(
         "plane {plane} has {live} live pages for {closed} blocks of {pages} beside {free} free ones: too few dead pages \

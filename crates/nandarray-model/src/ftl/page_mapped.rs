@@ -3,7 +3,7 @@
 //! Map first, then the write: a page is given out and mapped at once, the page that it replaces is dead at once.
 //! Nothing is changed by a request that is refused.
 
-use super::blocks::{Blocks, STREAMS, State, Stream};
+use super::blocks::{EraseBlocks, STREAMS, BlockState, Stream};
 use super::divide::Divisor;
 use super::fill::Fill;
 use super::hot::HotData;
@@ -12,10 +12,11 @@ use super::map_cache::MapCache;
 use super::reclaim::Job;
 use super::report::Counts;
 use super::striping::Order;
-use super::victim::Victims;
+use super::victims::Victims;
 use super::{FtlError, FtlSetupError, MapOp, Owner, Urgency, Written};
 use crate::describe::{Description, FlashGeometry};
 use crate::flash::{Cause, Place};
+use nandarray::ftl::policy::wear_levelling::WearLevelling;
 
 /// Map pages that one request writes at most to make room in the map's cache.
 const MAP_WRITES_MAX: usize = 4;
@@ -41,13 +42,12 @@ pub struct PageMapped {
     pub(super) lpas_asked: u64,
     pub(super) order: Order,
     pub(super) map: Map,
-    pub(super) blocks: Blocks,
+    pub(super) blocks: EraseBlocks,
     pub(super) victims: Victims,
     pub(super) map_cache: Option<MapCache>,
     pub(super) hot: Option<HotData>,
     pub(super) jobs: Vec<Job>,
     pub(super) counts: Counts,
-    pub(super) wear_threshold: Option<u32>,
     /// Free blocks of a plane below which reclaim begins.
     pub(super) threshold_blocks: u32,
     urgent_blocks: u32,
@@ -97,11 +97,12 @@ impl PageMapped {
         let order = Order::new(&g, &s.striping)?;
         let shape = (g.planes_total(), g.blocks, g.pages);
         let victims = Victims::new(s.gc, shape, seed)?;
-        let blocks = Blocks::new(shape, s.wear_dynamic, s.wear_static_threshold, |plane, block| {
+        let levelling = WearLevelling { least_worn_first: s.wear_dynamic, threshold: s.wear_static_threshold };
+        let blocks = EraseBlocks::new(shape, levelling, |plane, block| {
             factory_bad(plane / g.planes, (plane % g.planes) as u16, block)
         });
         let bad = (0..shape.0).map(|plane| {
-            let of = |b: &u32| blocks.blocks[(plane * g.blocks + b) as usize].state == State::Bad;
+            let of = |b: &u32| blocks.blocks[(plane * g.blocks + b) as usize].state == BlockState::Bad;
             (0..g.blocks).filter(of).collect()
         });
         let fill = Fill::new(order.clone(), g.blocks, g.pages, bad.collect());
@@ -121,7 +122,6 @@ impl PageMapped {
             hot: None,
             jobs: vec![Job::NONE; shape.0 as usize],
             counts: Counts::default(),
-            wear_threshold: s.wear_static_threshold,
             threshold_blocks: (s.gc_threshold * f64::from(g.blocks)).ceil() as u32,
             urgent_blocks: s.gc_urgent_blocks,
             streams: 2 + u32::from(s.hot_cold) + u32::from(s.map_cache_bytes.is_some()),
@@ -342,7 +342,7 @@ impl PageMapped {
     /// A page is dead.
     fn forget(&mut self, page: u32) {
         let (block, live, state) = self.blocks.forget(page);
-        if state == State::Closed {
+        if state == BlockState::Closed {
             self.victims.less(block, live);
         }
     }

@@ -10,7 +10,7 @@
 //! block, so a job leaves at least the room that it found. A block that fails takes room away; then pages move to other
 //! planes, and if no plane has room, the job is given up: its pages stay readable where they are.
 
-use super::blocks::{KEPT_BLOCKS, State, Stream};
+use super::blocks::{KEPT_BLOCKS, BlockState, Stream};
 use super::map::NOWHERE;
 use super::{FtlError, Owner, PageMapped};
 use crate::flash::{Cause, Place};
@@ -96,7 +96,7 @@ impl PageMapped {
                 return Step::Idle;
             }
             let block = self.blocks.blocks[job.block as usize];
-            if block.state == State::Erasing {
+            if block.state == BlockState::Erasing {
                 return Step::Wait;
             }
             if job.stuck {
@@ -110,12 +110,12 @@ impl PageMapped {
                 if job.under_way > 0 {
                     return Step::Wait;
                 }
-                if block.state == State::Retiring {
+                if block.state == BlockState::Retiring {
                     self.blocks.bad(job.block);
                     self.jobs[plane as usize] = Job::NONE;
                     continue;
                 }
-                self.blocks.blocks[job.block as usize].state = State::Erasing;
+                self.blocks.blocks[job.block as usize].state = BlockState::Erasing;
                 self.counts.erases[job.cause as usize] += 1;
                 return Step::Erase { place: self.place_in(job.block, 0), cause: job.cause };
             }
@@ -194,12 +194,12 @@ impl PageMapped {
         let plane = self.blocks.plane_of(block);
         let job = std::mem::replace(&mut self.jobs[plane as usize], Job::NONE);
         let state = self.blocks.blocks[block as usize].state;
-        assert!(job.block == block && state == State::Erasing, "an erase of {place:?} that was not asked for");
+        assert!(job.block == block && state == BlockState::Erasing, "an erase of {place:?} that was not asked for");
         self.retire_empty(plane, block);
     }
 
     fn retire_empty(&mut self, plane: u32, block: u32) {
-        self.blocks.retire(block, State::Retiring);
+        self.blocks.retire(block, BlockState::Retiring);
         self.blocks.bad(block);
         self.counts.grown_bad += 1;
         self.set_limits(plane);
@@ -217,19 +217,19 @@ impl PageMapped {
         let plane = self.blocks.plane_of(block);
         let b = self.blocks.blocks[block as usize];
         match b.state {
-            State::Open | State::Closed | State::Leaving => {
-                if b.state == State::Closed {
+            BlockState::Open | BlockState::Closed | BlockState::Leaving => {
+                if b.state == BlockState::Closed {
                     self.victims.gone(block, b.live);
                 }
-                self.blocks.retire(block, State::Retiring);
+                self.blocks.retire(block, BlockState::Retiring);
                 self.counts.grown_bad += 1;
                 self.set_limits(plane);
                 if self.jobs[plane as usize].block != block {
                     self.blocks.planes[plane as usize].retiring.push_back(block);
                 }
             }
-            State::Erasing => self.jobs[plane as usize].doomed = true,
-            State::Retiring | State::Free | State::Bad => {}
+            BlockState::Erasing => self.jobs[plane as usize].doomed = true,
+            BlockState::Retiring | BlockState::Free | BlockState::Bad => {}
         }
         if u32::from(place.page) >= u32::from(b.next) || b.live == 0 {
             return Ok(None);
@@ -247,7 +247,7 @@ impl PageMapped {
     /// Whether stepping through reclaim of a plane will give it free pages.
     pub(super) fn can_reclaim(&self, plane: u32) -> bool {
         let job = self.jobs[plane as usize];
-        (job.block != NOWHERE && !job.stuck) || self.blocks.emptiest(plane).is_some_and(|b| self.can_empty(b))
+        (job.block != NOWHERE && !job.stuck) || self.victims.emptiest(plane, &self.blocks).is_some_and(|b| self.can_empty(b))
     }
 
     /// Whether the live pages of a block find room, as far as one can tell before.
@@ -265,7 +265,8 @@ impl PageMapped {
             let picked = self.victims.pick(plane, &self.blocks, self.counts.given);
             let victim = picked.filter(|&b| self.can_empty(b));
             // A policy that draws may have drawn nothing; what is needed now is whatever there is.
-            if let Some(block) = victim.or_else(|| self.blocks.emptiest(plane).filter(|&b| self.can_empty(b))) {
+            let emptiest = || self.victims.emptiest(plane, &self.blocks).filter(|&b| self.can_empty(b));
+            if let Some(block) = victim.or_else(emptiest) {
                 return self.leave(plane, block, Cause::Gc);
             }
         }
@@ -281,12 +282,7 @@ impl PageMapped {
             return false;
         }
         if self.blocks.planes[plane as usize].wear_due {
-            let threshold = self.wear_threshold.unwrap_or(u32::MAX);
-            let cold = self.blocks.least_worn(plane).filter(|&b| {
-                let erases = self.blocks.blocks[b as usize].erases;
-                self.blocks.most_erases(plane) - erases > threshold
-            });
-            match cold {
+            match self.victims.cold(plane, &self.blocks) {
                 Some(block) => return self.leave(plane, block, Cause::Wear),
                 None => self.blocks.planes[plane as usize].wear_due = false,
             }
@@ -301,8 +297,8 @@ impl PageMapped {
 
     fn leave(&mut self, plane: u32, block: u32, cause: Cause) -> bool {
         let b = &mut self.blocks.blocks[block as usize];
-        debug_assert!(b.state == State::Closed);
-        b.state = State::Leaving;
+        debug_assert!(b.state == BlockState::Closed);
+        b.state = BlockState::Leaving;
         self.victims.gone(block, b.live);
         self.jobs[plane as usize] = Job { block, cause, ..Job::NONE };
         true
@@ -312,8 +308,8 @@ impl PageMapped {
     fn give_up(&mut self, plane: u32) {
         let job = std::mem::replace(&mut self.jobs[plane as usize], Job::NONE);
         let b = &mut self.blocks.blocks[job.block as usize];
-        if b.state == State::Leaving {
-            b.state = State::Closed;
+        if b.state == BlockState::Leaving {
+            b.state = BlockState::Closed;
             self.victims.closed(job.block, b.live, self.counts.given);
         } else {
             self.blocks.planes[plane as usize].retiring.push_back(job.block);

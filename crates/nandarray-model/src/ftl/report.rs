@@ -1,7 +1,7 @@
 //! What was counted: operations by cause, write amplification, wear, blocks.
 
 use super::PageMapped;
-use super::blocks::State;
+use super::blocks::BlockState;
 use crate::flash::Cause;
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ impl PageMapped {
         let planes = &self.blocks.planes;
         let host = c.programs[Cause::Host as usize];
         let all: u64 = c.programs.iter().sum();
-        let retiring = self.blocks.blocks.iter().filter(|b| b.state == State::Retiring).count();
+        let retiring = self.blocks.blocks.iter().filter(|b| b.state == BlockState::Retiring).count();
         FtlReport {
             capacity_pages: self.capacity_pages(),
             asked_pages: self.lpas_asked,
@@ -116,7 +116,7 @@ impl PageMapped {
     fn wear(&self) -> Wear {
         let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
         for block in &self.blocks.blocks {
-            if !matches!(block.state, State::Bad | State::Retiring) {
+            if !matches!(block.state, BlockState::Bad | BlockState::Retiring) {
                 *counts.entry(block.erases).or_insert(0) += 1;
             }
         }

@@ -115,6 +115,7 @@ impl Solver {
             GcPolicy::DChoices(d) => d_choices(pages, mean, d),
             GcPolicy::RoundRobin => round_robin(pages, mean),
             GcPolicy::CostBenefit => cost_benefit(pages, mean),
+            GcPolicy::WindowedGreedy(_) => unreachable!("a device that reclaims by {} is not laid out", policy.name()),
         })
     }
 }

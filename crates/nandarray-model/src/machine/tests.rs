@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use nandarray::flash::Ppa;
 
 use super::{JobDone, JobId, JobKind, Machine, Part, RequestEnded, Status};
-use crate::describe::{self, Description};
+use crate::describe::{self, Description, GcPolicy};
 use crate::flash::fault::{BitErrors, DeadDie, SlowDie};
 use crate::flash::{Cause, Cells, NandCells, Op, Place, Verdict};
 use crate::footprint::{Footprint, Piece, Places, Step};
@@ -61,7 +61,7 @@ impl Case {
 fn case() -> impl Strategy<Value = Case> {
     let words = |of: &'static [&'static str]| prop::sample::select(of).prop_map(str::to_owned);
     let settings = (
-        words(&["greedy", "d-choices", "cost-benefit", "round-robin"]),
+        words(GcPolicy::NAMES),
         words(&["ideal", "4 KiB", "32 KiB"]),
         words(&["none", "4 KiB", "32 KiB", "512 KiB"]),
         words(&["static CWDP", "static PDWC", "dynamic CWDP"]),

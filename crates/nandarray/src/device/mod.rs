@@ -124,6 +124,8 @@ pub struct Options {
     pub placement: Option<String>,
     /// Victim policy by name; `None` keeps the store's, or takes `greedy`.
     pub victim: Option<String>,
+    /// Wear levelling; none by default, since an SSD below the file levels its own.
+    pub wear_levelling: WearLevelling,
     /// When pages are compared with their checksum.
     pub verify: Verify,
     /// Whether files are mapped for reading.
@@ -161,6 +163,7 @@ impl Default for Options {
             capacity_bytes: None,
             placement: None,
             victim: None,
+            wear_levelling: WearLevelling::default(),
             verify: Verify::Once,
             map: true,
             threads: None,

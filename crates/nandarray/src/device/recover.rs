@@ -28,8 +28,8 @@ use crate::flash::{Geometry, Owner, Run, Segment, crc32c};
 use crate::ftl::chain::Chain;
 use crate::ftl::journal::{self, End};
 use crate::ftl::mark::{Mark, marked, next_place, read_marks};
+use crate::ftl::policy::GcPolicy;
 use crate::ftl::superblock::{ChainStart, LSN_MAX, OpenSegment, Superblock, is_blank as slot_is_blank, read_slots};
-use crate::ftl::victim::Victim;
 use crate::ftl::wear::OpenedSince;
 use crate::ftl::{Ftl, placement};
 use crate::media::Media;
@@ -141,9 +141,12 @@ fn blank_or_else(e: Error, media: &dyn Media, options: &Options) -> Error {
     }
 }
 
-fn policies(options: &Options, placed: &str, taken: &str) -> Result<(Box<dyn placement::Placement>, Victim)> {
+/// Blocks that `d-choices` draws, and the window of `windowed-greedy`.
+const GC_CHOICES: u32 = 10;
+
+fn policies(options: &Options, placed: &str, taken: &str) -> Result<(Box<dyn placement::Placement>, GcPolicy)> {
     let policy = placement::by_name(options.placement.as_deref().unwrap_or(placed))?;
-    Ok((policy, Victim::by_name(options.victim.as_deref().unwrap_or(taken))?))
+    Ok((policy, GcPolicy::by_name(options.victim.as_deref().unwrap_or(taken), GC_CHOICES)?))
 }
 
 fn workers(options: &Options) -> Result<Workers> {
@@ -216,6 +219,7 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
         capacity_bytes,
         chance.below(u64::MAX),
     )
+    .with_wear_levelling(options.wear_levelling)
     .with_probe(options.probe.clone());
     let nowhere = ChainStart { first: 0, nonce: 0 };
     let superblock = Superblock {
@@ -360,6 +364,7 @@ fn load(
         superblock.capacity_bytes,
         chance.below(u64::MAX),
     )
+    .with_wear_levelling(options.wear_levelling)
     .with_probe(options.probe.clone());
     let stream = Arc::new(CheckpointStream::of(media, superblock));
     let directory = read_directory(&stream, superblock)?;

@@ -15,21 +15,21 @@
 //! | `segments` | states of segments, pages handed out |
 //! | `room` | opening segments; disks that are full, places that are worn out; giving room back |
 //! | `placement/` | where a unit goes |
-//! | `victim` | what reclaim takes |
+//! | `policy/` | rules that the model shares: victims of reclaim, wear levelling |
 //! | `chain`, `journal`, `superblock` | streams of segments; records; where reading begins |
 //! | `mark` | how far the journal is durable |
 //! | `verified` | which pages were compared since opening |
-//! | `wear` | how often segments were opened |
+//! | `wear` | erase counts of segments, kept across openings |
 
 pub mod chain;
 pub mod journal;
 pub mod mark;
 pub mod placement;
+pub mod policy;
 pub mod room;
 pub mod segments;
 pub mod superblock;
 pub mod verified;
-pub mod victim;
 pub mod wear;
 
 use std::collections::BTreeMap;
@@ -45,9 +45,10 @@ use crate::flash::{Geometry, OobRecord, Owner, Ppa, Run, Segment, SegmentHeader,
 use crate::media::Media;
 use crate::sim::{Chance, Counters, Probe, count};
 use placement::{BlockUse, Lanes, Placement};
+use policy::wear_levelling::WearLevelling;
+use policy::{GcPolicy, ReclaimView};
 use segments::{OpenSegment, SegmentState, Segments};
 use verified::Verified;
-use victim::Victim;
 
 /// When pages are compared with their checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +93,11 @@ pub type UnitWrite = (u32, Option<Ppa>);
 #[derive(Debug)]
 struct State {
     segments: Segments,
-    policy: Box<dyn Placement>,
+    placement: Box<dyn Placement>,
+    /// The segment behind the last victim, where round-robin goes on.
+    behind_last_victim: Segment,
+    /// Segments that had been opened when a cold one was emptied last.
+    levelled_at: u64,
     chance: Chance,
     /// The number of the next journal record: what dies now is dead for good once that one is durable.
     next_lsn: u64,
@@ -115,7 +120,8 @@ pub struct Ftl {
     geometry: Geometry,
     counters: Arc<Counters>,
     verify: Verify,
-    victim: Victim,
+    gc: GcPolicy,
+    wear_levelling: WearLevelling,
     verified: Verified,
     /// Whether the disk refused room since the store was opened: it is used sparingly from then on.
     tight: AtomicBool,
@@ -124,6 +130,26 @@ pub struct Ftl {
     capacity_bytes: u64,
     probe: Option<Arc<dyn Probe>>,
     state: Mutex<State>,
+}
+
+/// Closed segments as a policy sees them.
+struct ClosedSegments<'a> {
+    segments: &'a Segments,
+    behind_last: Segment,
+}
+
+impl ReclaimView for ClosedSegments<'_> {
+    fn count(&self) -> u32 {
+        self.segments.len() as u32
+    }
+
+    fn closed(&self, block: u32) -> Option<policy::ClosedBlock> {
+        self.segments.closed(block)
+    }
+
+    fn behind_last(&self) -> u32 {
+        self.behind_last
+    }
 }
 
 /// Of the segments kept back, those for reclaim: one to move into, and one that the open segment's rest does not fill.
@@ -174,7 +200,7 @@ impl Ftl {
         geometry: Geometry,
         counters: Arc<Counters>,
         verify: Verify,
-        (policy, victim): (Box<dyn Placement>, Victim),
+        (placement, gc): (Box<dyn Placement>, GcPolicy),
         capacity_bytes: u64,
         seed: u64,
     ) -> Self {
@@ -191,7 +217,8 @@ impl Ftl {
             geometry,
             counters,
             verify,
-            victim,
+            gc,
+            wear_levelling: WearLevelling::default(),
             verified: Verified::new(geometry),
             tight: AtomicBool::new(false),
             segments_max,
@@ -199,7 +226,9 @@ impl Ftl {
             probe: None,
             state: Mutex::new(State {
                 segments,
-                policy,
+                placement,
+                behind_last_victim: 0,
+                levelled_at: 0,
                 chance: Chance::seeded(seed),
                 next_lsn: 1,
                 reserved: 0,
@@ -209,6 +238,12 @@ impl Ftl {
                 spare: room::Spare::Unknown,
             }),
         }
+    }
+
+    /// Levels wear by these rules; without this, erase counts are kept and not levelled.
+    pub fn with_wear_levelling(mut self, rules: WearLevelling) -> Self {
+        self.wear_levelling = rules;
+        self
     }
 
     /// Lets somebody look on.
@@ -234,7 +269,7 @@ impl Ftl {
 
     /// Names of the policies: placement, victim.
     pub fn policies(&self) -> (String, String) {
-        (self.state.lock().policy.name().to_owned(), self.victim.name().to_owned())
+        (self.state.lock().placement.name().to_owned(), self.gc.name().to_owned())
     }
 
     /// A number drawn by chance.
@@ -426,7 +461,7 @@ impl Ftl {
     fn hand_out(&self, units: &[UnitWrite], usage: &mut BlockUse, runs: &mut Vec<Run>) -> Result<usize> {
         let s = &mut *self.state.lock();
         loop {
-            let done = s.segments.hand_out(units, usage, s.policy.as_mut(), &mut s.chance, runs);
+            let done = s.segments.hand_out(units, usage, s.placement.as_mut(), &mut s.chance, runs);
             if done > 0 {
                 return Ok(done);
             }
@@ -488,11 +523,24 @@ impl Ftl {
         Ok(())
     }
 
-    /// The segment that reclaim should take next.
+    /// The segment that reclaim should take next: a cold one if wear levelling is due, otherwise by the victim policy.
     pub fn victim(&self) -> Option<Segment> {
-        let s = &mut *self.state.lock();
-        let candidates = s.segments.candidates();
-        self.victim.choose(&candidates, &mut s.chance)
+        let State { segments, chance, behind_last_victim, levelled_at, .. } = &mut *self.state.lock();
+        *behind_last_victim = (*behind_last_victim).min(segments.len() as Segment);
+        let view = ClosedSegments { segments, behind_last: *behind_last_victim };
+        // One cold segment for two that were opened: its pages take one, and levelling alone frees nothing.
+        if segments.opened() > *levelled_at + 1 {
+            if let Some(cold) = self.wear_levelling.cold(&view, segments.most_erases()) {
+                *levelled_at = segments.opened();
+                return Some(cold);
+            }
+        }
+        let picked = self.gc.pick(&view, &mut |n| chance.below(n.into()) as u32);
+        // A policy that draws may have drawn none; a store is full only if there is none.
+        let victim = picked.or_else(|| view.emptiest())?;
+        assert_eq!(segments.info(victim).state, SegmentState::Closed);
+        *behind_last_victim = victim + 1;
+        Some(victim)
     }
 
     /// Bytes of consecutive pages in place, where the medium shows them; not verified.

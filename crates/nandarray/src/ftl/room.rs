@@ -101,7 +101,7 @@ impl Ftl {
                 self.grow(s, 1)?;
             }
             let tight = self.tight.load(Ordering::Relaxed);
-            let Some(segment) = s.segments.next_free(tight) else {
+            let Some(segment) = s.segments.next_free(tight, self.wear_levelling) else {
                 return Err(error.unwrap_or_else(|| self.full(s, "no segment is free".to_owned())));
             };
             self.wear_from_header(s, segment);

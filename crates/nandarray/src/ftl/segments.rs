@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::placement::{BlockUse, Lanes, Placement};
-use super::victim::Candidate;
+use super::policy::ClosedBlock;
+use super::policy::wear_levelling::WearLevelling;
 use crate::flash::geometry::{LOST_SEGMENT, SEGMENTS_MAX};
 use crate::flash::{Geometry, Ppa, Run, Segment};
 use crate::sim::Chance;
@@ -306,16 +307,16 @@ impl Segments {
         }
     }
 
-    /// The free segment to open next: the lowest; of all but those that failed last. With `tight` one that has room on
-    /// the disk.
-    pub fn next_free(&self, tight: bool) -> Option<Segment> {
+    /// The free segment to open next: one whose last write did not fail, with `tight` one that has blocks on the disk;
+    /// of those the lowest, or the least worn.
+    pub fn next_free(&self, tight: bool, levelling: WearLevelling) -> Option<Segment> {
         let rank = |segment: Segment| {
             let info = self.info(segment);
-            (info.suspect, tight && !info.has_room())
+            (info.suspect, tight && !info.has_room(), levelling.rank(info.erases, segment.into()))
         };
         // Nearly always it is the first.
         let first = *self.free.first()?;
-        if rank(first) == (false, false) {
+        if !levelling.least_worn_first && rank(first) == (false, false, first.into()) {
             return Some(first);
         }
         self.free.iter().copied().min_by_key(|&segment| (rank(segment), segment))
@@ -634,15 +635,25 @@ impl Segments {
         freed
     }
 
-    /// Segments that reclaim may take, in order.
-    pub fn candidates(&self) -> Vec<Candidate> {
-        let pages = self.geometry.pages_per_segment();
-        self.infos
-            .iter()
-            .enumerate()
-            .filter(|(_, i)| i.state == SegmentState::Closed && i.staged == 0 && i.live < pages)
-            .map(|(s, i)| Candidate { segment: s as Segment, live: i.live, pages, age: self.opened - i.opened })
-            .collect()
+    /// The segment as victim policies see it, if it is closed and none of its pages is staged.
+    pub fn closed(&self, segment: Segment) -> Option<ClosedBlock> {
+        let info = self.infos.get(segment as usize)?;
+        (info.state == SegmentState::Closed && info.staged == 0).then(|| ClosedBlock {
+            live: info.live,
+            pages: self.geometry.pages_per_segment(),
+            age: self.opened - info.opened,
+            erases: info.erases,
+        })
+    }
+
+    /// Segments opened since the table was made.
+    pub fn opened(&self) -> u64 {
+        self.opened
+    }
+
+    /// The highest erase count of the medium's segments.
+    pub fn most_erases(&self) -> u32 {
+        self.infos.iter().map(|i| i.erases).max().unwrap_or(0)
     }
 
     /// Closed segments with live pages whose dead ones have room on the disk, as far as is known: how many pages that
@@ -692,7 +703,7 @@ mod tests {
         let g = Geometry::TINY;
         let mut s = Segments::new(g, true);
         s.grow(2);
-        let open = s.next_free(false).unwrap();
+        let open = s.next_free(false, WearLevelling::default()).unwrap();
         s.take_free(open, SegmentState::Open);
         s.open = Some(OpenSegment { segment: open, lanes: Lanes::empty(&g) });
         let units: Vec<(u32, Option<Ppa>)> = (0..40).map(|u| (u, None)).collect();
@@ -705,7 +716,7 @@ mod tests {
         s.close_open(7);
         assert_eq!(s.info(open).state, SegmentState::Closed);
         s.release(Run { unit: 0, count: 31, ppa: Ppa(0) }, 8);
-        assert_eq!((s.garbage(), s.candidates().len()), (31, 1));
+        assert_eq!((s.garbage(), s.closed(open).unwrap().live), (31, 1));
         s.release(Run { unit: 31, count: 1, ppa: Ppa(31) }, 9);
         assert_eq!(s.info(open).state, SegmentState::Dying(9));
         assert!(s.bury(8).is_empty());

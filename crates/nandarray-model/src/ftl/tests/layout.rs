@@ -25,7 +25,7 @@ fn laid_out(d: &Description, seed: u64) -> PageMapped {
 #[test]
 fn what_was_laid_out_fits_together_and_is_the_same_for_the_same_seed() {
     use StripeLevel::{Channel, Die, Plane, Way};
-    for gc in POLICIES {
+    for &gc in &POLICIES[..4] {
         for (striping, hot) in [
             (Striping::Static([Channel, Way, Die, Plane]), false),
             (Striping::Dynamic([Plane, Channel, Die, Way]), true),

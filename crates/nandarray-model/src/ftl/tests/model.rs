@@ -42,7 +42,8 @@ fn devices() -> impl Strategy<Value = (Description, u8, bool)> {
         Just(GcPolicy::Greedy),
         (1u32..6).prop_map(GcPolicy::DChoices),
         Just(GcPolicy::CostBenefit),
-        Just(GcPolicy::RoundRobin)
+        Just(GcPolicy::RoundRobin),
+        (1u32..6).prop_map(GcPolicy::WindowedGreedy)
     ];
     let settings = (gc, 0.0..0.4, 0u32..5, any::<bool>(), prop::option::of(1u64..9), any::<bool>());
     let wear = (any::<bool>(), prop::option::of(1u32..4));

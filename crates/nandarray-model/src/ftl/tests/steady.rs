@@ -75,8 +75,9 @@ fn policies_rank_as_published() {
         ftl.audit();
         ftl.report().write_amplification
     };
-    let [greedy, choices, benefit, robin] = POLICIES.map(|gc| amplification(gc, false, false));
+    let [greedy, choices, benefit, robin, windowed] = POLICIES.map(|gc| amplification(gc, false, false));
     assert!(greedy < choices && choices < robin, "uniform: {greedy:.2}, {choices:.2}, {robin:.2}");
+    assert!(greedy < windowed && windowed < robin, "uniform: {greedy:.2}, {windowed:.2}, {robin:.2}");
     assert!(benefit < 1.1 * greedy, "uniform: {benefit:.2} against {greedy:.2}");
     let greedy = amplification(GcPolicy::Greedy, true, false);
     let benefit = amplification(GcPolicy::CostBenefit, true, false);

@@ -29,7 +29,7 @@ const MAGIC: [u8; 4] = *b"nafr";
 /// Top bit of a frame end: the frame is stored raw.
 const STORED: u32 = 1 << 31;
 
-/// Where the fields of the fixed head lie.
+/// Offsets of the fixed head's fields.
 mod field {
     use std::ops::Range;
     pub(super) const MAGIC: Range<usize> = 0..4;

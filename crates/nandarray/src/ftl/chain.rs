@@ -64,7 +64,7 @@ impl Chain {
         Self { geometry, nonce: start.nonce, segments: vec![start.first] }
     }
 
-    /// Where the chain begins.
+    /// The beginning of the chain.
     pub fn start(&self) -> ChainStart {
         ChainStart { first: self.segments[0], nonce: self.nonce }
     }

@@ -41,10 +41,10 @@ const MARK_BYTES: usize = size_of::<Wire>();
 const _: () = assert!(MARK_BYTES == 64 && MARK_BYTES <= SECTOR_BYTES);
 const MAGIC: [u8; 8] = *b"NANDMARK";
 
-/// Where either mark lies: behind the superblocks, in pages of their own.
+/// Offsets of the two marks: behind the superblocks, in pages of their own.
 const PLACES: [u64; 2] = [2 * SUPERBLOCK_BYTES, 3 * SUPERBLOCK_BYTES];
 
-/// What a mark says.
+/// Content of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The store's.
@@ -97,8 +97,7 @@ pub fn read_marks(media: &dyn Media) -> Result<[Option<Mark>; 2]> {
     Ok(marks)
 }
 
-/// What the marks say beside the newest superblock that is intact: records up to this number are durable; 0 if they say
-/// nothing.
+/// The newest LSN that the marks show to be durable, beside the newest intact superblock; 0 if they show none.
 pub fn marked(marks: &[Option<Mark>; 2], newest: &Superblock) -> u64 {
     let counts = |m: &&Mark| m.uuid == newest.uuid && m.generation >= newest.generation;
     marks.iter().flatten().filter(counts).map(|m| m.lsn).max().unwrap_or(0)

@@ -64,15 +64,15 @@ pub enum Verify {
 /// A page that is not what its record says.
 #[derive(Clone, Debug)]
 pub struct BadPage {
-    /// The access unit, as asked for.
+    /// The access unit, as the caller numbers it.
     pub unit: u32,
-    /// Where it lies on the medium.
+    /// Its offset on the medium.
     pub offset: u64,
-    /// Which comparison failed.
+    /// The comparison that failed.
     pub what: &'static str,
 }
 
-/// Why pages cannot be had.
+/// The reason why pages cannot be read.
 #[derive(Debug)]
 pub enum FetchError {
     /// A page is damaged.
@@ -103,10 +103,10 @@ struct State {
     next_lsn: u64,
     /// Pages promised to commands that run.
     reserved: u64,
-    /// Pages promised to what gathers in memory.
+    /// Pages promised to write buffers.
     promised: u64,
-    /// Segments that were opened since the checkpoint that was read, whose headers know their wear better; until they
-    /// are read. How often, as far as that was counted.
+    /// Segments opened since the checkpoint that recovery began from, with the number of openings that the journal
+    /// shows. Their headers have the exact erase counts; a segment leaves this table when its header is read.
     opened_since: BTreeMap<Segment, u32>,
     /// Segments that commands may not take: reclaim needs one to move into, journal and checkpoint theirs.
     kept: u64,
@@ -155,7 +155,7 @@ impl ReclaimView for ClosedSegments<'_> {
 /// Of the segments kept back, those for reclaim: one to move into, and one that the open segment's rest does not fill.
 const SEGMENTS_FOR_RECLAIM: u64 = 2;
 
-/// Promises count every block that a command may touch; the medium grows for no more than this before one begins.
+/// Most bytes that the medium grows by before a command begins; a promise counts every block that it may touch.
 const GROWN_AHEAD_BYTES: u64 = 256 << 20;
 
 /// A promise of pages, kept until it is dropped.
@@ -171,7 +171,7 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// How full the flash is.
+/// Use of the flash.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Segments on the medium.
@@ -186,10 +186,10 @@ pub struct Usage {
     pub bad: u64,
     /// Live pages.
     pub live_pages: u64,
-    /// Pages in closed segments that nobody needs.
+    /// Dead pages in closed segments.
     pub garbage_pages: u64,
-    /// The fewest and the most times that a segment was opened, and the sum; under a capacity with those that were cut
-    /// off.
+    /// The lowest and the highest erase count of a segment, and the sum of all; under a capacity, of segments that were
+    /// cut off, too.
     pub erases: (u64, u64, u64),
 }
 
@@ -246,13 +246,13 @@ impl Ftl {
         self
     }
 
-    /// Lets somebody look on.
+    /// Reports to this probe.
     pub fn with_probe(mut self, probe: Option<Arc<dyn Probe>>) -> Self {
         self.probe = probe;
         self
     }
 
-    /// Who looks on.
+    /// The probe.
     pub fn probe(&self) -> Option<&dyn Probe> {
         self.probe.as_deref()
     }
@@ -282,12 +282,12 @@ impl Ftl {
         f(&mut self.state.lock().segments)
     }
 
-    /// Tells the number of the next journal record.
+/// Sets the number of the next journal record.
     pub fn set_next_lsn(&self, lsn: u64) {
         self.state.lock().next_lsn = lsn;
     }
 
-    /// How full the flash is.
+    /// Use of the flash at present.
     pub fn usage(&self) -> Usage {
         let s = self.state.lock();
         let of =
@@ -317,24 +317,24 @@ impl Ftl {
             .saturating_sub(s.kept * per_segment + s.reserved + s.promised)
     }
 
-    /// Keeps so many segments back for journal and checkpoint.
+    /// Reserves this number of segments for journal and checkpoint.
     pub fn keep_back(&self, segments: u64) {
         self.state.lock().kept = SEGMENTS_FOR_RECLAIM + segments;
     }
 
-    /// Pages promised to what gathers in memory.
+    /// Pages promised to write buffers.
     pub fn promised(&self) -> u64 {
         self.state.lock().promised
     }
 
-    /// Promises pages to what gathers in memory: `after` instead of `before`.
+    /// Changes the promise to a write buffer from `before` pages to `after`.
     pub fn promise(&self, before: u64, after: u64) {
         let s = &mut *self.state.lock();
         s.promised = s.promised + after - before;
     }
 
-    /// Promises pages for a command. With `urgent` the segments kept back count, too: for reclaim and for what was
-    /// accepted.
+    /// Promises pages for a command. With `urgent`, reserved segments count as available: for reclaim, and for data that
+    /// was accepted earlier.
     ///
     /// # Errors
     /// [`Error::Full`].
@@ -349,7 +349,7 @@ impl Ftl {
             let soon = pages.min(GROWN_AHEAD_BYTES / u64::from(self.geometry.page_bytes));
             let needed =
                 (s.kept * per_segment + s.reserved + s.promised + soon).saturating_sub(s.segments.free_pages());
-            // One that refused room already is noticed in any case, and length alone gains nothing there.
+            // A disk that refused room before fails early in any case, and length alone gains nothing there.
             if !self.tight.load(Ordering::Relaxed) {
                 self.grow(s, needed.div_ceil(per_segment))?;
             }
@@ -373,7 +373,7 @@ impl Ftl {
         self.available(&s) < self.segments_max * per_segment / 10
     }
 
-    /// Whether so many dead segments wait for a barrier that one is worth its cost.
+    /// Whether enough segments wait for a barrier to be free that one is worth its cost.
     pub fn wants_barrier(&self) -> bool {
         let s = self.state.lock();
         let dying = s.segments.dying() as u64;
@@ -483,12 +483,12 @@ impl Ftl {
         self.write(self.geometry.oob_offset(run.ppa), records.as_bytes())
     }
 
-    /// Staged pages become live: their command is applied.
+/// Makes staged pages live: their command is applied.
     pub fn adopt(&self, runs: &[Run]) {
         self.state.lock().segments.adopt(runs);
     }
 
-    /// Staged pages are dropped: their command failed. Their records are wiped, so that no scan takes them for live.
+    /// Drops staged pages: their command failed. Their records are wiped, so that no scan takes them for live.
     pub fn abandon(&self, runs: &[Run]) {
         for run in runs {
             let wipe = vec![0; run.count as usize * OOB_BYTES as usize];
@@ -501,7 +501,7 @@ impl Ftl {
         self.tell_freed(&freed);
     }
 
-    /// Live pages are superseded.
+/// Marks live pages as dead: they were superseded.
     pub fn release(&self, runs: impl Iterator<Item = Run>) {
         let s = &mut *self.state.lock();
         for run in runs {
@@ -509,7 +509,7 @@ impl Ftl {
         }
     }
 
-    /// Frees what died in records up to `durable_lsn`, unless somebody may still read it.
+    /// Frees segments whose freeing record is durable (up to `durable_lsn`), unless another process may still read them.
     pub fn bury(&self, durable_lsn: u64) -> Result<()> {
         if !self.state.lock().segments.has_dead_before(durable_lsn) {
             return Ok(());
@@ -617,7 +617,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Says that the pages of a run will be read, as [`Self::fetch`] would.
+/// Announces that the pages of a run will be read, as [`Self::fetch`] would read them.
     pub fn locate(&self, run: Run) {
         let bytes = u64::from(run.count) * u64::from(self.geometry.page_bytes);
         self.media.will_read(self.geometry.page_offset(run.ppa), bytes);
@@ -630,8 +630,8 @@ impl Ftl {
         Ok(OobRecord::parse(&bytes))
     }
 
-    /// Whether a page's record tells that it is no page of this unit any more: its segment was erased since, or took
-    /// another unit's page there. A record that cannot be read tells nothing.
+    /// Whether a page's record shows that the page is this unit's no longer: its segment was erased, or another unit's
+    /// page was written there. A record that cannot be parsed shows nothing.
     pub fn was_given_up(&self, ppa: Ppa, owner: Owner) -> Result<bool> {
         let mut bytes = [0; OOB_BYTES as usize];
         self.media.read_at(self.geometry.oob_offset(ppa), &mut bytes)?;
@@ -643,7 +643,7 @@ impl Ftl {
         Ok(self.records_of(segment)?.chunks_exact(OOB_BYTES as usize).map(OobRecord::parse).collect())
     }
 
-    /// How many out-of-band records of a segment are there and cannot be read.
+    /// Number of out-of-band records of a segment that were written and cannot be parsed.
     pub fn unreadable_records_of(&self, segment: Segment) -> Result<u64> {
         let unreadable = |r: &&[u8]| OobRecord::parse(r).is_none() && r.iter().any(|&b| b != 0);
         Ok(self.records_of(segment)?.chunks_exact(OOB_BYTES as usize).filter(unreadable).count() as u64)
@@ -656,9 +656,9 @@ impl Ftl {
         Ok(SegmentHeader::parse(&bytes).filter(|h| h.segment() == segment))
     }
 
-    /// Takes up the segment that was open when the store was closed: rows behind the last record of each lane are free.
-    /// If its records are not what they were then, nobody knows that, and it stays closed. To be told how full the
-    /// store is, a reader does without that comparison: it takes no page.
+    /// Reopens the segment that was open when the store was closed; rows behind the last record of each lane are free.
+    /// It stays closed if its records have changed since (`crc`). A reader, which takes no page and only reports how
+    /// full the store is, passes no `crc`.
     pub fn resume(&self, segment: Segment, crc: Option<u32>) -> Result<()> {
         use SegmentState::{Closed, Free};
         let usable = |s: &mut Segments| (segment as usize) < s.len() && matches!(s.info(segment).state, Closed | Free);
@@ -693,7 +693,7 @@ impl Ftl {
         Ok(bytes)
     }
 
-    /// Closes the open segment, so that what it holds may be reclaimed.
+/// Closes the open segment, so that it may be reclaimed.
     pub fn close_open(&self) {
         let s = &mut *self.state.lock();
         self.tell_freed(s.segments.close_open(s.next_lsn).as_slice());
@@ -706,12 +706,12 @@ impl Ftl {
     }
 }
 
-/// What a page fault maps at once, by its address, of a file whose pages are in memory: so much on Linux.
+/// Bytes that a page fault maps at once ("fault-around"), aligned, of a file whose pages are in memory: Linux's default.
 const FAULT_BYTES: usize = 64 << 10;
 
-/// Looks at a byte of every stretch that a page fault maps, so that pages which are about to be compared, all of them,
-/// are mapped then. A checksum that begins right behind a fault takes two to three times as long as one that begins a
-/// few faults later (measured in docs/benchmarks.md, "First looks").
+/// Reads a byte of every stretch that a page fault maps, so that all pages are mapped before they are compared. A
+/// checksum that begins right behind a fault takes two to three times as long as one that begins a few faults later
+/// (measured in docs/benchmarks.md, "First looks").
 pub fn map_in(bytes: &[u8]) {
     let mut at = 0;
     while at < bytes.len() {
@@ -720,10 +720,10 @@ pub fn map_in(bytes: &[u8]) {
     }
 }
 
-/// What is wrong with a unit that is mapped to [`LOST_SEGMENT`].
+/// The error's text for a unit that is mapped to [`LOST_SEGMENT`].
 pub const LOST: &str = "its content was lost when the damaged store was salvaged";
 
-/// What does not fit between a page, its record and whom it should belong to.
+/// The mismatch between a page, its record and the owner that the index names, if there is one.
 fn what_is_wrong(record: &[u8], owner: Owner, bytes: &[u8]) -> Option<&'static str> {
     match OobRecord::parse(record) {
         None => Some("its out-of-band record is damaged"),

@@ -9,9 +9,9 @@
 //! and where the journal goes on in another segment, or a record is longer than that, it takes the *spare*: disk blocks
 //! of a part of the head that is never written. Nothing is added to a store that does not hold both.
 //!
-//! A place that refuses a write otherwise (EIO) wore out, and its segment is retired, but only if another segment takes
-//! the write: where [`SEGMENTS_TRIED`] refuse it one after the other, it is the disk that fails, no segment is to
-//! blame, and the caller gets the medium's error.
+//! A segment that refuses a write for another reason (EIO) wore out and is retired, but only if another segment takes
+//! the write: if [`SEGMENTS_TRIED`] refuse it one after the other, the disk fails, no segment is to blame, and the
+//! caller gets the medium's error.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -33,7 +33,7 @@ const _: () = assert!(SPARE.end < HEAD_BYTES);
 /// Whether the spare has its disk blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spare {
-    /// They were not asked for since the store was opened.
+/// They were not allocated since the store was opened.
     Unknown,
     Held,
     GivenUp,
@@ -47,7 +47,7 @@ pub(super) fn worn_out(e: &Error) -> bool {
     e.os_error() == Some(libc::EIO)
 }
 
-/// Whether an error is a refused barrier: nobody knows then what of the writes before it is on the medium.
+/// Whether an error is a refused barrier: which of the writes before it are on the medium is unknown then.
 pub fn refused_barrier(e: &Error) -> bool {
     matches!(e, Error::Media { op: "sync", .. })
 }
@@ -58,7 +58,7 @@ fn no_room(e: &Error) -> bool {
 }
 
 impl Ftl {
-    /// Grows the medium by at least so many segments, as far as it may.
+/// Grows the medium by at least this number of segments, within its limit.
     pub(super) fn grow(&self, s: &mut State, segments: u64) -> Result<()> {
         let have = s.segments.len() as u64;
         if segments == 0 || have >= self.segments_max {
@@ -87,7 +87,7 @@ impl Ftl {
         opened
     }
 
-    /// The same; segments that are left out because they refused the write are added to `refused`.
+/// The same; segments that refused the write are added to `refused`.
     fn open_any(
         &self,
         s: &mut State,
@@ -131,7 +131,7 @@ impl Ftl {
         }
     }
 
-    /// The header, and no records: what was written here before must not be found by a scan.
+/// Writes a segment's header and wipes its records: a scan must not find those of its earlier life.
     fn write_header(&self, s: &State, segment: Segment, kind: SegmentKind) -> Result<()> {
         let info = s.segments.info(segment);
         let oob_bytes = SEGMENT_HEADER_BYTES + u64::from(self.geometry.pages_per_segment()) * OOB_BYTES;
@@ -151,7 +151,7 @@ impl Ftl {
         self.media.write_at(at, &head)
     }
 
-    /// Writes; where the disk has no room, with what free segments have of it.
+/// Writes; if the disk has no room, with the disk blocks of free segments.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         loop {
             match self.media.write_at(offset, bytes) {
@@ -198,7 +198,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Gives the spare to a record that found no room, if that is what the error means; whether there was any.
+/// Gives the spare up for a record that found no room, if the error means that; whether there was a spare.
     pub fn give_up_spare(&self, e: &Error) -> bool {
         let s = &mut *self.state.lock();
         if s.spare == Spare::GivenUp || !(no_room(e) || matches!(e, Error::Full { .. })) {
@@ -209,7 +209,7 @@ impl Ftl {
         true
     }
 
-    /// Gives the disk what a free segment has of it; whether there was one. Nobody opens the segment meanwhile.
+    /// Discards the disk blocks of a free segment; `false` if none has any. The lock keeps the segment from being opened.
     fn take_room(&self, s: &mut State) -> bool {
         let mut some = false;
         while let Some(segment) = s.segments.take_room() {
@@ -228,7 +228,7 @@ impl Ftl {
         self.tight.load(Ordering::Relaxed)
     }
 
-    /// Gives the disk what all free segments have of it, unless somebody else reads the medium; whether any had some.
+    /// Discards the disk blocks of all free segments, unless another process reads the medium; whether there were any.
     pub fn give_room_back(&self) -> Result<bool> {
         let mut some = false;
         self.media.if_no_readers(&mut || {
@@ -241,7 +241,7 @@ impl Ftl {
         Ok(some)
     }
 
-    /// Gives the disk what pages of a command that failed have of it, where it needs that; whether it does.
+/// Discards the disk blocks of a failed command's pages if the disk is tight; whether it is.
     pub(super) fn discard_abandoned(&self, runs: &[Run]) -> bool {
         let tight = self.tight.load(Ordering::Relaxed);
         if tight {
@@ -255,9 +255,8 @@ impl Ftl {
         self.media.discard(self.geometry.page_offset(run.ppa), bytes);
     }
 
-    /// Gives the disk what these pages of closed segments have of it, which are dead by records that are known to be
-    /// durable; they are all that is dead in their segments. Whether that was done: it is not while somebody else reads
-    /// the medium.
+    /// Discards the disk blocks of these pages: all the dead ones of their closed segments, dead by durable records.
+    /// `false` if nothing was done because another process reads the medium.
     pub fn discard_dead(&self, dead: &[(Segment, Vec<Run>)]) -> Result<bool> {
         self.media.if_no_readers(&mut || {
             let runs = || dead.iter().flat_map(|(_, runs)| runs);
@@ -273,7 +272,7 @@ impl Ftl {
         })
     }
 
-    /// From the medium's error that it has no room to the one that says how full the store is; others as they are.
+/// Turns the medium's "no room" into the error that says how full the store is; leaves other errors as they are.
     pub fn full_if_no_room(&self, e: Error) -> Error {
         self.disk_full(&self.state.lock(), e)
     }
@@ -290,7 +289,7 @@ impl Ftl {
         if no_room(&e) { self.full(s, format!("the disk has no room: {e}")) } else { e }
     }
 
-    /// Segments that were retired take writes again: others refuse them, too.
+/// Brings retired segments back: others refuse writes, too, so the disk is to blame.
     pub fn acquit(&self, segments: &[Segment]) {
         let s = &mut *self.state.lock();
         let freed = s.segments.acquit(segments, s.next_lsn);
@@ -322,7 +321,7 @@ impl Ftl {
         let mut wiped = false;
         for at in segments.map(|segment| self.geometry.header_offset(segment)).take_while(|&at| at < cut) {
             self.media.read_at(at, &mut bytes)?;
-            // What was never written takes no room on the disk, and a full one has none for zeroes.
+// Records that were never written have no disk blocks, and a full disk has none for zeroes.
             if bytes.iter().any(|&b| b != 0) {
                 bytes.fill(0);
                 self.media.write_at(at, &bytes)?;
@@ -334,7 +333,7 @@ impl Ftl {
         if wiped { self.sync() } else { Ok(()) }
     }
 
-    /// Cuts free segments off the end of the medium, if nobody else reads it.
+/// Cuts free segments off the end of the medium, unless another process reads it.
     pub fn truncate(&self) -> Result<()> {
         self.media.if_no_readers(&mut || {
             let mut s = self.state.lock();

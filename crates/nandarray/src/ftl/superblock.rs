@@ -54,7 +54,7 @@ struct Wire {
 
 const _: () = assert!(size_of::<Wire>() as u64 == SUPERBLOCK_BYTES);
 
-/// What a superblock says.
+/// Content of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// Names the store, for good.
@@ -72,7 +72,7 @@ pub struct Superblock {
     pub checkpoint: ChainStart,
     /// Bytes of the checkpoint's stream.
     pub checkpoint_bytes: u64,
-    /// Where in the checkpoint's stream either copy of the directory begins.
+/// Offsets of the two copies of the directory in the checkpoint's stream.
     pub directory_at: [u64; 2],
     /// Bytes of the directory.
     pub directory_bytes: u64,
@@ -219,7 +219,7 @@ impl Superblock {
     }
 }
 
-/// What both slots hold: those that can be read, newest first, each with its slot.
+/// The superblocks that can be read, the newest first, each with its slot.
 ///
 /// # Errors
 /// [`Error::NotAStore`] if no slot was ever written by us, [`Error::Version`] for a newer format, [`Error::Corrupt`] if

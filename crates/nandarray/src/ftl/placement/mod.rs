@@ -1,4 +1,4 @@
-//! Where the next access unit of a building block goes: one small policy a file.
+//! Placement policies: the lane of the next access unit of a building block, one policy a file.
 //!
 //! A policy sees the lanes of the open segment (how many rows each has left) and how the building block at hand uses
 //! them; it names a lane with room. It does not know other blocks, other segments or time.
@@ -49,7 +49,7 @@ impl Lanes {
     }
 }
 
-/// How the building block at hand uses the lanes.
+/// The lanes that the building block at hand uses.
 #[derive(Debug)]
 pub struct BlockUse {
     /// Units of the block on each lane.

@@ -29,8 +29,8 @@ impl WearLevelling {
     /// the threshold. It may be wholly live; that is why it is cold.
     pub fn cold(self, blocks: &dyn ReclaimView, most: u32) -> Option<u32> {
         self.threshold?;
-        let closed = (0..blocks.count()).filter_map(|block| Some((block, blocks.closed(block)?.erases)));
-        closed.min_by_key(|&(_, erases)| erases).filter(|&(_, erases)| self.is_due(erases, most)).map(|(block, _)| block)
+        let closed = (0..blocks.count()).filter_map(|block| Some((blocks.closed(block)?.erases, block)));
+        closed.min().filter(|&(erases, _)| self.is_due(erases, most)).map(|(_, block)| block)
     }
 }
 

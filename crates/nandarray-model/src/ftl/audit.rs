@@ -1,5 +1,5 @@
-//! Whether all of it fits together: every logical page lies in one place, every place holds one page, every count is
-//! right.
+//! Audit of all state: every logical page lies in one physical page, every physical page holds one logical page, every
+//! count is right.
 
 use super::PageMapped;
 use super::blocks::BlockState;
@@ -10,7 +10,7 @@ impl PageMapped {
     /// Looks at every page and block.
     ///
     /// # Panics
-    /// If anything does not fit, with what it is.
+/// If state or counts disagree, with the numbers.
     pub fn audit(&self) {
         let pages = self.geometry.pages;
         let mut live: BTreeMap<u32, u32> = BTreeMap::new();
@@ -49,8 +49,9 @@ impl PageMapped {
                 free += u32::from(b.state == BlockState::Free);
                 good += u32::from(!matches!(b.state, BlockState::Retiring | BlockState::Bad));
                 let open = p.open.iter().filter(|&&o| o == block).count();
-                assert!(open == usize::from(b.state == BlockState::Open), "block {block}: {:?}, open {open} times", b.state);
-                assert!(b.state != BlockState::Closed || u32::from(b.next) == pages, "block {block} closed at {}", b.next);
+                let (state, full) = (b.state, u32::from(b.next) == pages);
+                assert!(open == usize::from(state == BlockState::Open), "block {block}: {state:?}, open {open} times");
+                assert!(state != BlockState::Closed || full, "block {block} closed at page {}", b.next);
                 let job = self.jobs[plane].block == block;
                 let leaving = matches!(b.state, BlockState::Leaving | BlockState::Erasing);
                 assert!(job || !leaving, "block {block} is {:?} without a job", b.state);

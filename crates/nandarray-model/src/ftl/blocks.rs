@@ -1,8 +1,8 @@
-//! Erase blocks: what each one is, which are free, which are open for whom, and which owner each page was given.
+//! Erase blocks: their states, the free ones, the open ones of each stream, and the owner of each page.
 //!
-//! A plane has one open block a stream. Which free block is opened next is either the least worn or the one that has
-//! waited longest; blocks that were never used stand before both as a running number. Owners of pages are kept in rows
-//! that a block gets when it is opened and gives back when it is erased.
+//! A plane has one open block a stream. The free block opened next is the least worn or the one that was freed first;
+//! blocks that were never used come before both, in order of their numbers. Owners of pages are kept in rows that a
+//! block gets when it is opened and returns when it is erased.
 
 use super::divide::Divisor;
 use super::fill::Fill;
@@ -22,29 +22,29 @@ pub(super) enum Stream {
     Hot,
     /// The map.
     Map,
-    /// What reclaim and wear levelling move, and pages whose program failed.
+/// Pages that reclaim and wear levelling move, and pages whose program failed.
     Moved,
 }
 
-/// How many there are.
+/// Number of streams.
 pub(super) const STREAMS: usize = 4;
 
 /// Free blocks that only [`Stream::Moved`] may open: one to empty a victim into, one for a block that fails meanwhile.
 pub(super) const KEPT_BLOCKS: u32 = 2;
 
-/// What a block is.
+/// State of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum BlockState {
     /// Erased or never used; waits to be opened.
     Free,
-    /// Pages of it are given out, in order, to one stream.
+/// Its pages are given out, in order, to one stream.
     Open,
-    /// All its pages were given out; a candidate for reclaim.
+/// All its pages were given out; it is a candidate for reclaim.
     Closed,
     /// Reclaim or wear levelling moves its live pages out.
     Leaving,
-    /// Nothing of it is live and its erase was asked for.
+/// None of its pages is live and its erase was requested.
     Erasing,
     /// A program in it failed; its live pages are to be moved or are being moved, then it is bad.
     Retiring,
@@ -59,11 +59,11 @@ pub(super) struct EraseBlock {
     pub(super) live: u16,
     /// Pages that were given out.
     pub(super) next: u16,
-    /// How often it was erased.
+/// Erase count.
     pub(super) erases: u32,
     /// Its owners' row; [`NOWHERE`] for a free block, and for one that was filled by formula.
     row: u32,
-    /// What it is.
+/// Its state.
     pub(super) state: BlockState,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Plane {
     unused: u32,
     /// Free blocks that were used: erase count or number of freeing, and block.
     used: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Good blocks by erase count; only kept for static wear levelling.
+/// Number of good blocks by erase count; only kept for static wear levelling.
     by_erases: BTreeMap<u32, u32>,
 }
 
@@ -106,8 +106,7 @@ pub(super) struct EraseBlocks {
     pub(super) pages: u32,
     pub(super) blocks: Vec<EraseBlock>,
     pub(super) planes: Vec<Plane>,
-    /// A bit for each page: given out, and dead since. 32 times denser than asking the map, and untouched where all is
-    /// live.
+    /// A bit for each page: given out, and dead since. 32 times denser than the map, and untouched where all is live.
     dead: Vec<u64>,
     /// Words of `dead` a block.
     words: u32,
@@ -199,7 +198,7 @@ impl EraseBlocks {
         p.open[stream as usize] != NOWHERE || p.free >= if stream == Stream::Moved { 1 } else { p.floor }
     }
 
-    /// How far a stream is in a plane, in pages.
+/// Pages given to a stream in a plane, as its position within a word line.
     pub(super) fn given(&self, plane: u32, stream: Stream) -> u64 {
         self.planes[plane as usize].given[stream as usize]
     }
@@ -424,7 +423,7 @@ pub(super) struct LaidOut {
 
 impl EraseBlocks {
     /// Puts blocks of an untouched plane into the state that they have after long use; its other good blocks are free,
-    /// in the order of `free`. Which pages are live is told by [`EraseBlocks::lay_out_pages`].
+    /// in the order of `free`. [`EraseBlocks::lay_out_pages`] marks the dead pages.
     pub(super) fn lay_out(&mut self, plane: u32, blocks: &[LaidOut], free: &[u32]) {
         for laid in blocks {
             let b = &mut self.blocks[laid.block as usize];

@@ -10,7 +10,7 @@ use super::lru::Lru;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// Which page is drained, or dropped, first.
+/// Order in which pages are drained, and dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheOrder {
     /// The one used longest ago; reads and writes are uses.
@@ -19,7 +19,7 @@ pub enum CacheOrder {
     Fifo,
 }
 
-/// What the cache says to a write.
+/// The cache's answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
     /// It has it.
@@ -28,7 +28,7 @@ pub enum Put {
     Full,
 }
 
-/// What the cache has of a read.
+/// Share of a read that the cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hit {
     /// All.
@@ -50,11 +50,11 @@ pub struct Drain {
     pub bytes: u32,
 }
 
-/// What was there at the time of a flush.
+/// The state of the cache at the time of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlushTicket(u64);
 
-/// What was counted.
+/// Counts of the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
     /// Writes taken.
@@ -101,11 +101,11 @@ pub struct WriteCache {
     counts: CacheCounts,
 }
 
-/// Bits that sectors are told apart by.
+/// Most sectors of a page: one bit each.
 const SECTORS_MAX: u32 = u128::BITS;
 
 impl WriteCache {
-    /// A cache of so many bytes; `None` if they do not hold a page.
+/// A cache of this size; `None` if it is smaller than a page.
     pub fn new(capacity_bytes: u64, page_bytes: u32, order: CacheOrder) -> Option<Self> {
         let capacity_pages = usize::try_from(capacity_bytes.checked_div(u64::from(page_bytes))?).ok()?;
         let sector_bytes = 512.max(page_bytes.div_ceil(SECTORS_MAX));
@@ -134,7 +134,7 @@ impl WriteCache {
         self.clean.len() + self.dirty.len() + self.draining.len()
     }
 
-    /// Pages that nobody has begun to drain.
+/// Dirty pages whose draining has not begun.
     pub fn dirty_pages(&self) -> usize {
         self.dirty.len()
     }
@@ -144,7 +144,7 @@ impl WriteCache {
         self.draining.len()
     }
 
-    /// What was counted.
+/// The counts.
     pub fn counts(&self) -> CacheCounts {
         self.counts
     }
@@ -200,7 +200,7 @@ impl WriteCache {
         self.clean.oldest().is_some_and(|oldest| self.clean.remove(oldest).is_some())
     }
 
-    /// What there is of `bytes` from byte `from` of a page on.
+/// Looks up `bytes` from byte `from` of a page on.
     pub fn read(&mut self, lpa: u64, from: u32, bytes: u32) -> Hit {
         let there = if let Some(held) = self.dirty.get(lpa) {
             held.sectors
@@ -292,7 +292,7 @@ impl WriteCache {
         self.forget_safe();
     }
 
-    /// What is dirty or being drained now has to be in flash before a flush that begins now is complete.
+/// Begins a flush: pages that are dirty or being drained now have to be in flash before it is complete.
     pub fn flush(&self) -> FlushTicket {
         FlushTicket(self.clock)
     }
@@ -403,7 +403,8 @@ mod tests {
                         prop_assert_eq!(taken, room);
                         if taken {
                             if is.is_none() && model.len() == 5 {
-                                let gone = model.iter().find(|&(&l, &i)| i == Is::Clean && cache.clean.get(l).is_none());
+                                let dropped = |l: u64| cache.clean.get(l).is_none();
+                                let gone = model.iter().find(|&(&l, &i)| i == Is::Clean && dropped(l));
                                 let gone = *gone.unwrap().0;
                                 model.remove(&gone);
                             }
@@ -438,7 +439,8 @@ mod tests {
                         }
                     }
                     _ => {
-                        let waits = model.iter().filter(|(_, i)| !matches!(i, Is::Clean | Is::Dropped)).map(|(&l, _)| l);
+                        let dirty = model.iter().filter(|(_, i)| !matches!(i, Is::Clean | Is::Dropped));
+                        let waits = dirty.map(|(&l, _)| l);
                         flushes.push((cache.flush(), waits.collect()));
                     }
                 }

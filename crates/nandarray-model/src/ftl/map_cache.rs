@@ -1,13 +1,13 @@
 //! A map that does not fit into DRAM: entries in use are cached, the map itself lies in flash, in pages of its own
 //! (DFTL: Gupta, Kim, Urgaonkar, ASPLOS 2009).
 //!
-//! The cache holds entries, least recently used out first. An entry that is not there costs a read of its map page;
-//! entries of the same page that the same request needs come with it. A changed entry that has to go costs a read (of
-//! what is there) and a program of its map page, which takes all changed entries of that page with it.
+//! The cache holds entries, evicted in LRU order. A missing entry costs a read of its map page; entries of the same
+//! page that the same request needs come with it. Evicting a changed entry costs a read and a program of its map page,
+//! which writes back all changed entries of that page.
 //!
-//! What reclaim moves is entered as changed without a read (the page's own spare bytes name its owner) and without
-//! making room: while reclaim works the cache may hold more than it should, and the host's next requests pay. That way
-//! reclaim never waits for map writes, which could wait for reclaim.
+//! Pages that reclaim moves are entered as changed without a read (the page's own spare bytes name its owner) and
+//! without an eviction: while reclaim works the cache may exceed its size, and the host's next requests pay. So reclaim
+//! never waits for map writes, which could wait for reclaim.
 
 use super::lru::Lru;
 use rustc_hash::FxHashMap;

@@ -54,7 +54,7 @@ pub struct PageMapped {
     streams: u32,
     /// Where dynamic striping, and the map's, looks first.
     cursor: u32,
-    /// What dynamic striping fills at the moment, by stream.
+/// Planes that dynamic striping fills at the moment, by stream.
     filling: [Filling; STREAMS],
     /// Pages that are programmed together in a plane; 1 without one-shot programming.
     word_line_pages: u32,
@@ -69,8 +69,8 @@ impl PageMapped {
     /// An empty device. `seed` is for policies that draw; `factory_bad` tells which blocks are bad when made, by die
     /// (of the device), plane (of the die) and block.
     ///
-    /// What users see is the flash less `over_provisioning`, or what the good blocks can hold beside those that reclaim
-    /// cannot do without, whichever is less.
+    /// The capacity is the flash less `over_provisioning`, or the good blocks less those that reclaim needs, whichever
+    /// is less.
     ///
     /// # Errors
     /// If the description's geometry or settings leave nothing to manage.
@@ -170,7 +170,7 @@ impl PageMapped {
         self.endurance_cycles
     }
 
-    /// Where a logical page is to be read; `None` if it was never written, or trimmed: then the flash is not asked.
+/// Physical page of a logical page; `None` if it was never written, or trimmed: then the flash is not read.
     ///
     /// `ahead` pages behind it belong to the same request: their map entries come along. Flash operations for the map
     /// are appended to `map_ops`.
@@ -199,9 +199,9 @@ impl PageMapped {
         Ok((page != NOWHERE).then(|| self.place(page)))
     }
 
-    /// Where a logical page is to be written. `whole`: all of it; otherwise what is there has to be read first, and
-    /// `read_first` says where. `ahead`, `map_ops`: as in [`PageMapped::read`]. `load` tells how busy a die of the
-    /// device is; only dynamic striping asks.
+    /// Maps a logical page to a new physical page. Unless all of it is written (`whole`), its old content has to be
+    /// read first, from `read_first`. `ahead`, `map_ops`: as in [`PageMapped::read`]. `load` returns the load of a die
+    /// of the device, for dynamic striping.
     ///
     /// # Errors
     /// `OutOfRange`; `NotNow` while reclaim has to go on first; `NoSpace`. Nothing has changed then.
@@ -269,7 +269,7 @@ impl PageMapped {
         self.write_map_page(page, map_ops)
     }
 
-    /// How much a plane needs reclaim.
+/// Urgency of reclaim in a plane.
     pub fn urgency(&self, plane: u32) -> Urgency {
         let p = &self.blocks.planes[plane as usize];
         if p.free < p.floor {
@@ -505,7 +505,7 @@ impl PageMapped {
         Err(self.no_space(owner))
     }
 
-    /// What a page that finds no room is told.
+/// The error for a page that finds no room.
     pub(super) fn no_space(&self, owner: u32) -> FtlError {
         FtlError::NoSpace {
             lpa: u64::from(owner),
@@ -522,7 +522,7 @@ impl PageMapped {
             || (p.live == p.live_max && old != NOWHERE && self.blocks.plane_of(self.blocks.block_of(old)) == plane)
     }
 
-    /// What a cached map costs to find an entry, and to make room for it.
+/// Looks an entry of a cached map up, and makes room for it; `map_ops` gets the flash operations that this costs.
     fn look_up(&mut self, owner: u32, ahead: u32, map_ops: &mut Vec<MapOp>) {
         let Some(cache) = &mut self.map_cache else { return };
         if cache.touch(owner) {

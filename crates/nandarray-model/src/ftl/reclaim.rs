@@ -1,10 +1,10 @@
 //! Reclaim as jobs that the caller pulls through: read this page, write it there, erase that block.
 //!
 //! A plane has one job at a time: a victim of garbage collection, a cold block for wear levelling, or a block that
-//! failed. The caller asks [`PageMapped::step`] for the next thing to do, does it when it likes, and answers each move
-//! with [`PageMapped::relocate`] and each erase with [`PageMapped::erased`] or [`PageMapped::erase_failed`]. Between
-//! steps the host may read, write and trim anything, pages under way included; several moves may be under way at once.
-//! Not calling `step` is all that pre-emption takes.
+//! failed. The caller gets the next operation from [`PageMapped::step`], performs it when it likes, and completes each
+//! move with [`PageMapped::relocate`] and each erase with [`PageMapped::erased`] or [`PageMapped::erase_failed`].
+//! Between steps the host may read, write and trim anything, pages in flight included; several moves may be in flight.
+//! Reclaim is pre-empted by not calling `step`.
 //!
 //! Room: free blocks up to `KEPT_BLOCKS` are opened for moved pages only, and a victim has fewer live pages than a
 //! block, so a job leaves at least the room that it found. A block that fails takes room away; then pages move to other
@@ -15,17 +15,17 @@ use super::map::NOWHERE;
 use super::{FtlError, Owner, PageMapped};
 use crate::flash::{Cause, Place};
 
-/// What a plane works at.
+/// A job of reclaim or wear levelling in a plane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     /// The block, [`NOWHERE`] if there is no job.
     pub(super) block: u32,
-    /// Pages of it that were looked at.
+/// Pages of it that were visited.
     next: u16,
-    /// Moves handed out and not answered.
+/// Moves handed out and not completed.
     pub(super) under_way: u16,
     cause: Cause,
-    /// Whether there was no room for a move: once the others are answered the job is given up.
+/// Whether there was no room for a move: once the others are completed the job is given up.
     stuck: bool,
     /// Whether a program in the block failed after all its pages were dead: it must not be used again once it is
     /// erased.
@@ -42,13 +42,13 @@ impl Job {
 pub struct Move {
     /// To be read, whole.
     pub from: Place,
-    /// What it holds.
+    /// Its owner.
     pub owner: Owner,
     /// Reclaim or wear levelling.
     pub cause: Cause,
 }
 
-/// Where a moved page goes.
+/// The new address of a moved page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
     /// To be programmed there.
@@ -57,7 +57,7 @@ pub enum Moved {
     Overwritten,
 }
 
-/// What is to be done next for a plane.
+/// The next step of reclaim in a plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Read a page, then [`PageMapped::relocate`] it.
@@ -69,9 +69,9 @@ pub enum Step {
         /// Reclaim or wear levelling.
         cause: Cause,
     },
-    /// Nothing before what is under way has been answered.
+/// None before the moves in flight have been completed.
     Wait,
-    /// Nothing.
+/// None.
     Idle,
 }
 
@@ -80,12 +80,12 @@ pub enum Step {
 pub struct Renewed {
     /// To be programmed there.
     pub place: Place,
-    /// What it holds.
+    /// Its owner.
     pub owner: Owner,
 }
 
 impl PageMapped {
-    /// The next thing to do for reclaim in a plane; begins a job if there is none and one is due.
+/// The next operation of reclaim in a plane; begins a job if there is none and one is due.
     pub fn step(&mut self, plane: u32) -> Step {
         loop {
             let job = self.jobs[plane as usize];
@@ -247,7 +247,8 @@ impl PageMapped {
     /// Whether stepping through reclaim of a plane will give it free pages.
     pub(super) fn can_reclaim(&self, plane: u32) -> bool {
         let job = self.jobs[plane as usize];
-        (job.block != NOWHERE && !job.stuck) || self.victims.emptiest(plane, &self.blocks).is_some_and(|b| self.can_empty(b))
+        let emptiest = || self.victims.emptiest(plane, &self.blocks);
+        (job.block != NOWHERE && !job.stuck) || emptiest().is_some_and(|b| self.can_empty(b))
     }
 
     /// Whether the live pages of a block find room, as far as one can tell before.
@@ -257,14 +258,14 @@ impl PageMapped {
         live <= self.blocks.room(plane) || self.elsewhere(plane).is_some()
     }
 
-    /// Begins what is most needed; `false` if nothing is, or nothing can be done.
+/// Begins the most urgent job; `false` if none is due or possible.
     fn begin(&mut self, plane: u32) -> bool {
         let p = &self.blocks.planes[plane as usize];
         let urgent = p.free < p.floor;
         if urgent {
             let picked = self.victims.pick(plane, &self.blocks, self.counts.given);
             let victim = picked.filter(|&b| self.can_empty(b));
-            // A policy that draws may have drawn nothing; what is needed now is whatever there is.
+// A policy that draws may have drawn none; any victim is good enough now.
             let emptiest = || self.victims.emptiest(plane, &self.blocks).filter(|&b| self.can_empty(b));
             if let Some(block) = victim.or_else(emptiest) {
                 return self.leave(plane, block, Cause::Gc);

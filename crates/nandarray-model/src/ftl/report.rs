@@ -1,4 +1,4 @@
-//! What was counted: operations by cause, write amplification, wear, blocks.
+//! Counts of flash management: operations by cause, write amplification, wear, blocks.
 
 use super::PageMapped;
 use super::blocks::BlockState;
@@ -19,7 +19,7 @@ pub(super) struct Counts {
     pub(super) given: u64,
 }
 
-/// How often blocks were erased.
+/// Erase counts of blocks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wear {
     /// Least of all good blocks.
@@ -34,7 +34,7 @@ pub struct Wear {
     pub beyond_endurance: u64,
 }
 
-/// What conventional flash management did since it was made or last told to forget.
+/// Counts of conventional flash management, since it was made or since the counts were reset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FtlReport {
     /// Logical pages.
@@ -76,7 +76,7 @@ pub struct FtlReport {
 }
 
 impl PageMapped {
-    /// What happened until now.
+/// The counts until now.
     pub fn report(&self) -> FtlReport {
         let c = &self.counts;
         let planes = &self.blocks.planes;

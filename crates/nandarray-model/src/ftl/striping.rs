@@ -1,4 +1,4 @@
-//! Which plane a logical page goes to: positions in an order of channels, ways, dies and planes.
+//! Striping, the choice of a plane for a logical page: positions in an order of channels, ways, dies and planes.
 //!
 //! Statically, page n goes to position n modulo their number; dynamically, to the position that is least busy, looked
 //! for from the one after the last. Where an order begins with the planes, a dynamic one chooses the least busy die and
@@ -64,7 +64,7 @@ impl Order {
         self.plane_at[self.by_planes.divide(owner).1 as usize]
     }
 
-    /// How many planes there are.
+/// Number of planes.
     pub(super) fn planes(&self) -> u32 {
         self.plane_at.len() as u32
     }

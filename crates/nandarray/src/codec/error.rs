@@ -1,8 +1,8 @@
 //! Errors of encoding a building block and of decoding its payload.
 //!
-//! A payload is untrusted: for any bytes, decoding returns a [`CodecError`] or bytes, never panics, and allocates no more
-//! than the spec's own sizes. Without encryption a damaged frame may decode to wrong bytes of the right length; the
-//! store's page checksum (CRC-32C) detects that.
+//! A payload is untrusted: for any bytes, decoding returns a [`CodecError`] or bytes, never panics, and allocates no
+//! more than the spec's own sizes. Without encryption a damaged frame may decode to wrong bytes of the right length;
+//! the store's page checksum (CRC-32C) detects that.
 
 use thiserror::Error;
 

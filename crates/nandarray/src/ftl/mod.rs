@@ -333,8 +333,8 @@ impl Ftl {
         s.promised = s.promised + after - before;
     }
 
-    /// Promises pages for a command. With `urgent`, reserved segments count as available: for reclaim, and for data that
-    /// was accepted earlier.
+    /// Promises pages for a command. With `urgent`, reserved segments count as available: for reclaim, and for data
+    /// that was accepted earlier.
     ///
     /// # Errors
     /// [`Error::Full`].
@@ -509,7 +509,8 @@ impl Ftl {
         }
     }
 
-    /// Frees segments whose freeing record is durable (up to `durable_lsn`), unless another process may still read them.
+    /// Frees segments whose freeing record is durable (up to `durable_lsn`), unless another process may still read
+    /// them.
     pub fn bury(&self, durable_lsn: u64) -> Result<()> {
         if !self.state.lock().segments.has_dead_before(durable_lsn) {
             return Ok(());
@@ -706,7 +707,8 @@ impl Ftl {
     }
 }
 
-/// Bytes that a page fault maps at once ("fault-around"), aligned, of a file whose pages are in memory: Linux's default.
+/// Bytes that a page fault maps at once ("fault-around"), aligned, of a file whose pages are in memory: Linux's
+/// default.
 const FAULT_BYTES: usize = 64 << 10;
 
 /// Reads a byte of every stretch that a page fault maps, so that all pages are mapped before they are compared. A

@@ -209,7 +209,8 @@ impl Ftl {
         true
     }
 
-    /// Discards the disk blocks of a free segment; `false` if none has any. The lock keeps the segment from being opened.
+    /// Discards the disk blocks of a free segment; `false` if none has any. The lock keeps the segment from being
+    /// opened.
     fn take_room(&self, s: &mut State) -> bool {
         let mut some = false;
         while let Some(segment) = s.segments.take_room() {

@@ -81,8 +81,8 @@ impl Ftl {
         s.opened_since = within;
     }
 
-    /// Reads the erase counts of segments that were opened since the checkpoint from their headers. Opening a store does
-    /// without, since a segment's header is read before it is opened again.
+    /// Reads the erase counts of segments that were opened since the checkpoint from their headers. Opening a store
+    /// does without, since a segment's header is read before it is opened again.
     pub fn learn_wear(&self) {
         let s = &mut *self.state.lock();
         let named: Vec<Segment> = s.opened_since.keys().copied().collect();
@@ -103,8 +103,8 @@ impl Ftl {
         }
     }
 
-    /// Takes a segment's erase count from its header; `false` if the table had it already. Without an intact header (the
-    /// segment was cut off and came back, or the header is damaged) the journal's count is added instead.
+    /// Takes a segment's erase count from its header; `false` if the table had it already. Without an intact header
+    /// (the segment was cut off and came back, or the header is damaged) the journal's count is added instead.
     pub(super) fn wear_from_header(&self, s: &mut State, segment: Segment) -> bool {
         let counted = s.opened_since.remove(&segment).unwrap_or(0);
         let erases = match self.header_of(segment).ok().flatten() {

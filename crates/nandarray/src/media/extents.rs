@@ -208,8 +208,8 @@ impl Drop for Extents {
 }
 
 impl Shared {
-    /// Whether this process was forked from the one that owns the threads. It takes no locks: their holders do not exist
-    /// here.
+    /// Whether this process was forked from the one that owns the threads. It takes no locks: their holders do not
+    /// exist here.
     fn is_forked(&self) -> bool {
         !self.home.is_here()
     }

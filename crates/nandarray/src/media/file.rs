@@ -5,8 +5,9 @@
 //! still shorter, so that growing never moves a mapping; accesses are checked against the file's length. The mapping is
 //! advised "random" because the kernel's guess at sequential access would read megabytes around every element; coming
 //! reads are announced by [`Media::prefetch`] instead, which keeps many requests in flight: large pages where most of
-//! an extent is wanted (`extents`), single ones elsewhere, and none for pages that are resident (`presence`). With `map: false` nothing is mapped and every read is a system call (file systems without coherent
-//! mappings; errors instead of a signal when a disk fails).
+//! an extent is wanted (`extents`), single ones elsewhere, and none for pages that are resident (`presence`). With
+//! `map: false` nothing is mapped and every read is a system call (file systems without coherent mappings; errors
+//! instead of a signal when a disk fails).
 //!
 //! Locks are advisory byte-range locks of the open file description (`F_OFD_SETLK`), in the head of the file: one byte
 //! for the single writer, one shared by all readers. The writer does not wait for readers: it only may not reuse pages

@@ -1,10 +1,10 @@
 //! Residency of a file's range in the page cache, as the kernel reports it: all of it, none, or a part.
 //!
 //! A part is not rare: a kernel that needs memory evicts pages here and there, and some kernels evict pages that were
-//! not touched for a while. `cachestat` (Linux 6.5) covers a range of any length with one short call, which counts large
-//! pages, not single ones; pages that are on their way count as resident. Where it is refused (older kernels, files of
-//! other users) `mincore` tests a mapping instead: a few pages of a range, since it visits them one by one, and all of
-//! them only before the answer is "none".
+//! not touched for a while. `cachestat` (Linux 6.5) covers a range of any length with one short call, which counts
+//! large pages, not single ones; pages that are on their way count as resident. Where it is refused (older kernels,
+//! files of other users) `mincore` tests a mapping instead: a few pages of a range, since it visits them one by one,
+//! and all of them only before the answer is "none".
 //!
 //! An answer is old when it arrives: everything here serves hints.
 
@@ -34,8 +34,8 @@ pub(super) struct PageCache {
 }
 
 impl PageCache {
-    /// Residency of these bytes, which lie within the file. `mapping` gives the mapped pages of the range and the offset
-    /// of the range in them; it is called only if `cachestat` is refused.
+    /// Residency of these bytes, which lie within the file. `mapping` gives the mapped pages of the range and the
+    /// offset of the range in them; it is called only if `cachestat` is refused.
     pub(super) fn of<'m>(
         &self,
         file: &File,
@@ -60,14 +60,14 @@ impl PageCache {
 /// Bytes of a page of this system.
 pub(super) fn page_bytes() -> u64 {
     static BYTES: OnceLock<u64> = OnceLock::new();
-    // SAFETY: a constant of the system is asked for.
+    // SAFETY: it reads a constant of the system.
     *BYTES.get_or_init(|| u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(512))
 }
 
 /// Bytes of memory that this system has; 0 if it does not say.
 pub(super) fn memory_bytes() -> u64 {
     static BYTES: OnceLock<u64> = OnceLock::new();
-    // SAFETY: a constant of the system is asked for.
+    // SAFETY: it reads a constant of the system.
     *BYTES.get_or_init(|| u64::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).unwrap_or(0) * page_bytes())
 }
 

@@ -4,7 +4,7 @@ use super::{POLICIES, description, device};
 use crate::describe::{Description, GcPolicy, StripeLevel, Striping};
 use crate::ftl::{LayOutError, PageMapped};
 
-/// Write amplification of so many random writes.
+/// Write amplification of a number of random writes.
 fn amplification(ftl: &mut PageMapped, writes: u64) -> f64 {
     // Other addresses for another length: repeating them would be another workload.
     let (pages, mut chance, mut ops) = (ftl.capacity_pages(), fastrand::Rng::with_seed(writes), Vec::new());

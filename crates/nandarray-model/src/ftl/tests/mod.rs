@@ -1,4 +1,4 @@
-//! What holds for all of flash management together.
+//! Tests of flash management as a whole.
 
 mod layout;
 mod model;

@@ -8,7 +8,7 @@ use crate::ftl::{FtlError, MapOp, Move, Moved, Owner, PageMapped, Step};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
-/// What happens next; numbers choose among what there is.
+/// The next event; its numbers select among the pages, moves and erases that there are.
 #[derive(Clone, Debug)]
 enum Action {
     Write { lpa: u16, part: bool },
@@ -70,7 +70,7 @@ fn devices() -> impl Strategy<Value = (Description, u8, bool)> {
     )
 }
 
-/// What a place holds: whose, and which version.
+/// Content of a physical page: its logical page, and the version.
 type Held = (Option<u64>, u64);
 
 struct Rig {
@@ -198,7 +198,7 @@ impl Rig {
             }
             Step::Erase { place, .. } => self.erases.push(place),
             Step::Wait => return false,
-            // A job that found no room was given up; the write is told by and by.
+// A job that found no room was given up; the write gets the error later.
             Step::Idle => return self.full || self.fails,
         }
         true
@@ -318,7 +318,7 @@ proptest! {
             }
         }
         rig.check();
-        // What is under way ends, and the whole device can still be written.
+// All moves in flight end, and the whole device can still be written.
         while !rig.moves.is_empty() {
             rig.answer(0);
         }

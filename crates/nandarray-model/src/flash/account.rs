@@ -1,4 +1,4 @@
-//! What the flash did: counts, bytes, busy time, energy; and that it all adds up.
+//! Account of the flash: counts, bytes, busy time, energy; and the check that they add up.
 
 use super::operation::{Cause, Op, Operation, Outcome};
 use crate::describe::Energy;
@@ -7,7 +7,7 @@ use nandarray_sim::Ps;
 /// By cause, in the order of [`Cause::ALL`].
 pub type ByCause<T> = [T; 4];
 
-/// What is counted while it happens.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Operations taken.
@@ -50,7 +50,7 @@ pub struct Counts {
     pub program_suspends: u64,
     /// Erases interrupted.
     pub erase_suspends: u64,
-    /// What was interrupted and went on.
+/// Suspended operations that were resumed.
     pub resumes: u64,
     /// Pages sensed again.
     pub retries: u64,
@@ -113,7 +113,7 @@ pub struct FlashEnergy {
     pub ecc_pj: f64,
     /// Dies that rest.
     pub idle_pj: f64,
-    /// What was done for each cause: everything but what resting takes.
+/// Energy of the operations of each cause; all but the energy of idle parts.
     pub by_cause_pj: ByCause<f64>,
 }
 
@@ -127,7 +127,7 @@ impl FlashEnergy {
 /// Everything, at a moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
-    /// How long it went.
+/// Elapsed time.
     pub elapsed: Ps,
     /// Counts.
     pub counts: Counts,
@@ -141,7 +141,7 @@ pub struct Account {
     pub energy: FlashEnergy,
 }
 
-/// What does not add up.
+/// A part of the account that does not add up.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Imbalance {
     /// An operation was lost or invented.
@@ -171,7 +171,7 @@ pub enum Imbalance {
         what: &'static str,
         /// Which.
         number: usize,
-        /// How long.
+/// Its busy time.
         busy: Ps,
         /// Of how long.
         elapsed: Ps,

@@ -1,14 +1,14 @@
-//! The back end: takes operations, tells when they end.
+//! The back end: takes operations, reports when they end.
 //!
-//! Whoever runs the clock calls [`Backend::submit`] and, for every event that it asked for, [`Backend::handle`].
+//! The owner of the clock calls [`Backend::submit`] and, for every event that the back end pushed, [`Backend::handle`].
 //! Operations submitted at one moment are all seen before any of them is begun, so they may join one command.
 //!
-//! A read takes two events: cells sensed, data gone. The bus needs no event of its own while nobody waits for it; and
-//! what follows a command on it is decided together with the command, so a die may start up to a few commands (290 ns
-//! each) earlier than it could have been overtaken.
+//! A read takes two events: cells sensed, data gone. The bus needs no event of its own while no die waits for it; and
+//! the next use of the bus is decided together with a command, so a die may start up to a few commands (290 ns each)
+//! earlier than it could have been overtaken.
 //!
-//! Who asks keeps order where cells need it: a page is not read before its program ended. What the back end keeps
-//! itself: programs of a block stay in their order, an erase waits for what was asked of its block before.
+//! The caller does not read a page before its program has ended. The back end keeps the rest of the order that cells
+//! need: programs of a block stay in their order, an erase waits for earlier operations on its block.
 
 use super::account::{Account, BusTime, Counts, DieTime, Imbalance};
 use super::cells::{Cells, NandCells};
@@ -23,7 +23,7 @@ use crate::spans::{Span, Spans, Track};
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
-/// What the back end waits for.
+/// An event of the back end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlashEvent {
     /// Operations were submitted to a channel whose bus is free.
@@ -187,7 +187,7 @@ impl Backend {
         die.mask == 0 && die.rests()
     }
 
-    /// How many operations wait for a die, besides those that it works on.
+/// Number of operations that wait for a die, without those that it executes.
     pub fn queued(&self, die: u32) -> u32 {
         self.dies[die as usize].queued()
     }
@@ -207,7 +207,7 @@ impl Backend {
         self.cells.is_factory_bad(die, plane, block)
     }
 
-    /// What was counted so far.
+/// The counts so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -259,7 +259,7 @@ impl Backend {
         (die as usize * self.geometry.planes as usize + plane as usize) * CLASSES + class
     }
 
-    /// The class that an operation waits in. Programs of one block stay in one queue, whoever asks for them: pages of a
+    /// The class that an operation waits in. Programs of one block stay in one queue, whatever their causes: pages of a
     /// block are programmed in order.
     fn class_of(&self, operation: &Operation) -> Class {
         let class = Class::of(operation.op, operation.cause);
@@ -330,7 +330,7 @@ impl Backend {
         }
     }
 
-    /// Grants the bus, if it is free, until it is taken by data or nobody wants it.
+/// Grants the bus, if it is free, until data takes it or no die wants it.
     fn grant<E: Copy + From<FlashEvent>>(&mut self, c: u32, now: Ps, events: &mut Events<E>) {
         let compat = self.scheduling == Scheduling::MqsimCompat;
         let channel = &mut self.channels[c as usize];
@@ -461,7 +461,7 @@ impl Backend {
         self.slab.give_back(i);
     }
 
-    /// Tells whoever wants to know that a track was busy for an operation.
+/// Reports to the trace, if there is one, that a track was busy for an operation.
     pub(super) fn span(&mut self, track: Track, what: &'static str, start: Ps, end: Ps, i: u32) {
         if let Some(spans) = &mut self.spans {
             let slot = &self.slab[i];

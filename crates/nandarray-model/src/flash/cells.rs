@@ -1,4 +1,4 @@
-//! How long the cells take and whether they fail: the trait behind which every die stands, and cells as described.
+//! Cells: the trait that gives the times of a die's cells and their failures, and cells as a description has them.
 //!
 //! Faults (`fault`) are wrappers of this trait; the back end knows no others.
 
@@ -7,7 +7,7 @@ use super::reliability::{Failures, is_factory_bad};
 use crate::describe::{Cell, Description, FlashGeometry};
 use nandarray_sim::Ps;
 
-/// How a page that was sensed turns out.
+/// Result of sensing a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Sensings that fail, each followed by another one.
@@ -37,7 +37,7 @@ pub trait Cells: Send {
     fn erased(&mut self, now: Ps, place: Place) -> bool;
     /// Whether a block was bad when made.
     fn is_factory_bad(&self, die: u32, plane: u32, block: u32) -> bool;
-    /// Code words in so many bytes; 0 without error correction.
+/// Code words in this number of bytes; 0 without error correction.
     fn codewords(&self, bytes: u32) -> u32;
 }
 
@@ -82,7 +82,7 @@ impl NandCells {
     }
 }
 
-/// Which of its word line's pages a page is, 0 for LSB: which of the times by kind of page holds for it.
+/// The kind of a page within its word line, 0 for LSB, by which times are chosen.
 ///
 /// Pages of a word line that is programmed at once follow each other. Otherwise the order of TLC pages is the one of
 /// MQSim, SimpleSSD and FEMU (Yaakobi et al., ICNC 2012): eight pages to begin with, then LSB, CSB, MSB in pairs. QLC

@@ -1,8 +1,8 @@
-//! What a die wants of the bus, what a grant of the bus does to it, what follows when its array is done.
+//! Commands of a die: its requests for the bus, the effect of a grant, the next step when its array is done.
 //!
 //! A cache read is decided when cells have been sensed: a read that comes later waits until that data has left, as it
-//! would without a cache register. A page that was loaded by a cache program stays in its register while what runs is
-//! interrupted.
+//! would without a cache register. A page that was loaded by a cache program stays in its register while the program
+//! before it is suspended.
 
 use super::backend::{Backend, FlashEvent};
 use super::channel::Use;
@@ -17,7 +17,7 @@ use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
 impl Backend {
-    /// What a die would do with the bus.
+/// The command that a die would send if it got the bus.
     pub(super) fn wish(&self, d: u32, now: Ps) -> Wish {
         let die = &self.dies[d as usize];
         match die.array {
@@ -335,14 +335,14 @@ impl Backend {
         }
     }
 
-    /// What is in the page register waits for the bus from now on.
+/// Queues the data of the page register for the bus.
     pub(super) fn offer(&mut self, d: u32) {
         let group = std::mem::replace(&mut self.dies[d as usize].group, NONE);
         let pages = self.queue_for_bus(d, group, false);
         self.dies[d as usize].left = pages;
     }
 
-    /// What is in the cache register waits for the bus from now on.
+/// Queues the data of the cache register for the bus.
     pub(super) fn cache_ready(&mut self, d: u32) {
         let group = std::mem::replace(&mut self.dies[d as usize].cache_group, NONE);
         self.queue_for_bus(d, group, true);

@@ -1,4 +1,4 @@
-//! What a die is doing, and what it would do next if it got the bus.
+//! A die: the state of its array, and the command that it would send if it got the bus.
 
 use super::operation::Op;
 use super::slab::{CLASSES, NONE};
@@ -21,24 +21,24 @@ pub(super) enum Array {
     Pausing,
 }
 
-/// What a die wants the bus for.
+/// A command for which a die requests the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     /// Nothing.
     Nothing,
-    /// To be told to read.
+/// A read.
     Read,
-    /// To be told to read while what it holds moves to the cache register.
+/// A read while the sensed data moves to the cache register.
     CacheRead,
-    /// To be given a page and told to program it.
+/// A page and its program.
     Program,
-    /// To be given a page while it programs another.
+/// A page while the die programs another.
     CacheProgram,
-    /// To be told to erase.
+/// An erase.
     Erase,
-    /// To be told to interrupt what it does, for a read.
+/// Suspension of the running program or erase, for a read.
     Suspend,
-    /// To be told to go on with what was interrupted.
+/// Resumption of the suspended operation.
     Resume,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Paused {
     pub(super) op: Op,
     /// Its operations.
     pub(super) group: u32,
-    /// What is left of it.
+/// Remaining time.
     pub(super) remaining: Ps,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Die {
     pub(super) mask: u8,
     /// Whether background work counts as the host's.
     pub(super) urgent: bool,
-    /// How often the operation at hand was suspended.
+/// Number of times that the current operation was suspended.
     pub(super) suspends: u32,
     /// Operations in a plane's queue, by class.
     pub(super) count: [u32; CLASSES],
@@ -155,7 +155,7 @@ impl Die {
         }
     }
 
-    /// Books up to a moment, for an account. An interruption is booked when it is told, which may be a moment ahead.
+/// Books busy time up to a moment, for an account. A suspension is booked when its command is, which may be ahead.
     pub(super) fn book_until(&mut self, now: Ps) {
         let ahead = self.start.since(now);
         if let (Array::Pausing, Some(paused)) = (self.array, self.paused) {

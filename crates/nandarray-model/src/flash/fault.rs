@@ -4,7 +4,7 @@ use super::cells::{Cells, Verdict};
 use super::operation::Place;
 use nandarray_sim::Ps;
 
-/// What a wrapper that changes nothing would do: each writes only what it changes.
+/// Methods of a wrapper that changes nothing; each fault overrides those that it changes.
 macro_rules! as_within {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
         $(fn $name(&mut self, $($arg: $ty),*) -> $ret {
@@ -78,7 +78,7 @@ impl<C: Cells> DeadDie<C> {
 
 impl<C: Cells> Cells for DeadDie<C> {
     fn read(&mut self, now: Ps, place: Place, bytes: u32) -> Verdict {
-        // A die that is gone fails the check of its status: nobody tries other voltages.
+// A dead die fails its status check: no read is retried with other voltages.
         if self.dead(now, place) {
             return Verdict { retries: 0, lost: true };
         }

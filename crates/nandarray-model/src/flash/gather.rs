@@ -1,5 +1,5 @@
-//! What goes into one command: the operation whose turn it is, and what may join it on other planes and of its word
-//! line.
+//! The operations of one command: the one that is next in turn, and those that may join it on other planes and of its
+//! word line.
 
 use super::backend::{Backend, FlashEvent};
 use super::die::Die;
@@ -9,10 +9,12 @@ use crate::describe::Scheduling;
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
-/// How far a plane's queue is searched for a read that may join: a stream that fell out of step by a page or two finds
-/// its step again, and a queue of thousands costs no more than one of four. With one-shot programming, word lines.
+/// Depth to which a plane's queue is searched for a read that may join: a stream that fell out of step by a page or two
+/// finds its step again, and a queue of thousands costs no more than one of four. With one-shot programming, word
+/// lines.
 const JOIN_DEPTH: u32 = 4;
-/// How far a queue is searched for the pages of a word line: those of two streams, four pages each, with room to spare.
+/// Depth to which a queue is searched for the pages of a word line: two streams with four pages each, and as many to
+/// spare.
 const WORD_LINE_DEPTH: u32 = 16;
 
 /// The operations of one command.
@@ -91,8 +93,7 @@ impl Backend {
         Some(Gathered { group: group.head, planes, pages })
     }
 
-    /// How many planes a command does best to take: as many as give the most on a channel where so many dies are at
-    /// work.
+    /// Number of planes in a command that gives the most throughput on a channel with this number of busy dies.
     ///
     /// A plane that joins spares the die a sensing or a program of its own; but where its cycles take longer than those
     /// of a command, it costs the bus. On a channel whose dies would keep the bus busy one plane at a time, nothing is
@@ -118,7 +119,7 @@ impl Backend {
         self.times.best_planes(first.op, self.times.bus_bytes(first.bytes), planes, dies)
     }
 
-    /// What of a plane may join a command: its class, what is before it in the queue, itself.
+/// The operation of a plane that may join a command: its class, the slot before it in the queue, its slot.
     fn partner(&self, d: u32, plane: u32, mask: u8, op: Op, page: u16, now: Ps) -> Option<(Class, u32, u32)> {
         let mut waiting = mask & self.dies[d as usize].mask;
         let depth = match self.scheduling {
@@ -216,7 +217,7 @@ impl Backend {
         u32::from(end - page)
     }
 
-    /// How many pages of the word line that slot `i` begins (or goes on with) wait in its queue, it included.
+/// Number of pages in the queue of slot `i`, itself included, that belong to the word line it begins or continues.
     fn word_line(&self, d: u32, plane: u32, class: Class, i: u32) -> u32 {
         debug_assert_eq!(self.slab[i].class, class, "a queue holds one class, of {d}.{plane}");
         let first = self.slab[i].place;

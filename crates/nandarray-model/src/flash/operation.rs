@@ -1,9 +1,9 @@
-//! What the flash is asked for: one page read, one page programmed, one block erased; by whom and for whom.
+//! Flash operations: a page read, a page programmed, a block erased, each with its cause.
 //!
-//! Whoever asks (flash management, conventional or the store's own) names physical places; the back end decides when,
-//! and joins what it may join (planes of a die, pages that follow each other) into one command.
+//! Flash management (conventional or the store's own) names physical addresses; the back end decides when, and joins
+//! operations (planes of a die, pages that follow each other) into one command.
 
-/// What is done to a place.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Senses a page and moves bytes of it to the controller.
@@ -14,7 +14,7 @@ pub enum Op {
     Erase,
 }
 
-/// For whom, which is also what energy and bytes are booked to.
+/// Cause of an operation, to which its energy and bytes are booked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Cause {
@@ -47,26 +47,26 @@ pub struct Place {
     pub plane: u16,
 }
 
-/// One thing asked of the flash.
+/// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// What.
+    /// Its kind.
     pub op: Op,
-    /// For whom.
+    /// Its cause.
     pub cause: Cause,
-    /// Where.
+    /// Address of the page or block.
     pub place: Place,
     /// Bytes that cross the channel (spare bytes are the back end's business); a part of a page for reads, a page for
     /// programs.
     pub bytes: u32,
-    /// Comes back with the outcome; the back end never looks at it.
+/// The caller's value, returned with the outcome.
     pub token: u64,
 }
 
-/// How an operation ended.
+/// Outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// As it should.
+/// Success.
     Done,
     /// A page that could not be corrected after all retries.
     Uncorrectable,
@@ -77,12 +77,12 @@ pub enum Outcome {
 /// An operation that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// As asked for.
+    /// The caller's value.
     pub token: u64,
-    /// What was done.
+    /// Its kind.
     pub op: Op,
-    /// Where.
+    /// Address of the page or block.
     pub place: Place,
-    /// How.
+    /// Its outcome.
     pub outcome: Outcome,
 }

@@ -1,4 +1,4 @@
-//! Where operations are while they are in flight: slots in a slab, joined to queues by the numbers of their slots.
+//! Slab of operations in flight: slots, linked into queues by their numbers.
 //!
 //! A slot is in at most one queue at a time (of a die's plane, of a command, of a channel's data that waits to leave),
 //! so one link is enough. Nothing is allocated once the slab has grown to the most operations that were in flight at
@@ -10,8 +10,8 @@ use nandarray_sim::Ps;
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What an operation waits as: kinds that are chosen between. Their order is the one `policy::normal` prefers at equal
-/// age.
+/// Class of a waiting operation; policies choose between classes. Their order is the one that `policy::normal` prefers
+/// at equal age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Class {
@@ -29,7 +29,7 @@ pub(super) enum Class {
     Erase = 5,
 }
 
-/// How many classes there are.
+/// Number of classes.
 pub(super) const CLASSES: usize = 6;
 /// Bits of the classes that someone waits for, reads.
 pub(super) const FRONT_READS: u8 = 0b00_0011;
@@ -45,7 +45,7 @@ impl Class {
     pub(super) const ALL: [Self; CLASSES] =
         [Self::ReadMap, Self::ReadHost, Self::ReadBack, Self::ProgramFront, Self::ProgramBack, Self::Erase];
 
-    /// The class of what is asked for.
+/// The class of an operation.
     pub(super) fn of(op: Op, cause: Cause) -> Self {
         match (op, cause) {
             (Op::Read, Cause::Map) => Self::ReadMap,
@@ -144,7 +144,7 @@ impl Slab {
         (self.slots.len() - self.free.len()) as u64
     }
 
-    /// How many slots are joined to this one, itself included.
+/// Number of slots linked behind this one, itself included.
     pub(super) fn length(&self, mut i: u32) -> u32 {
         let mut n = 0;
         while i != NONE {

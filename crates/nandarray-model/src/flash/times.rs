@@ -13,7 +13,7 @@ pub(super) struct Times {
     page_bytes: u32,
     /// Bytes that cross the bus with `page_bytes` bytes of a page, beyond them.
     spare_bytes: u32,
-    /// The last transfer that was asked for: nearly all of a run are of one or two lengths.
+/// Bytes and time of the last transfer: nearly all of a run have one or two lengths.
     last: (u64, Ps),
     pub(super) t_read_command: Ps,
     pub(super) t_read_further_plane: Ps,
@@ -37,15 +37,15 @@ pub(super) struct Times {
     pub(super) independent_planes: bool,
     /// Pages that are programmed together; 1 without one-shot programming.
     pub(super) word_line_pages: u16,
-    /// How long an incomplete word line waits for the rest of its pages.
+/// Time that an incomplete word line waits for the rest of its pages.
     pub(super) t_hold: Ps,
-    /// How much older than a host's read an operation of each class has to be to go before it.
+/// Age beyond a host's read from which an operation of each class goes before it.
     pub(super) patience: [Ps; CLASSES],
 }
 
 /// Programs (and background work) that have waited this many program times go before younger reads.
 const PATIENCE_PROGRAMS: u64 = 8;
-/// By which part of its time a die may be late for its turn at the bus, when planes are told whether to join.
+/// Part of its own time by which a die may be late for its turn at the bus, in the decision whether planes join.
 const OUT_OF_STEP: u64 = 4;
 /// Erases that have waited this many erase times go before younger reads and programs.
 const PATIENCE_ERASES: u64 = 8;
@@ -150,7 +150,7 @@ impl Times {
         best as u32
     }
 
-    /// The time that so many bytes take on the bus.
+/// Time of a transfer of this many bytes on the bus.
     pub(super) fn transfer(&mut self, bus_bytes: u64) -> Ps {
         if self.last.0 != bus_bytes {
             self.last = (bus_bytes, Ps::of_bytes(bus_bytes, self.bytes_per_s));

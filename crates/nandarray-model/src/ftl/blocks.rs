@@ -198,7 +198,7 @@ impl EraseBlocks {
         p.open[stream as usize] != NOWHERE || p.free >= if stream == Stream::Moved { 1 } else { p.floor }
     }
 
-/// Pages given to a stream in a plane, as its position within a word line.
+/// Pages given to a stream in a plane; modulo the pages of a block, the page that it writes next.
     pub(super) fn given(&self, plane: u32, stream: Stream) -> u64 {
         self.planes[plane as usize].given[stream as usize]
     }

@@ -131,7 +131,7 @@ impl KeyCheck {
     /// # Errors
     /// [`KeyError::Wrong`].
     pub fn verify(self, key: &CipherKey) -> Result<(), KeyError> {
-// Both sides are public to any reader of the store, so comparing in constant time would protect nothing.
+        // Both sides are public to any reader of the store, so comparing in constant time would protect nothing.
         if Self::new(key) == self { Ok(()) } else { Err(KeyError::Wrong) }
     }
 }

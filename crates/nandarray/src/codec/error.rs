@@ -45,9 +45,9 @@ pub enum CodecError {
     Head {
         /// The field's name.
         field: &'static str,
-/// The payload's value.
+        /// The payload's value.
         found: u64,
-/// The spec's value.
+        /// The spec's value.
         expected: u64,
     },
     /// A frame's end makes the frame empty, longer than its raw bytes, or of a wrong stored size.

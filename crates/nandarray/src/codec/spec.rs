@@ -136,7 +136,7 @@ pub enum Filter {
 pub struct Compression {
     /// The compressor.
     pub algorithm: Algorithm,
-/// Filter that runs before the compressor.
+    /// Filter that runs before the compressor.
     pub filter: Filter,
 }
 
@@ -199,7 +199,7 @@ pub struct CodecSpec {
     pub element_bytes: u32,
     /// Raw size of one building block, 1 to [`BLOCK_BYTES_MAX`] bytes. Need not be a multiple of the element.
     pub block_bytes: u64,
-/// Frames that blocks are cut into.
+    /// Frames that blocks are cut into.
     pub framing: Framing,
 }
 

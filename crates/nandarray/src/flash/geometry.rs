@@ -40,7 +40,7 @@ pub struct Ppa(pub u64);
 pub struct Run {
     /// First access unit.
     pub unit: u32,
-/// Number of units, at least 1.
+    /// Number of units, at least 1.
     pub count: u32,
     /// The page of the first unit; the others follow.
     pub ppa: Ppa,
@@ -82,7 +82,7 @@ pub struct Geometry {
     pub banks: u32,
     /// Pages of an erase block (one lane's share of a segment).
     pub pages_per_block: u32,
-/// Layout of segments on the medium.
+    /// Layout of segments on the medium.
     pub layout: Layout,
 }
 

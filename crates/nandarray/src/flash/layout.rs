@@ -70,7 +70,7 @@ struct Groups {
     records: u64,
     /// Bytes of a segment's pages.
     pages: u64,
-/// Offset of the first group's pages.
+    /// Offset of the first group's pages.
     first: u64,
     /// From the pages of a group to those of the next.
     stride: u64,
@@ -145,7 +145,7 @@ impl Geometry {
         }
     }
 
-/// Bytes of the smallest medium that has this number of segments.
+    /// Bytes of the smallest medium that has this number of segments.
     pub fn medium_bytes(&self, segments: u64) -> u64 {
         match (self.layout, segments.checked_sub(1)) {
             (_, None) => HEAD_BYTES,
@@ -154,7 +154,7 @@ impl Geometry {
         }
     }
 
-/// Number of whole segments on a medium of this size.
+    /// Number of whole segments on a medium of this size.
     pub fn segments_within(&self, medium_bytes: u64) -> u64 {
         match self.layout {
             Layout::Interleaved => medium_bytes.saturating_sub(HEAD_BYTES) / self.segment_bytes(),
@@ -167,7 +167,7 @@ impl Geometry {
         }
     }
 
-/// Offset of a segment's pages on the medium.
+    /// Offset of a segment's pages on the medium.
     pub fn pages_offset(&self, segment: Segment) -> u64 {
         match self.layout {
             Layout::Interleaved => HEAD_BYTES + u64::from(segment) * self.segment_bytes(),
@@ -175,7 +175,7 @@ impl Geometry {
         }
     }
 
-/// Offset of a segment's header on the medium.
+    /// Offset of a segment's header on the medium.
     pub fn header_offset(&self, segment: Segment) -> u64 {
         match self.layout {
             Layout::Interleaved => self.pages_offset(segment) + self.segment_data_bytes(),
@@ -183,7 +183,7 @@ impl Geometry {
         }
     }
 
-/// Content of the medium at an offset.
+    /// Content of the medium at an offset.
     pub fn area_at(&self, offset: u64) -> Area {
         if offset < HEAD_BYTES {
             return Area::None;
@@ -215,12 +215,12 @@ impl Geometry {
         }
     }
 
-/// Offset of a page's bytes on the medium.
+    /// Offset of a page's bytes on the medium.
     pub fn page_offset(&self, ppa: Ppa) -> u64 {
         self.pages_offset(self.segment_of(ppa)) + u64::from(self.page_in_segment(ppa)) * u64::from(self.page_bytes)
     }
 
-/// Offset of a page's out-of-band record on the medium.
+    /// Offset of a page's out-of-band record on the medium.
     pub fn oob_offset(&self, ppa: Ppa) -> u64 {
         self.header_offset(self.segment_of(ppa))
             + SEGMENT_HEADER_BYTES

@@ -138,7 +138,7 @@ impl SegmentHeader {
         (header.magic == SEGMENT_MAGIC && header.crc.get() == crc32c(&header.as_bytes()[12..])).then_some(header)
     }
 
-/// Use of the segment; `None` for a kind of a later version.
+    /// Use of the segment; `None` for a kind of a later version.
     pub fn kind(&self) -> Option<SegmentKind> {
         match self.kind {
             1 => Some(SegmentKind::Data),
@@ -153,7 +153,7 @@ impl SegmentHeader {
         self.segment.get()
     }
 
-/// The segment's erase count, this opening included.
+    /// The segment's erase count, this opening included.
     pub fn erases(&self) -> u32 {
         self.erases.get()
     }

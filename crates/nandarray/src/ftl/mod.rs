@@ -282,7 +282,7 @@ impl Ftl {
         f(&mut self.state.lock().segments)
     }
 
-/// Sets the number of the next journal record.
+    /// Sets the number of the next journal record.
     pub fn set_next_lsn(&self, lsn: u64) {
         self.state.lock().next_lsn = lsn;
     }
@@ -483,7 +483,7 @@ impl Ftl {
         self.write(self.geometry.oob_offset(run.ppa), records.as_bytes())
     }
 
-/// Makes staged pages live: their command is applied.
+    /// Makes staged pages live: their command is applied.
     pub fn adopt(&self, runs: &[Run]) {
         self.state.lock().segments.adopt(runs);
     }
@@ -501,7 +501,7 @@ impl Ftl {
         self.tell_freed(&freed);
     }
 
-/// Marks live pages as dead: they were superseded.
+    /// Marks live pages as dead: they were superseded.
     pub fn release(&self, runs: impl Iterator<Item = Run>) {
         let s = &mut *self.state.lock();
         for run in runs {
@@ -618,7 +618,7 @@ impl Ftl {
         Ok(())
     }
 
-/// Announces that the pages of a run will be read, as [`Self::fetch`] would read them.
+    /// Announces that the pages of a run will be read, as [`Self::fetch`] would read them.
     pub fn locate(&self, run: Run) {
         let bytes = u64::from(run.count) * u64::from(self.geometry.page_bytes);
         self.media.will_read(self.geometry.page_offset(run.ppa), bytes);
@@ -694,7 +694,7 @@ impl Ftl {
         Ok(bytes)
     }
 
-/// Closes the open segment, so that it may be reclaimed.
+    /// Closes the open segment, so that it may be reclaimed.
     pub fn close_open(&self) {
         let s = &mut *self.state.lock();
         self.tell_freed(s.segments.close_open(s.next_lsn).as_slice());

@@ -33,7 +33,7 @@ const _: () = assert!(SPARE.end < HEAD_BYTES);
 /// Whether the spare has its disk blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spare {
-/// They were not allocated since the store was opened.
+    /// They were not allocated since the store was opened.
     Unknown,
     Held,
     GivenUp,
@@ -58,7 +58,7 @@ fn no_room(e: &Error) -> bool {
 }
 
 impl Ftl {
-/// Grows the medium by at least this number of segments, within its limit.
+    /// Grows the medium by at least this number of segments, within its limit.
     pub(super) fn grow(&self, s: &mut State, segments: u64) -> Result<()> {
         let have = s.segments.len() as u64;
         if segments == 0 || have >= self.segments_max {
@@ -87,7 +87,7 @@ impl Ftl {
         opened
     }
 
-/// The same; segments that refused the write are added to `refused`.
+    /// The same; segments that refused the write are added to `refused`.
     fn open_any(
         &self,
         s: &mut State,
@@ -131,7 +131,7 @@ impl Ftl {
         }
     }
 
-/// Writes a segment's header and wipes its records: a scan must not find those of its earlier life.
+    /// Writes a segment's header and wipes its records: a scan must not find those of its earlier life.
     fn write_header(&self, s: &State, segment: Segment, kind: SegmentKind) -> Result<()> {
         let info = s.segments.info(segment);
         let oob_bytes = SEGMENT_HEADER_BYTES + u64::from(self.geometry.pages_per_segment()) * OOB_BYTES;
@@ -151,7 +151,7 @@ impl Ftl {
         self.media.write_at(at, &head)
     }
 
-/// Writes; if the disk has no room, with the disk blocks of free segments.
+    /// Writes; if the disk has no room, with the disk blocks of free segments.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         loop {
             match self.media.write_at(offset, bytes) {
@@ -198,7 +198,7 @@ impl Ftl {
         Ok(())
     }
 
-/// Gives the spare up for a record that found no room, if the error means that; whether there was a spare.
+    /// Gives the spare up for a record that found no room, if the error means that; whether there was a spare.
     pub fn give_up_spare(&self, e: &Error) -> bool {
         let s = &mut *self.state.lock();
         if s.spare == Spare::GivenUp || !(no_room(e) || matches!(e, Error::Full { .. })) {
@@ -242,7 +242,7 @@ impl Ftl {
         Ok(some)
     }
 
-/// Discards the disk blocks of a failed command's pages if the disk is tight; whether it is.
+    /// Discards the disk blocks of a failed command's pages if the disk is tight; whether it is.
     pub(super) fn discard_abandoned(&self, runs: &[Run]) -> bool {
         let tight = self.tight.load(Ordering::Relaxed);
         if tight {
@@ -273,7 +273,7 @@ impl Ftl {
         })
     }
 
-/// Turns the medium's "no room" into the error that says how full the store is; leaves other errors as they are.
+    /// Turns the medium's "no room" into the error that says how full the store is; leaves other errors as they are.
     pub fn full_if_no_room(&self, e: Error) -> Error {
         self.disk_full(&self.state.lock(), e)
     }
@@ -290,7 +290,7 @@ impl Ftl {
         if no_room(&e) { self.full(s, format!("the disk has no room: {e}")) } else { e }
     }
 
-/// Brings retired segments back: others refuse writes, too, so the disk is to blame.
+    /// Brings retired segments back: others refuse writes, too, so the disk is to blame.
     pub fn acquit(&self, segments: &[Segment]) {
         let s = &mut *self.state.lock();
         let freed = s.segments.acquit(segments, s.next_lsn);
@@ -322,7 +322,7 @@ impl Ftl {
         let mut wiped = false;
         for at in segments.map(|segment| self.geometry.header_offset(segment)).take_while(|&at| at < cut) {
             self.media.read_at(at, &mut bytes)?;
-// Records that were never written have no disk blocks, and a full disk has none for zeroes.
+            // Records that were never written have no disk blocks, and a full disk has none for zeroes.
             if bytes.iter().any(|&b| b != 0) {
                 bytes.fill(0);
                 self.media.write_at(at, &bytes)?;
@@ -334,7 +334,7 @@ impl Ftl {
         if wiped { self.sync() } else { Ok(()) }
     }
 
-/// Cuts free segments off the end of the medium, unless another process reads it.
+    /// Cuts free segments off the end of the medium, unless another process reads it.
     pub fn truncate(&self) -> Result<()> {
         self.media.if_no_readers(&mut || {
             let mut s = self.state.lock();

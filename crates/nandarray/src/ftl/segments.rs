@@ -16,13 +16,13 @@ use crate::sim::Chance;
 /// State of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentState {
-/// It holds nothing of value and may be opened.
+    /// It holds nothing of value and may be opened.
     Free,
     /// It takes pages.
     Open,
     /// It takes no more pages; some of them are live.
     Closed,
-/// None of its pages is live; it is free once the record with this number is durable.
+    /// None of its pages is live; it is free once the record with this number is durable.
     Dying(u64),
     /// It is a link of the journal or of a checkpoint.
     Chain,
@@ -33,23 +33,23 @@ pub enum SegmentState {
 /// One segment.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentInfo {
-/// Its state.
+    /// Its state.
     pub state: SegmentState,
     /// Live pages.
     pub live: u32,
     /// Pages handed out to commands that are not applied yet.
     pub staged: u32,
-/// Erase count: the number of times that it was opened.
+    /// Erase count: the number of times that it was opened.
     pub erases: u32,
-/// Number of segments that were opened before it.
+    /// Number of segments that were opened before it.
     pub opened: u64,
     /// Whether a page of it was live since it was opened. If not, no record names it, and it is free without a barrier.
     named: bool,
-/// Whether its pages were discarded since it was opened last: they have no disk blocks.
+    /// Whether its pages were discarded since it was opened last: they have no disk blocks.
     discarded: bool,
-/// Dead pages that were discarded one by one since it was opened.
+    /// Dead pages that were discarded one by one since it was opened.
     discarded_pages: u32,
-/// Whether the last write to it failed, though it was not retired: other segments are opened before it.
+    /// Whether the last write to it failed, though it was not retired: other segments are opened before it.
     suspect: bool,
 }
 
@@ -66,7 +66,7 @@ impl SegmentInfo {
         suspect: false,
     };
 
-/// Whether its pages may have disk blocks.
+    /// Whether its pages may have disk blocks.
     pub fn has_room(&self) -> bool {
         self.erases > 0 && !self.discarded
     }
@@ -88,19 +88,19 @@ pub struct Segments {
     infos: Vec<SegmentInfo>,
     free: BTreeSet<Segment>,
     dying: Vec<Segment>,
-/// Number of times that a segment became free.
+    /// Number of times that a segment became free.
     freed: u64,
     /// The segment that takes pages.
     pub open: Option<OpenSegment>,
     opened: u64,
     live: u64,
-/// During recovery: segments that became unused in records that may not be durable.
+    /// During recovery: segments that became unused in records that may not be durable.
     unsure: Option<BTreeSet<Segment>>,
     /// During recovery: live pages of segments that the medium does not have. They died later, or it was cut short.
     beyond: Option<BTreeMap<Segment, u32>>,
     /// Under a capacity: erase counts of segments that were cut off the medium, and come back when it grows.
     cut: Option<BTreeMap<Segment, u32>>,
-/// Whether the table was read from a medium, whose bytes may be wrong.
+    /// Whether the table was read from a medium, whose bytes may be wrong.
     restored: bool,
 }
 
@@ -123,7 +123,7 @@ impl Segments {
         }
     }
 
-/// Number of segments on the medium.
+    /// Number of segments on the medium.
     pub fn len(&self) -> usize {
         self.infos.len()
     }
@@ -148,17 +148,17 @@ impl Segments {
         &self.free
     }
 
-/// Number of segments that are free once a record is durable.
+    /// Number of segments that are free once a record is durable.
     pub fn dying(&self) -> usize {
         self.dying.len()
     }
 
-/// Number of times that a segment became free since the table was made.
+    /// Number of times that a segment became free since the table was made.
     pub fn freed(&self) -> u64 {
         self.freed
     }
 
-/// Moves frees that were to be recorded in record `lsn` to the record behind it.
+    /// Moves frees that were to be recorded in record `lsn` to the record behind it.
     pub fn die_later(&mut self, lsn: u64) {
         for &segment in &self.dying {
             if let SegmentState::Dying(in_record) = &mut self.infos[segment as usize].state {
@@ -192,7 +192,7 @@ impl Segments {
         self.wear_beyond(segment, info.erases);
     }
 
-/// Adds to the erase count of a segment that the medium does not have at present.
+    /// Adds to the erase count of a segment that the medium does not have at present.
     pub fn wear_beyond(&mut self, segment: Segment, times: u32) {
         if let Some(cut) = self.cut.as_mut().filter(|_| times > 0) {
             let erases = cut.entry(segment).or_default();
@@ -209,7 +209,7 @@ impl Segments {
         here.chain(cut).collect()
     }
 
-/// The lowest erase count (of segments on the medium), the highest, and the sum of all.
+    /// The lowest erase count (of segments on the medium), the highest, and the sum of all.
     pub fn wear(&self) -> (u64, u64, u64) {
         let here = self.infos.iter().map(|i| u64::from(i.erases));
         let cut = self.cut.iter().flat_map(BTreeMap::values).map(|&n| u64::from(n));
@@ -217,7 +217,7 @@ impl Segments {
         (here.min().unwrap_or(0), all.clone().max().unwrap_or(0), all.sum())
     }
 
-/// Restores a segment from a checkpoint, before the journal is replayed; the medium may not have it.
+    /// Restores a segment from a checkpoint, before the journal is replayed; the medium may not have it.
     pub fn restore(&mut self, segment: Segment, live: u32, erases: u32, bad: bool) {
         let pages = self.geometry.pages_per_segment();
         assert!(live <= pages, "segment {segment} has {live} live pages of {pages}");
@@ -255,7 +255,7 @@ impl Segments {
         self.infos[segment as usize].state = SegmentState::Chain;
     }
 
-/// Ends replay: fits the table to the medium's segments; returns a segment beyond its end that has live pages.
+    /// Ends replay: fits the table to the medium's segments; returns a segment beyond its end that has live pages.
     pub fn cut_to(&mut self, segments: usize) -> Option<Segment> {
         // Another process may have made it grow since.
         self.grow(segments.saturating_sub(self.infos.len()));
@@ -277,12 +277,12 @@ impl Segments {
         None
     }
 
-/// Records replayed from now on may not be durable: pages that die in them must outlive another loss of power.
+    /// Records replayed from now on may not be durable: pages that die in them must outlive another loss of power.
     pub fn be_unsure(&mut self) {
         self.unsure.get_or_insert_default();
     }
 
-/// Ends replay: frees closed segments without live pages; uncertain ones become free once record `lsn` is durable.
+    /// Ends replay: frees closed segments without live pages; uncertain ones become free once record `lsn` is durable.
     pub fn settle(&mut self, lsn: u64) {
         self.restored = true;
         let unsure = self.unsure.take().unwrap_or_default();
@@ -327,14 +327,14 @@ impl Segments {
         self.opened += 1;
     }
 
-/// Returns a segment to the free list as it was: its header could not be written.
+    /// Returns a segment to the free list as it was: its header could not be written.
     pub fn put_back(&mut self, segment: Segment, before: SegmentInfo, suspect: bool) {
         assert_eq!(before.state, SegmentState::Free);
         self.infos[segment as usize] = SegmentInfo { suspect, ..before };
         self.free.insert(segment);
     }
 
-/// Brings retired segments back, since the disk is to blame. Returns those that are free.
+    /// Brings retired segments back, since the disk is to blame. Returns those that are free.
     pub fn acquit(&mut self, segments: &[Segment], lsn: u64) -> Vec<Segment> {
         let mut freed = Vec::new();
         for &segment in segments {
@@ -347,7 +347,7 @@ impl Segments {
         freed
     }
 
-/// Frees links of a chain that no record names, at once; returns them.
+    /// Frees links of a chain that no record names, at once; returns them.
     pub fn free_chain(&mut self, segments: &[Segment]) -> Vec<Segment> {
         let mut freed = Vec::new();
         for &segment in segments {
@@ -361,14 +361,14 @@ impl Segments {
         freed
     }
 
-/// Marks the last free segment that may have disk blocks as discarded, and returns it.
+    /// Marks the last free segment that may have disk blocks as discarded, and returns it.
     pub fn take_room(&mut self) -> Option<Segment> {
         let segment = *self.free.iter().rev().find(|&&s| !self.infos[s as usize].discarded)?;
         self.infos[segment as usize].discarded = true;
         Some(segment)
     }
 
-/// Opens a closed segment again that had room left when the store was closed.
+    /// Opens a closed segment again that had room left when the store was closed.
     pub fn reopen(&mut self, segment: Segment, lanes: Lanes) {
         let info = &mut self.infos[segment as usize];
         assert!(self.open.is_none() && matches!(info.state, SegmentState::Closed | SegmentState::Free));
@@ -377,7 +377,7 @@ impl Segments {
         self.open = Some(OpenSegment { segment, lanes });
     }
 
-/// Closes the open segment; `lsn` is the number of the next journal record. Returns the segment if it is free now.
+    /// Closes the open segment; `lsn` is the number of the next journal record. Returns the segment if it is free now.
     pub fn close_open(&mut self, lsn: u64) -> Option<Segment> {
         let open = self.open.take()?;
         let info = &mut self.infos[open.segment as usize];
@@ -386,7 +386,7 @@ impl Segments {
         self.maybe_dies(open.segment, lsn)
     }
 
-/// Retires a segment after a failed write: it takes no more pages.
+    /// Retires a segment after a failed write: it takes no more pages.
     pub fn retire(&mut self, segment: Segment) {
         if self.open.as_ref().is_some_and(|o| o.segment == segment) {
             self.open = None;
@@ -431,7 +431,7 @@ impl Segments {
         done
     }
 
-/// Makes staged pages live.
+    /// Makes staged pages live.
     pub fn adopt(&mut self, runs: &[Run]) {
         for run in runs {
             let info = &mut self.infos[self.geometry.segment_of(run.ppa) as usize];
@@ -464,7 +464,7 @@ impl Segments {
             && self.live_of(self.geometry.segment_of(run.ppa)).is_some_and(|n| *n > 0)
     }
 
-/// Live pages of a segment that the medium has or, during recovery, had.
+    /// Live pages of a segment that the medium has or, during recovery, had.
     fn live_of(&mut self, segment: Segment) -> Option<&mut u32> {
         match self.infos.get_mut(segment as usize) {
             Some(info) => Some(&mut info.live),
@@ -472,7 +472,7 @@ impl Segments {
         }
     }
 
-/// Marks pages as live that a replayed record maps; `false` if they cannot be.
+    /// Marks pages as live that a replayed record maps; `false` if they cannot be.
     #[must_use]
     pub fn revive(&mut self, run: Run) -> bool {
         if !self.geometry.has_run(run, SEGMENTS_MAX) {
@@ -505,7 +505,7 @@ impl Segments {
         true
     }
 
-/// Sets all counts of live pages to 0, before they are counted anew.
+    /// Sets all counts of live pages to 0, before they are counted anew.
     pub fn forget_live(&mut self) {
         self.infos.iter_mut().for_each(|i| i.live = 0);
         self.live = 0;
@@ -525,12 +525,12 @@ impl Segments {
             // Only forged bytes map a page twice; `release` allows for fewer live pages than are mapped.
             let _ = self.revive(run);
         }
-// Pages that the damaged state needs must outlive a loss of power before the next checkpoint is durable.
+        // Pages that the damaged state needs must outlive a loss of power before the next checkpoint is durable.
         let none_left = had.into_iter().filter(|&segment| self.infos[segment as usize].live == 0);
         self.unsure.get_or_insert_default().extend(none_left);
     }
 
-/// Marks pages as dead that a replayed record takes; `false` if they were not live.
+    /// Marks pages as dead that a replayed record takes; `false` if they were not live.
     #[must_use]
     pub fn unrevive(&mut self, run: Run) -> bool {
         if !self.geometry.has_run(run, SEGMENTS_MAX) {
@@ -571,7 +571,7 @@ impl Segments {
         self.maybe_dies(segment, lsn);
     }
 
-/// Makes a closed segment without live or staged pages pending free; returns it if it is free at once, because no
+    /// Makes a closed segment without live or staged pages pending free; returns it if it is free at once, because no
     /// record names it.
     fn maybe_dies(&mut self, segment: Segment, lsn: u64) -> Option<Segment> {
         let info = &mut self.infos[segment as usize];
@@ -589,7 +589,7 @@ impl Segments {
         None
     }
 
-/// Makes links of a chain that is no longer needed pending free.
+    /// Makes links of a chain that is no longer needed pending free.
     pub fn release_chain(&mut self, segments: &[Segment], lsn: u64) {
         for &segment in segments {
             let info = &mut self.infos[segment as usize];
@@ -605,12 +605,12 @@ impl Segments {
         }
     }
 
-/// Whether a barrier up to this record frees a segment.
+    /// Whether a barrier up to this record frees a segment.
     pub fn has_dead_before(&self, durable_lsn: u64) -> bool {
         self.dying.iter().any(|&s| matches!(self.infos[s as usize].state, SegmentState::Dying(l) if l <= durable_lsn))
     }
 
-/// Frees segments whose freeing records are durable, up to this one. Returns them.
+    /// Frees segments whose freeing records are durable, up to this one. Returns them.
     pub fn bury(&mut self, durable_lsn: u64) -> Vec<Segment> {
         let mut freed = Vec::new();
         self.dying.retain(|&s| {
@@ -618,7 +618,7 @@ impl Segments {
             if dead {
                 freed.push(s);
             }
-// A segment that was retired meanwhile is not freed.
+            // A segment that was retired meanwhile is not freed.
             !dead && self.infos[s as usize].state != SegmentState::Bad
         });
         self.freed += freed.len() as u64;
@@ -664,19 +664,19 @@ impl Segments {
         some
     }
 
-/// Notes that the dead pages of a closed segment have no disk blocks any more, or none that can be discarded.
+    /// Notes that the dead pages of a closed segment have no disk blocks any more, or none that can be discarded.
     pub fn discard_dead(&mut self, segment: Segment) {
         let info = &mut self.infos[segment as usize];
         info.discarded_pages = self.geometry.pages_per_segment() - info.live;
     }
 
-/// Pages that can be handed out without growing the medium.
+    /// Pages that can be handed out without growing the medium.
     pub fn free_pages(&self) -> u64 {
         self.free.len() as u64 * u64::from(self.geometry.pages_per_segment())
             + self.open.as_ref().map_or(0, |o| o.lanes.room())
     }
 
-/// Dead pages in closed segments.
+    /// Dead pages in closed segments.
     pub fn garbage(&self) -> u64 {
         let pages = self.geometry.pages_per_segment();
         self.infos

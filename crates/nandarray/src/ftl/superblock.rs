@@ -72,7 +72,7 @@ pub struct Superblock {
     pub checkpoint: ChainStart,
     /// Bytes of the checkpoint's stream.
     pub checkpoint_bytes: u64,
-/// Offsets of the two copies of the directory in the checkpoint's stream.
+    /// Offsets of the two copies of the directory in the checkpoint's stream.
     pub directory_at: [u64; 2],
     /// Bytes of the directory.
     pub directory_bytes: u64,

@@ -76,7 +76,7 @@ impl Verified {
         let (mut at, end) = (first + pages.start, first + pages.end);
         while at < end {
             let n = (64 - at % 64).min(end - at);
-// Relaxed: the bits order nothing; a reader that does not see them compares once more.
+            // Relaxed: the bits order nothing; a reader that does not see them compares once more.
             bits[at as usize / 64].fetch_or((u64::MAX >> (64 - n)) << (at % 64), Relaxed);
             at += n;
         }

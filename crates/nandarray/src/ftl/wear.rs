@@ -15,9 +15,9 @@ use crate::flash::{Geometry, Run, Segment};
 /// Segments opened since a checkpoint, according to the journal records behind it.
 #[derive(Debug, Default)]
 pub struct OpenedSince {
-/// Erases of each segment that were counted.
+    /// Erases of each segment that were counted.
     times: BTreeMap<Segment, u32>,
-/// If erases are counted: runs of pages named since their segment was opened, from the first page to behind the last.
+    /// If erases are counted: runs of pages named since their segment was opened, from the first page to behind the last.
     pages: Option<BTreeMap<u64, u64>>,
     last: Option<Segment>,
 }
@@ -33,7 +33,7 @@ impl OpenedSince {
         self.last
     }
 
-/// Notes that a record names a run of pages; `was_live` says whether its segment had live pages before.
+    /// Notes that a record names a run of pages; `was_live` says whether its segment had live pages before.
     pub fn name(&mut self, geometry: &Geometry, run: Run, was_live: bool) {
         let segment = geometry.segment_of(run.ppa);
         let again = self.last.replace(segment) == Some(segment);
@@ -63,7 +63,7 @@ impl OpenedSince {
         }
     }
 
-/// Adds segments whose headers have their erase counts.
+    /// Adds segments whose headers have their erase counts.
     pub fn extend(&mut self, segments: impl Iterator<Item = Segment>) {
         segments.for_each(|segment| {
             self.times.entry(segment).or_default();
@@ -72,7 +72,7 @@ impl OpenedSince {
 }
 
 impl Ftl {
-/// Takes over the segments that were opened since the checkpoint of the segment table.
+    /// Takes over the segments that were opened since the checkpoint of the segment table.
     pub fn wear_is_older(&self, opened: OpenedSince) {
         let s = &mut *self.state.lock();
         let mut within = opened.times;

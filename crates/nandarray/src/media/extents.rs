@@ -55,7 +55,7 @@ struct Shared {
     news: Condvar,
     /// Extents queued or being read: nothing to wait for at a look.
     pending: AtomicUsize,
-/// The process that owns the threads: one forked from it has the queue but no threads.
+    /// The process that owns the threads: one forked from it has the queue but no threads.
     home: Home,
 }
 
@@ -78,7 +78,7 @@ struct Attempts {
     failures: u32,
     /// Extents still to be refused.
     refuse: u32,
-/// Extents to refuse after the last failure.
+    /// Extents to refuse after the last failure.
     refused: u32,
 }
 
@@ -94,7 +94,7 @@ enum Outcome {
 }
 
 impl Attempts {
-/// Whether to request another extent.
+    /// Whether to request another extent.
     fn next(&mut self) -> bool {
         let ask = self.refuse == 0;
         self.refuse = self.refuse.saturating_sub(1);
@@ -182,7 +182,7 @@ impl Extents {
                 shared.read(extent, &mut queue);
             } else if queue.reading.iter().any(|e| mine.contains(e)) {
                 if shared.news.wait_for(&mut queue, PATIENCE).timed_out() {
-// These are given up: later readers do not wait for them again.
+                    // These are given up: later readers do not wait for them again.
                     shared.forget(&mut queue, |e| mine.contains(&e));
                     return;
                 }
@@ -202,7 +202,7 @@ impl Drop for Extents {
         queue.closed = true;
         queue.waiting.clear();
         self.shared.news.notify_all();
-// The medium may close once no thread reads from it.
+        // The medium may close once no thread reads from it.
         while !queue.reading.is_empty() && !self.shared.news.wait_for(&mut queue, PATIENCE).timed_out() {}
     }
 }
@@ -259,7 +259,7 @@ impl Shared {
         // One page brings them all, where they come as one.
         let page = page_bytes() as usize;
         let done = map.advise_range(Advice::PopulateRead, at, page).is_ok();
-// SAFETY: there is no reference into this mapping, and its pages are the file's: they are only unmapped.
+        // SAFETY: there is no reference into this mapping, and its pages are the file's: they are only unmapped.
         let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, at, bytes) };
         if done && is_resident(map, at + bytes - page, page) {
             return Outcome::Whole;

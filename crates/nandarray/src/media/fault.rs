@@ -26,9 +26,9 @@ enum Pending {
 
 #[derive(Debug, Default)]
 struct State {
-/// The bytes that the program sees.
+    /// The bytes that the program sees.
     live: Vec<u8>,
-/// The bytes that certainly survive a loss of power.
+    /// The bytes that certainly survive a loss of power.
     durable: Vec<u8>,
     pending: Vec<Pending>,
     writes: u64,
@@ -77,12 +77,12 @@ impl FaultMedia {
         self.state.lock().writes
     }
 
-/// The bytes that a killed process leaves: everything that it wrote.
+    /// The bytes that a killed process leaves: everything that it wrote.
     pub fn after_kill(&self) -> Vec<u8> {
         self.state.lock().live.clone()
     }
 
-/// The bytes that a loss of power leaves now: all that was synced, and of each pending write a seeded choice.
+    /// The bytes that a loss of power leaves now: all that was synced, and of each pending write a seeded choice.
     pub fn after_crash(&self, seed: u64) -> Vec<u8> {
         let s = self.state.lock();
         let mut chance = Chance::seeded(seed);

@@ -86,7 +86,7 @@ impl FileMedia {
     pub fn open(path: &Path, access: Access, map: bool) -> Result<Self> {
         let named = || path.display().to_string();
         let mut options = OpenOptions::new();
-// Without O_NONBLOCK opening a FIFO waits for another process at its other end.
+        // Without O_NONBLOCK opening a FIFO waits for another process at its other end.
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
         options.read(true).write(access != Access::Read).custom_flags(flags);
         match access {
@@ -188,7 +188,7 @@ impl FileMedia {
         whole && extents().as_ref().is_some_and(|extents| extents.ask(extent))
     }
 
-/// Residency of a range; bytes behind the file's end count as resident.
+    /// Residency of a range; bytes behind the file's end count as resident.
     fn presence(&self, offset: u64, len: u64) -> Presence {
         let end = (offset + len.max(1)).min(self.len.load(Ordering::Acquire));
         if offset >= end {
@@ -196,7 +196,7 @@ impl FileMedia {
         }
         self.cache.of(&self.file, offset, end - offset, |from, bytes| {
             let at = (from % WINDOW_BYTES) as usize;
-// A range across the end of a window is not tested.
+            // A range across the end of a window is not tested.
             let seen = self.map && at as u64 + bytes <= WINDOW_BYTES;
             Some((self.window((from / WINDOW_BYTES) as usize).filter(|_| seen)?, at))
         })
@@ -309,7 +309,7 @@ impl Media for FileMedia {
     }
 
     fn prefetch(&self, ranges: &[(u64, u64)]) {
-// The range to prefetch page by page, joined across extents.
+        // The range to prefetch page by page, joined across extents.
         let mut pages = (0, 0);
         let mut some = |(from, to): (u64, u64)| {
             if from != pages.1 {
@@ -398,7 +398,7 @@ mod tests {
         assert!(m.is_resident(8 << 20, 1), "nothing lies there to wait for");
     }
 
-/// A file of this size on the disk, and not in memory if the system follows the advice.
+    /// A file of this size on the disk, and not in memory if the system follows the advice.
     fn cold(dir: &Path, bytes: u64) -> (FileMedia, Vec<u8>) {
         let m = FileMedia::open(&dir.join("a"), Access::CreateNew, true).unwrap();
         m.set_len(bytes).unwrap();
@@ -442,7 +442,7 @@ mod tests {
             assert_eq!(m.slice(at, 1).unwrap(), &content[at as usize..][..1]);
         }
         m.prefetch(&[(4096, 2 * EXTENT_BYTES), (2 * EXTENT_BYTES + 4096, 2 * EXTENT_BYTES + 90_000)]);
-// Pages on their way count as resident, but an extent may still be queued: a reader waits for it.
+        // Pages on their way count as resident, but an extent may still be queued: a reader waits for it.
         let _ = m.slice(0, 3 * EXTENT_BYTES as usize);
         assert!(m.is_resident(4096, 2 * EXTENT_BYTES - 4096));
         assert!(m.is_resident(2 * EXTENT_BYTES + 4096, 80_000));

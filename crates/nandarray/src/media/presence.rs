@@ -147,7 +147,7 @@ mod tests {
         file.sync_all().unwrap();
         // SAFETY: plain integers and an open descriptor.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-// SAFETY: no other process has this file.
+        // SAFETY: no other process has this file.
         let map = unsafe { MmapOptions::new().map(&file).unwrap() };
         map.advise(memmap2::Advice::Random).unwrap();
         for at in (MIB..2 * MIB).step_by(page_bytes() as usize) {

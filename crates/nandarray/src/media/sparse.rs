@@ -57,7 +57,7 @@ impl Media for SparseMedia {
     fn set_len(&self, bytes: u64) -> Result<()> {
         let state = &mut *self.state.write();
         if bytes < state.len {
-// Bytes that are cut off must be zero when the medium grows back.
+            // Bytes that are cut off must be zero when the medium grows back.
             let (chunk, within) = (bytes / CHUNK_BYTES as u64, (bytes % CHUNK_BYTES as u64) as usize);
             state.chunks.split_off(&(chunk + u64::from(within > 0)));
             if let Some(last) = state.chunks.get_mut(&chunk) {

@@ -1,4 +1,4 @@
-//! Who goes next: within a die by a key, on the bus by a grant. Each policy is one small file.
+//! Scheduling: the next operation of a die by a key, the next use of the bus by a grant. Each policy is one small file.
 
 pub(super) mod fifo;
 pub(super) mod mqsim_compat;
@@ -8,10 +8,10 @@ use super::slab::Slot;
 use super::times::Times;
 use crate::describe::Scheduling;
 
-/// Who gets the bus.
+/// Grant of the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grant {
-    /// Nobody wants it.
+/// No die wants it.
     Nothing,
     /// A die of the channel (a chip of it, in `mqsim_compat`), for a command.
     Command(u32),

@@ -29,7 +29,7 @@ pub(super) fn key(urgent: bool, slot: &Slot) -> u64 {
     rank << 56 | slot.seq
 }
 
-/// Who gets the bus; a command is granted to a chip.
+/// Grants the bus; commands to chips.
 pub(in super::super) fn grant(channel: &mut Channel, ways: u32) -> Grant {
     if let Some(out) = (0..3).find(|&i| !channel.out[i].is_empty()) {
         return Grant::DataOut(out);

@@ -14,7 +14,7 @@ use super::super::slab::{Class, Slot};
 use super::super::times::Times;
 use super::Grant;
 
-/// How often one who waits for the bus is passed over.
+/// Times that a waiting program is passed over before it gets the bus.
 const PASSES: u32 = 8;
 
 pub(super) fn key(times: &Times, urgent: bool, slot: &Slot) -> u64 {
@@ -26,7 +26,7 @@ pub(super) fn key(times: &Times, urgent: bool, slot: &Slot) -> u64 {
     slot.submitted.0 + times.patience[class as usize].0
 }
 
-/// Who gets the bus.
+/// Grants the bus.
 pub(in super::super) fn grant(channel: &mut Channel) -> Grant {
     if channel.short != 0 {
         let die = next_in_turn(channel.short, channel.turn);
@@ -40,12 +40,12 @@ pub(in super::super) fn grant(channel: &mut Channel) -> Grant {
         channel.programs_passed = 0;
         return Grant::Command(die);
     }
-    // Only who goes in front of somebody is counted: one turn passes over one of the others.
+// A grant counts as passing over only if a program waits: one turn passes over one of the others.
     channel.programs_passed += u32::from(program_waits);
     data_out(channel).map_or(Grant::Nothing, Grant::DataOut)
 }
 
-/// Which data leaves next: the map's, the host's, the background's.
+/// Index of the data that leaves next: the map's, then the host's, then the background's.
 fn data_out(channel: &mut Channel) -> Option<usize> {
     let front = (0..2).find(|&i| !channel.out[i].is_empty());
     if channel.out[2].is_empty() {

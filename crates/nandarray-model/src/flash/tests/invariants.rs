@@ -1,5 +1,5 @@
-//! What holds for any operations on any device: each ends once, nothing does two things at a time, cells' order is
-//! kept, it all adds up, and the same seed gives the same run.
+//! Invariants of any operations on any device: each ends once, no part does two things at a time, the order that cells
+//! need is kept, the account adds up, and the same seed gives the same run.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -141,7 +141,7 @@ fn devices() -> impl Strategy<Value = Description> {
     })
 }
 
-/// What came of a run.
+/// Outcomes of a run.
 struct Outcomes {
     ended: Vec<(Ps, Ended)>,
     spans: Vec<Span>,
@@ -224,10 +224,11 @@ proptest! {
         for (track, mut spans) in by_track {
             spans.sort_by_key(|s| (s.start, s.end));
             for pair in spans.windows(2) {
-                prop_assert!(pair[0].end <= pair[1].start, "{:?} is busy twice: {:?} and {:?}", track, pair[0], pair[1]);
+                let [one, next] = [&pair[0], &pair[1]];
+                prop_assert!(one.end <= next.start, "{track:?} is busy twice: {one:?} and {next:?}");
             }
         }
-        // Pages of a block are programmed in the order in which they were asked for.
+// Pages of a block are programmed in the order in which they were submitted.
         let of = |op, place: &Place| (op, place.die, place.plane, place.block);
         let mut order: HashMap<_, Vec<u16>> = HashMap::new();
         for (op, place) in first.done.iter().filter(|(op, _)| *op == Op::Program) {
@@ -251,7 +252,10 @@ proptest! {
         for (t, e) in &first.ended {
             let o = &first.asked[e.token as usize];
             let least = match o.op {
-                Op::Read => g.bus.t_read_command + g.nand.t_read[0] + Ps::of_bytes(u64::from(o.bytes), g.bus.bytes_per_s),
+                Op::Read => {
+                    let transfer = Ps::of_bytes(u64::from(o.bytes), g.bus.bytes_per_s);
+                    g.bus.t_read_command + g.nand.t_read[0] + transfer
+                }
                 Op::Program => g.bus.t_program_command + g.nand.t_program[0],
                 Op::Erase => g.bus.t_erase_command + g.nand.t_erase,
             };

@@ -13,7 +13,7 @@ use crate::flash::{Backend, Cause, FlashEvent, Op, Operation, Place};
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
-/// What happens to the host.
+/// An event of the host.
 #[derive(Clone, Copy)]
 enum Event {
     Flash(FlashEvent),
@@ -55,7 +55,7 @@ struct Request {
 struct Host {
     load: Load,
     geometry: FlashGeometry,
-    /// Where the next program of a plane goes.
+/// Pages written in each plane: the address of its next program.
     written: Vec<u64>,
     requests: Vec<Request>,
     free: VecDeque<u32>,

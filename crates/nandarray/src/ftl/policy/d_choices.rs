@@ -4,7 +4,7 @@
 //! Draws that hit no candidate (an open or free block, one without a dead page) are repeated, up to four for each of
 //! the d; so this rule may find none where there are few.
 
-use super::{ReclaimView, Draw};
+use super::{Draw, ReclaimView};
 
 /// Draws for each of the d, at most.
 const DRAWS: u32 = 4;

@@ -157,9 +157,8 @@ mod tests {
     fn each_policy_keeps_its_rule() {
         let blocks = [Some((8, 100)), None, Some((2, 1)), Some((15, 500)), Some((16, 9_000))];
         let mut chance = Chance::seeded(1);
-        let mut pick = |policy: GcPolicy, behind| {
-            policy.pick(&Listed(&blocks, behind), &mut |n| chance.below(n.into()) as u32)
-        };
+        let mut pick =
+            |policy: GcPolicy, behind| policy.pick(&Listed(&blocks, behind), &mut |n| chance.below(n.into()) as u32);
         assert_eq!(pick(GcPolicy::Greedy, 0), Some(2));
         assert_eq!(pick(GcPolicy::CostBenefit, 0), Some(0), "8 * 101 / 8 against 14 * 2 / 2 and 1 * 501 / 15");
         let robin: Vec<_> = (0..5).map(|behind| pick(GcPolicy::RoundRobin, behind)).collect();

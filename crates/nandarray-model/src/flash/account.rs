@@ -50,7 +50,7 @@ pub struct Counts {
     pub program_suspends: u64,
     /// Erases interrupted.
     pub erase_suspends: u64,
-/// Suspended operations that were resumed.
+    /// Suspended operations that were resumed.
     pub resumes: u64,
     /// Pages sensed again.
     pub retries: u64,
@@ -113,7 +113,7 @@ pub struct FlashEnergy {
     pub ecc_pj: f64,
     /// Dies that rest.
     pub idle_pj: f64,
-/// Energy of the operations of each cause; all but the energy of idle parts.
+    /// Energy of the operations of each cause; all but the energy of idle parts.
     pub by_cause_pj: ByCause<f64>,
 }
 
@@ -127,7 +127,7 @@ impl FlashEnergy {
 /// Everything, at a moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
-/// Elapsed time.
+    /// Elapsed time.
     pub elapsed: Ps,
     /// Counts.
     pub counts: Counts,
@@ -171,7 +171,7 @@ pub enum Imbalance {
         what: &'static str,
         /// Which.
         number: usize,
-/// Its busy time.
+        /// Its busy time.
         busy: Ps,
         /// Of how long.
         elapsed: Ps,

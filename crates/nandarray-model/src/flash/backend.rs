@@ -187,7 +187,7 @@ impl Backend {
         die.mask == 0 && die.rests()
     }
 
-/// Number of operations that wait for a die, without those that it executes.
+    /// Number of operations that wait for a die, without those that it executes.
     pub fn queued(&self, die: u32) -> u32 {
         self.dies[die as usize].queued()
     }
@@ -207,7 +207,7 @@ impl Backend {
         self.cells.is_factory_bad(die, plane, block)
     }
 
-/// The counts so far.
+    /// The counts so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -330,7 +330,7 @@ impl Backend {
         }
     }
 
-/// Grants the bus, if it is free, until data takes it or no die wants it.
+    /// Grants the bus, if it is free, until data takes it or no die wants it.
     fn grant<E: Copy + From<FlashEvent>>(&mut self, c: u32, now: Ps, events: &mut Events<E>) {
         let compat = self.scheduling == Scheduling::MqsimCompat;
         let channel = &mut self.channels[c as usize];
@@ -461,7 +461,7 @@ impl Backend {
         self.slab.give_back(i);
     }
 
-/// Reports to the trace, if there is one, that a track was busy for an operation.
+    /// Reports to the trace, if there is one, that a track was busy for an operation.
     pub(super) fn span(&mut self, track: Track, what: &'static str, start: Ps, end: Ps, i: u32) {
         if let Some(spans) = &mut self.spans {
             let slot = &self.slab[i];

@@ -37,7 +37,7 @@ pub trait Cells: Send {
     fn erased(&mut self, now: Ps, place: Place) -> bool;
     /// Whether a block was bad when made.
     fn is_factory_bad(&self, die: u32, plane: u32, block: u32) -> bool;
-/// Code words in this number of bytes; 0 without error correction.
+    /// Code words in this number of bytes; 0 without error correction.
     fn codewords(&self, bytes: u32) -> u32;
 }
 

@@ -29,9 +29,9 @@ pub(super) struct Channel {
     pub(super) short: u128,
     /// Dies that wait with a page to be programmed.
     pub(super) long: u128,
-/// Next in turn: a die or, in `policy::mqsim_compat`, a chip.
+    /// Next in turn: a die or, in `policy::mqsim_compat`, a chip.
     pub(super) turn: u32,
-/// Die that is next in turn for a page to program.
+    /// Die that is next in turn for a page to program.
     pub(super) program_turn: u32,
     /// Reads that left while a program waited.
     pub(super) programs_passed: u32,

@@ -17,7 +17,7 @@ use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
 impl Backend {
-/// The command that a die would send if it got the bus.
+    /// The command that a die would send if it got the bus.
     pub(super) fn wish(&self, d: u32, now: Ps) -> Wish {
         let die = &self.dies[d as usize];
         match die.array {
@@ -335,14 +335,14 @@ impl Backend {
         }
     }
 
-/// Queues the data of the page register for the bus.
+    /// Queues the data of the page register for the bus.
     pub(super) fn offer(&mut self, d: u32) {
         let group = std::mem::replace(&mut self.dies[d as usize].group, NONE);
         let pages = self.queue_for_bus(d, group, false);
         self.dies[d as usize].left = pages;
     }
 
-/// Queues the data of the cache register for the bus.
+    /// Queues the data of the cache register for the bus.
     pub(super) fn cache_ready(&mut self, d: u32) {
         let group = std::mem::replace(&mut self.dies[d as usize].cache_group, NONE);
         self.queue_for_bus(d, group, true);

@@ -26,19 +26,19 @@ pub(super) enum Array {
 pub(super) enum Wish {
     /// Nothing.
     Nothing,
-/// A read.
+    /// A read.
     Read,
-/// A read while the sensed data moves to the cache register.
+    /// A read while the sensed data moves to the cache register.
     CacheRead,
-/// A page and its program.
+    /// A page and its program.
     Program,
-/// A page while the die programs another.
+    /// A page while the die programs another.
     CacheProgram,
-/// An erase.
+    /// An erase.
     Erase,
-/// Suspension of the running program or erase, for a read.
+    /// Suspension of the running program or erase, for a read.
     Suspend,
-/// Resumption of the suspended operation.
+    /// Resumption of the suspended operation.
     Resume,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Paused {
     pub(super) op: Op,
     /// Its operations.
     pub(super) group: u32,
-/// Remaining time.
+    /// Remaining time.
     pub(super) remaining: Ps,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Die {
     pub(super) mask: u8,
     /// Whether background work counts as the host's.
     pub(super) urgent: bool,
-/// Number of times that the current operation was suspended.
+    /// Number of times that the current operation was suspended.
     pub(super) suspends: u32,
     /// Operations in a plane's queue, by class.
     pub(super) count: [u32; CLASSES],
@@ -155,7 +155,7 @@ impl Die {
         }
     }
 
-/// Books busy time up to a moment, for an account. A suspension is booked when its command is, which may be ahead.
+    /// Books busy time up to a moment, for an account. A suspension is booked when its command is, which may be ahead.
     pub(super) fn book_until(&mut self, now: Ps) {
         let ahead = self.start.since(now);
         if let (Array::Pausing, Some(paused)) = (self.array, self.paused) {

@@ -78,7 +78,7 @@ impl<C: Cells> DeadDie<C> {
 
 impl<C: Cells> Cells for DeadDie<C> {
     fn read(&mut self, now: Ps, place: Place, bytes: u32) -> Verdict {
-// A dead die fails its status check: no read is retried with other voltages.
+        // A dead die fails its status check: no read is retried with other voltages.
         if self.dead(now, place) {
             return Verdict { retries: 0, lost: true };
         }

@@ -119,7 +119,7 @@ impl Backend {
         self.times.best_planes(first.op, self.times.bus_bytes(first.bytes), planes, dies)
     }
 
-/// The operation of a plane that may join a command: its class, the slot before it in the queue, its slot.
+    /// The operation of a plane that may join a command: its class, the slot before it in the queue, its slot.
     fn partner(&self, d: u32, plane: u32, mask: u8, op: Op, page: u16, now: Ps) -> Option<(Class, u32, u32)> {
         let mut waiting = mask & self.dies[d as usize].mask;
         let depth = match self.scheduling {
@@ -217,7 +217,7 @@ impl Backend {
         u32::from(end - page)
     }
 
-/// Number of pages in the queue of slot `i`, itself included, that belong to the word line it begins or continues.
+    /// Number of pages in the queue of slot `i`, itself included, that belong to the word line it begins or continues.
     fn word_line(&self, d: u32, plane: u32, class: Class, i: u32) -> u32 {
         debug_assert_eq!(self.slab[i].class, class, "a queue holds one class, of {d}.{plane}");
         let first = self.slab[i].place;

@@ -59,14 +59,14 @@ pub struct Operation {
     /// Bytes that cross the channel (spare bytes are the back end's business); a part of a page for reads, a page for
     /// programs.
     pub bytes: u32,
-/// The caller's value, returned with the outcome.
+    /// The caller's value, returned with the outcome.
     pub token: u64,
 }
 
 /// Outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-/// Success.
+    /// Success.
     Done,
     /// A page that could not be corrected after all retries.
     Uncorrectable,

@@ -131,7 +131,7 @@ impl Failures {
         }
     }
 
-/// Code words that hold this number of bytes; 0 without error correction.
+    /// Code words that hold this number of bytes; 0 without error correction.
     pub(super) fn codewords(&self, bytes: u32) -> u32 {
         if self.of.ecc_codeword_bytes == 0 { 0 } else { bytes.div_ceil(self.of.ecc_codeword_bytes) }
     }

@@ -45,7 +45,7 @@ impl Class {
     pub(super) const ALL: [Self; CLASSES] =
         [Self::ReadMap, Self::ReadHost, Self::ReadBack, Self::ProgramFront, Self::ProgramBack, Self::Erase];
 
-/// The class of an operation.
+    /// The class of an operation.
     pub(super) fn of(op: Op, cause: Cause) -> Self {
         match (op, cause) {
             (Op::Read, Cause::Map) => Self::ReadMap,
@@ -144,7 +144,7 @@ impl Slab {
         (self.slots.len() - self.free.len()) as u64
     }
 
-/// Number of slots linked behind this one, itself included.
+    /// Number of slots linked behind this one, itself included.
     pub(super) fn length(&self, mut i: u32) -> u32 {
         let mut n = 0;
         while i != NONE {

@@ -13,7 +13,7 @@ pub(super) struct Times {
     page_bytes: u32,
     /// Bytes that cross the bus with `page_bytes` bytes of a page, beyond them.
     spare_bytes: u32,
-/// Bytes and time of the last transfer: nearly all of a run have one or two lengths.
+    /// Bytes and time of the last transfer: nearly all of a run have one or two lengths.
     last: (u64, Ps),
     pub(super) t_read_command: Ps,
     pub(super) t_read_further_plane: Ps,
@@ -37,9 +37,9 @@ pub(super) struct Times {
     pub(super) independent_planes: bool,
     /// Pages that are programmed together; 1 without one-shot programming.
     pub(super) word_line_pages: u16,
-/// Time that an incomplete word line waits for the rest of its pages.
+    /// Time that an incomplete word line waits for the rest of its pages.
     pub(super) t_hold: Ps,
-/// Age beyond a host's read from which an operation of each class goes before it.
+    /// Age beyond a host's read from which an operation of each class goes before it.
     pub(super) patience: [Ps; CLASSES],
 }
 
@@ -150,7 +150,7 @@ impl Times {
         best as u32
     }
 
-/// Time of a transfer of this many bytes on the bus.
+    /// Time of a transfer of this many bytes on the bus.
     pub(super) fn transfer(&mut self, bus_bytes: u64) -> Ps {
         if self.last.0 != bus_bytes {
             self.last = (bus_bytes, Ps::of_bytes(bus_bytes, self.bytes_per_s));

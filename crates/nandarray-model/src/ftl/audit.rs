@@ -10,7 +10,7 @@ impl PageMapped {
     /// Looks at every page and block.
     ///
     /// # Panics
-/// If state or counts disagree, with the numbers.
+    /// If state or counts disagree, with the numbers.
     pub fn audit(&self) {
         let pages = self.geometry.pages;
         let mut live: BTreeMap<u32, u32> = BTreeMap::new();

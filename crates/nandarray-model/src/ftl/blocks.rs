@@ -22,7 +22,7 @@ pub(super) enum Stream {
     Hot,
     /// The map.
     Map,
-/// Pages that reclaim and wear levelling move, and pages whose program failed.
+    /// Pages that reclaim and wear levelling move, and pages whose program failed.
     Moved,
 }
 
@@ -38,13 +38,13 @@ pub(super) const KEPT_BLOCKS: u32 = 2;
 pub(super) enum BlockState {
     /// Erased or never used; waits to be opened.
     Free,
-/// Its pages are given out, in order, to one stream.
+    /// Its pages are given out, in order, to one stream.
     Open,
-/// All its pages were given out; it is a candidate for reclaim.
+    /// All its pages were given out; it is a candidate for reclaim.
     Closed,
     /// Reclaim or wear levelling moves its live pages out.
     Leaving,
-/// None of its pages is live and its erase was requested.
+    /// None of its pages is live and its erase was requested.
     Erasing,
     /// A program in it failed; its live pages are to be moved or are being moved, then it is bad.
     Retiring,
@@ -59,11 +59,11 @@ pub(super) struct EraseBlock {
     pub(super) live: u16,
     /// Pages that were given out.
     pub(super) next: u16,
-/// Erase count.
+    /// Erase count.
     pub(super) erases: u32,
     /// Its owners' row; [`NOWHERE`] for a free block, and for one that was filled by formula.
     row: u32,
-/// Its state.
+    /// Its state.
     pub(super) state: BlockState,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Plane {
     unused: u32,
     /// Free blocks that were used: erase count or number of freeing, and block.
     used: BinaryHeap<Reverse<(u64, u32)>>,
-/// Number of good blocks by erase count; only kept for static wear levelling.
+    /// Number of good blocks by erase count; only kept for static wear levelling.
     by_erases: BTreeMap<u32, u32>,
 }
 
@@ -198,7 +198,7 @@ impl EraseBlocks {
         p.open[stream as usize] != NOWHERE || p.free >= if stream == Stream::Moved { 1 } else { p.floor }
     }
 
-/// Pages given to a stream in a plane; modulo the pages of a block, the page that it writes next.
+    /// Pages given to a stream in a plane; modulo the pages of a block, the page that it writes next.
     pub(super) fn given(&self, plane: u32, stream: Stream) -> u64 {
         self.planes[plane as usize].given[stream as usize]
     }

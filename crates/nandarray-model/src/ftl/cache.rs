@@ -105,7 +105,7 @@ pub struct WriteCache {
 const SECTORS_MAX: u32 = u128::BITS;
 
 impl WriteCache {
-/// A cache of this size; `None` if it is smaller than a page.
+    /// A cache of this size; `None` if it is smaller than a page.
     pub fn new(capacity_bytes: u64, page_bytes: u32, order: CacheOrder) -> Option<Self> {
         let capacity_pages = usize::try_from(capacity_bytes.checked_div(u64::from(page_bytes))?).ok()?;
         let sector_bytes = 512.max(page_bytes.div_ceil(SECTORS_MAX));
@@ -134,7 +134,7 @@ impl WriteCache {
         self.clean.len() + self.dirty.len() + self.draining.len()
     }
 
-/// Dirty pages whose draining has not begun.
+    /// Dirty pages whose draining has not begun.
     pub fn dirty_pages(&self) -> usize {
         self.dirty.len()
     }
@@ -144,7 +144,7 @@ impl WriteCache {
         self.draining.len()
     }
 
-/// The counts.
+    /// The counts.
     pub fn counts(&self) -> CacheCounts {
         self.counts
     }
@@ -200,7 +200,7 @@ impl WriteCache {
         self.clean.oldest().is_some_and(|oldest| self.clean.remove(oldest).is_some())
     }
 
-/// Looks up `bytes` from byte `from` of a page on.
+    /// Looks up `bytes` from byte `from` of a page on.
     pub fn read(&mut self, lpa: u64, from: u32, bytes: u32) -> Hit {
         let there = if let Some(held) = self.dirty.get(lpa) {
             held.sectors
@@ -292,7 +292,7 @@ impl WriteCache {
         self.forget_safe();
     }
 
-/// Begins a flush: pages that are dirty or being drained now have to be in flash before it is complete.
+    /// Begins a flush: pages that are dirty or being drained now have to be in flash before it is complete.
     pub fn flush(&self) -> FlushTicket {
         FlushTicket(self.clock)
     }

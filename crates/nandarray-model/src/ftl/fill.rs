@@ -35,7 +35,7 @@ impl Fill {
         Self { scatter: Some(Box::new(scatter)), ..self }
     }
 
-/// The number of a logical page among those of its plane, and the plane, which follow from its address.
+    /// The number of a logical page among those of its plane, and the plane, which follow from its address.
     pub(super) fn row_and_plane(&self, lpa: u32) -> (u32, u32) {
         let (row, position) = self.by_planes.divide(lpa);
         (row, self.order.plane_at[position as usize])
@@ -46,7 +46,7 @@ impl Fill {
         row * self.planes + self.order.position_of[plane as usize]
     }
 
-/// Physical page of a logical page.
+    /// Physical page of a logical page.
     pub(super) fn page_of(&self, lpa: u32) -> u32 {
         if let Some(scatter) = &self.scatter {
             return scatter.page_of(lpa, self);
@@ -56,7 +56,7 @@ impl Fill {
         (plane * self.blocks + self.nth_good(plane, nth)) * self.pages + page
     }
 
-/// Logical page in page `page` of block `block` (of the plane).
+    /// Logical page in page `page` of block `block` (of the plane).
     pub(super) fn lpa_at(&self, plane: u32, block: u32, page: u32) -> u32 {
         if let Some(scatter) = &self.scatter {
             return scatter.lpa_at(plane * self.blocks + block, page, self);
@@ -66,7 +66,7 @@ impl Fill {
         self.lpa_of(row, plane)
     }
 
-/// Number of the first `lpas` logical pages that lie in a plane.
+    /// Number of the first `lpas` logical pages that lie in a plane.
     pub(super) fn rows_of(&self, plane: u32, lpas: u32) -> u32 {
         let position = self.order.position_of[plane as usize];
         lpas / self.planes + u32::from(position < lpas % self.planes)

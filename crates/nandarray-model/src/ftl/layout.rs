@@ -6,7 +6,7 @@
 //! have the average numbers of live pages, not random ones. It costs the time to mark dead pages and a few bytes of
 //! memory a block; later writes cost the same as on any device.
 
-use super::blocks::{LaidOut, BlockState, Stream};
+use super::blocks::{BlockState, LaidOut, Stream};
 use super::scatter::Scatter;
 use super::stationary::{Solver, normal};
 use super::{LayOutError, PageMapped};
@@ -22,7 +22,7 @@ const SAMPLE: u32 = 1 << 12;
 #[derive(Clone, Copy, Debug)]
 struct Open {
     stream: Stream,
-/// Share of the host's writes; `None` for the stream of moved pages.
+    /// Share of the host's writes; `None` for the stream of moved pages.
     share: Option<f64>,
     /// Pages of it that were given out.
     next: u32,
@@ -84,7 +84,7 @@ impl PageMapped {
         let lives = self.blocks.blocks.iter().map(|b| u32::from(b.live));
         let mut scatter = Scatter::new(shape, !self.order.dynamic, lives, &mut chance);
         for laid in planes.iter().flat_map(|plane| &plane.laid).filter(|laid| laid.open.is_some()) {
-// Pages that were written first are dead first.
+            // Pages that were written first are dead first.
             scatter.in_order(laid.block, laid.next - laid.live);
         }
         self.blocks.lay_out_pages(&scatter, &self.map.fill);
@@ -131,7 +131,7 @@ impl PageMapped {
         Some(found as f64 / f64::from(SAMPLE))
     }
 
-/// Streams with open blocks, and the pages written to each.
+    /// Streams with open blocks, and the pages written to each.
     fn open_streams(&self, hot: Option<f64>, chance: &mut fastrand::Rng) -> Vec<Open> {
         let pages = self.geometry.pages;
         if pages < 2 {
@@ -145,7 +145,7 @@ impl PageMapped {
             .collect()
     }
 
-/// Lays out one plane with `live` live pages.
+    /// Lays out one plane with `live` live pages.
     fn plane_in_use(
         &mut self,
         plane: u32,
@@ -156,7 +156,7 @@ impl PageMapped {
     ) -> Result<PlaneInUse, LayOutError> {
         let (pages, per_plane) = (self.geometry.pages, self.geometry.blocks);
         let p = &self.blocks.planes[plane as usize];
-// Reclaim stops at this number of free blocks, and begins again with the next block that is opened.
+        // Reclaim stops at this number of free blocks, and begins again with the next block that is opened.
         let free = p.floor.max(self.threshold_blocks);
         let closed = p.good.saturating_sub(free + streams.len() as u32);
         let room = u64::from(closed) * u64::from(pages);
@@ -168,7 +168,7 @@ impl PageMapped {
         let good = |b: &u32| self.blocks.blocks[*b as usize].state != BlockState::Bad;
         let mut blocks: Vec<u32> = (first..first + per_plane).filter(good).collect();
         if self.victims.policy() == GcPolicy::RoundRobin {
-// From the block at which it goes on, the oldest, to those that were just erased.
+            // From the block at which it goes on, the oldest, to those that were just erased.
             let begin = chance.usize(0..blocks.len());
             blocks.rotate_left(begin);
             self.victims.go_on_at(plane, blocks[0] - first);

@@ -68,7 +68,7 @@ pub enum Owner {
 pub enum Urgency {
     /// Not at all.
     None,
-/// When the plane is idle, or beside other work.
+    /// When the plane is idle, or beside other work.
     Background,
     /// Now: the next write to the plane may have to wait for it.
     Urgent,
@@ -103,15 +103,15 @@ pub enum FtlError {
     /// There is no such page.
     #[error("logical page {lpa} of {capacity_pages}")]
     OutOfRange {
-/// The requested page.
+        /// The requested page.
         lpa: u64,
-/// Logical pages of the device.
+        /// Logical pages of the device.
         capacity_pages: u64,
     },
     /// The write has to wait until reclaim of a plane went on: call `step` on it, then try again.
     #[error("plane {plane} has no page to write to before it is reclaimed")]
     NotNow {
-/// The plane.
+        /// The plane.
         plane: u32,
     },
     /// Too few good blocks are left for what is stored.
@@ -119,7 +119,7 @@ pub enum FtlError {
         "no space for page {lpa}: {live_pages} of {usable_pages} usable pages are live, {bad_blocks} blocks are bad"
     )]
     NoSpace {
-/// The page to be written.
+        /// The page to be written.
         lpa: u64,
         /// Pages that are live, those of the map included.
         live_pages: u64,
@@ -142,13 +142,13 @@ pub enum LayOutError {
         /// The policy's name.
         name: &'static str,
     },
-/// Reclaim could not keep as many blocks free as the description says.
+    /// Reclaim could not keep as many blocks free as the description says.
     #[error(
         "plane {plane} has {live} live pages for {closed} blocks of {pages} beside {free} free ones: too few dead \
          pages for reclaim to come to rest"
     )]
     NoSpare {
-/// The plane.
+        /// The plane.
         plane: u32,
         /// Its live pages.
         live: u64,
@@ -162,7 +162,7 @@ pub enum LayOutError {
     /// Pages of one plane lie in others.
     #[error("plane {plane} has {live} logical pages and, with its bad blocks, room for {room}")]
     BadBlocks {
-/// The plane.
+        /// The plane.
         plane: u32,
         /// Logical pages that are its own.
         live: u64,
@@ -190,10 +190,10 @@ pub enum FtlSetupError {
         /// Most.
         max: u32,
     },
-/// A setting that is no share.
+    /// A setting that is no share.
     #[error("{what} is {value}; it has to be at least 0 and less than 1")]
     NotAShare {
-/// The setting.
+        /// The setting.
         what: &'static str,
         /// Its value.
         value: f64,

@@ -3,7 +3,7 @@
 //! Map first, then the write: a page is given out and mapped at once, the page that it replaces is dead at once.
 //! Nothing is changed by a request that is refused.
 
-use super::blocks::{EraseBlocks, STREAMS, BlockState, Stream};
+use super::blocks::{BlockState, EraseBlocks, STREAMS, Stream};
 use super::divide::Divisor;
 use super::fill::Fill;
 use super::hot::HotData;
@@ -54,7 +54,7 @@ pub struct PageMapped {
     streams: u32,
     /// Where dynamic striping, and the map's, looks first.
     cursor: u32,
-/// Planes that dynamic striping fills at the moment, by stream.
+    /// Planes that dynamic striping fills at the moment, by stream.
     filling: [Filling; STREAMS],
     /// Pages that are programmed together in a plane; 1 without one-shot programming.
     word_line_pages: u32,
@@ -170,7 +170,7 @@ impl PageMapped {
         self.endurance_cycles
     }
 
-/// Physical page of a logical page; `None` if it was never written, or trimmed: then the flash is not read.
+    /// Physical page of a logical page; `None` if it was never written, or trimmed: then the flash is not read.
     ///
     /// `ahead` pages behind it belong to the same request: their map entries come along. Flash operations for the map
     /// are appended to `map_ops`.
@@ -269,7 +269,7 @@ impl PageMapped {
         self.write_map_page(page, map_ops)
     }
 
-/// Urgency of reclaim in a plane.
+    /// Urgency of reclaim in a plane.
     pub fn urgency(&self, plane: u32) -> Urgency {
         let p = &self.blocks.planes[plane as usize];
         if p.free < p.floor {
@@ -505,7 +505,7 @@ impl PageMapped {
         Err(self.no_space(owner))
     }
 
-/// The error for a page that finds no room.
+    /// The error for a page that finds no room.
     pub(super) fn no_space(&self, owner: u32) -> FtlError {
         FtlError::NoSpace {
             lpa: u64::from(owner),
@@ -522,7 +522,7 @@ impl PageMapped {
             || (p.live == p.live_max && old != NOWHERE && self.blocks.plane_of(self.blocks.block_of(old)) == plane)
     }
 
-/// Looks an entry of a cached map up, and makes room for it; `map_ops` gets the flash operations that this costs.
+    /// Looks an entry of a cached map up, and makes room for it; `map_ops` gets the flash operations that this costs.
     fn look_up(&mut self, owner: u32, ahead: u32, map_ops: &mut Vec<MapOp>) {
         let Some(cache) = &mut self.map_cache else { return };
         if cache.touch(owner) {

@@ -10,7 +10,7 @@
 //! block, so a job leaves at least the room that it found. A block that fails takes room away; then pages move to other
 //! planes, and if no plane has room, the job is given up: its pages stay readable where they are.
 
-use super::blocks::{KEPT_BLOCKS, BlockState, Stream};
+use super::blocks::{BlockState, KEPT_BLOCKS, Stream};
 use super::map::NOWHERE;
 use super::{FtlError, Owner, PageMapped};
 use crate::flash::{Cause, Place};
@@ -20,12 +20,12 @@ use crate::flash::{Cause, Place};
 pub(super) struct Job {
     /// The block, [`NOWHERE`] if there is no job.
     pub(super) block: u32,
-/// Pages of it that were visited.
+    /// Pages of it that were visited.
     next: u16,
-/// Moves handed out and not completed.
+    /// Moves handed out and not completed.
     pub(super) under_way: u16,
     cause: Cause,
-/// Whether there was no room for a move: once the others are completed the job is given up.
+    /// Whether there was no room for a move: once the others are completed the job is given up.
     stuck: bool,
     /// Whether a program in the block failed after all its pages were dead: it must not be used again once it is
     /// erased.
@@ -69,9 +69,9 @@ pub enum Step {
         /// Reclaim or wear levelling.
         cause: Cause,
     },
-/// None before the moves in flight have been completed.
+    /// None before the moves in flight have been completed.
     Wait,
-/// None.
+    /// None.
     Idle,
 }
 
@@ -85,7 +85,7 @@ pub struct Renewed {
 }
 
 impl PageMapped {
-/// The next operation of reclaim in a plane; begins a job if there is none and one is due.
+    /// The next operation of reclaim in a plane; begins a job if there is none and one is due.
     pub fn step(&mut self, plane: u32) -> Step {
         loop {
             let job = self.jobs[plane as usize];
@@ -258,14 +258,14 @@ impl PageMapped {
         live <= self.blocks.room(plane) || self.elsewhere(plane).is_some()
     }
 
-/// Begins the most urgent job; `false` if none is due or possible.
+    /// Begins the most urgent job; `false` if none is due or possible.
     fn begin(&mut self, plane: u32) -> bool {
         let p = &self.blocks.planes[plane as usize];
         let urgent = p.free < p.floor;
         if urgent {
             let picked = self.victims.pick(plane, &self.blocks, self.counts.given);
             let victim = picked.filter(|&b| self.can_empty(b));
-// A policy that draws may have drawn none; any victim is good enough now.
+            // A policy that draws may have drawn none; any victim is good enough now.
             let emptiest = || self.victims.emptiest(plane, &self.blocks).filter(|&b| self.can_empty(b));
             if let Some(block) = victim.or_else(emptiest) {
                 return self.leave(plane, block, Cause::Gc);

@@ -76,7 +76,7 @@ pub struct FtlReport {
 }
 
 impl PageMapped {
-/// The counts until now.
+    /// The counts until now.
     pub fn report(&self) -> FtlReport {
         let c = &self.counts;
         let planes = &self.blocks.planes;

@@ -13,7 +13,7 @@ use super::fill::Fill;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spread {
     shift: u16,
-/// Index of its step.
+    /// Index of its step.
     step: u8,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Scatter {
 }
 
 impl Scatter {
-/// A permutation over blocks of a device; with `own` each logical page stays in the plane of its address.
+    /// A permutation over blocks of a device; with `own` each logical page stays in the plane of its address.
     pub(super) fn new(
         (planes, per_plane, pages): (u32, u32, u32),
         own: bool,
@@ -136,7 +136,7 @@ impl Scatter {
         })
     }
 
-/// Physical page of a logical page.
+    /// Physical page of a logical page.
     pub(super) fn page_of(&self, lpa: u32, fill: &Fill) -> u32 {
         let at = if self.permutations.len() > 1 {
             let (row, plane) = fill.row_and_plane(lpa);

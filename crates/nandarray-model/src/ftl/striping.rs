@@ -64,7 +64,7 @@ impl Order {
         self.plane_at[self.by_planes.divide(owner).1 as usize]
     }
 
-/// Number of planes.
+    /// Number of planes.
     pub(super) fn planes(&self) -> u32 {
         self.plane_at.len() as u32
     }

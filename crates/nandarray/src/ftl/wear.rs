@@ -17,7 +17,8 @@ use crate::flash::{Geometry, Run, Segment};
 pub struct OpenedSince {
     /// Erases of each segment that were counted.
     times: BTreeMap<Segment, u32>,
-    /// If erases are counted: runs of pages named since their segment was opened, from the first page to behind the last.
+    /// If erases are counted: runs of pages named since their segment was opened, from the first page to behind the
+    /// last.
     pages: Option<BTreeMap<u64, u64>>,
     last: Option<Segment>,
 }

@@ -11,7 +11,7 @@ use crate::describe::Scheduling;
 /// Grant of the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grant {
-/// No die wants it.
+    /// No die wants it.
     Nothing,
     /// A die of the channel (a chip of it, in `mqsim_compat`), for a command.
     Command(u32),

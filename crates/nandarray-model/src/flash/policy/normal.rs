@@ -40,7 +40,7 @@ pub(in super::super) fn grant(channel: &mut Channel) -> Grant {
         channel.programs_passed = 0;
         return Grant::Command(die);
     }
-// A grant counts as passing over only if a program waits: one turn passes over one of the others.
+    // A grant counts as passing over only if a program waits: one turn passes over one of the others.
     channel.programs_passed += u32::from(program_waits);
     data_out(channel).map_or(Grant::Nothing, Grant::DataOut)
 }

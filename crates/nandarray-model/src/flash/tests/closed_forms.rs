@@ -118,7 +118,7 @@ fn fast(ways: &'static str, t_read: &'static str) -> Vec<(&'static str, &'static
 #[test]
 fn joining_planes_never_loses() {
     let (transfer, out) = (8_192.0 / 2_400.0, 0.030);
-// `n` planes of a die at once, on a channel of `dies` dies, in microseconds a page.
+    // `n` planes of a die at once, on a channel of `dies` dies, in microseconds a page.
     let page_us = |n: f64, dies: f64, t_read: f64| {
         let bus = 0.290 + 0.650 * (n - 1.0) + n * (transfer + out);
         (bus * dies).max(bus + t_read + 0.020) / (n * dies)

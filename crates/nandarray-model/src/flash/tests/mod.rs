@@ -68,7 +68,7 @@ impl Rig {
     /// Goes on until a moment, whatever happens; then it is that moment.
     pub(crate) fn until(&mut self, at: Ps) -> Vec<(Ps, Ended)> {
         let mut all = Vec::new();
-// An event that only this test handles moves the clock.
+        // An event that only this test handles moves the clock.
         self.events.push(at, FlashEvent::HoldOver(0));
         while self.events.next_at().is_some_and(|t| t <= at) {
             let (now, event) = self.events.pop().expect("there is a next");

@@ -55,7 +55,7 @@ struct Request {
 struct Host {
     load: Load,
     geometry: FlashGeometry,
-/// Pages written in each plane: the address of its next program.
+    /// Pages written in each plane: the address of its next program.
     written: Vec<u64>,
     requests: Vec<Request>,
     free: VecDeque<u32>,

@@ -26,13 +26,8 @@ fn device(d: &Description) -> PageMapped {
     PageMapped::new(d, 1, &|_, _, _| false).unwrap()
 }
 
-const POLICIES: [GcPolicy; 5] = [
-    GcPolicy::Greedy,
-    GcPolicy::DChoices(8),
-    GcPolicy::CostBenefit,
-    GcPolicy::RoundRobin,
-    GcPolicy::WindowedGreedy(8),
-];
+const POLICIES: [GcPolicy; 5] =
+    [GcPolicy::Greedy, GcPolicy::DChoices(8), GcPolicy::CostBenefit, GcPolicy::RoundRobin, GcPolicy::WindowedGreedy(8)];
 
 #[test]
 fn pages_are_striped_and_read_where_they_were_written() {

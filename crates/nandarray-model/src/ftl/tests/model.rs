@@ -198,7 +198,7 @@ impl Rig {
             }
             Step::Erase { place, .. } => self.erases.push(place),
             Step::Wait => return false,
-// A job that found no room was given up; the write gets the error later.
+            // A job that found no room was given up; the write gets the error later.
             Step::Idle => return self.full || self.fails,
         }
         true

@@ -155,11 +155,7 @@ impl Device {
         self.ftl.close_open();
         self.commit_and_bury()?;
         for _ in 0..64 {
-            let victims: Vec<Segment> = self.ftl.with_segments(|s| {
-                let mut some = s.candidates();
-                some.sort_by_key(|c| c.live);
-                some.iter().map(|c| c.segment).collect()
-            });
+            let victims = self.ftl.with_segments(|s| s.emptiest_first());
             if victims.len() < 2 {
                 break;
             }

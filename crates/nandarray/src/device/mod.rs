@@ -65,6 +65,7 @@ pub use transaction::TransactionId;
 
 use crate::error::{Error, Holder, Result};
 use crate::flash::Geometry;
+use crate::ftl::policy::wear_levelling::WearLevelling;
 use crate::ftl::{Ftl, Verify};
 use crate::media::Media;
 use crate::media::file::{Access, FileMedia};

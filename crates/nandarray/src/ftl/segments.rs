@@ -640,6 +640,14 @@ impl Segments {
         })
     }
 
+    /// Closed segments with a dead page and none staged, those with the fewest live pages first.
+    pub fn emptiest_first(&self) -> Vec<Segment> {
+        let closed = (0..self.len() as Segment).filter_map(|segment| Some((self.closed(segment)?, segment)));
+        let mut some: Vec<_> = closed.filter(|(b, _)| b.dead() > 0).collect();
+        some.sort_by_key(|(b, _)| b.live);
+        some.into_iter().map(|(_, segment)| segment).collect()
+    }
+
     /// Segments opened since the table was made.
     pub fn opened(&self) -> u64 {
         self.opened

@@ -156,7 +156,7 @@ impl Flash {
         self.lsn += 1;
         self.ftl.set_next_lsn(self.lsn);
         self.ftl.sync().unwrap();
-        self.ftl.bury(durable).unwrap();
+        self.ftl.free_durable(durable).unwrap();
     }
 
     /// The books balance and every page holds what it should.
@@ -187,7 +187,7 @@ impl Flash {
             assert!(s.free_pages() >= free * u64::from(geometry.pages_per_segment()));
         });
         let usage = self.ftl.usage();
-        assert!(usage.free + usage.dying + usage.chain + usage.bad <= usage.segments);
+        assert!(usage.free + usage.pending_free + usage.chain + usage.bad <= usage.segments);
     }
 }
 

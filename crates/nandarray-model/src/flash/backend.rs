@@ -10,13 +10,13 @@
 //! The caller does not read a page before its program has ended. The back end keeps the rest of the order that cells
 //! need: programs of a block stay in their order, an erase waits for earlier operations on its block.
 
-use super::account::{Account, BusTime, Counts, DieTime, Imbalance};
+use super::account::{BusTime, DieTime, FlashAccount, FlashCounts, Imbalance};
 use super::cells::{Cells, NandCells};
 use super::channel::{Channel, Use};
 use super::die::{Array, Die, Wish};
-use super::operation::{Ended, Op, Operation, Outcome};
+use super::operation::{FlashOp, OpEnded, OpKind, OpOutcome};
 use super::policy::{self, Grant};
-use super::slab::{CLASSES, Class, List, NONE, Slab};
+use super::slab::{CLASSES, List, NONE, OpClass, Slab};
 use super::times::Times;
 use crate::describe::{Description, Energy, FlashGeometry, Scheduling};
 use crate::spans::{Span, Spans, Track};
@@ -51,7 +51,7 @@ pub struct Backend {
     pub(super) dies: Vec<Die>,
     pub(super) channels: Vec<Channel>,
     pub(super) cells: Box<dyn Cells>,
-    pub(super) counts: Counts,
+    pub(super) counts: FlashCounts,
     dies_per_channel: u32,
     t_ecc_decode: Ps,
     energy: Energy,
@@ -86,7 +86,7 @@ impl Backend {
             dies: (0..dies).map(|d| Die::new(geometry.channel_of(d), geometry.chip_of(d))).collect(),
             channels: vec![Channel::new(); geometry.channels as usize],
             cells,
-            counts: Counts::default(),
+            counts: FlashCounts::default(),
             dies_per_channel,
             t_ecc_decode: description.reliability.t_ecc_decode,
             energy: description.energy,
@@ -99,7 +99,7 @@ impl Backend {
     ///
     /// # Panics
     /// If its place is not one of the device.
-    pub fn submit<E: Copy + From<FlashEvent>>(&mut self, now: Ps, operation: Operation, events: &mut Events<E>) {
+    pub fn submit<E: Copy + From<FlashEvent>>(&mut self, now: Ps, operation: FlashOp, events: &mut Events<E>) {
         let place = operation.place;
         let g = &self.geometry;
         assert!(
@@ -140,7 +140,7 @@ impl Backend {
         now: Ps,
         event: FlashEvent,
         events: &mut Events<E>,
-        ended: &mut Vec<Ended>,
+        ended: &mut Vec<OpEnded>,
     ) {
         match event {
             FlashEvent::BusFree(c) => {
@@ -208,12 +208,12 @@ impl Backend {
     }
 
     /// The counts so far.
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &FlashCounts {
         &self.counts
     }
 
     /// The account at a moment, which is not before the last event.
-    pub fn account(&self, elapsed: Ps) -> Account {
+    pub fn account(&self, elapsed: Ps) -> FlashAccount {
         let channels = self.channels.iter().map(|c| {
             let [command, data_in, data_out] = c.busy_until(elapsed);
             BusTime { command, data_in, data_out }
@@ -233,7 +233,7 @@ impl Backend {
             })
             .collect();
         let idle = dies.iter().map(|t| elapsed.since(t.total())).sum();
-        Account {
+        FlashAccount {
             elapsed,
             counts: self.counts,
             in_flight: self.in_flight(),
@@ -243,7 +243,7 @@ impl Backend {
         }
     }
 
-    /// That everything adds up ([`Account::check`]).
+    /// That everything adds up ([`FlashAccount::check`]).
     pub fn check(&self, elapsed: Ps) -> Result<(), Imbalance> {
         self.account(elapsed).check()
     }
@@ -261,11 +261,11 @@ impl Backend {
 
     /// The class that an operation waits in. Programs of one block stay in one queue, whatever their causes: pages of a
     /// block are programmed in order.
-    fn class_of(&self, operation: &Operation) -> Class {
-        let class = Class::of(operation.op, operation.cause);
+    fn class_of(&self, operation: &FlashOp) -> OpClass {
+        let class = OpClass::of(operation.op, operation.cause);
         let other = match class {
-            Class::ProgramFront => Class::ProgramBack,
-            Class::ProgramBack => Class::ProgramFront,
+            OpClass::ProgramFront => OpClass::ProgramBack,
+            OpClass::ProgramBack => OpClass::ProgramFront,
             _ => return class,
         };
         let place = operation.place;
@@ -398,7 +398,7 @@ impl Backend {
         i: u32,
         now: Ps,
         events: &mut Events<E>,
-        ended: &mut Vec<Ended>,
+        ended: &mut Vec<OpEnded>,
     ) {
         let slot = self.slab[i];
         let d = slot.place.die;
@@ -432,7 +432,13 @@ impl Backend {
     }
 
     /// A read's data is decoded: it has ended, or it is sensed again.
-    fn decoded<E: Copy + From<FlashEvent>>(&mut self, i: u32, now: Ps, events: &mut Events<E>, ended: &mut Vec<Ended>) {
+    fn decoded<E: Copy + From<FlashEvent>>(
+        &mut self,
+        i: u32,
+        now: Ps,
+        events: &mut Events<E>,
+        ended: &mut Vec<OpEnded>,
+    ) {
         let slot = &mut self.slab[i];
         let d = slot.place.die;
         if slot.retries < slot.retries_needed {
@@ -444,20 +450,20 @@ impl Backend {
             self.slab.push_front(&mut self.queues[queue], i);
             self.dies[d as usize].came(class);
         } else {
-            let outcome = if slot.lost { Outcome::Uncorrectable } else { Outcome::Done };
+            let outcome = if slot.lost { OpOutcome::Uncorrectable } else { OpOutcome::Done };
             self.end(i, outcome, ended);
         }
         self.refresh(d, now, events);
     }
 
     /// An operation has ended.
-    pub(super) fn end(&mut self, i: u32, outcome: Outcome, ended: &mut Vec<Ended>) {
+    pub(super) fn end(&mut self, i: u32, outcome: OpOutcome, ended: &mut Vec<OpEnded>) {
         let slot = &self.slab[i];
         let operation =
-            Operation { op: slot.op, cause: slot.cause, place: slot.place, bytes: slot.bytes, token: slot.token };
+            FlashOp { op: slot.op, cause: slot.cause, place: slot.place, bytes: slot.bytes, token: slot.token };
         self.counts.ended(&operation, outcome);
-        let Operation { op, place, token, .. } = operation;
-        ended.push(Ended { token, op, place, outcome });
+        let FlashOp { op, place, token, .. } = operation;
+        ended.push(OpEnded { token, op, place, outcome });
         self.slab.give_back(i);
     }
 
@@ -466,8 +472,8 @@ impl Backend {
         if let Some(spans) = &mut self.spans {
             let slot = &self.slab[i];
             let detail = match slot.op {
-                Op::Erase => u64::from(slot.place.block),
-                Op::Read | Op::Program => {
+                OpKind::Erase => u64::from(slot.place.block),
+                OpKind::Read | OpKind::Program => {
                     u64::from(slot.place.block) * u64::from(self.geometry.pages) + u64::from(slot.place.page)
                 }
             };

@@ -7,10 +7,10 @@
 use super::backend::{Backend, FlashEvent};
 use super::channel::Use;
 use super::die::{Array, Paused, Wish};
-use super::gather::Gathered;
-use super::operation::{Ended, Op, Outcome};
+use super::gather::CommandOps;
+use super::operation::{OpEnded, OpKind, OpOutcome};
 use super::policy;
-use super::slab::{Class, ERASES, FRONT_READS, NONE, PROGRAMS, READS};
+use super::slab::{ERASES, FRONT_READS, NONE, OpClass, PROGRAMS, READS};
 use crate::describe::Scheduling;
 use crate::spans::Track;
 use nandarray_sim::Events;
@@ -104,7 +104,7 @@ impl Backend {
 
     fn read<E: Copy + From<FlashEvent>>(&mut self, d: u32, cache: bool, t: Ps, events: &mut Events<E>) {
         let mask = if self.dies[d as usize].paused.is_some() { FRONT_READS } else { READS };
-        let Gathered { group, planes, .. } = self.gather(d, mask, t).expect("a read waits");
+        let CommandOps { group, planes, .. } = self.gather(d, mask, t).expect("a read waits");
         let t_command = self.times.t_read_command + self.times.t_read_further_plane * u64::from(planes - 1);
         let start = self.take_bus(d, Use::Command, "read command", t, t_command, group);
         let mut t_sense = Ps::ZERO;
@@ -132,7 +132,7 @@ impl Backend {
     }
 
     fn program<E: Copy + From<FlashEvent>>(&mut self, d: u32, cache: bool, t: Ps, events: &mut Events<E>) {
-        let Gathered { group, planes, pages } = self.gather(d, PROGRAMS, t).expect("a program waits");
+        let CommandOps { group, planes, pages } = self.gather(d, PROGRAMS, t).expect("a program waits");
         let mut t_bus = self.times.t_program_command + self.times.t_program_further_plane * u64::from(planes - 1);
         let mut i = group;
         while i != NONE {
@@ -168,7 +168,7 @@ impl Backend {
     }
 
     fn erase<E: Copy + From<FlashEvent>>(&mut self, d: u32, t: Ps, events: &mut Events<E>) {
-        let Gathered { group, planes, .. } = self.gather(d, ERASES, t).expect("an erase waits");
+        let CommandOps { group, planes, .. } = self.gather(d, ERASES, t).expect("an erase waits");
         let t_command = self.times.t_erase_command + self.times.t_erase_further_plane * u64::from(planes - 1);
         let start = self.take_bus(d, Use::Command, "erase command", t, t_command, group);
         let mut t_erase = Ps::ZERO;
@@ -204,10 +204,10 @@ impl Backend {
         let die = &mut self.dies[d as usize];
         let (op, t_suspend, what) = if die.array == Array::Programming {
             self.counts.program_suspends += 1;
-            (Op::Program, self.times.t_suspend_program, "program")
+            (OpKind::Program, self.times.t_suspend_program, "program")
         } else {
             self.counts.erase_suspends += 1;
-            (Op::Erase, self.times.t_suspend_erase, "erase")
+            (OpKind::Erase, self.times.t_suspend_erase, "erase")
         };
         let start = die.start;
         die.book(told);
@@ -224,7 +224,7 @@ impl Backend {
         let paused = self.dies[d as usize].paused.take().expect("something was interrupted");
         let told = self.take_bus(d, Use::Command, "resume", t, self.times.t_suspend_command, paused.group);
         let die = &mut self.dies[d as usize];
-        die.array = if paused.op == Op::Program { Array::Programming } else { Array::Erasing };
+        die.array = if paused.op == OpKind::Program { Array::Programming } else { Array::Erasing };
         die.group = paused.group;
         die.start = told;
         die.end = told + self.times.t_resume + paused.remaining;
@@ -247,7 +247,7 @@ impl Backend {
         d: u32,
         now: Ps,
         events: &mut Events<E>,
-        ended: &mut Vec<Ended>,
+        ended: &mut Vec<OpEnded>,
     ) {
         let die = &mut self.dies[d as usize];
         let (array, group, start) = (die.array, die.group, die.start);
@@ -303,23 +303,26 @@ impl Backend {
     }
 
     /// Pages were programmed, or blocks erased: their operations end.
-    fn worked(&mut self, group: u32, now: Ps, ended: &mut Vec<Ended>) {
+    fn worked(&mut self, group: u32, now: Ps, ended: &mut Vec<OpEnded>) {
         let first = &self.slab[group];
-        let commands =
-            if first.op == Op::Program { &mut self.counts.program_commands } else { &mut self.counts.erase_commands };
+        let commands = if first.op == OpKind::Program {
+            &mut self.counts.program_commands
+        } else {
+            &mut self.counts.erase_commands
+        };
         commands[first.cause as usize] += 1;
         let mut i = group;
         while i != NONE {
             let slot = self.slab[i];
             let cause = slot.cause as usize;
-            let good = if slot.op == Op::Program {
+            let good = if slot.op == OpKind::Program {
                 self.counts.programs[cause] += 1;
                 self.cells.programmed(now, slot.place)
             } else {
                 self.counts.erases[cause] += 1;
                 self.cells.erased(now, slot.place)
             };
-            self.end(i, if good { Outcome::Done } else { Outcome::Failed }, ended);
+            self.end(i, if good { OpOutcome::Done } else { OpOutcome::Failed }, ended);
             i = slot.next;
         }
     }
@@ -358,8 +361,8 @@ impl Backend {
             slot.cached = cached;
             let next = slot.next;
             let list = match slot.class {
-                Class::ReadMap => 0,
-                Class::ReadBack if !die.urgent => 2,
+                OpClass::ReadMap => 0,
+                OpClass::ReadBack if !die.urgent => 2,
                 _ => 1,
             };
             self.slab.push_back(&mut channel.out[list], i);
@@ -370,15 +373,15 @@ impl Backend {
     }
 
     /// The order of what waits: see `policy`.
-    pub(super) fn key(&self, d: u32, slot: &super::slab::Slot) -> u64 {
+    pub(super) fn key(&self, d: u32, slot: &super::slab::OpSlot) -> u64 {
         policy::key(self.scheduling, &self.times, self.dies[d as usize].urgent, slot)
     }
 }
 
-fn wish_of(class: Class) -> Wish {
+fn wish_of(class: OpClass) -> Wish {
     match class {
-        Class::ReadMap | Class::ReadHost | Class::ReadBack => Wish::Read,
-        Class::ProgramFront | Class::ProgramBack => Wish::Program,
-        Class::Erase => Wish::Erase,
+        OpClass::ReadMap | OpClass::ReadHost | OpClass::ReadBack => Wish::Read,
+        OpClass::ProgramFront | OpClass::ProgramBack => Wish::Program,
+        OpClass::Erase => Wish::Erase,
     }
 }

@@ -1,6 +1,6 @@
 //! A die: the state of its array, and the command that it would send if it got the bus.
 
-use super::operation::Op;
+use super::operation::OpKind;
 use super::slab::{CLASSES, NONE};
 use nandarray_sim::Ps;
 
@@ -45,7 +45,7 @@ pub(super) enum Wish {
 /// A program or erase that was interrupted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paused {
-    pub(super) op: Op,
+    pub(super) op: OpKind,
     /// Its operations.
     pub(super) group: u32,
     /// Remaining time.
@@ -135,10 +135,10 @@ impl Die {
 
     /// Whether it is at work, or can be at once, on operations of a kind, whose classes are given: whether it will soon
     /// take its share of the bus for them.
-    pub(super) fn uses_bus_for(&self, op: Op, classes: u8) -> bool {
+    pub(super) fn uses_bus_for(&self, op: OpKind, classes: u8) -> bool {
         match (op, self.array) {
             (_, Array::Idle) => self.paused.is_none() && self.mask & classes != 0,
-            (Op::Read, Array::Sensing | Array::Holding) | (Op::Program, Array::Programming) => true,
+            (OpKind::Read, Array::Sensing | Array::Holding) | (OpKind::Program, Array::Programming) => true,
             _ => false,
         }
     }
@@ -159,7 +159,7 @@ impl Die {
     pub(super) fn book_until(&mut self, now: Ps) {
         let ahead = self.start.since(now);
         if let (Array::Pausing, Some(paused)) = (self.array, self.paused) {
-            let busy = if paused.op == Op::Program { &mut self.busy_program } else { &mut self.busy_erase };
+            let busy = if paused.op == OpKind::Program { &mut self.busy_program } else { &mut self.busy_erase };
             *busy = *busy - ahead.min(*busy);
         }
         self.book(now);

@@ -31,7 +31,7 @@ mod times;
 #[cfg(test)]
 mod tests;
 
-pub use account::{Account, BusTime, DieTime, FlashEnergy};
+pub use account::{BusTime, DieTime, FlashAccount, FlashEnergy};
 pub use backend::{Backend, FlashEvent};
 pub use cells::{Cells, NandCells, Verdict};
 pub use operation::*;

@@ -5,7 +5,7 @@
 
 /// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Op {
+pub enum OpKind {
     /// Senses a page and moves bytes of it to the controller.
     Read,
     /// Moves a page to the die and programs it.
@@ -17,7 +17,7 @@ pub enum Op {
 /// Cause of an operation, to which its energy and bytes are booked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Cause {
+pub enum OpCause {
     /// A host's command.
     Host,
     /// The map: translation pages, journal, checkpoints.
@@ -28,7 +28,7 @@ pub enum Cause {
     Wear,
 }
 
-impl Cause {
+impl OpCause {
     /// All of them, in order of their numbers.
     pub const ALL: [Self; 4] = [Self::Host, Self::Map, Self::Gc, Self::Wear];
 }
@@ -36,7 +36,7 @@ impl Cause {
 /// A physical page: the die's number in the whole device (`FlashGeometry::die_index`), plane, block, page within the
 /// block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct PageAddress {
     /// Die, of the whole device.
     pub die: u32,
     /// Block within its plane.
@@ -49,13 +49,13 @@ pub struct Place {
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Operation {
+pub struct FlashOp {
     /// Its kind.
-    pub op: Op,
+    pub op: OpKind,
     /// Its cause.
-    pub cause: Cause,
+    pub cause: OpCause,
     /// Address of the page or block.
-    pub place: Place,
+    pub place: PageAddress,
     /// Bytes that cross the channel (spare bytes are the back end's business); a part of a page for reads, a page for
     /// programs.
     pub bytes: u32,
@@ -65,7 +65,7 @@ pub struct Operation {
 
 /// Outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum OpOutcome {
     /// Success.
     Done,
     /// A page that could not be corrected after all retries.
@@ -76,13 +76,13 @@ pub enum Outcome {
 
 /// An operation that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct OpEnded {
     /// The caller's value.
     pub token: u64,
     /// Its kind.
-    pub op: Op,
+    pub op: OpKind,
     /// Address of the page or block.
-    pub place: Place,
+    pub place: PageAddress,
     /// Its outcome.
-    pub outcome: Outcome,
+    pub outcome: OpOutcome,
 }

@@ -69,7 +69,7 @@ pub fn codeword_failure(bits: u64, correctable: u32, rber: f64) -> f64 {
 
 /// History of a block.
 #[derive(Clone, Copy, Debug)]
-struct Block {
+struct BlockHistory {
     cycles: u32,
     reads: u32,
     /// The reads at which the bucket is worked out anew.
@@ -87,7 +87,7 @@ pub(super) struct Failures {
     /// Chance that a code word fails, by bucket and attempt.
     chances: Vec<f64>,
     /// Blocks of the device, made when the first is erased, or read if reads wear it.
-    blocks: Vec<Block>,
+    blocks: Vec<BlockHistory>,
     blocks_total: usize,
     /// The bucket of every block, where neither wear nor reads matter.
     constant: Option<u16>,
@@ -186,7 +186,7 @@ impl Failures {
 
     fn make_blocks(&mut self) {
         if self.blocks.is_empty() {
-            let fresh = Block { cycles: self.of.cycles_before, reads: 0, next_at: 0, bucket: NEVER };
+            let fresh = BlockHistory { cycles: self.of.cycles_before, reads: 0, next_at: 0, bucket: NEVER };
             self.blocks = vec![fresh; self.blocks_total];
         }
     }

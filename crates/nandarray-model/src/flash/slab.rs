@@ -4,7 +4,7 @@
 //! so one link is enough. Nothing is allocated once the slab has grown to the most operations that were in flight at
 //! once.
 
-use super::operation::{Cause, Op, Operation, Place};
+use super::operation::{FlashOp, OpCause, OpKind, PageAddress};
 use nandarray_sim::Ps;
 
 /// No slot.
@@ -14,7 +14,7 @@ pub(super) const NONE: u32 = u32::MAX;
 /// at equal age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Class {
+pub(super) enum OpClass {
     /// A read that a host's command cannot go on without: of the map.
     ReadMap = 0,
     /// A host's read.
@@ -40,20 +40,20 @@ pub(super) const PROGRAMS: u8 = 0b01_1000;
 /// Bit of erases.
 pub(super) const ERASES: u8 = 0b10_0000;
 
-impl Class {
+impl OpClass {
     /// All of them, by their numbers.
     pub(super) const ALL: [Self; CLASSES] =
         [Self::ReadMap, Self::ReadHost, Self::ReadBack, Self::ProgramFront, Self::ProgramBack, Self::Erase];
 
     /// The class of an operation.
-    pub(super) fn of(op: Op, cause: Cause) -> Self {
+    pub(super) fn of(op: OpKind, cause: OpCause) -> Self {
         match (op, cause) {
-            (Op::Read, Cause::Map) => Self::ReadMap,
-            (Op::Read, Cause::Host) => Self::ReadHost,
-            (Op::Read, Cause::Gc | Cause::Wear) => Self::ReadBack,
-            (Op::Program, Cause::Host) => Self::ProgramFront,
-            (Op::Program, _) => Self::ProgramBack,
-            (Op::Erase, _) => Self::Erase,
+            (OpKind::Read, OpCause::Map) => Self::ReadMap,
+            (OpKind::Read, OpCause::Host) => Self::ReadHost,
+            (OpKind::Read, OpCause::Gc | OpCause::Wear) => Self::ReadBack,
+            (OpKind::Program, OpCause::Host) => Self::ProgramFront,
+            (OpKind::Program, _) => Self::ProgramBack,
+            (OpKind::Erase, _) => Self::Erase,
         }
     }
 
@@ -65,18 +65,18 @@ impl Class {
 
 /// An operation in flight.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
+pub(super) struct OpSlot {
     pub(super) token: u64,
     /// Order of arrival.
     pub(super) seq: u64,
     pub(super) submitted: Ps,
-    pub(super) place: Place,
+    pub(super) place: PageAddress,
     pub(super) bytes: u32,
     /// The next slot of the queue that it is in.
     pub(super) next: u32,
-    pub(super) op: Op,
-    pub(super) cause: Cause,
-    pub(super) class: Class,
+    pub(super) op: OpKind,
+    pub(super) cause: OpCause,
+    pub(super) class: OpClass,
     /// Sensings that failed so far.
     pub(super) retries: u8,
     /// Sensings that will fail before it can be corrected, or before it is given up.
@@ -105,13 +105,13 @@ impl List {
 /// All slots.
 #[derive(Debug, Default)]
 pub(super) struct Slab {
-    slots: Vec<Slot>,
+    slots: Vec<OpSlot>,
     free: Vec<u32>,
 }
 
 impl Slab {
-    pub(super) fn take(&mut self, operation: &Operation, class: Class, seq: u64, now: Ps) -> u32 {
-        let slot = Slot {
+    pub(super) fn take(&mut self, operation: &FlashOp, class: OpClass, seq: u64, now: Ps) -> u32 {
+        let slot = OpSlot {
             token: operation.token,
             seq,
             submitted: now,
@@ -201,14 +201,14 @@ impl Slab {
 }
 
 impl std::ops::Index<u32> for Slab {
-    type Output = Slot;
-    fn index(&self, i: u32) -> &Slot {
+    type Output = OpSlot;
+    fn index(&self, i: u32) -> &OpSlot {
         &self.slots[i as usize]
     }
 }
 
 impl std::ops::IndexMut<u32> for Slab {
-    fn index_mut(&mut self, i: u32) -> &mut Slot {
+    fn index_mut(&mut self, i: u32) -> &mut OpSlot {
         &mut self.slots[i as usize]
     }
 }

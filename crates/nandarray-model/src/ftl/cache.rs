@@ -71,7 +71,7 @@ pub struct CacheCounts {
 
 /// A page.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct CachedPage {
     /// Sectors that are there, a bit each.
     sectors: u128,
     /// When it became dirty, counted from 1; 0 for a page that was trimmed while it is drained; no meaning for a clean
@@ -91,9 +91,9 @@ pub struct WriteCache {
     sector_bytes: u32,
     whole: u128,
     order: CacheOrder,
-    clean: Lru<Held, u64>,
-    dirty: Lru<Held, u64>,
-    draining: FxHashMap<u64, Held>,
+    clean: Lru<CachedPage, u64>,
+    dirty: Lru<CachedPage, u64>,
+    draining: FxHashMap<u64, CachedPage>,
     /// Numbers of becoming dirty with their pages, in order; those that no longer hold are dropped when they come to
     /// the front.
     unsafe_since: VecDeque<(u64, u64)>,
@@ -186,7 +186,7 @@ impl WriteCache {
             };
             self.clock += 1;
             self.unsafe_since.push_back((self.clock, lpa));
-            let held = Held { sectors: there | sectors, since: self.clock, again: None, dropped: false };
+            let held = CachedPage { sectors: there | sectors, since: self.clock, again: None, dropped: false };
             self.dirty.insert(lpa, held);
         }
         self.counts.writes += 1;
@@ -259,7 +259,7 @@ impl WriteCache {
         self.counts.drained += 1;
         match held.again {
             Some((since, sectors)) => {
-                let held = Held { sectors: held.sectors | sectors, since, again: None, dropped: false };
+                let held = CachedPage { sectors: held.sectors | sectors, since, again: None, dropped: false };
                 self.dirty.insert(lpa, held);
             }
             None if held.dropped => {}
@@ -277,7 +277,7 @@ impl WriteCache {
         if !held.dropped {
             let (again, sectors) = held.again.unwrap_or((0, 0));
             let since = if held.since == 0 { again } else { held.since };
-            self.dirty.insert(lpa, Held { sectors: held.sectors | sectors, since, again: None, dropped: false });
+            self.dirty.insert(lpa, CachedPage { sectors: held.sectors | sectors, since, again: None, dropped: false });
         }
         self.forget_safe();
     }
@@ -306,7 +306,7 @@ impl WriteCache {
     fn forget_safe(&mut self) {
         while let Some(&(since, lpa)) = self.unsafe_since.front() {
             let holds =
-                |held: &Held| (!held.dropped && held.since == since) || held.again.is_some_and(|a| a.0 == since);
+                |held: &CachedPage| (!held.dropped && held.since == since) || held.again.is_some_and(|a| a.0 == since);
             if self.dirty.get(lpa).is_some_and(holds) || self.draining.get(&lpa).is_some_and(holds) {
                 return;
             }

@@ -6,12 +6,12 @@
 
 use super::divide::Divisor;
 use super::scatter::Scatter;
-use super::striping::Order;
+use super::striping::StripeOrder;
 
 /// The formula.
 #[derive(Clone, Debug)]
 pub(super) struct Fill {
-    order: Order,
+    order: StripeOrder,
     planes: u32,
     blocks: u32,
     pages: u32,
@@ -25,7 +25,7 @@ pub(super) struct Fill {
 
 impl Fill {
     /// With the blocks of each plane that are left out, in order.
-    pub(super) fn new(order: Order, blocks: u32, pages: u32, bad: Vec<Vec<u32>>) -> Self {
+    pub(super) fn new(order: StripeOrder, blocks: u32, pages: u32, bad: Vec<Vec<u32>>) -> Self {
         let (by_planes, by_pages) = (Divisor::new(order.planes()), Divisor::new(pages));
         Self { planes: order.planes(), order, blocks, pages, by_planes, by_pages, bad, scatter: None }
     }

@@ -7,7 +7,7 @@ use std::hash::Hash;
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
-struct Slot<V, K> {
+struct LruSlot<V, K> {
     key: K,
     newer: u32,
     older: u32,
@@ -18,7 +18,7 @@ struct Slot<V, K> {
 #[derive(Clone, Debug)]
 pub(super) struct Lru<V, K = u32> {
     slot_of: FxHashMap<K, u32>,
-    slots: Vec<Slot<V, K>>,
+    slots: Vec<LruSlot<V, K>>,
     free: Vec<u32>,
     newest: u32,
     oldest: u32,
@@ -58,7 +58,7 @@ impl<V: Copy, K: Copy + Eq + Hash + Debug> Lru<V, K> {
     /// # Panics
     /// If it is there already.
     pub(super) fn insert(&mut self, key: K, value: V) {
-        let new = Slot { key, newer: NONE, older: NONE, value };
+        let new = LruSlot { key, newer: NONE, older: NONE, value };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = new;

@@ -16,19 +16,19 @@ const NONE: u32 = u32::MAX;
 
 /// An entry: whether it was changed, and the next of the changed entries of its map page.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct MapCacheEntry {
     changed: bool,
     behind: u32,
 }
 
-const CLEAN: Entry = Entry { changed: false, behind: NONE };
+const CLEAN: MapCacheEntry = MapCacheEntry { changed: false, behind: NONE };
 
 /// The cache.
 #[derive(Clone, Debug)]
 pub(super) struct MapCache {
     entries_max: usize,
     entries_a_page: u32,
-    entries: Lru<Entry>,
+    entries: Lru<MapCacheEntry>,
     /// First changed entry of each map page that has one.
     changed: FxHashMap<u32, u32>,
 }
@@ -69,7 +69,7 @@ impl MapCache {
         }
         let page = self.page_of(lpa);
         let behind = self.changed.insert(page, lpa).unwrap_or(NONE);
-        *self.entries.get_mut(lpa).expect("was loaded") = Entry { changed: true, behind };
+        *self.entries.get_mut(lpa).expect("was loaded") = MapCacheEntry { changed: true, behind };
     }
 
     /// Drops unchanged entries until there is room. If a changed one is in the way: its map page, which is to be

@@ -49,10 +49,10 @@ mod tests;
 mod victims;
 
 pub use page_mapped::PageMapped;
-pub use reclaim::{Move, Moved, Renewed, Step};
+pub use reclaim::{Move, Moved, ReclaimStep, Renewed};
 pub use report::{FtlReport, Wear};
 
-use crate::flash::Place;
+use crate::flash::PageAddress;
 
 /// Owner of a physical page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,22 +75,22 @@ pub enum Urgency {
 }
 
 /// A flash operation for the map, to be done, in order, before the request that it was returned with; of cause
-/// `Cause::Map`.
+/// `OpCause::Map`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MapOp {
     /// Read a page of the map.
-    Read(Place),
+    Read(PageAddress),
     /// Program one.
-    Program(Place),
+    Program(PageAddress),
 }
 
 /// The new address of a written page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// To be programmed, whole.
-    pub place: Place,
+    pub place: PageAddress,
     /// To be read first, because only a part of the page was written; `None` if nothing has to be.
-    pub read_first: Option<Place>,
+    pub read_first: Option<PageAddress>,
     /// The plane of `place`, `die * planes + plane`.
     pub plane: u32,
     /// Whether that plane needs reclaim now.

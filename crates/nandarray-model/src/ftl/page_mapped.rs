@@ -9,13 +9,13 @@ use super::fill::Fill;
 use super::hot::HotData;
 use super::map::{Map, NOWHERE, PAGES_MAX};
 use super::map_cache::MapCache;
-use super::reclaim::Job;
-use super::report::Counts;
-use super::striping::Order;
+use super::reclaim::ReclaimJob;
+use super::report::FtlCounts;
+use super::striping::StripeOrder;
 use super::victims::Victims;
 use super::{FtlError, FtlSetupError, MapOp, Owner, Urgency, Written};
 use crate::describe::{Description, FlashGeometry};
-use crate::flash::{Cause, Place};
+use crate::flash::{OpCause, PageAddress};
 use nandarray::ftl::policy::wear_levelling::WearLevelling;
 
 /// Map pages that one request writes at most to make room in the map's cache.
@@ -40,14 +40,14 @@ pub struct PageMapped {
     pub(super) owners: u32,
     /// Logical pages that the over-provisioning alone would leave.
     pub(super) lpas_asked: u64,
-    pub(super) order: Order,
+    pub(super) order: StripeOrder,
     pub(super) map: Map,
     pub(super) blocks: EraseBlocks,
     pub(super) victims: Victims,
     pub(super) map_cache: Option<MapCache>,
     pub(super) hot: Option<HotData>,
-    pub(super) jobs: Vec<Job>,
-    pub(super) counts: Counts,
+    pub(super) jobs: Vec<ReclaimJob>,
+    pub(super) counts: FtlCounts,
     /// Free blocks of a plane below which reclaim begins.
     pub(super) threshold_blocks: u32,
     urgent_blocks: u32,
@@ -94,7 +94,7 @@ impl PageMapped {
         if s.map_entry_bytes == 0 || s.map_entry_bytes > g.page_bytes {
             return Err(FtlSetupError::MapEntry { entry_bytes: s.map_entry_bytes, page_bytes: g.page_bytes });
         }
-        let order = Order::new(&g, &s.striping)?;
+        let order = StripeOrder::new(&g, &s.striping)?;
         let shape = (g.planes_total(), g.blocks, g.pages);
         let victims = Victims::new(s.gc, shape, seed)?;
         let levelling = WearLevelling { least_worn_first: s.wear_dynamic, threshold: s.wear_static_threshold };
@@ -120,8 +120,8 @@ impl PageMapped {
             victims,
             map_cache,
             hot: None,
-            jobs: vec![Job::NONE; shape.0 as usize],
-            counts: Counts::default(),
+            jobs: vec![ReclaimJob::NONE; shape.0 as usize],
+            counts: FtlCounts::default(),
             threshold_blocks: (s.gc_threshold * f64::from(g.blocks)).ceil() as u32,
             urgent_blocks: s.gc_urgent_blocks,
             streams: 2 + u32::from(s.hot_cold) + u32::from(s.map_cache_bytes.is_some()),
@@ -177,7 +177,7 @@ impl PageMapped {
     ///
     /// # Errors
     /// For a page beyond the capacity.
-    pub fn read(&mut self, lpa: u64, ahead: u32, map_ops: &mut Vec<MapOp>) -> Result<Option<Place>, FtlError> {
+    pub fn read(&mut self, lpa: u64, ahead: u32, map_ops: &mut Vec<MapOp>) -> Result<Option<PageAddress>, FtlError> {
         let owner = self.owner_of(lpa)?;
         if self.map_cache.is_some() {
             self.look_up(owner, ahead, map_ops);
@@ -186,7 +186,7 @@ impl PageMapped {
         if page == NOWHERE {
             return Ok(None);
         }
-        self.counts.reads[Cause::Host as usize] += 1;
+        self.counts.reads[OpCause::Host as usize] += 1;
         Ok(Some(self.place(page)))
     }
 
@@ -194,7 +194,7 @@ impl PageMapped {
     ///
     /// # Errors
     /// For a page beyond the capacity.
-    pub fn place_of(&self, lpa: u64) -> Result<Option<Place>, FtlError> {
+    pub fn place_of(&self, lpa: u64) -> Result<Option<PageAddress>, FtlError> {
         let page = self.map.get(self.owner_of(lpa)?);
         Ok((page != NOWHERE).then(|| self.place(page)))
     }
@@ -224,9 +224,9 @@ impl PageMapped {
         if let Some(hot) = &mut self.hot {
             hot.written(owner);
         }
-        self.counts.programs[Cause::Host as usize] += 1;
+        self.counts.programs[OpCause::Host as usize] += 1;
         let read_first = (!whole && old != NOWHERE).then(|| self.place(old));
-        self.counts.reads[Cause::Host as usize] += u64::from(read_first.is_some());
+        self.counts.reads[OpCause::Host as usize] += u64::from(read_first.is_some());
         if self.map_cache.is_some() {
             self.look_up(owner, ahead, map_ops);
             self.map_cache.as_mut().expect("there is one").change(owner);
@@ -299,23 +299,23 @@ impl PageMapped {
     }
 
     /// A page's place.
-    pub(super) fn place(&self, page: u32) -> Place {
+    pub(super) fn place(&self, page: u32) -> PageAddress {
         let (block, in_block) = self.blocks.split(page);
         self.place_in(block, in_block)
     }
 
     /// The place of a page of a block of the device.
-    pub(super) fn place_in(&self, block: u32, page: u32) -> Place {
+    pub(super) fn place_in(&self, block: u32, page: u32) -> PageAddress {
         let (plane, block) = self.blocks.split_block(block);
         let (die, plane) = self.by_planes.divide(plane);
-        Place { die, block, page: page as u16, plane: plane as u16 }
+        PageAddress { die, block, page: page as u16, plane: plane as u16 }
     }
 
     /// A place's page.
     ///
     /// # Panics
     /// If the device has no such place.
-    pub(super) fn page(&self, place: Place) -> u32 {
+    pub(super) fn page(&self, place: PageAddress) -> u32 {
         let g = &self.geometry;
         let within = u32::from(place.plane) < g.planes && place.block < g.blocks && u32::from(place.page) < g.pages;
         assert!(within && place.die < g.dies_total(), "{place:?} is no place of the device");
@@ -538,7 +538,7 @@ impl PageMapped {
             }
             let at = self.map.get(self.lpas + page);
             if at != NOWHERE {
-                self.counts.reads[Cause::Map as usize] += 1;
+                self.counts.reads[OpCause::Map as usize] += 1;
                 map_ops.push(MapOp::Read(self.place(at)));
             }
         }
@@ -562,11 +562,11 @@ impl PageMapped {
         let Some(position) = found else { return false };
         self.map_cursor = (position + 1) % planes;
         if old != NOWHERE {
-            self.counts.reads[Cause::Map as usize] += 1;
+            self.counts.reads[OpCause::Map as usize] += 1;
             map_ops.push(MapOp::Read(self.place(old)));
         }
         let new = self.put(self.order.plane_at[position as usize], Stream::Map, owner, old);
-        self.counts.programs[Cause::Map as usize] += 1;
+        self.counts.programs[OpCause::Map as usize] += 1;
         map_ops.push(MapOp::Program(self.place(new)));
         if let Some(cache) = &mut self.map_cache {
             cache.written(page);

@@ -13,18 +13,18 @@
 use super::blocks::{BlockState, KEPT_BLOCKS, Stream};
 use super::map::NOWHERE;
 use super::{FtlError, Owner, PageMapped};
-use crate::flash::{Cause, Place};
+use crate::flash::{OpCause, PageAddress};
 
 /// A job of reclaim or wear levelling in a plane.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
+pub(super) struct ReclaimJob {
     /// The block, [`NOWHERE`] if there is no job.
     pub(super) block: u32,
     /// Pages of it that were visited.
     next: u16,
     /// Moves handed out and not completed.
     pub(super) under_way: u16,
-    cause: Cause,
+    cause: OpCause,
     /// Whether there was no room for a move: once the others are completed the job is given up.
     stuck: bool,
     /// Whether a program in the block failed after all its pages were dead: it must not be used again once it is
@@ -32,42 +32,42 @@ pub(super) struct Job {
     doomed: bool,
 }
 
-impl Job {
+impl ReclaimJob {
     pub(super) const NONE: Self =
-        Self { block: NOWHERE, next: 0, under_way: 0, cause: Cause::Gc, stuck: false, doomed: false };
+        Self { block: NOWHERE, next: 0, under_way: 0, cause: OpCause::Gc, stuck: false, doomed: false };
 }
 
 /// A page to be moved: to be read, then relocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// To be read, whole.
-    pub from: Place,
+    pub from: PageAddress,
     /// Its owner.
     pub owner: Owner,
     /// Reclaim or wear levelling.
-    pub cause: Cause,
+    pub cause: OpCause,
 }
 
 /// The new address of a moved page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
     /// To be programmed there.
-    To(Place),
+    To(PageAddress),
     /// Nowhere: it was overwritten or trimmed while it was under way.
     Overwritten,
 }
 
 /// The next step of reclaim in a plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ReclaimStep {
     /// Read a page, then [`PageMapped::relocate`] it.
     Move(Move),
     /// Erase a block, then say [`PageMapped::erased`] or [`PageMapped::erase_failed`].
     Erase {
         /// Its first page.
-        place: Place,
+        place: PageAddress,
         /// Reclaim or wear levelling.
-        cause: Cause,
+        cause: OpCause,
     },
     /// None before the moves in flight have been completed.
     Wait,
@@ -79,49 +79,49 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renewed {
     /// To be programmed there.
-    pub place: Place,
+    pub place: PageAddress,
     /// Its owner.
     pub owner: Owner,
 }
 
 impl PageMapped {
     /// The next operation of reclaim in a plane; begins a job if there is none and one is due.
-    pub fn step(&mut self, plane: u32) -> Step {
+    pub fn step(&mut self, plane: u32) -> ReclaimStep {
         loop {
             let job = self.jobs[plane as usize];
             if job.block == NOWHERE {
                 if self.begin(plane) {
                     continue;
                 }
-                return Step::Idle;
+                return ReclaimStep::Idle;
             }
             let block = self.blocks.blocks[job.block as usize];
             if block.state == BlockState::Erasing {
-                return Step::Wait;
+                return ReclaimStep::Wait;
             }
             if job.stuck {
                 if job.under_way > 0 {
-                    return Step::Wait;
+                    return ReclaimStep::Wait;
                 }
                 self.give_up(plane);
-                return Step::Idle;
+                return ReclaimStep::Idle;
             }
             if block.live == 0 {
                 if job.under_way > 0 {
-                    return Step::Wait;
+                    return ReclaimStep::Wait;
                 }
                 if block.state == BlockState::Retiring {
                     self.blocks.bad(job.block);
-                    self.jobs[plane as usize] = Job::NONE;
+                    self.jobs[plane as usize] = ReclaimJob::NONE;
                     continue;
                 }
                 self.blocks.blocks[job.block as usize].state = BlockState::Erasing;
                 self.counts.erases[job.cause as usize] += 1;
-                return Step::Erase { place: self.place_in(job.block, 0), cause: job.cause };
+                return ReclaimStep::Erase { place: self.place_in(job.block, 0), cause: job.cause };
             }
             let Some(page) = self.blocks.next_live(job.block, u32::from(job.next)) else {
                 debug_assert!(job.under_way > 0, "live pages that no move was asked for");
-                return Step::Wait;
+                return ReclaimStep::Wait;
             };
             let job = &mut self.jobs[plane as usize];
             job.next = page as u16 + 1;
@@ -130,7 +130,7 @@ impl PageMapped {
             let (block, cause) = (job.block, job.cause);
             let from = self.place_in(block, page);
             let owner = self.blocks.owner_in(block, page, &self.map.fill);
-            return Step::Move(Move { from, owner: self.owner(owner), cause });
+            return ReclaimStep::Move(Move { from, owner: self.owner(owner), cause });
         }
     }
 
@@ -169,17 +169,17 @@ impl PageMapped {
     ///
     /// # Panics
     /// If its erase was not asked for.
-    pub fn erased(&mut self, place: Place) {
+    pub fn erased(&mut self, place: PageAddress) {
         let block = self.blocks.block_of(self.page(place));
         let plane = self.blocks.plane_of(block);
-        let job = std::mem::replace(&mut self.jobs[plane as usize], Job::NONE);
+        let job = std::mem::replace(&mut self.jobs[plane as usize], ReclaimJob::NONE);
         assert!(job.block == block, "an erase of {place:?} that was not asked for");
         if job.doomed {
             self.retire_empty(plane, block);
             return;
         }
         self.blocks.erased(block);
-        if job.cause == Cause::Wear {
+        if job.cause == OpCause::Wear {
             // One cold block for one erase of reclaim: levelling never takes the flash for itself.
             self.blocks.planes[plane as usize].wear_due = false;
         }
@@ -189,10 +189,10 @@ impl PageMapped {
     ///
     /// # Panics
     /// If its erase was not asked for.
-    pub fn erase_failed(&mut self, place: Place) {
+    pub fn erase_failed(&mut self, place: PageAddress) {
         let block = self.blocks.block_of(self.page(place));
         let plane = self.blocks.plane_of(block);
-        let job = std::mem::replace(&mut self.jobs[plane as usize], Job::NONE);
+        let job = std::mem::replace(&mut self.jobs[plane as usize], ReclaimJob::NONE);
         let state = self.blocks.blocks[block as usize].state;
         assert!(job.block == block && state == BlockState::Erasing, "an erase of {place:?} that was not asked for");
         self.retire_empty(plane, block);
@@ -211,7 +211,7 @@ impl PageMapped {
     /// # Errors
     /// `NoSpace` if no plane has room. The page stays mapped to where it failed: its data has to be kept, and this may
     /// be called again later.
-    pub fn program_failed(&mut self, place: Place, cause: Cause) -> Result<Option<Renewed>, FtlError> {
+    pub fn program_failed(&mut self, place: PageAddress, cause: OpCause) -> Result<Option<Renewed>, FtlError> {
         let page = self.page(place);
         let block = self.blocks.block_of(page);
         let plane = self.blocks.plane_of(block);
@@ -268,14 +268,14 @@ impl PageMapped {
             // A policy that draws may have drawn none; any victim is good enough now.
             let emptiest = || self.victims.emptiest(plane, &self.blocks).filter(|&b| self.can_empty(b));
             if let Some(block) = victim.or_else(emptiest) {
-                return self.leave(plane, block, Cause::Gc);
+                return self.leave(plane, block, OpCause::Gc);
             }
         }
         if let Some(&block) = self.blocks.planes[plane as usize].retiring.front() {
             let live = self.blocks.blocks[block as usize].live;
             if live == 0 || self.spot(plane).is_some() {
                 self.blocks.planes[plane as usize].retiring.pop_front();
-                self.jobs[plane as usize] = Job { block, ..Job::NONE };
+                self.jobs[plane as usize] = ReclaimJob { block, ..ReclaimJob::NONE };
                 return true;
             }
         }
@@ -284,30 +284,30 @@ impl PageMapped {
         }
         if self.blocks.planes[plane as usize].wear_due {
             match self.victims.cold(plane, &self.blocks) {
-                Some(block) => return self.leave(plane, block, Cause::Wear),
+                Some(block) => return self.leave(plane, block, OpCause::Wear),
                 None => self.blocks.planes[plane as usize].wear_due = false,
             }
         }
         if self.below_threshold(plane) {
             if let Some(block) = self.victims.pick(plane, &self.blocks, self.counts.given) {
-                return self.leave(plane, block, Cause::Gc);
+                return self.leave(plane, block, OpCause::Gc);
             }
         }
         false
     }
 
-    fn leave(&mut self, plane: u32, block: u32, cause: Cause) -> bool {
+    fn leave(&mut self, plane: u32, block: u32, cause: OpCause) -> bool {
         let b = &mut self.blocks.blocks[block as usize];
         debug_assert!(b.state == BlockState::Closed);
         b.state = BlockState::Leaving;
         self.victims.gone(block, b.live);
-        self.jobs[plane as usize] = Job { block, cause, ..Job::NONE };
+        self.jobs[plane as usize] = ReclaimJob { block, cause, ..ReclaimJob::NONE };
         true
     }
 
     /// Ends a job that found no room; its block is what it was before.
     fn give_up(&mut self, plane: u32) {
-        let job = std::mem::replace(&mut self.jobs[plane as usize], Job::NONE);
+        let job = std::mem::replace(&mut self.jobs[plane as usize], ReclaimJob::NONE);
         let b = &mut self.blocks.blocks[job.block as usize];
         if b.state == BlockState::Leaving {
             b.state = BlockState::Closed;
@@ -329,7 +329,7 @@ impl PageMapped {
             .max_by_key(|&p| (self.blocks.planes[p as usize].free, std::cmp::Reverse(p)))
     }
 
-    fn put_moved(&mut self, plane: u32, owner: u32, from: u32) -> Place {
+    fn put_moved(&mut self, plane: u32, owner: u32, from: u32) -> PageAddress {
         let page = self.put(plane, Stream::Moved, owner, from);
         if owner < self.lpas {
             if let Some(cache) = &mut self.map_cache {

@@ -2,12 +2,12 @@
 
 use super::PageMapped;
 use super::blocks::BlockState;
-use crate::flash::Cause;
+use crate::flash::OpCause;
 use std::collections::BTreeMap;
 
 /// Running numbers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct FtlCounts {
     pub(super) reads: [u64; 4],
     pub(super) programs: [u64; 4],
     pub(super) erases: [u64; 4],
@@ -43,7 +43,7 @@ pub struct FtlReport {
     pub asked_pages: u64,
     /// Bytes of a page.
     pub page_bytes: u32,
-    /// Pages read, by cause in the order of `Cause::ALL`.
+    /// Pages read, by cause in the order of `OpCause::ALL`.
     pub reads: [u64; 4],
     /// Pages programmed, by cause; the host's are those that it wrote.
     pub programs: [u64; 4],
@@ -80,7 +80,7 @@ impl PageMapped {
     pub fn report(&self) -> FtlReport {
         let c = &self.counts;
         let planes = &self.blocks.planes;
-        let host = c.programs[Cause::Host as usize];
+        let host = c.programs[OpCause::Host as usize];
         let all: u64 = c.programs.iter().sum();
         let retiring = self.blocks.blocks.iter().filter(|b| b.state == BlockState::Retiring).count();
         FtlReport {
@@ -109,7 +109,7 @@ impl PageMapped {
     ///
     /// # Panics
     /// If the device has no such place.
-    pub fn erases_of(&self, place: crate::flash::Place) -> u32 {
+    pub fn erases_of(&self, place: crate::flash::PageAddress) -> u32 {
         self.blocks.blocks[self.blocks.block_of(self.page(place)) as usize].erases
     }
 
@@ -134,6 +134,6 @@ impl PageMapped {
     /// Begins to count operations anew, after preconditioning; wear and bad blocks stay.
     pub fn forget_counts(&mut self) {
         let (given, grown_bad) = (self.counts.given, self.counts.grown_bad);
-        self.counts = Counts { given, grown_bad, ..Counts::default() };
+        self.counts = FtlCounts { given, grown_bad, ..FtlCounts::default() };
     }
 }

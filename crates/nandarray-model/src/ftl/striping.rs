@@ -10,7 +10,7 @@ use crate::describe::{FlashGeometry, StripeLevel, Striping};
 
 /// An order of planes, both ways.
 #[derive(Clone, Debug)]
-pub(super) struct Order {
+pub(super) struct StripeOrder {
     /// The plane (`die * planes + plane`) at each position.
     pub(super) plane_at: Vec<u32>,
     /// The position of each plane.
@@ -22,7 +22,7 @@ pub(super) struct Order {
     by_planes: Divisor,
 }
 
-impl Order {
+impl StripeOrder {
     /// The order that a description asks for.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ mod tests {
             for b in letters {
                 for c in letters {
                     for d in letters {
-                        let Ok(order) = Order::new(&g, &Striping::Static([a, b, c, d])) else { continue };
+                        let Ok(order) = StripeOrder::new(&g, &Striping::Static([a, b, c, d])) else { continue };
                         orders += 1;
                         let mut planes = order.plane_at.clone();
                         planes.sort_unstable();

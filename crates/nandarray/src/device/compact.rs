@@ -38,7 +38,7 @@ impl Device {
             packed = self.pack();
         }
         self.truncate()?;
-        self.ftl.give_room_back()?;
+        self.ftl.discard_free()?;
         let freed = before.saturating_sub(self.ftl.media().len());
         match packed {
             Err(Error::Full { .. }) if freed > 0 => Ok(freed),
@@ -51,7 +51,7 @@ impl Device {
         if !self.ftl.is_tight() {
             return Ok(false);
         }
-        let mut some = self.ftl.give_room_back()?;
+        let mut some = self.ftl.discard_free()?;
         // Each dead page is given once, so this ends.
         while self.make_room()? {
             some = true;
@@ -107,8 +107,8 @@ impl Device {
             let log = self.log.lock();
             log.at == 0 && log.pending.is_empty()
         };
-        let dying = self.ftl.with_segments(|s| s.dying());
-        nothing_new && dying == 0 && self.gathered_bytes() == 0 && self.has_least_metadata()
+        let pending_free = self.ftl.with_segments(|s| s.pending_free());
+        nothing_new && pending_free == 0 && self.gathered_bytes() == 0 && self.has_least_metadata()
     }
 
     /// Whether packing would not make the medium shorter.

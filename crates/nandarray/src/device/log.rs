@@ -205,7 +205,7 @@ impl Device {
         if self.behind.load(Ordering::Relaxed) {
             self.commit_with_room(false)?;
         }
-        self.ftl.hold_spare()?;
+        self.ftl.allocate_spare()?;
         self.hold_journal(0)
     }
 
@@ -235,7 +235,7 @@ impl Device {
     /// Makes known what is durable, so that what died before may be reused, and tells nothing else: it takes no more
     /// room than a record without content. Whether any segment is free now that was not.
     fn bury_waiting(&self) -> Result<bool> {
-        let waiting = || self.ftl.with_segments(|s| s.dying());
+        let waiting = || self.ftl.with_segments(|s| s.pending_free());
         let before = waiting();
         if before == 0 {
             return Ok(false);
@@ -248,7 +248,7 @@ impl Device {
                 self.whole()?;
                 let mut log = self.log.lock();
                 // Changes that are still pending get a later record number, so segments that die by them die later.
-                self.ftl.with_segments(|s| s.die_later(log.next_lsn));
+                self.ftl.with_segments(|s| s.postpone_frees(log.next_lsn));
                 let body = RecordBody { seq: self.seq.load(Ordering::Relaxed), ops: vec![] };
                 self.append_record(&mut log, &body)?;
                 log.next_lsn - 1
@@ -268,7 +268,7 @@ impl Device {
         self.commit_with_room(true)?;
         let waits = {
             let durable = self.log.lock().durable_lsn;
-            self.ftl.with_segments(|s| s.has_dead_before(durable))
+            self.ftl.with_segments(|s| s.has_frees_by(durable))
         };
         if waits { self.commit_record(true, true) } else { Ok(()) }
     }
@@ -315,7 +315,7 @@ impl Device {
     }
 
     /// Tells flash management how many segments journals and checkpoints may need beyond those that they have.
-    pub(super) fn keep_back(&self, log: &Log) {
+    pub(super) fn reserve_segments(&self, log: &Log) {
         let segments = |bytes: u64| bytes.div_ceil(self.geometry().segment_data_bytes() - 32);
         // A checkpoint tells what the last one told, and what the journal told since: arrays twice, blocks once.
         let journal_bytes = if self.capacity_bytes == 0 { log.at } else { log.at.max(self.journal_due(log)) };
@@ -333,7 +333,7 @@ impl Device {
                 next.max((3 * checkpoint + 2 * journal + 1).saturating_sub(have as u64))
             }
         };
-        self.ftl.keep_back(most);
+        self.ftl.reserve_segments(most);
     }
 
     pub(super) fn barrier(&self, lsn: u64) -> Result<()> {
@@ -342,7 +342,7 @@ impl Device {
         log.durable_lsn = log.durable_lsn.max(lsn);
         log.told_lsn = log.told_lsn.max(log.carried_lsn);
         self.mark_durable(&mut log);
-        self.ftl.bury(log.told_lsn)
+        self.ftl.free_durable(log.told_lsn)
     }
 
     /// Tells the file up to which record it is durable, without waiting for that to be durable itself. Behind a barrier
@@ -482,7 +482,7 @@ impl Device {
         let (bytes, crc) = journal::encode(log.next_lsn, chain.start().nonce, log.durable_lsn, log.last_crc, &payload);
         let written = loop {
             match self.put(&mut chain, SegmentKind::Journal, log.at, &bytes) {
-                Err(e) if self.ftl.give_up_spare(&e) => {}
+                Err(e) if self.ftl.release_spare(&e) => {}
                 written => break written,
             }
         };
@@ -494,7 +494,7 @@ impl Device {
         log.carried_lsn = log.durable_lsn;
         // Where there is none, nothing is added until there is.
         let _ = self.allocate_journal(log, 0);
-        self.keep_back(log);
+        self.reserve_segments(log);
         self.ftl.set_next_lsn(log.next_lsn);
         count(&self.counters.journal_bytes, bytes.len() as u64);
         Ok(())
@@ -534,7 +534,7 @@ impl Device {
                     suspects.push(segment);
                 }
                 _ => {
-                    self.ftl.acquit(&suspects);
+                    self.ftl.unretire(&suspects);
                     return Err(e);
                 }
             }
@@ -663,7 +663,7 @@ impl Device {
         log.marked_lsn = log.durable_lsn;
         log.superblock = superblock;
         log.slot = slot;
-        self.keep_back(log);
+        self.reserve_segments(log);
         self.ftl.set_next_lsn(log.next_lsn);
         let stream = Arc::new(CheckpointStream { media: self.ftl.media().clone(), chain: Mutex::new(checkpoint) });
         for (space, place) in places {
@@ -675,7 +675,7 @@ impl Device {
             }
         }
         self.ftl.with_segments(|s| s.release_chain(&dead, lsn));
-        self.ftl.bury(log.told_lsn)
+        self.ftl.free_durable(log.told_lsn)
     }
 
     /// Begins a new journal and lets go of both generations before it: both superblocks say the same then, as in a new
@@ -693,8 +693,8 @@ impl Device {
         self.sync()?;
         let dead = std::mem::take(&mut log.previous);
         self.ftl.with_segments(|s| s.release_chain(&dead, log.next_lsn - 1));
-        self.keep_back(&log);
-        self.ftl.bury(log.told_lsn)
+        self.reserve_segments(&log);
+        self.ftl.free_durable(log.told_lsn)
     }
 
     /// The last things before the medium is let go of.

@@ -29,7 +29,7 @@ use crate::ftl::chain::Chain;
 use crate::ftl::journal::{self, End};
 use crate::ftl::mark::{Mark, marked, next_place, read_marks};
 use crate::ftl::policy::GcPolicy;
-use crate::ftl::superblock::{ChainStart, LSN_MAX, OpenSegment, Superblock, is_blank as slot_is_blank, read_slots};
+use crate::ftl::superblock::{ChainStart, LSN_MAX, ResumePoint, Superblock, is_blank as slot_is_blank, read_slots};
 use crate::ftl::wear::OpenedSince;
 use crate::ftl::{Ftl, placement};
 use crate::media::Media;
@@ -475,7 +475,7 @@ fn load(
     let superblock_damaged = only.is_some() && !unfinished;
     let opening = Opening { dropped, superblock_damaged, unfinished, rebuilt, ..Opening::default() };
     let mut device = device(ftl, counters, (log, opening), catalog, seq, read_only, options)?;
-    device.keep_back(&device.log.lock());
+    device.reserve_segments(&device.log.lock());
     if read_only {
         device.look_at_open(clean, last)?;
     } else {
@@ -566,7 +566,7 @@ fn replay_all(replay: &mut Replay<'_>, journals: &Journals, superblock: &Superbl
         let body: RecordBody = postcard::from_bytes(&record.payload)
             .map_err(|e| Error::corrupt(format!("journal record {} cannot be read: {e}", record.lsn)))?;
         if record.lsn > durable {
-            replay.ftl.with_segments(crate::ftl::segments::Segments::be_unsure);
+            replay.ftl.with_segments(crate::ftl::segments::Segments::expect_uncertain);
             if !replay.pages_arrived(&body)? {
                 break;
             }
@@ -583,7 +583,7 @@ fn replay_all(replay: &mut Replay<'_>, journals: &Journals, superblock: &Superbl
     let mut dropped = Dropped { first, durable: damaged, ..Dropped::default() };
     dropped.last = there.fold(if damaged { known } else { 0 }, u64::max);
     if damaged {
-        replay.ftl.with_segments(crate::ftl::segments::Segments::be_unsure);
+        replay.ftl.with_segments(crate::ftl::segments::Segments::expect_uncertain);
         (dropped.pages_taken, dropped.pages_lost) = replay.roll_forward()?;
     }
     dropped.name_arrays(records[applied as usize..].iter().chain(behind).map(|r| &r.payload[..]), &replay.catalog);
@@ -753,7 +753,7 @@ impl Replay<'_> {
 impl Device {
     /// A reader counts rows that never took a page as free, not as garbage: in the segment that a clean close left
     /// open, or, beside a writer, in the one that took pages last.
-    fn look_at_open(&self, clean: Option<(u64, Option<OpenSegment>)>, last: Option<Segment>) -> Result<()> {
+    fn look_at_open(&self, clean: Option<(u64, Option<ResumePoint>)>, last: Option<Segment>) -> Result<()> {
         match clean {
             Some((_, Some(open))) => self.ftl.resume(open.segment, Some(open.crc)),
             Some((_, None)) => Ok(()),
@@ -763,7 +763,7 @@ impl Device {
 
     /// The first writing after opening: go on where a clean close stopped, or make sure that nothing dropped comes
     /// back, by a new checkpoint. Gives whether there is one.
-    fn take_up(&self, clean: Option<(u64, Option<OpenSegment>)>, salvaged: bool) -> Result<bool> {
+    fn take_up(&self, clean: Option<(u64, Option<ResumePoint>)>, salvaged: bool) -> Result<bool> {
         match clean {
             Some((_, open)) if !salvaged => {
                 if let Some(open) = open {

@@ -44,7 +44,7 @@ use crate::flash::geometry::{LOST_SEGMENT, OOB_BYTES, SEGMENT_HEADER_BYTES, SEGM
 use crate::flash::{Geometry, OobRecord, Owner, Ppa, Run, Segment, SegmentHeader, SegmentKind, crc32c};
 use crate::media::Media;
 use crate::sim::{Chance, Counters, Probe, count};
-use placement::{BlockUse, Lanes, Placement};
+use placement::{BlockUse, OpenLanes, Placement};
 use policy::wear_levelling::WearLevelling;
 use policy::{GcPolicy, ReclaimView};
 use segments::{OpenSegment, SegmentState, Segments};
@@ -91,7 +91,7 @@ impl From<Error> for FetchError {
 pub type UnitWrite = (u32, Option<Ppa>);
 
 #[derive(Debug)]
-struct State {
+struct FtlState {
     segments: Segments,
     placement: Box<dyn Placement>,
     /// The segment behind the last victim, where round-robin goes on.
@@ -129,7 +129,7 @@ pub struct Ftl {
     segments_max: u64,
     capacity_bytes: u64,
     probe: Option<Arc<dyn Probe>>,
-    state: Mutex<State>,
+    state: Mutex<FtlState>,
 }
 
 /// Closed segments as a policy sees them.
@@ -179,7 +179,7 @@ pub struct Usage {
     /// Of them free.
     pub free: u64,
     /// Of them waiting for a barrier.
-    pub dying: u64,
+    pub pending_free: u64,
     /// Of them in journal and checkpoints.
     pub chain: u64,
     /// Of them retired after a failed write.
@@ -224,7 +224,7 @@ impl Ftl {
             segments_max,
             capacity_bytes,
             probe: None,
-            state: Mutex::new(State {
+            state: Mutex::new(FtlState {
                 segments,
                 placement,
                 behind_last_victim: 0,
@@ -295,7 +295,7 @@ impl Ftl {
         Usage {
             segments: s.segments.len() as u64,
             free: s.segments.free().len() as u64,
-            dying: s.segments.dying() as u64,
+            pending_free: s.segments.pending_free() as u64,
             chain: of(|s| matches!(s, SegmentState::Chain)),
             bad: of(|s| matches!(s, SegmentState::Bad)),
             live_pages: s.segments.live(),
@@ -304,13 +304,13 @@ impl Ftl {
         }
     }
 
-    fn full(&self, s: &State, what: String) -> Error {
+    fn full(&self, s: &FtlState, what: String) -> Error {
         let capacity_bytes = if self.capacity_bytes == 0 { self.media.len() } else { self.capacity_bytes };
         Error::Full { what, capacity_bytes, live_bytes: s.segments.live() * u64::from(self.geometry.page_bytes) }
     }
 
     /// Pages that commands may still take, given what is promised to others.
-    fn available(&self, s: &State) -> u64 {
+    fn available(&self, s: &FtlState) -> u64 {
         let per_segment = u64::from(self.geometry.pages_per_segment());
         let growable = self.segments_max.saturating_sub(s.segments.len() as u64);
         (s.segments.free_pages() + growable.saturating_mul(per_segment))
@@ -318,7 +318,7 @@ impl Ftl {
     }
 
     /// Reserves this number of segments for journal and checkpoint.
-    pub fn keep_back(&self, segments: u64) {
+    pub fn reserve_segments(&self, segments: u64) {
         self.state.lock().kept = SEGMENTS_FOR_RECLAIM + segments;
     }
 
@@ -376,11 +376,12 @@ impl Ftl {
     /// Whether enough segments wait for a barrier to be free that one is worth its cost.
     pub fn wants_barrier(&self) -> bool {
         let s = self.state.lock();
-        let dying = s.segments.dying() as u64;
+        let pending_free = s.segments.pending_free() as u64;
         if self.capacity_bytes == 0 {
-            dying > 64 + s.segments.len() as u64 / 4
+            pending_free > 64 + s.segments.len() as u64 / 4
         } else {
-            dying > 0 && self.available(&s) < self.segments_max * u64::from(self.geometry.pages_per_segment()) / 20
+            pending_free > 0
+                && self.available(&s) < self.segments_max * u64::from(self.geometry.pages_per_segment()) / 20
         }
     }
 
@@ -428,7 +429,7 @@ impl Ftl {
             let done = match self.hand_out(units, usage, &mut new) {
                 Ok(done) => done,
                 Err(e) => {
-                    self.acquit(&suspects);
+                    self.unretire(&suspects);
                     return Err(e);
                 }
             };
@@ -444,13 +445,13 @@ impl Ftl {
                     self.state.lock().segments.retire(self.geometry.segment_of(run.ppa));
                     self.abandon(&new);
                     if suspects.len() == room::SEGMENTS_TRIED {
-                        self.acquit(&suspects);
+                        self.unretire(&suspects);
                         return Err(e);
                     }
                 }
                 Some((_, e)) => {
                     runs.append(&mut new);
-                    self.acquit(&suspects);
+                    self.unretire(&suspects);
                     return Err(self.full_if_no_room(e));
                 }
             }
@@ -465,9 +466,9 @@ impl Ftl {
             if done > 0 {
                 return Ok(done);
             }
-            self.tell_freed(s.segments.close_open(s.next_lsn).as_slice());
+            self.report_freed(s.segments.close_open(s.next_lsn).as_slice());
             let segment = self.open_segment(s, SegmentKind::Data)?;
-            s.segments.open = Some(OpenSegment { segment, lanes: Lanes::empty(&self.geometry) });
+            s.segments.open = Some(OpenSegment { segment, lanes: OpenLanes::empty(&self.geometry) });
         }
     }
 
@@ -495,10 +496,10 @@ impl Ftl {
             // On a medium that fails, recovery still knows by the journal that no command owns these pages.
             let _ = self.media.write_at(self.geometry.oob_offset(run.ppa), &wipe);
         }
-        let discarded = self.discard_abandoned(runs);
+        let discarded = self.discard_if_tight(runs);
         let s = &mut *self.state.lock();
         let freed = s.segments.abandon(runs, discarded, s.next_lsn);
-        self.tell_freed(&freed);
+        self.report_freed(&freed);
     }
 
     /// Marks live pages as dead: they were superseded.
@@ -511,22 +512,22 @@ impl Ftl {
 
     /// Frees segments whose freeing record is durable (up to `durable_lsn`), unless another process may still read
     /// them.
-    pub fn bury(&self, durable_lsn: u64) -> Result<()> {
-        if !self.state.lock().segments.has_dead_before(durable_lsn) {
+    pub fn free_durable(&self, durable_lsn: u64) -> Result<()> {
+        if !self.state.lock().segments.has_frees_by(durable_lsn) {
             return Ok(());
         }
         let mut freed = Vec::new();
         self.media.if_no_readers(&mut || {
-            freed = self.state.lock().segments.bury(durable_lsn);
+            freed = self.state.lock().segments.free_durable(durable_lsn);
             Ok(())
         })?;
-        self.tell_freed(&freed);
+        self.report_freed(&freed);
         Ok(())
     }
 
     /// The segment that reclaim should take next: a cold one if wear levelling is due, otherwise by the victim policy.
     pub fn victim(&self) -> Option<Segment> {
-        let State { segments, chance, behind_last_victim, levelled_at, .. } = &mut *self.state.lock();
+        let FtlState { segments, chance, behind_last_victim, levelled_at, .. } = &mut *self.state.lock();
         *behind_last_victim = (*behind_last_victim).min(segments.len() as Segment);
         let view = ClosedSegments { segments, behind_last: *behind_last_victim };
         // One cold segment for two that were opened: its pages take one, and levelling alone frees nothing.
@@ -633,7 +634,7 @@ impl Ftl {
 
     /// Whether a page's record shows that the page is this unit's no longer: its segment was erased, or another unit's
     /// page was written there. A record that cannot be parsed shows nothing.
-    pub fn was_given_up(&self, ppa: Ppa, owner: Owner) -> Result<bool> {
+    pub fn was_reused(&self, ppa: Ppa, owner: Owner) -> Result<bool> {
         let mut bytes = [0; OOB_BYTES as usize];
         self.media.read_at(self.geometry.oob_offset(ppa), &mut bytes)?;
         Ok(OobRecord::parse(&bytes).map_or(bytes.iter().all(|&b| b == 0), |record| record.owner() != owner))
@@ -670,7 +671,7 @@ impl Ftl {
         if crc.is_some_and(|crc| crc32c(&bytes) != crc) {
             return Ok(());
         }
-        let mut lanes = Lanes::empty(&self.geometry);
+        let mut lanes = OpenLanes::empty(&self.geometry);
         for (page, record) in bytes.chunks_exact(OOB_BYTES as usize).enumerate() {
             if record.iter().any(|&b| b != 0) {
                 let lane = page % self.geometry.lanes() as usize;
@@ -682,9 +683,9 @@ impl Ftl {
     }
 
     /// The segment that takes pages at present.
-    pub fn open_now(&self) -> Result<Option<superblock::OpenSegment>> {
+    pub fn open_now(&self) -> Result<Option<superblock::ResumePoint>> {
         let open = self.state.lock().segments.open.as_ref().map(|o| o.segment);
-        open.map(|segment| Ok(superblock::OpenSegment { segment, crc: crc32c(&self.records_of(segment)?) })).transpose()
+        open.map(|segment| Ok(superblock::ResumePoint { segment, crc: crc32c(&self.records_of(segment)?) })).transpose()
     }
 
     /// The bytes of a segment's out-of-band records.
@@ -697,7 +698,7 @@ impl Ftl {
     /// Closes the open segment, so that it may be reclaimed.
     pub fn close_open(&self) {
         let s = &mut *self.state.lock();
-        self.tell_freed(s.segments.close_open(s.next_lsn).as_slice());
+        self.report_freed(s.segments.close_open(s.next_lsn).as_slice());
     }
 
     /// Makes everything written so far durable.

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use zerocopy::IntoBytes;
 
-use super::{Ftl, State};
+use super::{Ftl, FtlState};
 use crate::error::{Error, Result};
 use crate::flash::geometry::{HEAD_BYTES, OOB_BYTES, SEGMENT_HEADER_BYTES, SUPERBLOCK_BYTES};
 use crate::flash::{Run, Segment, SegmentHeader, SegmentKind};
@@ -59,7 +59,7 @@ fn no_room(e: &Error) -> bool {
 
 impl Ftl {
     /// Grows the medium by at least this number of segments, within its limit.
-    pub(super) fn grow(&self, s: &mut State, segments: u64) -> Result<()> {
+    pub(super) fn grow(&self, s: &mut FtlState, segments: u64) -> Result<()> {
         let have = s.segments.len() as u64;
         if segments == 0 || have >= self.segments_max {
             return Ok(());
@@ -75,7 +75,7 @@ impl Ftl {
     }
 
     /// Opens a free segment, growing the medium if there is none and it may.
-    pub(super) fn open_segment(&self, s: &mut State, kind: SegmentKind) -> Result<Segment> {
+    pub(super) fn open_segment(&self, s: &mut FtlState, kind: SegmentKind) -> Result<Segment> {
         let mut refused = Vec::new();
         let opened = self.open_any(s, kind, &mut refused);
         for (segment, before) in refused {
@@ -90,7 +90,7 @@ impl Ftl {
     /// The same; segments that refused the write are added to `refused`.
     fn open_any(
         &self,
-        s: &mut State,
+        s: &mut FtlState,
         kind: SegmentKind,
         refused: &mut Vec<(Segment, super::segments::SegmentInfo)>,
     ) -> Result<Segment> {
@@ -123,7 +123,7 @@ impl Ftl {
                     s.segments.put_back(segment, before, false);
                     // Segments with disk blocks are taken first from now on; without any, dead pages elsewhere give
                     // theirs.
-                    if !no_room(&e) || self.tight.swap(true, Ordering::Relaxed) && !self.take_room(s) {
+                    if !no_room(&e) || self.tight.swap(true, Ordering::Relaxed) && !self.discard_one(s) {
                         return Err(self.disk_full(s, e));
                     }
                 }
@@ -132,7 +132,7 @@ impl Ftl {
     }
 
     /// Writes a segment's header and wipes its records: a scan must not find those of its earlier life.
-    fn write_header(&self, s: &State, segment: Segment, kind: SegmentKind) -> Result<()> {
+    fn write_header(&self, s: &FtlState, segment: Segment, kind: SegmentKind) -> Result<()> {
         let info = s.segments.info(segment);
         let oob_bytes = SEGMENT_HEADER_BYTES + u64::from(self.geometry.pages_per_segment()) * OOB_BYTES;
         let mut head = vec![0; oob_bytes as usize];
@@ -157,7 +157,7 @@ impl Ftl {
             match self.media.write_at(offset, bytes) {
                 Err(e) if no_room(&e) => {
                     self.tight.store(true, Ordering::Relaxed);
-                    if !self.take_room(&mut self.state.lock()) {
+                    if !self.discard_one(&mut self.state.lock()) {
                         return Err(e);
                     }
                 }
@@ -174,10 +174,10 @@ impl Ftl {
         self.hold_in(&mut self.state.lock(), offset, len)
     }
 
-    fn hold_in(&self, s: &mut State, offset: u64, len: u64) -> Result<()> {
+    fn hold_in(&self, s: &mut FtlState, offset: u64, len: u64) -> Result<()> {
         while !self.media.allocate(offset, len) {
             self.tight.store(true, Ordering::Relaxed);
-            if !self.take_room(s) {
+            if !self.discard_one(s) {
                 let source = std::io::Error::from_raw_os_error(libc::ENOSPC);
                 return Err(self.disk_full(s, Error::Media { op: "allocating", offset, len, source }));
             }
@@ -189,7 +189,7 @@ impl Ftl {
     ///
     /// # Errors
     /// [`Error::Full`].
-    pub fn hold_spare(&self) -> Result<()> {
+    pub fn allocate_spare(&self) -> Result<()> {
         let s = &mut *self.state.lock();
         if s.spare != Spare::Held {
             self.hold_in(s, SPARE.start, SPARE.end - SPARE.start)?;
@@ -199,7 +199,7 @@ impl Ftl {
     }
 
     /// Gives the spare up for a record that found no room, if the error means that; whether there was a spare.
-    pub fn give_up_spare(&self, e: &Error) -> bool {
+    pub fn release_spare(&self, e: &Error) -> bool {
         let s = &mut *self.state.lock();
         if s.spare == Spare::GivenUp || !(no_room(e) || matches!(e, Error::Full { .. })) {
             return false;
@@ -211,9 +211,9 @@ impl Ftl {
 
     /// Discards the disk blocks of a free segment; `false` if none has any. The lock keeps the segment from being
     /// opened.
-    fn take_room(&self, s: &mut State) -> bool {
+    fn discard_one(&self, s: &mut FtlState) -> bool {
         let mut some = false;
-        while let Some(segment) = s.segments.take_room() {
+        while let Some(segment) = s.segments.discard_one() {
             some = true;
             self.media.discard(self.geometry.pages_offset(segment), self.geometry.segment_data_bytes());
             // Others were never opened, as far as is known, and have none.
@@ -230,11 +230,11 @@ impl Ftl {
     }
 
     /// Discards the disk blocks of all free segments, unless another process reads the medium; whether there were any.
-    pub fn give_room_back(&self) -> Result<bool> {
+    pub fn discard_free(&self) -> Result<bool> {
         let mut some = false;
         self.media.if_no_readers(&mut || {
             let s = &mut *self.state.lock();
-            while self.take_room(s) {
+            while self.discard_one(s) {
                 some = true;
             }
             Ok(())
@@ -243,7 +243,7 @@ impl Ftl {
     }
 
     /// Discards the disk blocks of a failed command's pages if the disk is tight; whether it is.
-    pub(super) fn discard_abandoned(&self, runs: &[Run]) -> bool {
+    pub(super) fn discard_if_tight(&self, runs: &[Run]) -> bool {
         let tight = self.tight.load(Ordering::Relaxed);
         if tight {
             runs.iter().for_each(|run| self.discard_pages(*run));
@@ -286,15 +286,15 @@ impl Ftl {
         }
     }
 
-    fn disk_full(&self, s: &State, e: Error) -> Error {
+    fn disk_full(&self, s: &FtlState, e: Error) -> Error {
         if no_room(&e) { self.full(s, format!("the disk has no room: {e}")) } else { e }
     }
 
     /// Brings retired segments back: others refuse writes, too, so the disk is to blame.
-    pub fn acquit(&self, segments: &[Segment]) {
+    pub fn unretire(&self, segments: &[Segment]) {
         let s = &mut *self.state.lock();
-        let freed = s.segments.acquit(segments, s.next_lsn);
-        self.tell_freed(&freed);
+        let freed = s.segments.unretire(segments, s.next_lsn);
+        self.report_freed(&freed);
     }
 
     /// Opens a segment as a link of a chain.
@@ -305,10 +305,10 @@ impl Ftl {
     /// Links of a chain that was not finished, and that nothing names, are free again.
     pub fn free_chain(&self, segments: &[Segment]) {
         let freed = self.state.lock().segments.free_chain(segments);
-        self.tell_freed(&freed);
+        self.report_freed(&freed);
     }
 
-    pub(super) fn tell_freed(&self, freed: &[Segment]) {
+    pub(super) fn report_freed(&self, freed: &[Segment]) {
         if let Some(probe) = self.probe() {
             freed.iter().for_each(|&segment| probe.freed(segment));
         }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::placement::{BlockUse, Lanes, Placement};
+use super::placement::{BlockUse, OpenLanes, Placement};
 use super::policy::ClosedBlock;
 use super::policy::wear_levelling::WearLevelling;
 use crate::flash::geometry::{LOST_SEGMENT, SEGMENTS_MAX};
@@ -23,7 +23,7 @@ pub enum SegmentState {
     /// It takes no more pages; some of them are live.
     Closed,
     /// None of its pages is live; it is free once the record with this number is durable.
-    Dying(u64),
+    PendingFree(u64),
     /// It is a link of the journal or of a checkpoint.
     Chain,
     /// A write to it failed: it takes no more pages and is never opened again.
@@ -67,7 +67,7 @@ impl SegmentInfo {
     };
 
     /// Whether its pages may have disk blocks.
-    pub fn has_room(&self) -> bool {
+    pub fn may_have_blocks(&self) -> bool {
         self.erases > 0 && !self.discarded
     }
 }
@@ -78,7 +78,7 @@ pub struct OpenSegment {
     /// Its number.
     pub segment: Segment,
     /// The rest of its lanes.
-    pub lanes: Lanes,
+    pub lanes: OpenLanes,
 }
 
 /// All segments.
@@ -87,7 +87,7 @@ pub struct Segments {
     geometry: Geometry,
     infos: Vec<SegmentInfo>,
     free: BTreeSet<Segment>,
-    dying: Vec<Segment>,
+    pending_free: Vec<Segment>,
     /// Number of times that a segment became free.
     freed: u64,
     /// The segment that takes pages.
@@ -95,7 +95,7 @@ pub struct Segments {
     opened: u64,
     live: u64,
     /// During recovery: segments that became unused in records that may not be durable.
-    unsure: Option<BTreeSet<Segment>>,
+    uncertain: Option<BTreeSet<Segment>>,
     /// During recovery: live pages of segments that the medium does not have. They died later, or it was cut short.
     beyond: Option<BTreeMap<Segment, u32>>,
     /// Under a capacity: erase counts of segments that were cut off the medium, and come back when it grows.
@@ -111,12 +111,12 @@ impl Segments {
             geometry,
             infos: Vec::new(),
             free: BTreeSet::new(),
-            dying: Vec::new(),
+            pending_free: Vec::new(),
             freed: 0,
             open: None,
             opened: 0,
             live: 0,
-            unsure: None,
+            uncertain: None,
             beyond: Some(BTreeMap::new()),
             cut: fixed.then(BTreeMap::new),
             restored: false,
@@ -149,8 +149,8 @@ impl Segments {
     }
 
     /// Number of segments that are free once a record is durable.
-    pub fn dying(&self) -> usize {
-        self.dying.len()
+    pub fn pending_free(&self) -> usize {
+        self.pending_free.len()
     }
 
     /// Number of times that a segment became free since the table was made.
@@ -159,9 +159,9 @@ impl Segments {
     }
 
     /// Moves frees that were to be recorded in record `lsn` to the record behind it.
-    pub fn die_later(&mut self, lsn: u64) {
-        for &segment in &self.dying {
-            if let SegmentState::Dying(in_record) = &mut self.infos[segment as usize].state {
+    pub fn postpone_frees(&mut self, lsn: u64) {
+        for &segment in &self.pending_free {
+            if let SegmentState::PendingFree(in_record) = &mut self.infos[segment as usize].state {
                 *in_record += u64::from(*in_record == lsn);
             }
         }
@@ -278,23 +278,23 @@ impl Segments {
     }
 
     /// Records replayed from now on may not be durable: pages that die in them must outlive another loss of power.
-    pub fn be_unsure(&mut self) {
-        self.unsure.get_or_insert_default();
+    pub fn expect_uncertain(&mut self) {
+        self.uncertain.get_or_insert_default();
     }
 
     /// Ends replay: frees closed segments without live pages; uncertain ones become free once record `lsn` is durable.
     pub fn settle(&mut self, lsn: u64) {
         self.restored = true;
-        let unsure = self.unsure.take().unwrap_or_default();
-        self.dying.clear();
+        let uncertain = self.uncertain.take().unwrap_or_default();
+        self.pending_free.clear();
         for (i, info) in self.infos.iter_mut().enumerate() {
             info.named = info.state != SegmentState::Free;
             if info.state != SegmentState::Closed || info.live > 0 {
                 continue;
             }
-            if unsure.contains(&(i as Segment)) {
-                info.state = SegmentState::Dying(lsn);
-                self.dying.push(i as Segment);
+            if uncertain.contains(&(i as Segment)) {
+                info.state = SegmentState::PendingFree(lsn);
+                self.pending_free.push(i as Segment);
             } else {
                 info.state = SegmentState::Free;
                 self.free.insert(i as Segment);
@@ -307,7 +307,7 @@ impl Segments {
     pub fn next_free(&self, tight: bool, levelling: WearLevelling) -> Option<Segment> {
         let rank = |segment: Segment| {
             let info = self.info(segment);
-            (info.suspect, tight && !info.has_room(), levelling.rank(info.erases, segment.into()))
+            (info.suspect, tight && !info.may_have_blocks(), levelling.rank(info.erases, segment.into()))
         };
         // Nearly always it is the first.
         let first = *self.free.first()?;
@@ -335,13 +335,13 @@ impl Segments {
     }
 
     /// Brings retired segments back, since the disk is to blame. Returns those that are free.
-    pub fn acquit(&mut self, segments: &[Segment], lsn: u64) -> Vec<Segment> {
+    pub fn unretire(&mut self, segments: &[Segment], lsn: u64) -> Vec<Segment> {
         let mut freed = Vec::new();
         for &segment in segments {
             let info = &mut self.infos[segment as usize];
             if info.state == SegmentState::Bad {
                 (info.state, info.suspect) = (SegmentState::Closed, true);
-                freed.extend(self.maybe_dies(segment, lsn));
+                freed.extend(self.free_if_unused(segment, lsn));
             }
         }
         freed
@@ -356,20 +356,20 @@ impl Segments {
                 continue;
             }
             info.state = SegmentState::Closed;
-            freed.extend(self.maybe_dies(segment, 0));
+            freed.extend(self.free_if_unused(segment, 0));
         }
         freed
     }
 
     /// Marks the last free segment that may have disk blocks as discarded, and returns it.
-    pub fn take_room(&mut self) -> Option<Segment> {
+    pub fn discard_one(&mut self) -> Option<Segment> {
         let segment = *self.free.iter().rev().find(|&&s| !self.infos[s as usize].discarded)?;
         self.infos[segment as usize].discarded = true;
         Some(segment)
     }
 
     /// Opens a closed segment again that had room left when the store was closed.
-    pub fn reopen(&mut self, segment: Segment, lanes: Lanes) {
+    pub fn reopen(&mut self, segment: Segment, lanes: OpenLanes) {
         let info = &mut self.infos[segment as usize];
         assert!(self.open.is_none() && matches!(info.state, SegmentState::Closed | SegmentState::Free));
         (info.state, info.named) = (SegmentState::Open, true);
@@ -383,7 +383,7 @@ impl Segments {
         let info = &mut self.infos[open.segment as usize];
         assert_eq!(info.state, SegmentState::Open);
         info.state = SegmentState::Closed;
-        self.maybe_dies(open.segment, lsn)
+        self.free_if_unused(open.segment, lsn)
     }
 
     /// Retires a segment after a failed write: it takes no more pages.
@@ -453,7 +453,7 @@ impl Segments {
             assert!(info.staged >= run.count, "abandoning pages that were not staged: {run:?}");
             info.staged -= run.count;
             info.discarded_pages += if discarded { run.count } else { 0 };
-            freed.extend(self.maybe_dies(segment, lsn));
+            freed.extend(self.free_if_unused(segment, lsn));
         }
         freed
     }
@@ -496,9 +496,9 @@ impl Segments {
                 self.free.remove(&segment);
             }
             // A repair found something in it that is needed after all.
-            SegmentState::Dying(_) => {
+            SegmentState::PendingFree(_) => {
                 info.state = SegmentState::Closed;
-                self.dying.retain(|&d| d != segment);
+                self.pending_free.retain(|&d| d != segment);
             }
             _ => {}
         }
@@ -527,7 +527,7 @@ impl Segments {
         }
         // Pages that the damaged state needs must outlive a loss of power before the next checkpoint is durable.
         let none_left = had.into_iter().filter(|&segment| self.infos[segment as usize].live == 0);
-        self.unsure.get_or_insert_default().extend(none_left);
+        self.uncertain.get_or_insert_default().extend(none_left);
     }
 
     /// Marks pages as dead that a replayed record takes; `false` if they were not live.
@@ -544,8 +544,8 @@ impl Segments {
         *live -= run.count;
         let empty = *live == 0;
         self.live -= u64::from(run.count);
-        if let Some(unsure) = self.unsure.as_mut().filter(|_| empty) {
-            unsure.insert(segment);
+        if let Some(uncertain) = self.uncertain.as_mut().filter(|_| empty) {
+            uncertain.insert(segment);
         }
         true
     }
@@ -568,12 +568,12 @@ impl Segments {
         assert!(info.live >= run.count, "releasing pages that are not live: {run:?}, segment {info:?}");
         info.live -= run.count;
         self.live -= u64::from(run.count);
-        self.maybe_dies(segment, lsn);
+        self.free_if_unused(segment, lsn);
     }
 
     /// Makes a closed segment without live or staged pages pending free; returns it if it is free at once, because no
     /// record names it.
-    fn maybe_dies(&mut self, segment: Segment, lsn: u64) -> Option<Segment> {
+    fn free_if_unused(&mut self, segment: Segment, lsn: u64) -> Option<Segment> {
         let info = &mut self.infos[segment as usize];
         if info.state != SegmentState::Closed || info.live > 0 || info.staged > 0 {
             return None;
@@ -584,8 +584,8 @@ impl Segments {
             self.freed += 1;
             return Some(segment);
         }
-        info.state = SegmentState::Dying(lsn);
-        self.dying.push(segment);
+        info.state = SegmentState::PendingFree(lsn);
+        self.pending_free.push(segment);
         None
     }
 
@@ -600,21 +600,23 @@ impl Segments {
                 info.state = SegmentState::Closed;
                 continue;
             }
-            info.state = SegmentState::Dying(lsn);
-            self.dying.push(segment);
+            info.state = SegmentState::PendingFree(lsn);
+            self.pending_free.push(segment);
         }
     }
 
     /// Whether a barrier up to this record frees a segment.
-    pub fn has_dead_before(&self, durable_lsn: u64) -> bool {
-        self.dying.iter().any(|&s| matches!(self.infos[s as usize].state, SegmentState::Dying(l) if l <= durable_lsn))
+    pub fn has_frees_by(&self, durable_lsn: u64) -> bool {
+        self.pending_free
+            .iter()
+            .any(|&s| matches!(self.infos[s as usize].state, SegmentState::PendingFree(l) if l <= durable_lsn))
     }
 
     /// Frees segments whose freeing records are durable, up to this one. Returns them.
-    pub fn bury(&mut self, durable_lsn: u64) -> Vec<Segment> {
+    pub fn free_durable(&mut self, durable_lsn: u64) -> Vec<Segment> {
         let mut freed = Vec::new();
-        self.dying.retain(|&s| {
-            let dead = matches!(self.infos[s as usize].state, SegmentState::Dying(l) if l <= durable_lsn);
+        self.pending_free.retain(|&s| {
+            let dead = matches!(self.infos[s as usize].state, SegmentState::PendingFree(l) if l <= durable_lsn);
             if dead {
                 freed.push(s);
             }
@@ -707,7 +709,7 @@ mod tests {
         s.grow(2);
         let open = s.next_free(false, WearLevelling::default()).unwrap();
         s.take_free(open, SegmentState::Open);
-        s.open = Some(OpenSegment { segment: open, lanes: Lanes::empty(&g) });
+        s.open = Some(OpenSegment { segment: open, lanes: OpenLanes::empty(&g) });
         let units: Vec<(u32, Option<Ppa>)> = (0..40).map(|u| (u, None)).collect();
         let mut block = BlockUse { used: vec![0; 8], last: None };
         let mut runs = Vec::new();
@@ -720,9 +722,9 @@ mod tests {
         s.release(Run { unit: 0, count: 31, ppa: Ppa(0) }, 8);
         assert_eq!((s.garbage(), s.closed(open).unwrap().live), (31, 1));
         s.release(Run { unit: 31, count: 1, ppa: Ppa(31) }, 9);
-        assert_eq!(s.info(open).state, SegmentState::Dying(9));
-        assert!(s.bury(8).is_empty());
-        assert_eq!(s.bury(9), [open]);
+        assert_eq!(s.info(open).state, SegmentState::PendingFree(9));
+        assert!(s.free_durable(8).is_empty());
+        assert_eq!(s.free_durable(9), [open]);
         assert_eq!((s.wear(), s.shrink(), s.wear()), ((0, 1, 1), 0, (0, 1, 1)));
         assert_eq!(s.table(), [(0, 1, false)], "what is cut off is not forgotten");
         s.grow(2);

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Ftl, State};
+use super::{Ftl, FtlState};
 use crate::flash::{Geometry, Run, Segment};
 
 /// Segments opened since a checkpoint, according to the journal records behind it.
@@ -106,7 +106,7 @@ impl Ftl {
 
     /// Takes a segment's erase count from its header; `false` if the table had it already. Without an intact header
     /// (the segment was cut off and came back, or the header is damaged) the journal's count is added instead.
-    pub(super) fn wear_from_header(&self, s: &mut State, segment: Segment) -> bool {
+    pub(super) fn wear_from_header(&self, s: &mut FtlState, segment: Segment) -> bool {
         let counted = s.opened_since.remove(&segment).unwrap_or(0);
         let erases = match self.header_of(segment).ok().flatten() {
             Some(header) => header.erases(),

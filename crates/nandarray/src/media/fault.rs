@@ -25,7 +25,7 @@ enum Pending {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FaultState {
     /// The bytes that the program sees.
     live: Vec<u8>,
     /// The bytes that certainly survive a loss of power.
@@ -42,13 +42,13 @@ struct State {
 /// Memory that fails on demand, deterministically.
 #[derive(Debug, Default)]
 pub struct FaultMedia {
-    state: Mutex<State>,
+    state: Mutex<FaultState>,
 }
 
 impl FaultMedia {
     /// A medium whose content is durable.
     pub fn with_bytes(bytes: Vec<u8>) -> Self {
-        Self { state: Mutex::new(State { live: bytes.clone(), durable: bytes, ..State::default() }) }
+        Self { state: Mutex::new(FaultState { live: bytes.clone(), durable: bytes, ..FaultState::default() }) }
     }
 
     /// The power fails in the middle of the `n`-th write or change of length from now, counted from 1.
@@ -123,7 +123,7 @@ fn land(bytes: &mut Vec<u8>, offset: usize, new: &[u8]) {
     bytes[offset..offset + new.len()].copy_from_slice(new);
 }
 
-impl State {
+impl FaultState {
     fn alive(&self, op: &'static str, offset: u64, len: usize) -> Result<()> {
         if self.crashed {
             return Err(failed(op, offset, len, io::Error::other("the power has failed")));

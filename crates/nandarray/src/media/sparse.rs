@@ -16,7 +16,7 @@ use crate::error::Result;
 const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Default)]
-struct State {
+struct SparseState {
     len: u64,
     chunks: BTreeMap<u64, Box<[u8]>>,
 }
@@ -24,7 +24,7 @@ struct State {
 /// A growable array of bytes, mostly zeroes.
 #[derive(Debug, Default)]
 pub struct SparseMedia {
-    state: RwLock<State>,
+    state: RwLock<SparseState>,
 }
 
 /// The chunks that a range touches: which, where in the chunk, where in the range.

@@ -4,7 +4,7 @@ pub(super) mod fifo;
 pub(super) mod mqsim_compat;
 pub(super) mod normal;
 
-use super::slab::Slot;
+use super::slab::OpSlot;
 use super::times::Times;
 use crate::describe::Scheduling;
 
@@ -20,7 +20,7 @@ pub(super) enum Grant {
 }
 
 /// Of what waits at a die, what has the least key goes first; at one key, what came first.
-pub(super) fn key(by: Scheduling, times: &Times, urgent: bool, slot: &Slot) -> u64 {
+pub(super) fn key(by: Scheduling, times: &Times, urgent: bool, slot: &OpSlot) -> u64 {
     match by {
         Scheduling::Normal => normal::key(times, urgent, slot),
         Scheduling::Fifo => fifo::key(slot),

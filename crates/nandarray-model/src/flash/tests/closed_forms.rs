@@ -1,7 +1,7 @@
 //! Times worked out by hand for MQSim's default geometry: the back end must agree to 1 %.
 
 use super::{Rig, at, device};
-use crate::flash::{Cause, Op};
+use crate::flash::{OpCause, OpKind};
 use nandarray_sim::Ps;
 
 fn within(what: &str, got: Ps, want_us: f64, percent: f64) {
@@ -47,7 +47,7 @@ fn one_at_a_time() {
         rig.program(at(13, 1, 7, 3));
         within("16 KiB write", rig.finish()[1], 750.020 + 0.361 + 24.576, 0.1);
         let mut rig = Rig::new(&d);
-        rig.submit(Op::Erase, Cause::Gc, at(5, 1, 7, 0), 0);
+        rig.submit(OpKind::Erase, OpCause::Gc, at(5, 1, 7, 0), 0);
         within("erase", rig.finish()[0], 3_800.020 + 0.220, 0.1);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{description, device};
 use crate::describe::GcPolicy;
-use crate::ftl::{Moved, Step};
+use crate::ftl::{Moved, ReclaimStep};
 use nandarray::flash::geometry::HEAD_BYTES;
 use nandarray::flash::{Geometry, Owner, Ppa, Run};
 use nandarray::ftl::segments::SegmentState;
@@ -40,8 +40,8 @@ fn emptied_by_the_model(policy: GcPolicy) -> u32 {
     }
     loop {
         match ftl.step(0) {
-            Step::Move(page) => assert!(matches!(ftl.relocate(&page), Ok(Moved::To(_)))),
-            Step::Erase { place, .. } => {
+            ReclaimStep::Move(page) => assert!(matches!(ftl.relocate(&page), Ok(Moved::To(_)))),
+            ReclaimStep::Erase { place, .. } => {
                 ftl.erased(place);
                 ftl.audit();
                 return place.block;
@@ -77,7 +77,7 @@ fn emptied_by_the_store(policy: GcPolicy) -> u32 {
     let left = Run { unit: 0, count: PAGES - DEAD[victim as usize], ppa: geometry.ppa(victim, DEAD[victim as usize]) };
     append(victim as u8, &units[DEAD[victim as usize] as usize..]);
     ftl.release(std::iter::once(left));
-    ftl.bury(1).unwrap();
+    ftl.free_durable(1).unwrap();
     assert_eq!(ftl.with_segments(|s| s.info(victim).state), SegmentState::Free, "{policy:?}");
     victim
 }

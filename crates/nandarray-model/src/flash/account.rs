@@ -194,6 +194,7 @@ impl FlashCounts {
     pub(super) fn ended(&mut self, operation: &FlashOp, outcome: OpOutcome) {
         let cause = operation.cause as usize;
         self.ended[operation.op as usize][cause] += 1;
+        debug_assert!(self.ended.iter().flatten().sum::<u64>() <= self.submitted, "{operation:?} ended twice");
         match operation.op {
             OpKind::Read => self.read_bytes[cause] += u64::from(operation.bytes),
             OpKind::Program => self.program_bytes[cause] += u64::from(operation.bytes),

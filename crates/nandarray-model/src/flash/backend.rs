@@ -145,6 +145,7 @@ impl Backend {
         match event {
             FlashEvent::BusFree(c) => {
                 let channel = &mut self.channels[c as usize];
+                assert!(channel.pending && channel.free_at <= now, "bus {c} is taken until {}", channel.free_at);
                 channel.pending = false;
                 let leaving = std::mem::replace(&mut channel.leaving, NONE);
                 if leaving != NONE {
@@ -162,7 +163,8 @@ impl Backend {
                 self.poke(d, now, events);
             }
             FlashEvent::Kick(c) => {
-                self.channels[c as usize].kicked = false;
+                let kicked = std::mem::replace(&mut self.channels[c as usize].kicked, false);
+                assert!(kicked, "bus {c} was not kicked");
                 self.grant(c, now, events);
             }
             FlashEvent::CacheReady(d) => {
@@ -384,6 +386,7 @@ impl Backend {
         let channel = &mut self.channels[c as usize];
         let i = self.slab.pop_front(&mut channel.out[list]).expect("data waits");
         let slot = &self.slab[i];
+        assert!(slot.op == OpKind::Read && channel.leaving == NONE, "bus {c} has two transfers");
         let t = self.times.transfer(self.times.bus_bytes(slot.bytes));
         let end = start + self.times.t_data_out_command + t;
         let channel = &mut self.channels[c as usize];
@@ -407,10 +410,13 @@ impl Backend {
         self.counts.out_bus_bytes[cause] += bus_bytes;
         let die = &mut self.dies[d as usize];
         if slot.cached {
+            assert!(die.cache_left > 0, "more data left die {d} than its cache register held");
             die.cache_left -= 1;
         } else {
+            assert!(die.left > 0, "more data left die {d} than its page register held");
             die.left -= 1;
             if die.left == 0 {
+                assert_eq!(die.array, Array::Holding, "die {d}");
                 die.array = Array::Idle;
                 die.group = NONE;
             }
@@ -441,6 +447,7 @@ impl Backend {
     ) {
         let slot = &mut self.slab[i];
         let d = slot.place.die;
+        assert_eq!(slot.op, OpKind::Read, "data of {:?}", slot.place);
         if slot.retries < slot.retries_needed {
             slot.retries += 1;
             slot.cached = false;

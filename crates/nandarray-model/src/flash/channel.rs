@@ -81,7 +81,7 @@ impl Channel {
 
     /// Takes the bus.
     pub(super) fn occupy(&mut self, what: Use, start: Ps, end: Ps) {
-        debug_assert!(start >= self.free_at, "the bus is taken until {}", self.free_at);
+        assert!(start >= self.free_at && end >= start, "the bus is taken until {}", self.free_at);
         let t = end - start;
         match what {
             Use::Command => self.busy_command += t,

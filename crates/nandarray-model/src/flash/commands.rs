@@ -115,8 +115,10 @@ impl Backend {
             i = slot.next;
         }
         let die = &mut self.dies[d as usize];
+        assert_eq!(die.array, if cache { Array::Holding } else { Array::Idle }, "a read of die {d}");
         let mut end = start + t_sense + self.times.t_ready;
         if cache {
+            assert!(die.cache_left == 0 && die.group != NONE, "the cache register of die {d} holds data");
             let ready = start + self.times.t_cache_read_busy.expect("a die that reads through its cache");
             end += ready - start;
             die.cache_group = die.group;
@@ -149,6 +151,7 @@ impl Backend {
         if cache {
             self.counts.cache_programs += 1;
             let die = &mut self.dies[d as usize];
+            assert!(die.array == Array::Programming && die.loaded == NONE, "die {d} has a page loaded");
             die.loaded = group;
             die.loaded_at = end;
         } else {
@@ -190,6 +193,7 @@ impl Backend {
         events: &mut Events<E>,
     ) {
         let die = &mut self.dies[d as usize];
+        assert!(die.array == Array::Idle && group != NONE, "die {d} begins {array:?} while it is {:?}", die.array);
         die.array = array;
         die.group = group;
         die.suspends = 0;
@@ -202,6 +206,7 @@ impl Backend {
         let group = self.dies[d as usize].group;
         let told = self.take_bus(d, Use::Command, "suspend", t, self.times.t_suspend_command, group);
         let die = &mut self.dies[d as usize];
+        assert!(matches!(die.array, Array::Programming | Array::Erasing) && die.paused.is_none(), "die {d}");
         let (op, t_suspend, what) = if die.array == Array::Programming {
             self.counts.program_suspends += 1;
             (OpKind::Program, self.times.t_suspend_program, "program")
@@ -224,6 +229,7 @@ impl Backend {
         let paused = self.dies[d as usize].paused.take().expect("something was interrupted");
         let told = self.take_bus(d, Use::Command, "resume", t, self.times.t_suspend_command, paused.group);
         let die = &mut self.dies[d as usize];
+        assert_eq!(die.array, Array::Idle, "die {d} resumes");
         die.array = if paused.op == OpKind::Program { Array::Programming } else { Array::Erasing };
         die.group = paused.group;
         die.start = told;
@@ -251,6 +257,7 @@ impl Backend {
     ) {
         let die = &mut self.dies[d as usize];
         let (array, group, start) = (die.array, die.group, die.start);
+        assert!(start <= now, "die {d} ends {array:?} at {now}, before its start at {start}");
         die.book(now);
         match array {
             Array::Sensing => {
@@ -295,6 +302,7 @@ impl Backend {
                 slot.retries_needed = verdict.retries;
                 slot.lost = verdict.lost;
             }
+            assert!(slot.retries <= slot.retries_needed, "{:?} was sensed too often", slot.place);
             let cause = slot.cause as usize;
             self.counts.senses[cause] += 1;
             self.counts.sensed_bus_bytes[cause] += self.times.bus_bytes(slot.bytes);
@@ -304,7 +312,8 @@ impl Backend {
 
     /// Pages were programmed, or blocks erased: their operations end.
     fn worked(&mut self, group: u32, now: Ps, ended: &mut Vec<OpEnded>) {
-        let first = &self.slab[group];
+        let first = self.slab[group];
+        assert_ne!(first.op, OpKind::Read);
         let commands = if first.op == OpKind::Program {
             &mut self.counts.program_commands
         } else {
@@ -314,6 +323,7 @@ impl Backend {
         let mut i = group;
         while i != NONE {
             let slot = self.slab[i];
+            assert_eq!(slot.op, first.op, "operations of one command");
             let cause = slot.cause as usize;
             let good = if slot.op == OpKind::Program {
                 self.counts.programs[cause] += 1;
@@ -341,6 +351,7 @@ impl Backend {
     /// Queues the data of the page register for the bus.
     pub(super) fn offer(&mut self, d: u32) {
         let group = std::mem::replace(&mut self.dies[d as usize].group, NONE);
+        assert!(self.dies[d as usize].left == 0, "the page register of die {d} is on its way");
         let pages = self.queue_for_bus(d, group, false);
         self.dies[d as usize].left = pages;
     }
@@ -348,16 +359,19 @@ impl Backend {
     /// Queues the data of the cache register for the bus.
     pub(super) fn cache_ready(&mut self, d: u32) {
         let group = std::mem::replace(&mut self.dies[d as usize].cache_group, NONE);
-        self.queue_for_bus(d, group, true);
+        let pages = self.queue_for_bus(d, group, true);
+        assert_eq!(pages, self.dies[d as usize].cache_left, "pages in the cache register of die {d}");
     }
 
     fn queue_for_bus(&mut self, d: u32, group: u32, cached: bool) -> u32 {
+        assert!(group != NONE, "die {d} has no data");
         let die = &self.dies[d as usize];
         let channel = &mut self.channels[die.channel as usize];
         let mut n = 0;
         let mut i = group;
         while i != NONE {
             let slot = &mut self.slab[i];
+            debug_assert_eq!((slot.op, slot.place.die), (OpKind::Read, d));
             slot.cached = cached;
             let next = slot.next;
             let list = match slot.class {

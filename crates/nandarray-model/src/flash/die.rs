@@ -144,11 +144,13 @@ impl Die {
     }
 
     pub(super) fn came(&mut self, class: usize) {
+        debug_assert_eq!(self.mask >> class & 1 != 0, self.count[class] > 0, "class {class}");
         self.count[class] += 1;
         self.mask |= 1 << class;
     }
 
     pub(super) fn went(&mut self, class: usize) {
+        assert!(self.count[class] > 0, "no operation of class {class} waits");
         self.count[class] -= 1;
         if self.count[class] == 0 {
             self.mask &= !(1 << class);

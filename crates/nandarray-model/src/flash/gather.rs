@@ -89,6 +89,7 @@ impl Backend {
                 }
             }
         }
+        assert!(planes <= self.geometry.planes && pages >= planes, "{pages} pages on {planes} planes");
         self.counts.multi_plane += u64::from(planes > 1);
         Some(CommandOps { group: group.head, planes, pages })
     }

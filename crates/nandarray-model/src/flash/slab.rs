@@ -9,6 +9,8 @@ use nandarray_sim::Ps;
 
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
+/// The link of a free slot.
+const FREE: u32 = NONE - 1;
 
 /// Class of a waiting operation; policies choose between classes. Their order is the one that `policy::normal` prefers
 /// at equal age.
@@ -127,16 +129,20 @@ impl Slab {
             cached: false,
         };
         if let Some(i) = self.free.pop() {
-            self.slots[i as usize] = slot;
+            let before = std::mem::replace(&mut self.slots[i as usize], slot);
+            assert!(before.next == FREE, "slot {i} is in use");
             i
         } else {
             let i = u32::try_from(self.slots.len()).expect("fewer than 2^32 operations in flight");
+            assert!(i < FREE, "{i} operations in flight");
             self.slots.push(slot);
             i
         }
     }
 
     pub(super) fn give_back(&mut self, i: u32) {
+        let before = std::mem::replace(&mut self[i].next, FREE);
+        assert!(before != FREE, "slot {i} is given back twice");
         self.free.push(i);
     }
 
@@ -155,6 +161,7 @@ impl Slab {
     }
 
     pub(super) fn push_back(&mut self, list: &mut List, i: u32) {
+        debug_assert!(self[i].next != FREE && list.tail != i, "slot {i} is free, or last already");
         self[i].next = NONE;
         if list.tail == NONE {
             list.head = i;
@@ -165,6 +172,7 @@ impl Slab {
     }
 
     pub(super) fn push_front(&mut self, list: &mut List, i: u32) {
+        debug_assert!(self[i].next != FREE && list.head != i, "slot {i} is free, or first already");
         self[i].next = list.head;
         if list.head == NONE {
             list.tail = i;

@@ -230,10 +230,12 @@ impl EraseBlocks {
         p.given[stream as usize] += 1;
         let b = &mut self.blocks[block as usize];
         let page = u32::from(b.next);
+        assert!(b.state == BlockState::Open && page < self.pages, "block {block} is {:?}, page {page}", b.state);
         self.rows[b.row as usize][page as usize] = owner;
         b.next += 1;
         b.live += 1;
         p.live += 1;
+        assert!(b.live <= b.next, "block {block}: {} live pages of {} given out", b.live, b.next);
         let last = u32::from(b.next) == self.pages;
         if last {
             b.state = BlockState::Closed;
@@ -254,10 +256,11 @@ impl EraseBlocks {
         } else {
             p.used.pop().expect("a free block").0.1
         };
+        assert!(p.free > 0, "plane {plane} has no free block");
         p.free -= 1;
         let row = self.row();
         let b = &mut self.blocks[block as usize];
-        debug_assert!(b.state == BlockState::Free && b.next == 0 && b.live == 0);
+        assert!(b.state == BlockState::Free && b.next == 0 && b.live == 0, "block {block} is opened: {b:?}");
         b.state = BlockState::Open;
         b.row = row;
         block
@@ -307,8 +310,11 @@ impl EraseBlocks {
     pub(super) fn forget(&mut self, page: u32) -> (u32, u16, BlockState) {
         let (block, in_block) = self.split(page);
         let plane = self.plane_of(block);
-        self.dead[(block * self.words + in_block / 64) as usize] |= 1 << (in_block % 64);
+        let (word, bit) = (&mut self.dead[(block * self.words + in_block / 64) as usize], 1 << (in_block % 64));
+        assert!(*word & bit == 0, "page {in_block} of block {block} dies twice");
+        *word |= bit;
         let b = &mut self.blocks[block as usize];
+        assert!(in_block < u32::from(b.next) && b.live > 0, "page {in_block} of block {block} dies: {b:?}");
         b.live -= 1;
         self.planes[plane as usize].live -= 1;
         (block, b.live, b.state)
@@ -340,6 +346,8 @@ impl EraseBlocks {
         let plane = self.plane_of(block);
         let p = &mut self.planes[plane as usize];
         let b = &mut self.blocks[block as usize];
+        let good = matches!(b.state, BlockState::Open | BlockState::Closed | BlockState::Leaving | BlockState::Erasing);
+        assert!(good && p.good > 0, "block {block} is retired: {b:?}");
         for open in &mut p.open {
             if *open == block {
                 *open = NOWHERE;
@@ -356,7 +364,7 @@ impl EraseBlocks {
     pub(super) fn bad(&mut self, block: u32) {
         self.give_back_row(block);
         let b = &mut self.blocks[block as usize];
-        debug_assert!(b.live == 0);
+        assert!(b.live == 0 && b.state == BlockState::Retiring, "block {block} is bad: {b:?}");
         b.next = 0;
         b.state = BlockState::Bad;
     }
@@ -387,10 +395,11 @@ impl EraseBlocks {
         let first = plane * self.per_plane;
         for nth in 0..full {
             let b = &mut self.blocks[(first + fill.nth_good(plane, nth)) as usize];
-            debug_assert!(b.state == BlockState::Free);
+            assert_eq!(b.state, BlockState::Free);
             (b.state, b.live, b.next) = (BlockState::Closed, self.pages as u16, self.pages as u16);
         }
         let p = &mut self.planes[plane as usize];
+        assert!(full <= p.free, "plane {plane}: {rows} pages in {} free blocks", p.free);
         p.free -= full;
         p.live += rows;
         p.unused = if full == 0 { 0 } else { fill.nth_good(plane, full - 1) + 1 };
@@ -427,7 +436,7 @@ impl EraseBlocks {
     pub(super) fn lay_out(&mut self, plane: u32, blocks: &[LaidOut], free: &[u32]) {
         for laid in blocks {
             let b = &mut self.blocks[laid.block as usize];
-            debug_assert!(b.state == BlockState::Free && laid.live <= laid.next && laid.next <= self.pages);
+            assert!(b.state == BlockState::Free && laid.live <= laid.next && laid.next <= self.pages, "{laid:?}");
             (b.live, b.next) = (laid.live as u16, laid.next as u16);
             b.state = if laid.open.is_some() { BlockState::Open } else { BlockState::Closed };
             self.planes[plane as usize].live += laid.live;

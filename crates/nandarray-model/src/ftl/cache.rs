@@ -189,6 +189,7 @@ impl WriteCache {
             let held = CachedPage { sectors: there | sectors, since: self.clock, again: None, dropped: false };
             self.dirty.insert(lpa, held);
         }
+        assert!(self.pages() <= self.capacity_pages, "{} pages of {}", self.pages(), self.capacity_pages);
         self.counts.writes += 1;
         Put::Taken
     }
@@ -197,7 +198,9 @@ impl WriteCache {
         if self.pages() < self.capacity_pages {
             return true;
         }
-        self.clean.oldest().is_some_and(|oldest| self.clean.remove(oldest).is_some())
+        let dropped = self.clean.oldest().is_some_and(|oldest| self.clean.remove(oldest).is_some());
+        assert!(!dropped || self.pages() < self.capacity_pages, "{} pages are too many", self.pages());
+        dropped
     }
 
     /// Looks up `bytes` from byte `from` of a page on.
@@ -240,7 +243,8 @@ impl WriteCache {
 
     fn drain_page(&mut self, lpa: u64) -> Drain {
         let held = self.dirty.remove(lpa).expect("a dirty page");
-        self.draining.insert(lpa, held);
+        assert!(held.again.is_none() && !held.dropped, "page {lpa} is drained twice");
+        assert!(self.draining.insert(lpa, held).is_none(), "page {lpa} is being drained");
         let bytes = (held.sectors.count_ones() * self.sector_bytes).min(self.page_bytes);
         Drain { lpa, whole: held.sectors == self.whole, bytes }
     }
@@ -265,6 +269,7 @@ impl WriteCache {
             None if held.dropped => {}
             None => self.clean.insert(lpa, held),
         }
+        assert!(self.pages() <= self.capacity_pages, "{} pages of {}", self.pages(), self.capacity_pages);
         self.forget_safe();
     }
 
@@ -289,6 +294,7 @@ impl WriteCache {
         if let Some(held) = self.draining.get_mut(&lpa) {
             (held.dropped, held.again, held.since) = (true, None, 0);
         }
+        debug_assert!(!self.is_wanted(lpa) && self.dirty.get(lpa).is_none(), "page {lpa} was trimmed");
         self.forget_safe();
     }
 
@@ -299,6 +305,7 @@ impl WriteCache {
 
     /// Whether what a flush waited for is in flash.
     pub fn is_flushed(&self, ticket: FlushTicket) -> bool {
+        assert!(ticket.0 <= self.clock, "a flush of another cache");
         self.unsafe_since.front().is_none_or(|&(since, _)| since > ticket.0)
     }
 

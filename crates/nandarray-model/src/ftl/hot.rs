@@ -21,6 +21,7 @@ impl HotData {
     /// million.
     pub(super) fn new(lpas: u32) -> Self {
         let counters = (lpas as usize / 16).next_power_of_two().clamp(1 << 12, 1 << 20);
+        assert!(counters.is_power_of_two(), "hashes are masked to {counters} counters");
         Self { counts: vec![0; counters], cooled: 0, writes: 0 }
     }
 

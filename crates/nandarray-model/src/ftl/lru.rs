@@ -70,6 +70,7 @@ impl<V: Copy, K: Copy + Eq + Hash + Debug> Lru<V, K> {
             }
         };
         assert!(self.slot_of.insert(key, slot).is_none(), "key {key:?} twice");
+        assert_eq!(self.slot_of.len() + self.free.len(), self.slots.len(), "slots are used or free");
         self.link_newest(slot);
     }
 
@@ -77,6 +78,7 @@ impl<V: Copy, K: Copy + Eq + Hash + Debug> Lru<V, K> {
         let slot = self.slot_of.remove(&key)?;
         self.unlink(slot);
         self.free.push(slot);
+        assert_eq!(self.slot_of.len() + self.free.len(), self.slots.len(), "slots are used or free");
         Some(self.slots[slot as usize].value)
     }
 
@@ -97,6 +99,8 @@ impl<V: Copy, K: Copy + Eq + Hash + Debug> Lru<V, K> {
 
     fn unlink(&mut self, slot: u32) {
         let (newer, older) = (self.slots[slot as usize].newer, self.slots[slot as usize].older);
+        debug_assert!(newer != NONE || self.newest == slot, "slot {slot} is not linked");
+        debug_assert!(older != NONE || self.oldest == slot, "slot {slot} is not linked");
         match newer {
             NONE => self.newest = older,
             newer => self.slots[newer as usize].older = older,
@@ -108,6 +112,7 @@ impl<V: Copy, K: Copy + Eq + Hash + Debug> Lru<V, K> {
     }
 
     fn link_newest(&mut self, slot: u32) {
+        debug_assert!(slot != self.newest, "slot {slot} is linked already");
         (self.slots[slot as usize].newer, self.slots[slot as usize].older) = (NONE, self.newest);
         match self.newest {
             NONE => self.oldest = slot,

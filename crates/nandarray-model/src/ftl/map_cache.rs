@@ -69,6 +69,7 @@ impl MapCache {
         }
         let page = self.page_of(lpa);
         let behind = self.changed.insert(page, lpa).unwrap_or(NONE);
+        assert_ne!(behind, lpa, "entry {lpa} is in the list of its map page already");
         *self.entries.get_mut(lpa).expect("was loaded") = MapCacheEntry { changed: true, behind };
     }
 
@@ -82,6 +83,7 @@ impl MapCache {
             }
             self.entries.remove(oldest);
         }
+        assert!(self.entries.len() <= self.entries_max);
         None
     }
 
@@ -89,6 +91,7 @@ impl MapCache {
     pub(super) fn written(&mut self, page: u32) {
         let mut at = self.changed.remove(&page).unwrap_or(NONE);
         while let Some(entry) = self.entries.get_mut(at) {
+            assert!(entry.changed, "entry {at} of map page {page} is in its list and was not changed");
             at = entry.behind;
             *entry = CLEAN;
         }

@@ -139,6 +139,7 @@ impl PageMapped {
         let usable = ftl.usable_pages();
         let map_pages = if ftl.map_cache.is_some() { usable.div_ceil(u64::from(entries_a_page) + 1) } else { 0 };
         ftl.lpas = ftl.lpas_asked.min(usable - map_pages) as u32;
+        assert!(u64::from(ftl.lpas) + map_pages <= usable, "{} pages and their map in {usable}", ftl.lpas);
         if ftl.lpas == 0 {
             let reserved = ftl.streams + super::blocks::KEPT_BLOCKS;
             return Err(FtlSetupError::TooFewBlocks { good_blocks: good, planes: shape.0, reserved });
@@ -221,6 +222,7 @@ impl PageMapped {
         };
         let plane = self.plane_for(owner, old, stream, load)?;
         let page = self.put(plane, stream, owner, old);
+        debug_assert_eq!(self.map.get(owner), page, "logical page {lpa}");
         if let Some(hot) = &mut self.hot {
             hot.written(owner);
         }
@@ -258,6 +260,7 @@ impl PageMapped {
                 self.map_cache.as_mut().expect("there is one").change(owner);
             }
         }
+        assert!(trimmed <= pages, "{trimmed} of {pages} pages were trimmed");
         self.counts.trimmed += trimmed;
         Ok(trimmed)
     }
@@ -359,6 +362,7 @@ impl PageMapped {
         let spare = p.good.saturating_sub(share + self.streams - 1);
         p.floor = self.urgent_blocks.clamp(least, spare.max(least));
         p.live_max = p.good.saturating_sub(p.floor + self.streams - 1) * self.geometry.pages;
+        assert!(p.floor > super::blocks::KEPT_BLOCKS, "reclaim of plane {plane} has no block to move into");
     }
 
     /// Live pages that all planes together may have.
@@ -553,6 +557,7 @@ impl PageMapped {
     /// Reads and programs a map page; `false` if no plane has a page for it without reclaim.
     pub(super) fn write_map_page(&mut self, page: u32, map_ops: &mut Vec<MapOp>) -> bool {
         let owner = self.lpas + page;
+        assert!(owner < self.owners, "map page {page} of {}", self.owners - self.lpas);
         let old = self.map.get(owner);
         let planes = self.order.planes();
         let found = (0..planes).map(|n| (self.map_cursor + n) % planes).find(|&position| {

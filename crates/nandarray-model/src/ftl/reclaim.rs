@@ -10,7 +10,7 @@
 //! block, so a job leaves at least the room that it found. A block that fails takes room away; then pages move to other
 //! planes, and if no plane has room, the job is given up: its pages stay readable where they are.
 
-use super::blocks::{BlockState, KEPT_BLOCKS, Stream};
+use super::blocks::{BlockState, EraseBlock, KEPT_BLOCKS, Stream};
 use super::map::NOWHERE;
 use super::{FtlError, Owner, PageMapped};
 use crate::flash::{OpCause, PageAddress};
@@ -115,12 +115,13 @@ impl PageMapped {
                     self.jobs[plane as usize] = ReclaimJob::NONE;
                     continue;
                 }
+                assert_eq!(block.state, BlockState::Leaving, "an erase of block {}", job.block);
                 self.blocks.blocks[job.block as usize].state = BlockState::Erasing;
                 self.counts.erases[job.cause as usize] += 1;
                 return ReclaimStep::Erase { place: self.place_in(job.block, 0), cause: job.cause };
             }
             let Some(page) = self.blocks.next_live(job.block, u32::from(job.next)) else {
-                debug_assert!(job.under_way > 0, "live pages that no move was asked for");
+                assert!(job.under_way > 0, "live pages of block {} that are not being moved", job.block);
                 return ReclaimStep::Wait;
             };
             let job = &mut self.jobs[plane as usize];
@@ -224,6 +225,7 @@ impl PageMapped {
                 self.blocks.retire(block, BlockState::Retiring);
                 self.counts.grown_bad += 1;
                 self.set_limits(plane);
+                debug_assert!(!self.blocks.planes[plane as usize].retiring.contains(&block));
                 if self.jobs[plane as usize].block != block {
                     self.blocks.planes[plane as usize].retiring.push_back(block);
                 }
@@ -272,7 +274,8 @@ impl PageMapped {
             }
         }
         if let Some(&block) = self.blocks.planes[plane as usize].retiring.front() {
-            let live = self.blocks.blocks[block as usize].live;
+            let EraseBlock { live, state, .. } = self.blocks.blocks[block as usize];
+            assert_eq!(state, BlockState::Retiring, "block {block}");
             if live == 0 || self.spot(plane).is_some() {
                 self.blocks.planes[plane as usize].retiring.pop_front();
                 self.jobs[plane as usize] = ReclaimJob { block, ..ReclaimJob::NONE };
@@ -298,7 +301,7 @@ impl PageMapped {
 
     fn leave(&mut self, plane: u32, block: u32, cause: OpCause) -> bool {
         let b = &mut self.blocks.blocks[block as usize];
-        debug_assert!(b.state == BlockState::Closed);
+        assert_eq!((b.state, self.jobs[plane as usize].block), (BlockState::Closed, NOWHERE), "block {block}");
         b.state = BlockState::Leaving;
         self.victims.gone(block, b.live);
         self.jobs[plane as usize] = ReclaimJob { block, cause, ..ReclaimJob::NONE };
@@ -309,6 +312,7 @@ impl PageMapped {
     fn give_up(&mut self, plane: u32) {
         let job = std::mem::replace(&mut self.jobs[plane as usize], ReclaimJob::NONE);
         let b = &mut self.blocks.blocks[job.block as usize];
+        assert!(job.stuck && job.under_way == 0 && b.live > 0, "{job:?} is given up");
         if b.state == BlockState::Leaving {
             b.state = BlockState::Closed;
             self.victims.closed(job.block, b.live, self.counts.given);

@@ -193,6 +193,7 @@ impl Geometry {
 
     /// The page of a segment in this row of this lane.
     pub fn page_at(&self, lane: usize, row: u32) -> u32 {
+        debug_assert!(row < self.pages_per_block && lane < self.lanes() as usize, "row {row} of lane {lane}");
         row * self.lanes() + lane as u32
     }
 

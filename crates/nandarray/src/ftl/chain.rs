@@ -96,6 +96,7 @@ impl Chain {
     /// Adds a segment, which the caller opened, at the end of the chain, by `write` (offset, bytes).
     pub fn extend(&mut self, write: impl FnOnce(u64, &[u8]) -> Result<()>, segment: Segment) -> Result<()> {
         let last = *self.segments.last().expect("a chain has a segment");
+        debug_assert!(!self.segments.contains(&segment), "segment {segment} is in the chain already");
         write(self.geometry.pages_offset(last) + self.payload_bytes(), ChainLink::new(self.nonce, segment).as_bytes())?;
         self.segments.push(segment);
         Ok(())

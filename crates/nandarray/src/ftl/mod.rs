@@ -167,7 +167,9 @@ pub struct Reservation<'a> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.ftl.state.lock().reserved -= self.pages;
+        let s = &mut *self.ftl.state.lock();
+        assert!(s.reserved >= self.pages, "{} pages of {} reserved are returned", self.pages, s.reserved);
+        s.reserved -= self.pages;
     }
 }
 
@@ -330,6 +332,7 @@ impl Ftl {
     /// Changes the promise to a write buffer from `before` pages to `after`.
     pub fn promise(&self, before: u64, after: u64) {
         let s = &mut *self.state.lock();
+        assert!(s.promised >= before, "{before} pages of {} promised are returned", s.promised);
         s.promised = s.promised + after - before;
     }
 
@@ -410,6 +413,7 @@ impl Ftl {
             return Err(e);
         }
         runs.sort_unstable_by_key(|r| r.unit);
+        assert_eq!(runs.iter().map(|r| r.count as usize).sum::<usize>(), units.len(), "a page for each unit");
         count(&self.counters.pages_appended, units.len() as u64);
         Ok(runs)
     }
@@ -467,6 +471,7 @@ impl Ftl {
                 return Ok(done);
             }
             self.report_freed(s.segments.close_open(s.next_lsn).as_slice());
+            assert!(s.segments.open.is_none(), "the open segment was closed");
             let segment = self.open_segment(s, SegmentKind::Data)?;
             s.segments.open = Some(OpenSegment { segment, lanes: OpenLanes::empty(&self.geometry) });
         }
@@ -474,6 +479,7 @@ impl Ftl {
 
     fn write_run(&self, owner: Owner, seq: u64, block: &[u8], run: Run) -> Result<()> {
         let page = self.geometry.page_bytes as usize;
+        assert!(run.count > 0 && run.end() <= 1 << 16, "the record of a page has 16 bits for its unit: {run:?}");
         let bytes = &block[run.unit as usize * page..run.end() as usize * page];
         let records: Vec<OobRecord> = bytes
             .chunks_exact(page)
@@ -602,6 +608,7 @@ impl Ftl {
 
     /// Copies the pages of a run, verified.
     pub fn fetch(&self, run: Run, owner: Owner, out: &mut [u8]) -> std::result::Result<(), FetchError> {
+        assert_eq!(out.len(), run.count as usize * self.geometry.page_bytes as usize, "{run:?}");
         match self.view(run.ppa, run.count) {
             Some(bytes) => {
                 self.verify(run, owner, bytes)?;

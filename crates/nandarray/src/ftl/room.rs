@@ -71,6 +71,7 @@ impl Ftl {
             self.media.set_len(grown).map_err(|e| self.disk_full(s, e))?;
         }
         s.segments.grow(step as usize);
+        assert!(s.segments.len() as u64 <= self.segments_max, "{} segments", s.segments.len());
         Ok(())
     }
 
@@ -134,6 +135,7 @@ impl Ftl {
     /// Writes a segment's header and wipes its records: a scan must not find those of its earlier life.
     fn write_header(&self, s: &FtlState, segment: Segment, kind: SegmentKind) -> Result<()> {
         let info = s.segments.info(segment);
+        assert!(info.erases > 0 && matches!(info.state, SegmentState::Open | SegmentState::Chain), "{info:?}");
         let oob_bytes = SEGMENT_HEADER_BYTES + u64::from(self.geometry.pages_per_segment()) * OOB_BYTES;
         let mut head = vec![0; oob_bytes as usize];
         head[..SEGMENT_HEADER_BYTES as usize]
@@ -340,6 +342,7 @@ impl Ftl {
             let mut s = self.state.lock();
             let had = s.segments.len() as Segment;
             let left = s.segments.shrink() as Segment;
+            assert!(left <= had, "{had} segments became {left}");
             let bytes = self.geometry.medium_bytes(left.into());
             if bytes >= self.media.len() {
                 return Ok(());

@@ -175,6 +175,7 @@ impl Segments {
             let erases = self.cut.as_mut().and_then(|c| c.remove(&segment)).unwrap_or(0);
             self.infos.push(SegmentInfo { erases, ..SegmentInfo::NEW });
         }
+        assert!(self.infos.len() as u64 <= SEGMENTS_MAX, "{} segments of {SEGMENTS_MAX}", self.infos.len());
     }
 
     /// Forgets free segments at the end of the medium; returns how many segments are left.
@@ -182,6 +183,7 @@ impl Segments {
         while self.infos.last().is_some_and(|i| i.state == SegmentState::Free) {
             self.cut_last();
         }
+        assert!(self.free.last().is_none_or(|&s| (s as usize) < self.infos.len()), "a free segment was cut off");
         self.infos.len()
     }
 
@@ -300,6 +302,7 @@ impl Segments {
                 self.free.insert(i as Segment);
             }
         }
+        debug_assert!(self.free.iter().all(|&s| self.infos[s as usize].state == SegmentState::Free));
     }
 
     /// The free segment to open next: one whose last write did not fail, with `tight` one that has blocks on the disk;
@@ -322,7 +325,7 @@ impl Segments {
         assert!(matches!(state, SegmentState::Open | SegmentState::Chain));
         let info = &mut self.infos[segment as usize];
         assert_eq!((info.state, info.live, info.staged), (SegmentState::Free, 0, 0));
-        self.free.remove(&segment);
+        assert!(self.free.remove(&segment), "segment {segment} is not in the free list");
         *info = SegmentInfo { state, erases: info.erases.saturating_add(1), opened: self.opened, ..SegmentInfo::NEW };
         self.opened += 1;
     }
@@ -331,7 +334,7 @@ impl Segments {
     pub fn put_back(&mut self, segment: Segment, before: SegmentInfo, suspect: bool) {
         assert_eq!(before.state, SegmentState::Free);
         self.infos[segment as usize] = SegmentInfo { suspect, ..before };
-        self.free.insert(segment);
+        assert!(self.free.insert(segment), "segment {segment} is in the free list already");
     }
 
     /// Brings retired segments back, since the disk is to blame. Returns those that are free.
@@ -364,7 +367,9 @@ impl Segments {
     /// Marks the last free segment that may have disk blocks as discarded, and returns it.
     pub fn discard_one(&mut self) -> Option<Segment> {
         let segment = *self.free.iter().rev().find(|&&s| !self.infos[s as usize].discarded)?;
-        self.infos[segment as usize].discarded = true;
+        let info = &mut self.infos[segment as usize];
+        assert_eq!((info.state, info.live, info.staged), (SegmentState::Free, 0, 0));
+        info.discarded = true;
         Some(segment)
     }
 
@@ -393,6 +398,7 @@ impl Segments {
         }
         self.free.remove(&segment);
         self.infos[segment as usize].state = SegmentState::Bad;
+        debug_assert!(!self.free.contains(&segment) && self.open.as_ref().is_none_or(|o| o.segment != segment));
     }
 
     /// Hands out pages of the open segment for as many units as fit, in the order given; returns the runs and how many
@@ -427,7 +433,10 @@ impl Segments {
                 _ => runs.push(Run { unit, count: 1, ppa }),
             }
         }
-        self.infos[open.segment as usize].staged += done as u32;
+        let info = &mut self.infos[open.segment as usize];
+        info.staged += done as u32;
+        let pages = self.geometry.pages_per_segment();
+        assert!(self.restored || info.live + info.staged <= pages, "{info:?} of {pages} pages");
         done
     }
 
@@ -580,11 +589,12 @@ impl Segments {
         }
         if !info.named {
             info.state = SegmentState::Free;
-            self.free.insert(segment);
+            assert!(self.free.insert(segment), "segment {segment} is in the free list already");
             self.freed += 1;
             return Some(segment);
         }
         info.state = SegmentState::PendingFree(lsn);
+        debug_assert!(!self.pending_free.contains(&segment), "segment {segment} is pending free already");
         self.pending_free.push(segment);
         None
     }
@@ -626,7 +636,7 @@ impl Segments {
         self.freed += freed.len() as u64;
         for &s in &freed {
             self.infos[s as usize].state = SegmentState::Free;
-            self.free.insert(s);
+            assert!(self.free.insert(s), "segment {s} is in the free list already");
         }
         freed
     }
@@ -677,6 +687,7 @@ impl Segments {
     /// Notes that the dead pages of a closed segment have no disk blocks any more, or none that can be discarded.
     pub fn discard_dead(&mut self, segment: Segment) {
         let info = &mut self.infos[segment as usize];
+        assert_eq!(info.staged, 0, "a discard in segment {segment}, which has staged pages");
         info.discarded_pages = self.geometry.pages_per_segment() - info.live;
     }
 

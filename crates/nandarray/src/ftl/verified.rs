@@ -74,6 +74,7 @@ impl Verified {
         let bits = self.bits(self.geometry.segment_of(ppa));
         let first = self.geometry.page_in_segment(ppa);
         let (mut at, end) = (first + pages.start, first + pages.end);
+        debug_assert!(end <= self.geometry.pages_per_segment(), "{pages:?} from page {first} on leave the segment");
         while at < end {
             let n = (64 - at % 64).min(end - at);
             // Relaxed: the bits order nothing; a reader that does not see them compares once more.

@@ -1,7 +1,7 @@
 //! A device's description, resolved: every number in the simulation's own integer units, in the parts that the model is
 //! cut into. How it is written in TOML, with units and sources, is the business of the files beside this one.
 
-pub use nandarray::ftl::policy::GcPolicy;
+pub use nandarray::policy::GcPolicy;
 use nandarray_sim::Ps;
 
 /// A device.

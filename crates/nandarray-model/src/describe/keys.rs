@@ -4,7 +4,7 @@
 //! [`Description`](super::Description) is the business of `build`.
 
 use super::value::Kind;
-use nandarray::ftl::policy::GcPolicy;
+use nandarray::policy::GcPolicy;
 use nandarray_sim::Ps;
 
 /// A key of a description.

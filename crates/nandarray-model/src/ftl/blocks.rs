@@ -8,7 +8,7 @@ use super::divide::Divisor;
 use super::fill::Fill;
 use super::map::NOWHERE;
 use super::scatter::Scatter;
-use nandarray::ftl::policy::wear_levelling::WearLevelling;
+use nandarray::policy::WearLevelling;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 

@@ -16,7 +16,7 @@ use super::victims::Victims;
 use super::{FtlError, FtlSetupError, MapOp, Owner, Urgency, Written};
 use crate::describe::{Description, FlashGeometry};
 use crate::flash::{OpCause, PageAddress};
-use nandarray::ftl::policy::wear_levelling::WearLevelling;
+use nandarray::policy::WearLevelling;
 
 /// Map pages that one request writes at most to make room in the map's cache.
 const MAP_WRITES_MAX: usize = 4;

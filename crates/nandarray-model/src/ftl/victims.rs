@@ -1,4 +1,4 @@
-//! Victims of reclaim: the shared policies (`nandarray::ftl::policy`) over the closed blocks of one plane.
+//! Victims of reclaim: the shared policies (`nandarray::policy`) over the closed blocks of one plane.
 //!
 //! The rules are stateless; the state that they see is kept here, by plane or block: when a block was closed, in pages
 //! programmed; the block behind the last victim; and for greedy lists of blocks by live pages, so that neither a page
@@ -7,7 +7,7 @@
 use super::FtlSetupError;
 use super::blocks::{BlockState, EraseBlocks};
 use super::live_lists::LiveLists;
-use nandarray::ftl::policy::{ClosedBlock, GcPolicy, ReclaimView};
+use nandarray::policy::{ClosedBlock, GcPolicy, ReclaimView};
 
 /// A victim policy and what it remembers of a device. Blocks are numbered through the whole device.
 #[derive(Clone, Debug)]

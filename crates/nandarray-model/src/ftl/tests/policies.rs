@@ -4,13 +4,10 @@
 use super::{description, device};
 use crate::describe::GcPolicy;
 use crate::ftl::{Moved, ReclaimStep};
-use nandarray::flash::geometry::HEAD_BYTES;
-use nandarray::flash::{Geometry, Owner, Ppa, Run};
-use nandarray::ftl::segments::SegmentState;
-use nandarray::ftl::{Ftl, Verify, placement};
-use nandarray::media::Media;
-use nandarray::media::memory::MemoryMedia;
-use nandarray::sim::Counters;
+use nandarray::file_format::{HEAD_BYTES, Owner, Ppa, Run};
+use nandarray::internals::{Ftl, SegmentState, placement};
+use nandarray::probe::Counters;
+use nandarray::{Geometry, Media, MemoryMedia, Verify};
 use std::sync::Arc;
 
 /// Pages that die in each of three closed blocks of 32, the one that was closed first in front.

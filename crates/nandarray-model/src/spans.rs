@@ -2,7 +2,7 @@
 //!
 //! A part that was built without a sink spends one branch on this.
 
-use crate::flash::Cause;
+use crate::flash::OpCause;
 
 /// A track of a timeline: a part of the device or the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +28,7 @@ pub enum Track {
 }
 
 /// An interval in which a part of the device was busy.
-pub type DeviceSpan = nandarray_sim::BusySpan<Track, Cause>;
+pub type DeviceSpan = nandarray_sim::BusySpan<Track, OpCause>;
 
 /// A receiver of a device's spans.
 pub trait DeviceSpanSink: nandarray_sim::SpanSink<DeviceSpan> {}

@@ -1,6 +1,7 @@
 //! A device's description, resolved: every number in the simulation's integer units, one struct for each part of the
 //! model. The files beside this one read and write it as TOML, with units and sources.
 
+pub use nandarray::policy::GcPolicy;
 use nandarray_sim::Ps;
 
 /// A device's description.
@@ -303,20 +304,6 @@ pub enum StripeLevel {
     Die,
     /// P
     Plane,
-}
-
-/// Policy by which reclaim chooses its victim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GcPolicy {
-    /// Fewest live pages.
-    Greedy,
-    /// Fewest live pages of d randomly drawn blocks (MQSim's RGA).
-    DChoices(u32),
-    /// Rosenblum and Ousterhout: age * (1 - u) / 2u.
-    CostBenefit,
-    /// One after the other.
-    RoundRobin,
 }
 
 /// Flash management of the conventional configuration.

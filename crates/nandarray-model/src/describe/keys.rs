@@ -4,6 +4,7 @@
 //! [`Description`](super::Description) of the quantities.
 
 use super::value::ValueKind;
+use nandarray::policy::GcPolicy;
 use nandarray_sim::Ps;
 
 /// A key of a description.
@@ -64,15 +65,6 @@ words!(
 words!(
     /// The names of cells.
     CellWord { Slc = "slc", Mlc = "mlc", Tlc = "tlc", Qlc = "qlc" }
-);
-words!(
-    /// The names of victim policies.
-    GcWord {
-        Greedy = "greedy",
-        DChoices = "d-choices",
-        CostBenefit = "cost-benefit",
-        RoundRobin = "round-robin",
-    }
 );
 words!(
     /// The names of queue arbitrations.
@@ -251,8 +243,8 @@ pub const KEYS: &[Key] = &[
     ),
     key("ftl.map_cache", ValueKind::SizeOr("ideal", 4 * KIB, TIB), "map kept in DRAM; ideal: all of it, at no time"),
     key("ftl.map_entry_size", ValueKind::Size(1, 64), "a map entry"),
-    key("ftl.gc", ValueKind::Word(GcWord::WORDS), "which block reclaim takes"),
-    key("ftl.gc_choices", ValueKind::Count(1, 65_536), "d of d-choices"),
+    key("ftl.gc", ValueKind::Word(GcPolicy::NAMES), "which block reclaim takes"),
+    key("ftl.gc_choices", ValueKind::Count(1, 65_536), "d of d-choices, w of windowed-greedy"),
     key(
         "ftl.gc_threshold",
         ValueKind::Share(0.0, 0.5),

@@ -5,7 +5,7 @@
 //! energy and delays nothing: other work begins at once.
 
 use crate::describe;
-use crate::flash::Cause;
+use crate::flash::OpCause;
 use crate::host::DeviceResource;
 use crate::spans::{DeviceSpan, Track};
 use nandarray_sim::{Booked, Ps, energy_pj};
@@ -129,7 +129,7 @@ impl HostCpu {
 
     /// The span of a booking, for a timeline.
     pub fn span(&self, booked: Booked, what: &'static str, detail: u64) -> DeviceSpan {
-        self.cores.span(booked, what, Cause::Host, detail)
+        self.cores.span(booked, what, OpCause::Host, detail)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Results of a machine, and the checks that they add up.
 
 use super::{Machine, SpaceJobDone, SpaceJobKind};
-use crate::flash::Account;
+use crate::flash::FlashAccount;
 use crate::host::Direction;
 use crate::report::{CoreTimes, Latencies, MachineParts, Report, Slept};
 use nandarray_sim::energy_pj;
@@ -48,7 +48,7 @@ impl Machine {
     }
 
     /// Counts, times and energy of the flash until now.
-    pub fn flash(&self) -> Account {
+    pub fn flash(&self) -> FlashAccount {
         let mut account = self.fabric.flash.account(self.now());
         // Dies have no idle power of their own while the device is asleep.
         let asleep = self.asleep() * u64::from(self.fabric.description.geometry.dies_total());

@@ -11,7 +11,7 @@ use super::block::BlockClient;
 use super::cores::CoreClient;
 use super::fabric::ClientContext;
 use super::space::SpaceClient;
-use crate::flash::{Op, Outcome};
+use crate::flash::{OpKind, OpOutcome};
 use nandarray_sim::Ps;
 
 /// A small enum with one number that packs into the token of a flash operation.
@@ -25,9 +25,9 @@ pub(crate) trait Packed: Copy + Debug {
 /// A flash operation that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperationEnded {
-    pub(super) op: Op,
+    pub(super) op: OpKind,
     pub(super) bytes: u32,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: OpOutcome,
 }
 
 /// A part of a machine that handles its events with the fabric and the link that are lent to it.
@@ -129,8 +129,8 @@ macro_rules! clients {
                 ctx: &mut ClientContext<'_>,
                 now: Ps,
                 token: u64,
-                op: Op,
-                outcome: Outcome,
+                op: OpKind,
+                outcome: OpOutcome,
             ) {
                 let (kind, number) = ((token >> 56) as u8 & 0xf, token as u32);
                 let ended = OperationEnded { op, bytes: (token >> 32) as u32 & 0xff_ffff, outcome };

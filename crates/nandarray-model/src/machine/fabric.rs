@@ -15,7 +15,7 @@ use super::clients::{ClientEvent, Waiter};
 use super::host_io::{HostIo, IoEvent};
 use super::stages::{FirmwareStage, FirmwareStages};
 use crate::describe::Description;
-use crate::flash::{Backend, Cause, Cells, Ended, FlashEvent, Op, Operation, Outcome, Place};
+use crate::flash::{Backend, OpCause, Cells, OpEnded, FlashEvent, OpKind, FlashOp, OpOutcome, PageAddress};
 use crate::host::{Booked, DevicePort, Direction, HostCpu, HostLink, Sent};
 use crate::spans::{DeviceSpan, DeviceSpanSink, Track};
 use nandarray_sim::Ps;
@@ -98,7 +98,7 @@ pub(crate) struct Fabric {
     pub(super) stages: FirmwareStages,
     pub(super) dram: DevicePort,
     pub(super) totals: Totals,
-    issued: Slab<Operation>,
+    issued: Slab<FlashOp>,
     spans: Option<SharedSpanSink>,
 }
 
@@ -126,7 +126,7 @@ impl Fabric {
     }
 
     /// Handles an event of the fabric; flash operations that ended are added to `ended`.
-    pub(super) fn handle(&mut self, now: Ps, event: FabricEvent, ended: &mut Vec<Ended>) {
+    pub(super) fn handle(&mut self, now: Ps, event: FabricEvent, ended: &mut Vec<OpEnded>) {
         match event {
             FabricEvent::Flash(event) => self.flash.handle(now, event, &mut self.events, ended),
             FabricEvent::Issue(slot) => {
@@ -137,11 +137,11 @@ impl Fabric {
     }
 
     /// Submits an operation to its channel handler, which passes it to the flash; `waiter` is notified of its end.
-    pub(super) fn issue(&mut self, now: Ps, op: Op, cause: Cause, place: Place, bytes: u32, waiter: Waiter) {
+    pub(super) fn issue(&mut self, now: Ps, op: OpKind, cause: OpCause, place: PageAddress, bytes: u32, waiter: Waiter) {
         let geometry = &self.description.geometry;
         let is_there = place.die < geometry.dies_total() && place.block < geometry.blocks;
         assert!(is_there && bytes <= geometry.page_bytes, "{op:?} of {bytes} bytes at {place:?}, of {geometry:?}");
-        let operation = Operation { op, cause, place, bytes, token: waiter.token(bytes) };
+        let operation = FlashOp { op, cause, place, bytes, token: waiter.token(bytes) };
         let t_channel = self.description.controller.t_channel;
         let channel = self.description.geometry.channel_of(place.die);
         let at = self.stages.handle_channel(channel, now, t_channel, cause, &mut self.spans);
@@ -155,11 +155,11 @@ impl Fabric {
     }
 
     /// Counts an operation's outcome.
-    pub(super) fn count(&mut self, outcome: Outcome) {
+    pub(super) fn count(&mut self, outcome: OpOutcome) {
         match outcome {
-            Outcome::Done => {}
-            Outcome::Uncorrectable => self.totals.uncorrectable += 1,
-            Outcome::Failed => self.totals.failed += 1,
+            OpOutcome::Done => {}
+            OpOutcome::Uncorrectable => self.totals.uncorrectable += 1,
+            OpOutcome::Failed => self.totals.failed += 1,
         }
     }
 
@@ -170,11 +170,11 @@ impl Fabric {
 
     /// Books a firmware stage for work that arrives now; returns its end.
     pub(super) fn run_stage(&mut self, stage: FirmwareStage, now: Ps, lasts: Ps) -> Ps {
-        self.stages.run(stage, now, lasts, Cause::Host, &mut self.spans)
+        self.stages.run(stage, now, lasts, OpCause::Host, &mut self.spans)
     }
 
     /// Books the movement of bytes through DRAM; returns its end.
-    pub(super) fn through_dram(&mut self, now: Ps, bytes: u64, what: &'static str, cause: Cause) -> Ps {
+    pub(super) fn through_dram(&mut self, now: Ps, bytes: u64, what: &'static str, cause: OpCause) -> Ps {
         let booked = self.dram.transfer(now, bytes);
         assert!(booked.start >= now && booked.end >= booked.start, "DRAM is booked for {booked:?} at {now}");
         if let Some(spans) = &mut self.spans {
@@ -200,7 +200,7 @@ impl Fabric {
     fn report_sent(&mut self, sent: Sent, direction: Direction, what: &'static str) -> Sent {
         assert!(sent.start <= sent.left && sent.left <= sent.end, "{what} {direction:?} was sent as {sent:?}");
         if let Some(spans) = &self.spans {
-            spans.0.lock().span(self.link.span(sent, direction, what, Cause::Host, 0));
+            spans.0.lock().span(self.link.span(sent, direction, what, OpCause::Host, 0));
         }
         sent
     }
@@ -219,7 +219,7 @@ impl Fabric {
         assert!(start <= end, "{what} {io} was submitted at {start} and reaped at {end}");
         if let Some(spans) = &self.spans {
             let (track, detail) = (Track::Request(queue), u64::from(io));
-            spans.0.lock().span(DeviceSpan { track, start, end, what, cause: Cause::Host, detail });
+            spans.0.lock().span(DeviceSpan { track, start, end, what, cause: OpCause::Host, detail });
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::flash::Place;
+use crate::flash::PageAddress;
 use nandarray_sim::Ps;
 
 /// The contents of the flash when the power failed.
 #[derive(Clone, Debug, Default)]
 pub struct Programmed {
     /// Ended programs of each page.
-    pub ended: BTreeMap<Place, u32>,
+    pub ended: BTreeMap<PageAddress, u32>,
     /// Modelled time of the failure.
     pub at: Ps,
 }
@@ -41,7 +41,7 @@ impl Power {
     }
 
     /// Counts the end of a page's program.
-    pub(super) fn programmed(&mut self, place: Place) {
+    pub(super) fn programmed(&mut self, place: PageAddress) {
         *self.now.ended.entry(place).or_default() += 1;
     }
 

@@ -5,7 +5,7 @@
 //! pipelined hardware of its own.
 
 use crate::describe::{ControllerSettings, Energy};
-use crate::flash::Cause;
+use crate::flash::OpCause;
 use crate::host::DeviceResource;
 use crate::spans::{DeviceSpanSink, Track};
 use nandarray_sim::Ps;
@@ -60,7 +60,7 @@ impl FirmwareStages {
         stage: FirmwareStage,
         now: Ps,
         lasts: Ps,
-        cause: Cause,
+        cause: OpCause,
         spans: &mut Option<impl DeviceSpanSink>,
     ) -> Ps {
         self.run_one(stage, 0, now, lasts, cause, spans)
@@ -72,7 +72,7 @@ impl FirmwareStages {
         channel: u32,
         now: Ps,
         lasts: Ps,
-        cause: Cause,
+        cause: OpCause,
         spans: &mut Option<impl DeviceSpanSink>,
     ) -> Ps {
         self.run_one(FirmwareStage::Channel, channel % self.channel_handlers, now, lasts, cause, spans)
@@ -84,7 +84,7 @@ impl FirmwareStages {
         handler: u32,
         now: Ps,
         lasts: Ps,
-        cause: Cause,
+        cause: OpCause,
         spans: &mut Option<impl DeviceSpanSink>,
     ) -> Ps {
         if lasts == Ps::ZERO {

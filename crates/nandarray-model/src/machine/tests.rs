@@ -12,7 +12,7 @@ use nandarray::file_format::Ppa;
 use super::{Machine, PlatformPart, RequestEnded, RequestStatus, SpaceJobDone, SpaceJobId, SpaceJobKind};
 use crate::describe::{self, Description};
 use crate::flash::fault::{BitErrors, DeadDie, SlowDie};
-use crate::flash::{Cause, Cells, NandCells, Op, Place, Verdict};
+use crate::flash::{OpCause, Cells, NandCells, OpKind, PageAddress, Verdict};
 use crate::flash_trace::{BlockOps, ExtentOp, FlashTrace, StoreLayout};
 use crate::workload::{IoRequest, RequestList, RequestOp};
 use nandarray_sim::Ps;
@@ -61,7 +61,7 @@ impl Case {
 fn case() -> impl Strategy<Value = Case> {
     let words = |of: &'static [&'static str]| prop::sample::select(of).prop_map(str::to_owned);
     let settings = (
-        words(&["greedy", "d-choices", "cost-benefit", "round-robin"]),
+        words(GcPolicy::NAMES),
         words(&["ideal", "4 KiB", "32 KiB"]),
         words(&["none", "4 KiB", "32 KiB", "512 KiB"]),
         words(&["static CWDP", "static PDWC", "dynamic CWDP"]),
@@ -274,7 +274,7 @@ fn retries_and_a_slow_die_take_what_they_should() {
         ("reliability.t_read_retry", "5 us"),
         ("reliability.read_retries_max", "5"),
     ]);
-    let read = |wrap: &dyn Fn(Box<dyn Cells>, Place) -> Box<dyn Cells>| {
+    let read = |wrap: &dyn Fn(Box<dyn Cells>, PageAddress) -> Box<dyn Cells>| {
         let place = {
             let mut machine = with_blocks(Machine::new(&d, 1, None));
             machine.ftl().fill_sequential().unwrap();
@@ -398,7 +398,7 @@ fn store_machine() -> (Machine, impl Fn(u64) -> FlashTrace) {
     machine.add([PlatformPart::Spaces(layout)]).unwrap();
     let page = layout.store().page_bytes;
     let read = move |n: u64| FlashTrace {
-        ops: vec![ExtentOp { op: Op::Read, cause: Cause::Host, first: Ppa(n), pages: 1, last_bytes: page }],
+        ops: vec![ExtentOp { op: OpKind::Read, cause: OpCause::Host, first: Ppa(n), pages: 1, last_bytes: page }],
         blocks: vec![BlockOps { ops_end: 1, runs: 1, bytes: u64::from(page) }],
         ..FlashTrace::default()
     };

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use nandarray::{Media, Result, SparseMedia};
 
-use crate::flash::Place;
+use crate::flash::PageAddress;
 
 /// A write of the engine.
 #[derive(Clone, Debug)]
@@ -23,9 +23,9 @@ pub(super) enum LoggedWrite {
     /// A write to the controller's own memory: a segment's header and empty records.
     Own(u64, Vec<u8>),
     /// A write to pages from an offset on, which begins at byte `within` of the first; with the address of each page.
-    Pages { offset: u64, within: usize, bytes: Vec<u8>, places: Vec<Place> },
+    Pages { offset: u64, within: usize, bytes: Vec<u8>, places: Vec<PageAddress> },
     /// A write of out-of-band records, with the address of each one's page.
-    Records(u64, Vec<u8>, Vec<Place>),
+    Records(u64, Vec<u8>, Vec<PageAddress>),
 }
 
 /// A log of every write since a medium was made.
@@ -49,12 +49,12 @@ impl WriteLog {
         &self,
         before: usize,
         writes: usize,
-        ended: &BTreeMap<Place, u32>,
+        ended: &BTreeMap<PageAddress, u32>,
         page_bytes: usize,
     ) -> Result<SparseMedia> {
         assert!(before <= writes && writes <= self.len(), "{before}, {writes} of {} writes", self.len());
         let medium = SparseMedia::default();
-        let mut issued: BTreeMap<Place, u32> = BTreeMap::new();
+        let mut issued: BTreeMap<PageAddress, u32> = BTreeMap::new();
         let mut all_ended = true;
         for (n, write) in self.writes[..writes].iter().enumerate() {
             match write {

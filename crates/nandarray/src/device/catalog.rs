@@ -198,7 +198,7 @@ impl Device {
             ("segment_bytes", geometry.segment_bytes()),
             ("segments", usage.segments),
             ("segments_free", usage.free),
-            ("segments_waiting", usage.dying),
+            ("segments_waiting", usage.pending_free),
             ("segments_metadata", usage.chain),
             ("segments_bad", usage.bad),
             ("pages_live", usage.live_pages),

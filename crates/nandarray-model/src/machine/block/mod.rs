@@ -42,7 +42,7 @@ use super::clients::{Client, OperationEnded, Packed, Requester};
 use super::fabric::{ClientContext, Fabric};
 use super::host_io::{Io, IoDirection, IoEvent};
 use super::stages::FirmwareStage;
-use crate::flash::{Cause, Outcome};
+use crate::flash::{OpCause, OpOutcome};
 use crate::ftl::cache::Hit;
 use crate::ftl::{FtlError, FtlSetupError, MapOp, PageMapped, Urgency};
 use crate::host::Direction;
@@ -359,7 +359,7 @@ impl BlockClient {
     /// All data of a write has crossed the link.
     fn request_data(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32) {
         let request = self.requests[self.request_of(ctx, io) as usize].request;
-        let there = ctx.fabric.through_dram(now, request.bytes, "data in", Cause::Host);
+        let there = ctx.fabric.through_dram(now, request.bytes, "data in", OpCause::Host);
         if there == now {
             self.cut(ctx, now, io, &request);
         } else {
@@ -463,7 +463,7 @@ impl BlockClient {
             Some(place) if !self.programs.is_in_memory(place) => {
                 (p.at, p.left) = (PageState::Merging, 1);
                 let bytes = ctx.fabric.description.geometry.page_bytes;
-                self.programs.read(ctx.fabric, now, Cause::Host, place, bytes, BlockWaiter::Page(part));
+                self.programs.read(ctx.fabric, now, OpCause::Host, place, bytes, BlockWaiter::Page(part));
             }
             _ => self.write_page(ctx, now, part),
         }
@@ -485,7 +485,7 @@ impl BlockClient {
             Some(place) if !self.programs.is_in_memory(place) => {
                 let p = &mut self.pages[part as usize];
                 (p.left, p.at) = (1, PageState::Reading);
-                self.programs.read(ctx.fabric, now, Cause::Host, place, bytes, BlockWaiter::Page(part));
+                self.programs.read(ctx.fabric, now, OpCause::Host, place, bytes, BlockWaiter::Page(part));
             }
             // The page was never written, or is still in the controller's memory.
             _ => self.page_up(ctx, now, part, 1),
@@ -522,7 +522,7 @@ impl BlockClient {
                 for &op in &map_ops {
                     programs.issue_map(ctx.fabric, now, op, BlockWaiter::Page(part));
                 }
-                programs.program(ctx.fabric, now, Cause::Host, written.place, BlockWaiter::Page(part));
+                programs.program(ctx.fabric, now, OpCause::Host, written.place, BlockWaiter::Page(part));
                 if written.reclaim != Urgency::None {
                     self.go_on_reclaiming(ctx, now, written.plane);
                 }
@@ -566,12 +566,12 @@ impl BlockClient {
         }
     }
 
-    fn page_operation_ended(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, outcome: Outcome) {
+    fn page_operation_ended(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, outcome: OpOutcome) {
         let p = &mut self.pages[part as usize];
         assert!(p.left > 0, "page {} has no operation in flight at {:?}", p.lpa, p.at);
         p.left -= 1;
         let (at, of, left, lpa) = (p.at, p.of, p.left, p.lpa);
-        let unreadable = outcome == Outcome::Uncorrectable
+        let unreadable = outcome == OpOutcome::Uncorrectable
             && matches!(at, PageState::Mapping | PageState::Reading | PageState::Merging);
         if unreadable {
             if at == PageState::Merging && of == PageRequester::Cache {
@@ -592,7 +592,7 @@ impl BlockClient {
             PageState::Merging if unreadable && of != PageRequester::Cache => self.page_done(ctx, now, part),
             PageState::Merging => {
                 let bytes = u64::from(ctx.fabric.description.geometry.page_bytes);
-                ctx.fabric.through_dram(now, bytes, "old page", Cause::Host);
+                ctx.fabric.through_dram(now, bytes, "old page", OpCause::Host);
                 self.write_page(ctx, now, part);
             }
             PageState::Programming => self.page_done(ctx, now, part),
@@ -609,7 +609,7 @@ impl BlockClient {
             return self.page_leaves(ctx, now, part);
         }
         let bytes = u64::from(self.pages[part as usize].bytes);
-        let there = ctx.fabric.through_dram(now, bytes * crossings, "page", Cause::Host);
+        let there = ctx.fabric.through_dram(now, bytes * crossings, "page", OpCause::Host);
         if there == now { self.page_leaves(ctx, now, part) } else { ctx.push(there, BlockEvent::PageUp(part)) }
     }
 
@@ -665,7 +665,7 @@ impl BlockClient {
                     let page = RequestPage::new(PageRequester::Cache, drain.lpa, 0, page_bytes);
                     let part = self.pages.insert(RequestPage { write: true, whole: drain.whole, ..page }) as u32;
                     let bytes = u64::from(drain.bytes);
-                    let there = ctx.fabric.through_dram(now, bytes, "cached page", Cause::Host);
+                    let there = ctx.fabric.through_dram(now, bytes, "cached page", OpCause::Host);
                     self.translate(ctx, now, part, there);
                 }
                 CacheAction::Nothing => break,
@@ -700,7 +700,7 @@ impl BlockClient {
     // Programs and reclaim
     // ------------------------------------------------------------------------------------------------
 
-    fn program_over(&mut self, ctx: &mut ClientContext<'_>, now: Ps, program: u32, outcome: Outcome) {
+    fn program_over(&mut self, ctx: &mut ClientContext<'_>, now: Ps, program: u32, outcome: OpOutcome) {
         let over = self.programs.over(ctx.fabric, now, program, outcome);
         if let Some(part) = over.unplaced {
             self.fail(ctx, part, RequestStatus::NoSpace);
@@ -709,7 +709,7 @@ impl BlockClient {
             self.go_on_reclaiming(ctx, now, plane);
         }
         match over.waiter {
-            Some(BlockWaiter::Page(part)) => self.page_operation_ended(ctx, now, part, Outcome::Done),
+            Some(BlockWaiter::Page(part)) => self.page_operation_ended(ctx, now, part, OpOutcome::Done),
             Some(BlockWaiter::MoveTo(plane)) => self.move_over(ctx, now, plane),
             _ => {}
         }
@@ -732,7 +732,7 @@ impl BlockClient {
     }
 
     /// A victim was erased, or is bad.
-    fn block_erased(&mut self, ctx: &mut ClientContext<'_>, now: Ps, plane: u32, outcome: Outcome) {
+    fn block_erased(&mut self, ctx: &mut ClientContext<'_>, now: Ps, plane: u32, outcome: OpOutcome) {
         self.reclaim.erased(&mut self.programs, ctx.fabric, plane, outcome);
         self.retry_stalled(ctx, now);
         if self.programs.ftl.urgency(plane) != Urgency::None {

@@ -1,7 +1,7 @@
 //! A logical page's share of a conventional request, on its way from state to state.
 
 use super::RequestStatus;
-use crate::flash::Place;
+use crate::flash::PageAddress;
 use crate::ftl::MapOp;
 
 /// The state of a page of a request.
@@ -49,7 +49,7 @@ pub(super) struct RequestPage {
     /// Flash operations in flight.
     pub(super) left: u32,
     /// Address from which it is read; for a partial write, the address of its old content.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<PageAddress>,
     /// Map operations that remain to be done first, in reverse order.
     pub(super) map_ops: Vec<MapOp>,
 }

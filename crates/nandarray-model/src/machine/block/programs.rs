@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::BlockWaiter;
-use crate::flash::{Cause, Op, Outcome, Place};
+use crate::flash::{OpCause, OpKind, OpOutcome, PageAddress};
 use crate::ftl::{MapOp, PageMapped};
 use crate::machine::clients::Waiter;
 use crate::machine::fabric::Fabric;
@@ -20,8 +20,8 @@ use nandarray_sim::Ps;
 /// A program in flight.
 #[derive(Clone, Copy, Debug)]
 struct PageProgram {
-    place: Place,
-    cause: Cause,
+    place: PageAddress,
+    cause: OpCause,
     waiter: BlockWaiter,
     /// Its epoch, which decides whether a flush waits for it.
     epoch: u64,
@@ -89,9 +89,9 @@ pub(crate) struct PagePrograms {
     pub(super) ftl: PageMapped,
     in_flight: slab::Slab<PageProgram>,
     /// Pages whose data is in the controller until their programs end, each with the number of its programs.
-    writing: FxHashMap<Place, u32>,
+    writing: FxHashMap<PageAddress, u32>,
     /// Failed programs for which there was no other page: their data stays in the controller.
-    unplaced: Vec<(Place, Cause)>,
+    unplaced: Vec<(PageAddress, OpCause)>,
     /// Logical pages whose content was lost when they were moved or merged; they are unreadable until they are written
     /// whole.
     pub(super) lost: FxHashSet<u64>,
@@ -113,7 +113,7 @@ impl PagePrograms {
     }
 
     /// Whether a page's data is still in the controller.
-    pub(super) fn is_in_memory(&self, place: Place) -> bool {
+    pub(super) fn is_in_memory(&self, place: PageAddress) -> bool {
         self.writing.contains_key(&place)
     }
 
@@ -137,33 +137,33 @@ impl PagePrograms {
         &self,
         fabric: &mut Fabric,
         now: Ps,
-        cause: Cause,
-        place: Place,
+        cause: OpCause,
+        place: PageAddress,
         bytes: u32,
         waiter: BlockWaiter,
     ) {
-        fabric.issue(now, Op::Read, cause, place, bytes, Waiter::BlockClient(waiter));
+        fabric.issue(now, OpKind::Read, cause, place, bytes, Waiter::BlockClient(waiter));
     }
 
     /// Issues a page program; `waiter` is notified of its end, here or, after a failure, elsewhere.
-    pub(super) fn program(&mut self, fabric: &mut Fabric, now: Ps, cause: Cause, place: Place, waiter: BlockWaiter) {
+    pub(super) fn program(&mut self, fabric: &mut Fabric, now: Ps, cause: OpCause, place: PageAddress, waiter: BlockWaiter) {
         let epoch = self.epochs.begins();
         *self.writing.entry(place).or_default() += 1;
         let program = self.in_flight.insert(PageProgram { place, cause, waiter, epoch }) as u32;
         let bytes = fabric.description.geometry.page_bytes;
-        fabric.issue(now, Op::Program, cause, place, bytes, Waiter::BlockClient(BlockWaiter::Program(program)));
+        fabric.issue(now, OpKind::Program, cause, place, bytes, Waiter::BlockClient(BlockWaiter::Program(program)));
     }
 
     /// Issues an operation of the map.
     pub(super) fn issue_map(&mut self, fabric: &mut Fabric, now: Ps, op: MapOp, waiter: BlockWaiter) {
         let bytes = fabric.description.geometry.page_bytes;
         match op {
-            MapOp::Read(place) => self.read(fabric, now, Cause::Map, place, bytes, waiter),
-            MapOp::Program(place) => self.program(fabric, now, Cause::Map, place, waiter),
+            MapOp::Read(place) => self.read(fabric, now, OpCause::Map, place, bytes, waiter),
+            MapOp::Program(place) => self.program(fabric, now, OpCause::Map, place, waiter),
         }
     }
 
-    fn leaves_memory(&mut self, place: Place) {
+    fn leaves_memory(&mut self, place: PageAddress) {
         let left = self.writing.get_mut(&place).expect("a page in memory is being written");
         assert!(*left > 0, "{place:?} leaves memory without a program");
         *left -= 1;
@@ -173,11 +173,11 @@ impl PagePrograms {
     }
 
     /// Handles the end of a program.
-    pub(super) fn over(&mut self, fabric: &mut Fabric, now: Ps, program: u32, outcome: Outcome) -> ProgramEnd {
+    pub(super) fn over(&mut self, fabric: &mut Fabric, now: Ps, program: u32, outcome: OpOutcome) -> ProgramEnd {
         let PageProgram { place, cause, waiter, epoch } = self.in_flight.remove(program as usize);
-        assert_ne!(outcome, Outcome::Uncorrectable, "a program of {place:?} reads nothing");
+        assert_ne!(outcome, OpOutcome::Uncorrectable, "a program of {place:?} reads nothing");
         let renewed = match outcome {
-            Outcome::Failed => self.ftl.program_failed(place, cause),
+            OpOutcome::Failed => self.ftl.program_failed(place, cause),
             _ => Ok(None),
         };
         let planes = fabric.description.geometry.planes;
@@ -195,7 +195,7 @@ impl PagePrograms {
                 }
             }
         }
-        let failed_plane = (outcome == Outcome::Failed).then(|| place.die * planes + u32::from(place.plane));
+        let failed_plane = (outcome == OpOutcome::Failed).then(|| place.die * planes + u32::from(place.plane));
         let waiter = if matches!(renewed, Ok(Some(_))) { None } else { Some(waiter) };
         ProgramEnd { unplaced, failed_plane, waiter, epoch }
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::SpaceWaiter;
-use crate::flash::{Cause, Op, Place};
+use crate::flash::{OpCause, OpKind, PageAddress};
 use crate::flash_trace::{ExtentOp, StoreLayout};
 use crate::machine::clients::Waiter;
 use crate::machine::fabric::Fabric;
@@ -18,9 +18,9 @@ use nandarray_sim::Ps;
 /// An operation that waits for an erase.
 #[derive(Clone, Copy, Debug)]
 struct HeldOp {
-    op: Op,
-    cause: Cause,
-    place: Place,
+    op: OpKind,
+    cause: OpCause,
+    place: PageAddress,
     bytes: u32,
     wait: SpaceWaiter,
 }
@@ -83,13 +83,13 @@ impl StoreFlash {
         let page = self.page_bytes();
         for extent in ops {
             assert!(
-                extent.pages > 0 && extent.last_bytes <= page && extent.op != Op::Erase,
+                extent.pages > 0 && extent.last_bytes <= page && extent.op != OpKind::Erase,
                 "of job {age}: {extent:?}"
             );
             for i in 0..extent.pages {
                 let place = self.layout.place(nandarray::file_format::Ppa(extent.first.0 + u64::from(i)));
                 let bytes = if i + 1 == extent.pages { extent.last_bytes } else { page };
-                if extent.op == Op::Program {
+                if extent.op == OpKind::Program {
                     *self.programs.entry(age).or_default() += 1;
                     if self.erasing.contains_key(&place.block) {
                         self.held.push(HeldOp { op: extent.op, cause: extent.cause, place, bytes, wait });
@@ -122,12 +122,12 @@ impl StoreFlash {
         ops: Vec<ExtentOp>,
     ) -> bool {
         let chunk = self.chunks.insert(ReclaimChunk { job, age, ops, left: 0, programming: false }) as u32;
-        self.chunk_next(fabric, now, chunk, Op::Read).is_some()
+        self.chunk_next(fabric, now, chunk, OpKind::Read).is_some()
     }
 
-    fn chunk_next(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32, op: Op) -> Option<u32> {
+    fn chunk_next(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32, op: OpKind) -> Option<u32> {
         let c = &mut self.chunks[chunk as usize];
-        c.programming = op == Op::Program;
+        c.programming = op == OpKind::Program;
         let ops: Vec<ExtentOp> = c.ops.iter().filter(|s| s.op == op).copied().collect();
         c.left = ops.iter().map(|s| s.pages).sum();
         if c.left == 0 {
@@ -141,7 +141,7 @@ impl StoreFlash {
     fn chunk_stage_over(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32) -> Option<u32> {
         assert_eq!(self.chunks[chunk as usize].left, 0, "a stage of a chunk is over");
         if !self.chunks[chunk as usize].programming {
-            return self.chunk_next(fabric, now, chunk, Op::Program);
+            return self.chunk_next(fabric, now, chunk, OpKind::Program);
         }
         Some(self.chunks.remove(chunk as usize).job)
     }
@@ -169,9 +169,9 @@ impl StoreFlash {
         for lane in 0..self.layout.planes() {
             let (place, wait) = (self.layout.block(segment, lane), SpaceWaiter::Erase(segment));
             if waits {
-                self.held.push(HeldOp { op: Op::Erase, cause: Cause::Gc, place, bytes: 0, wait });
+                self.held.push(HeldOp { op: OpKind::Erase, cause: OpCause::Gc, place, bytes: 0, wait });
             } else {
-                fabric.issue(now, Op::Erase, Cause::Gc, place, 0, Waiter::SpaceClient(wait));
+                fabric.issue(now, OpKind::Erase, OpCause::Gc, place, 0, Waiter::SpaceClient(wait));
             }
         }
     }
@@ -190,7 +190,7 @@ impl StoreFlash {
         let planes = self.layout.planes();
         let mut erases = 0;
         for held in std::mem::take(&mut self.held) {
-            let erase = held.op == Op::Erase;
+            let erase = held.op == OpKind::Erase;
             let goes = held.place.block == segment && if erase { erases < planes } else { erases == 0 };
             if !goes {
                 self.held.push(held);

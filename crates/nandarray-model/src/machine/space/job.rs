@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::flash::{Cause, Op};
+use crate::flash::{OpCause, OpKind};
 use crate::flash_trace::{BlockOps, ExtentOp, FlashTrace};
 use crate::machine::host_io::IoDirection;
 use nandarray_sim::Ps;
@@ -105,7 +105,7 @@ pub(super) struct SpaceJob {
 impl SpaceJob {
     /// The direction of a block with these operations.
     pub(super) fn direction(&self, from: usize, to: usize) -> IoDirection {
-        let programs = self.ops[from..to].iter().any(|s| s.op == Op::Program);
+        let programs = self.ops[from..to].iter().any(|s| s.op == OpKind::Program);
         if matches!(self.kind, SpaceJobKind::Write | SpaceJobKind::Output) || programs {
             IoDirection::Write
         } else {
@@ -132,19 +132,19 @@ impl SpaceJob {
         for (i, &extent) in trace.ops.iter().enumerate() {
             see(i, &ops, &mut background);
             match extent.cause {
-                Cause::Map => log.push(extent),
-                Cause::Gc | Cause::Wear => match background.back_mut() {
+                OpCause::Map => log.push(extent),
+                OpCause::Gc | OpCause::Wear => match background.back_mut() {
                     Some(Background::Chunk(chunk))
-                        if extent.op == Op::Program || chunk.last().is_some_and(|s| s.op == Op::Read) =>
+                        if extent.op == OpKind::Program || chunk.last().is_some_and(|s| s.op == OpKind::Read) =>
                     {
                         chunk.push(extent);
                     }
                     _ => background.push_back(Background::Chunk(vec![extent])),
                 },
-                Cause::Host if i < last_block => ops.push(extent),
+                OpCause::Host if i < last_block => ops.push(extent),
                 // Pages of the write buffer, written by a flush: blocks of their own, whose bytes came with earlier
                 // commands.
-                Cause::Host => rest.push(extent),
+                OpCause::Host => rest.push(extent),
             }
         }
         see(trace.ops.len(), &ops, &mut background);

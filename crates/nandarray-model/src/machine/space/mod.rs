@@ -40,7 +40,7 @@ use super::clients::{Client, OperationEnded, Packed, Requester};
 use super::fabric::{ClientContext, Fabric};
 use super::host_io::{Io, IoDirection};
 use super::stages::FirmwareStage;
-use crate::flash::{Cause, Op, Outcome};
+use crate::flash::{OpCause, OpKind, OpOutcome};
 use crate::flash_trace::{ExtentOp, FlashTrace, StoreLayout};
 use crate::host::Direction;
 use nandarray_sim::Ps;
@@ -182,7 +182,7 @@ impl Client for SpaceClient {
                 }
             }
             SpaceWaiter::Log(job) | SpaceWaiter::LogRead(job) => {
-                if ended.op == Op::Program {
+                if ended.op == OpKind::Program {
                     let age = self.age(job);
                     self.program_ended(ctx, now, age);
                 }
@@ -420,19 +420,19 @@ impl SpaceClient {
         let (t_assemble, t_translate, t_allocate) = (c.t_assemble * p.runs, c.t_translate_block, c.t_allocate);
         let leaves = match at {
             PartStage::Down => unreachable!("the link has an event for the arrival of data"),
-            PartStage::Landed => fabric.through_dram(now, p.bytes, "data in", Cause::Host),
+            PartStage::Landed => fabric.through_dram(now, p.bytes, "data in", OpCause::Host),
             PartStage::Scattered | PartStage::Gathered => fabric.run_stage(FirmwareStage::Assemble, now, t_assemble),
             PartStage::Translated => fabric.run_stage(FirmwareStage::Translate, now, t_translate),
             PartStage::Allocated => {
-                let pages = self.count(&p, Op::Program);
+                let pages = self.count(&p, OpKind::Program);
                 fabric.run_stage(FirmwareStage::Allocate, now, t_allocate * pages)
             }
-            PartStage::Reading => return self.issue_part(ctx, now, part, Op::Read),
-            PartStage::Programming => return self.issue_part(ctx, now, part, Op::Program),
+            PartStage::Reading => return self.issue_part(ctx, now, part, OpKind::Read),
+            PartStage::Programming => return self.issue_part(ctx, now, part, OpKind::Program),
             PartStage::Leaving if !c.spaces_in_device && fabric.description.dram.read_crossings == 0 => {
                 return self.leave(ctx, now, part);
             }
-            PartStage::Leaving => fabric.through_dram(now, p.bytes, "data out", Cause::Host),
+            PartStage::Leaving => fabric.through_dram(now, p.bytes, "data out", OpCause::Host),
             PartStage::Delivered => return self.delivered(ctx, now, part),
         };
         if leaves == now { self.leave(ctx, now, part) } else { ctx.push(leaves, SpaceEvent::Staged(part)) }
@@ -488,11 +488,11 @@ impl SpaceClient {
         }
     }
 
-    fn count(&self, part: &SpacePart, op: Op) -> u64 {
+    fn count(&self, part: &SpacePart, op: OpKind) -> u64 {
         self.ops_of(part).iter().filter(|s| s.op == op).map(|s| u64::from(s.pages)).sum()
     }
 
-    fn issue_part(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, op: Op) {
+    fn issue_part(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, op: OpKind) {
         let ops = self.ops_of(&self.parts[part as usize]);
         let wanted: Vec<ExtentOp> = ops.into_iter().filter(|s| s.op == op).collect();
         let pages: u32 = wanted.iter().map(|s| s.pages).sum();
@@ -546,10 +546,10 @@ impl SpaceClient {
             let d = &ctx.fabric.description;
             let crosses = d.controller.spaces_in_device || d.dram.read_crossings == 2;
             let bytes = u64::from(ended.bytes);
-            let there = if crosses { ctx.fabric.through_dram(now, bytes, "page", Cause::Host) } else { now };
+            let there = if crosses { ctx.fabric.through_dram(now, bytes, "page", OpCause::Host) } else { now };
             let p = &mut self.parts[part as usize];
             p.ready = p.ready.max(there);
-            p.failed |= ended.outcome == Outcome::Uncorrectable;
+            p.failed |= ended.outcome == OpOutcome::Uncorrectable;
         }
         let p = &mut self.parts[part as usize];
         let is_issued = p.left > 0 && matches!(p.at, PartStage::Reading | PartStage::Programming);
@@ -637,7 +637,7 @@ impl SpaceClient {
                 self.parts.insert(SpacePart { direction, ops, log: true, ..SpacePart::new(job, self.age(job)) }) as u32;
             return self.host_reads(ctx, now, parent);
         }
-        let (reads, programs): (Vec<_>, Vec<_>) = log.into_iter().partition(|s| s.op == Op::Read);
+        let (reads, programs): (Vec<_>, Vec<_>) = log.into_iter().partition(|s| s.op == OpKind::Read);
         let age = self.age(job);
         self.flash.issue(ctx.fabric, now, age, &reads, SpaceWaiter::LogRead(job));
         self.flash.issue(ctx.fabric, now, age, &programs, SpaceWaiter::Log(job));

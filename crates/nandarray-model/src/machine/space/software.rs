@@ -6,7 +6,7 @@
 
 use super::part::{PartOps, PartStage, SpacePart};
 use super::{SpaceClient, SpaceEvent, SpaceRequester};
-use crate::flash::Op;
+use crate::flash::OpKind;
 use crate::flash_trace::ExtentOp;
 use crate::machine::clients::Requester;
 use crate::machine::fabric::ClientContext;
@@ -40,7 +40,7 @@ impl SpaceClient {
 
     /// Submits reads of a block's pages; without any, the host copies at once.
     pub(super) fn host_reads(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
-        if !self.submit_extents(ctx, now, part, PartStage::Reading, Op::Read) {
+        if !self.submit_extents(ctx, now, part, PartStage::Reading, OpKind::Read) {
             self.host_copies(ctx, now, part);
         }
     }
@@ -58,10 +58,10 @@ impl SpaceClient {
 
     /// Submits writes of a block's pages; `false` if there are none.
     pub(super) fn host_programs(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) -> bool {
-        self.submit_extents(ctx, now, part, PartStage::Programming, Op::Program)
+        self.submit_extents(ctx, now, part, PartStage::Programming, OpKind::Program)
     }
 
-    fn submit_extents(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, at: PartStage, op: Op) -> bool {
+    fn submit_extents(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, at: PartStage, op: OpKind) -> bool {
         let p = self.parts[part as usize];
         let page = self.flash.page_bytes();
         let most = (ctx.fabric.description.host.transfer_max_bytes / page).max(1);
@@ -82,7 +82,7 @@ impl SpaceClient {
         self.parts[part as usize].at = at;
         self.parts[part as usize].left = extents.len() as u32;
         let any = !extents.is_empty();
-        let direction = if op == Op::Program { IoDirection::Write } else { IoDirection::Read };
+        let direction = if op == OpKind::Program { IoDirection::Write } else { IoDirection::Read };
         for extent in extents {
             let requester = Requester::SpaceClient(SpaceRequester::Extent { parent: part, extent });
             ctx.io.submit(ctx.fabric, now, Io { requester, direction, queue, submitted: now, parts_left: 1 });

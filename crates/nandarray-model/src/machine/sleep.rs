@@ -64,7 +64,7 @@ impl Sleep {
         self.awake_at.max(now)
     }
 
-    /// Whether it works and is not about to wake; a device without idle states never rests.
+    /// Whether it works and is awake; `false` for a device without idle states, which never rests.
     pub(super) fn is_up(&self, now: Ps) -> bool {
         !self.states.is_empty() && self.rests_since.is_none() && now >= self.awake_at
     }

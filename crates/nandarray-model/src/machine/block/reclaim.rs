@@ -135,7 +135,8 @@ impl Reclaim {
                     }
                 }
                 ReclaimStep::Erase { place, cause } => {
-                    assert!(self.moving[at] == 0 && self.erasing[at].is_none(), "{place:?} is erased with moves left");
+                    let is_read = self.moves.iter().any(|(_, one)| one.plane == plane);
+                    assert!(!is_read && self.erasing[at].is_none(), "{place:?} is erased while it is read or erased");
                     self.erasing[at] = Some(place);
                     fabric.issue(now, OpKind::Erase, cause, place, 0, Waiter::BlockClient(BlockWaiter::Erase(plane)));
                     return room;

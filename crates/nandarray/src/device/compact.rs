@@ -27,8 +27,8 @@ impl Device {
     pub(super) fn compact(&self) -> Result<u64> {
         self.sound()?;
         let before = self.ftl.media().len();
-        // Moving takes room before it gives any: a full disk gets the room of dead pages first, and again whenever it is
-        // full.
+        // Moving takes room before it gives any: a full disk gets the room of dead pages first, and again whenever it
+        // is full.
         self.give_dead_room()?;
         let mut packed = self.pack();
         for _ in 0..TRIES_ON_A_FULL_DISK {

@@ -464,8 +464,8 @@ impl Device {
         if self.scope.was_left_inside() {
             // Its locks are held for good.
             return Err(Error::Closed(
-                "this process was forked while another thread was in a command of the store; `refresh` it here, or open \
-                 it again"
+                "this process was forked while another thread was in a command of the store; `refresh` it here, or \
+                 open it again"
                     .to_owned(),
             ));
         }

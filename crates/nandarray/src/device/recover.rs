@@ -1,8 +1,8 @@
 //! Making a store, opening one, and replaying its journal.
 //!
 //! Opening reads a superblock, the checkpoint's directory (not the indexes: those are read when a space is touched),
-//! then the journal (`replay`). Nothing is written while a store is only read. A store that was not closed properly gets
-//! a new checkpoint, so that dropped records can never come back; `opening` reports them.
+//! then the journal (`replay`). Nothing is written while a store is only read. A store that was not closed properly
+//! gets a new checkpoint, so that dropped records can never come back; `opening` reports them.
 //!
 //! Beside a writer, a reader takes the marks first, then the superblocks, then the length, then the journal: each names
 //! only things that are there by the time that the next is read.
@@ -437,8 +437,8 @@ fn next_lsn_of(superblock: &Superblock, dropped: &Option<Dropped>, applied: u64,
     Ok(next_lsn)
 }
 
-/// Takes the segments of the checkpoint, the journal and the generation before for metadata. `previous` keeps those that
-/// are in use by it alone.
+/// Takes the segments of the checkpoint, the journal and the generation before for metadata. `previous` keeps those
+/// that are in use by it alone.
 fn take_metadata(
     ftl: &Ftl,
     checkpoint: &[Segment],

@@ -103,8 +103,8 @@ pub(super) fn replay_all(
     let damaged = is_damaged(journals, superblock, known);
     if damaged && !replay.salvage {
         return Err(Error::corrupt(format!(
-            "the journal is damaged behind record {last}: record {durable} was durable; `nandarray check --repair` rebuilds what \
-             pages tell"
+            "the journal is damaged behind record {last}: record {durable} was durable; `nandarray check --repair` \
+             rebuilds what pages tell"
         )));
     }
     let mut applied = 0;

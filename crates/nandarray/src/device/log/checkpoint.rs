@@ -1,8 +1,8 @@
 //! Checkpoints: a new generation of metadata, written beside the one that counts.
 //!
 //! All indexes and the directory go to a new chain, a new journal begins, and the superblock in the other slot names
-//! both once they are durable. The generation before is kept until the next checkpoint, so that damage to the newest one
-//! leaves a store. A checkpoint that fails changes nothing: the journal goes on.
+//! both once they are durable. The generation before is kept until the next checkpoint, so that damage to the newest
+//! one leaves a store. A checkpoint that fails changes nothing: the journal goes on.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

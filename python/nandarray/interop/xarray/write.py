@@ -23,7 +23,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from xarray import Dataset, DataTree, Variable
 
-import nandarray
 from nandarray import dtypes
 from nandarray._nandarray import Transaction
 from nandarray.array.array import Array
@@ -31,6 +30,7 @@ from nandarray.array.attributes import DIMENSIONS, to_json
 from nandarray.array.creation import check_key, fill_bytes
 from nandarray.array.fork import StoreLock
 from nandarray.array.group import MARKER, UNFINISHED, is_unfinished, make_marker
+from nandarray.array.opening import open as open_store
 from nandarray.errors import ExistsError, InvalidError, NotFoundError, StoreExistsError
 from nandarray.index.shapes import Box, boxes, check_shape
 from nandarray.interop.convert.attributes import encode
@@ -132,10 +132,10 @@ def _open(store: Any, how: How, stack: ExitStack) -> Store:
     path = os.fspath(store)
     if how.mode != "r+" and not os.path.exists(path):
         with contextlib.suppress(StoreExistsError):  # another process was faster
-            made = nandarray.open(path, "x")
+            made = open_store(path, "x")
             stack.push(lambda kind, error, trace: os.unlink(path) if kind else None)
             return stack.enter_context(made)
-    return stack.enter_context(nandarray.open(path, "r+"))
+    return stack.enter_context(open_store(path, "r+"))
 
 
 # --- Writing ----------------------------------------------------------------------------------------------------------

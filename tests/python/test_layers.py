@@ -52,7 +52,6 @@ FACADES = {"nandarray", "nandarray.programs"}
 #: (importing module or part, imported module or part) -> why the import is for types alone and points up.
 TYPES_ONLY = {
     ("nandarray.nvme.controller", "nandarray.array.store"): "a controller serves a store, which makes it",
-    ("nandarray.programs.forms", "nandarray.programs.program"): "a form is made for a program",
     ("nandarray.programs.compile.native", "nandarray.programs.program"): "a native form is of a program",
 }
 

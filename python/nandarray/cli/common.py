@@ -28,8 +28,8 @@ from rich.console import Console
 
 import nandarray
 from nandarray import units
+from nandarray.array.listing import open_array
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError, StoreExistsError
-from nandarray.interop.convert.copying import open_array
 
 __all__ = [
     "Json",

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nandarray import device
+from nandarray import Synthetic, Trace, device
 from nandarray.device import Description
 from nandarray.errors import InvalidError
 from nandarray.lab import registry
@@ -27,7 +27,6 @@ from nandarray.lab._inputs import inputs_of
 from nandarray.lab.claims import near
 from nandarray.lab.cost import weights_of
 from nandarray.lab.quantities import parse, span
-from nandarray.model.replay import Synthetic, Trace
 from nandarray.units import parse_size
 
 __all__ = ["OBJECTIVES", "Axis", "Spec", "read_spec"]

@@ -29,6 +29,7 @@ from numpy.typing import DTypeLike
 
 from nandarray.array.attributes import to_json
 from nandarray.array.group import MARKER, UNFINISHED, Group, is_unfinished, make_marker
+from nandarray.array.listing import groups_below, open_array
 from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part, stored
 from nandarray.errors import ExistsError, InvalidError, StoreExistsError
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from nandarray.array.store import Store
     from nandarray.array.view import View
 
-__all__ = ["FORMATS", "Progress", "export", "groups_below", "import_", "open_array"]
+__all__ = ["FORMATS", "Progress", "export", "import_"]
 
 #: Called as ``progress(name, bytes_done, bytes_total)`` for the array being copied.
 Progress = Callable[[str, int, int], None]
@@ -466,23 +467,6 @@ def _format(path: Path, told: str | None) -> str:
         return "zarr"
     known = ", ".join(FORMATS)
     raise InvalidError(f"cannot tell the format of {str(path)!r} by its name: give format=, one of {known}")
-
-
-def open_array(store: Store, name: str, key: bytes | None) -> Array:
-    """Open an array by its full name, with the key if it is an encrypted one."""
-    encrypted = bool(store._engine.describe(name)["encrypted"]) if name in store._engine else False
-    return store.open_array(name, encryption_key=key if encrypted else None)
-
-
-def groups_below(group: Group) -> list[str]:
-    """Give the names of all groups below ``group``, relative to it, parents first."""
-    found: set[str] = set()
-    for name in group._below():  # with the hidden arrays that keep empty groups
-        parent = name.rpartition("/")[0]
-        while parent and parent not in found:
-            found.add(parent)
-            parent = parent.rpartition("/")[0]
-    return sorted(found)
 
 
 def _gather(

@@ -29,6 +29,7 @@ except ImportError as error:
 from nandarray.array.array import Array
 from nandarray.array.attributes import DIMENSIONS
 from nandarray.array.lazy import Field
+from nandarray.array.listing import groups_below, open_array
 from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part
 from nandarray.array.store import Store
@@ -36,7 +37,6 @@ from nandarray.array.view import View
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.index.shapes import aligned_chunks
 from nandarray.interop.convert.attributes import decode, dimension_names
-from nandarray.interop.convert.copying import groups_below, open_array
 from nandarray.interop.dask import CHUNK_BYTES
 
 if TYPE_CHECKING:

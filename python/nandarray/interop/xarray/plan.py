@@ -18,10 +18,10 @@ import pandas as pd
 from xarray import Dataset, Variable, conventions
 
 from nandarray.array.group import MARKER, UNFINISHED
+from nandarray.array.listing import open_array
 from nandarray.errors import ExistsError, InvalidError
 from nandarray.index.shapes import Box, boxes
 from nandarray.interop.convert.attributes import dimension_names, encode
-from nandarray.interop.convert.copying import open_array
 from nandarray.interop.convert.slabs import slab_shape
 from nandarray.interop.xarray.backend import _GroupStore, _OpenStore
 from nandarray.interop.xarray.encoding import check_values, encode_as_stored, fixed_size, split

@@ -14,6 +14,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import nandarray
 from nandarray.lab import Comparison, Run, Sweep
 from nandarray.lab.report.page import render
 from nandarray.lab.report.source import Source, read
@@ -57,8 +58,6 @@ def write(
     OSError
         If the file cannot be written.
     """
-    import nandarray
-
     both = Comparison(*map(_run, compare)) if isinstance(compare, tuple) else compare
     html = render([read(run) for run in runs], [sweep_data(one) for one in sweeps], both, nandarray.__version__)
     target = Path(path)

@@ -1,4 +1,4 @@
-"""How long a small program takes from a new process to its first result: nothing cached, then cached.
+"""Time of a small program from a new process to its first result: nothing cached, then cached.
 
 Each time is of a process of its own, which opens a store, writes 1000 elements, decorates a function, or has text in C
 compiled, and offloads it.

@@ -29,7 +29,7 @@ import numpy as np
 
 from .memory import watch
 
-#: How many times the native form's processor time the translated form may take; three times for all others.
+#: Most processor time of the translated form as a multiple of the native form's; three times for all others.
 WITHIN = {"histogram": 4.0}
 OPERATIONS = ("sum", "minmax", "filter", "histogram", "filter-sum")
 APART = "nandarray, native, in two runs"
@@ -285,7 +285,9 @@ def _duckdb(x: _Array, *, own: bool) -> _Runs:
     return {
         "sum": lambda: database.execute(f"SELECT sum(x) FROM {table}").fetchall()[0][0],  # noqa: S608
         "minmax": lambda: database.execute(f"SELECT min(x), max(x) FROM {table}").fetchall()[0],  # noqa: S608
-        "filter": lambda: database.sql(f"SELECT x FROM {table} WHERE x BETWEEN {low} AND {high}").to_arrow_table()["x"],  # noqa: S608
+        "filter": lambda: database.sql(
+            f"SELECT x FROM {table} WHERE x BETWEEN {low} AND {high}"  # noqa: S608
+        ).to_arrow_table()["x"],
         "histogram": histogram,
         "filter-sum": lambda: database.execute(
             f"SELECT sum(x) FROM {table} WHERE x BETWEEN {low} AND {high}"  # noqa: S608
@@ -460,7 +462,7 @@ def _child(pipe: Connection, path: Path, dtype: str, form: str, operation: str) 
         pipe.send("ready")
         pipe.recv()
         found = run()
-        # What comes back is the caller's, as a buffer is in reads.
+        # The output is the caller's, as a buffer is in reads.
         pipe.send(sum(np.asarray(one).nbytes for one in (found.values() if isinstance(found, dict) else [found])))
         pipe.recv()
 

@@ -1,4 +1,4 @@
-"""What every system must be able to do, and how its chunk shapes follow from the number of dimensions.
+"""The interface of all systems, and the shapes of their chunks by the number of dimensions.
 
 An adapter is small on purpose: it calls its library the way that library's own documentation calls fast, reads into the
 caller's buffer where the library can, and hides nothing. ``chunked`` marks the systems that the "0.9 of the best

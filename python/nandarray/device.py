@@ -1,8 +1,8 @@
 """Device descriptions: which SSD the modelled clock models.
 
-A description is a text in TOML, in which every number has a unit and a source, and what was changed of it since. The
-native module reads and checks it; this file gives it the manners of a Python object: keys, changes, HTML. Which keys
-there are is on the page ``docs/reference/devices.md``, and in :func:`keys`.
+A description is a text in TOML, in which every number has a unit and a source, and the changes to it. The native module
+reads and checks it; this file makes a Python object of it: keys, changes, HTML. The page ``docs/reference/devices.md``
+and :func:`keys` list the keys.
 
 It opens no store and simulates nothing.
 """
@@ -85,7 +85,7 @@ class Description:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The device's name."""
         return str(self._data["name"])
 
     @property
@@ -100,7 +100,7 @@ class Description:
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """What was changed of its text, by dotted keys."""
+        """Values that replace those of the text, by dotted keys."""
         return dict(self._overrides)
 
     @cached_property
@@ -147,7 +147,7 @@ class Description:
 
     @property
     def effective(self) -> dict[str, Any]:
-        """What follows without simulating: capacity, bandwidths of the parts, latency of a lone request."""
+        """Figures that need no simulation: capacity, bandwidths of the parts, latency of a lone request."""
         return dict(self._data["effective"])
 
     def with_(self, changes: Mapping[str, Any] | None = None, /, **overrides: Any) -> Description:

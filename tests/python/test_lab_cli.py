@@ -1,4 +1,4 @@
-"""``nandarray lab`` as somebody at a shell meets it, and comparisons of runs."""
+"""``nandarray lab`` at a shell, and comparisons of runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The report's page in parts: figures, devices, answers, comparisons, sweeps shaped; escaping; the vendored charts.
 
-What the page does in a browser is in test_lab_report_page.py.
+The page in a browser is tested in test_lab_report_page.py.
 """
 
 from __future__ import annotations
@@ -355,7 +355,7 @@ def test_the_vendored_charts_are_what_their_hash_says_and_carry_their_licences()
     assert f'"{versions["echarts"]}"'.encode() in script
 
 
-# What the missing cones leave of linear RGB, for severity 1 (Machado, Oliveira and Fernandes, 2009, table 1).
+# Linear RGB as seen without a kind of cones, for severity 1 (Machado, Oliveira and Fernandes, 2009, table 1).
 SIGHT = {
     "usual": np.eye(3),
     "protanope": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],

@@ -4,8 +4,8 @@ An :class:`Array` is a handle, small and cheap; the data stays in the store, and
 the elements that it names. Indexing and NumPy's protocols come from :class:`~nandarray.array.base.Grid`; this module
 adds the properties of a *stored* array: a building block, attributes, a shape that can change, views.
 
-What it does not do: arithmetic (read first, then compute), and comparing (``==`` between handles is identity, since an
-elementwise answer would read both arrays whole).
+Arithmetic is left to NumPy (read first, then compute), and ``==`` between handles is identity, since an elementwise
+answer would read both arrays whole.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Array(Grid, Compute):
 
     @property
     def compression(self) -> str | None:
-        """How building blocks are compressed, if they are."""
+        """The compressor of building blocks; None if they are stored as they are."""
         return self._space.compression
 
     @property
@@ -128,7 +128,7 @@ class Array(Grid, Compute):
 
     @property
     def fill_value(self) -> Any:
-        """What elements read as that were never written."""
+        """The value of elements that were never written."""
         return np.frombuffer(self._space.fill, self._dtype)[0]
 
     @property
@@ -149,7 +149,7 @@ class Array(Grid, Compute):
     # --- Reading and writing -----------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        # Integers, slices and index arrays by one native call. What that does not take, and any error, is for the rest.
+        # One native call reads integers, slices and index arrays; others, and errors, go the general way.
         got = get(self._space, key, self._dtype)
         if got is not None:
             return got
@@ -262,7 +262,7 @@ class Array(Grid, Compute):
     def submit(self, selection: Any = ..., *, out: Any = None) -> Future:
         """Read a selection later, beside whatever else is in flight.
 
-        On a modelled device the read is in flight from now on; modelled time passes while somebody waits. Reads wait
+        On a modelled device the read is in flight from now on; modelled time passes while a caller waits. Reads wait
         for earlier writes of the same building blocks, and writes for earlier reads and writes.
 
         Parameters

@@ -1,6 +1,6 @@
 """Opening: from the words of :func:`nandarray.open` to a store, on a file or on a modelled device.
 
-What can be done with a store is :mod:`nandarray.array.store`'s; what the options mean is the engine's.
+The store's methods are in :mod:`nandarray.array.store`; the engine checks the options.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["open"]
 
-#: How each of the two superblocks begins, and where they are.
+#: The first bytes of each of the two superblocks, and their offsets.
 _MAGIC = b"\x89NANDAR\n"
 _SLOTS = (0, 4096)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")

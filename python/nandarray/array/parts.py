@@ -73,7 +73,7 @@ class Part:
 
     @property
     def how(self) -> How:
-        """What tells it from the array: plain values, to find it again in another process."""
+        """The kind of part and its argument: plain values, to find the part again in another process."""
         return ("view", self.of.shape) if isinstance(self.of, View) else ("field", self.of.name)
 
     @property
@@ -137,7 +137,7 @@ class Part:
 
     @property
     def fill_value(self) -> Any:
-        """What elements read as that were never written; None for fields with dimensions of their own."""
+        """The value of elements that were never written; None for fields with dimensions of their own."""
         fill = self.array.fill_value
         if isinstance(self.of, View):
             return fill

@@ -2,8 +2,8 @@
 
 A pickle has the absolute path, the options of opening and a name, never elements and never a key. So worker processes
 (``multiprocessing``, Dask, a DataLoader that spawns) each have a store of their own, which all arrays of one file that
-arrive there share; it sees what the file holds when they arrive. What is open for writing stays where it is: one
-process writes a store.
+arrive there share; it sees what the file holds when they arrive. A store that is open for writing cannot be pickled:
+only one process writes a store.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["reduce_array", "reduce_group", "reduce_store", "reopen_array"]
 
-#: What opens a store again: its path and the options that were not left out.
+#: The arguments to open a store again: its path and the options that were given.
 Opening = tuple[str, tuple[tuple[str, Any], ...]]
 
 _Version = tuple[int, int, int]

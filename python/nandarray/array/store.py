@@ -3,7 +3,7 @@
 A :class:`Store` is the group at the root (:mod:`nandarray.array.group` finds arrays by name), and the file: flushing,
 closing, checking, compacting, its statistics, and the threads of its asynchronous commands.
 
-What is not here: opening one (``_open``), moving data (:mod:`nandarray.array.array`), and other formats
+Elsewhere: opening (:mod:`nandarray.array.opening`), moving data (:mod:`nandarray.array.array`), and other formats
 (``nandarray.import_`` and ``export``).
 """
 
@@ -184,9 +184,9 @@ class Store(Group):
 
         A loss of power leaves records that are not whole; they and those behind them are dropped, none of which a flush
         had promised. Records that were ``flushed`` are dropped by ``salvage`` only, and are lost. The numbers of the
-        ``first`` and the ``last`` are told, how many ``records`` that are, the ``arrays`` that they changed as far as
+        ``first`` and the ``last`` are given, the number of ``records``, the ``arrays`` that they changed as far as
         they can be read, the pages that a salvage gave back to their arrays (``pages_taken``) and those whose array is
-        not known (``pages_lost``), and a ``message`` that says all of it.
+        not known (``pages_lost``), and a ``message`` with all of it.
 
         Examples
         --------

@@ -1,8 +1,8 @@
 """A quick look at how fast a store is on this machine and disk, without any peer.
 
 One 2-D float32 array of pseudo-random numbers is written and read back by the usual patterns; a table says GB/s, and
-the machine's own memory copy stands beside it as the ceiling. What is read is compared with what was written once a
-pattern. Reads come from the page cache: this shows the software, not the disk.
+the machine's own memory copy stands beside it as the ceiling. Each pattern's data is compared once with the array's.
+Reads come from the page cache: this shows the software, not the disk.
 
 Comparing with other array stores is ``make bench``'s job, not this one's.
 """

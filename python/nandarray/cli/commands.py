@@ -1,11 +1,10 @@
 """The command line: ``nandarray COMMAND STORE ...``.
 
-Every command opens a store, does one thing through the same Python interface that programs use, and closes it. What a
-script would read has ``--json``. This file holds the commands and their options; :mod:`nandarray.cli.show` makes tables
-and trees, :mod:`nandarray.cli.read` reads selections of any size, :mod:`nandarray.cli.device` describes devices,
-:mod:`nandarray.cli.replay` replays workloads on them, :mod:`nandarray.cli.lab` runs experiments,
-:mod:`nandarray.cli.program.commands` compiles programs, :mod:`nandarray.cli.advise` says whether to offload them,
-:mod:`nandarray.cli.common` has what all share.
+Every command opens a store, does one thing through the public Python interface, and closes it. Output for scripts has
+``--json``. This file holds the commands for stores and their options: :mod:`.show` makes tables and trees,
+:mod:`.read` reads selections of any size. Other groups of commands: :mod:`.device` describes devices, :mod:`.replay`
+replays workloads on them, :mod:`.lab` runs experiments, :mod:`.program` compiles programs, :mod:`.advise` says whether
+to offload them. :mod:`.common` has the parts that all share.
 """
 
 from __future__ import annotations
@@ -486,7 +485,7 @@ def check(
     except CorruptError:
         if not repair:
             raise
-        # What cannot be opened as it is may still be opened as far as it can be read.
+        # A damaged store may still open as far as it can be read.
         opened = nandarray.open(str(store), "r+", salvage=True)
     with opened:
         result = opened.check(repair=repair, accept_older=accept_older)

@@ -1,4 +1,4 @@
-"""What every command of the command line shares: errors, sizes, keys, names, output.
+"""Errors, sizes, keys, names and output of the command line: the parts that all commands share.
 
 An error a user can do something about is one line on standard error and exit code 1; a wrong command line is exit
 code 2. Only ``--debug`` shows a traceback. :class:`OneLineErrors` holds to that for every command, so commands just
@@ -216,7 +216,7 @@ def missing(store: Any, name: str) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Give a console for now's standard output; wide where nobody looks, so that pipes get whole lines."""
+    """Return a console for the present standard output; a wide one for pipes, so that they get whole lines."""
     stream = sys.stderr if stderr else sys.stdout
     wide = None if stream.isatty() else _WIDE
     return Console(file=stream, width=wide, highlight=False, emoji=False, markup=False)
@@ -269,6 +269,6 @@ def strict(value: Any) -> Any:
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
-    """Refuse to replace a file, unless that is asked for."""
+    """Refuse to replace a file without ``--overwrite``."""
     if path.exists() and not overwrite:
         raise StoreExistsError(errno.EEXIST, "exists already; --overwrite replaces it", str(path))

@@ -1,6 +1,6 @@
 """``nandarray device``: the devices that there are, one of them, whether a file describes one, and import.
 
-What is printed comes from :mod:`nandarray.device`; this file has options, tables and nothing else.
+All figures come from :mod:`nandarray.device`; this file has options and tables.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _table(headings: Sequence[str], *, right: Sequence[str] = ()) -> Table:
 
 @contextmanager
 def _progress(*, quiet: bool) -> Generator[Callable[[str, int, int], None] | None]:
-    """Show bars on standard error, only where somebody looks."""
+    """Show bars on standard error if that is a terminal."""
     out = console(stderr=True)
     if quiet or not out.is_terminal:
         yield None

@@ -195,7 +195,7 @@ def replay_command(
 
 @contextmanager
 def _progress(*, quiet: bool) -> Generator[Callable[[str, float | None, int, int, float], None] | None]:
-    """Show a bar on standard error, only where somebody looks."""
+    """Show a bar on standard error if that is a terminal."""
     out = console(stderr=True)
     if quiet or not out.is_terminal:
         yield None

@@ -1,4 +1,4 @@
-"""How the command line shows a store: listings, trees, facts, statistics, progress.
+"""A store on the command line: listings, trees, facts, statistics, progress.
 
 Each function takes an open store, and prints either for people or, with ``as_json``, for programs. Facts come from the
 index alone, so an encrypted array is listed without its key. No element is read here.
@@ -240,7 +240,7 @@ def _sentence(error: Any) -> str:
 
 @contextmanager
 def progress(verb: str, *, quiet: bool) -> Generator[_Report | None]:
-    """Show a bar for each array being copied, on standard error and only where somebody looks."""
+    """Show a bar for each array that is copied, on standard error if that is a terminal."""
     out = console(stderr=True)
     if quiet or not out.is_terminal:
         yield None

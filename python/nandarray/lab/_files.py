@@ -1,8 +1,8 @@
 """Bytes of a run's folder: JSON and Parquet that come out the same whenever they say the same.
 
 JSON has sorted keys, floats as Python's ``repr`` writes them (the shortest text that gives the same number), and no
-NaN: what no number is becomes null. Parquet has the same rows with their types, and nothing of time or place. What is
-of time and place is :func:`environment`, a file of its own.
+NaN: it becomes null. Parquet has the same rows with their types. Both are free of time and place, which are in a file
+of their own (:func:`environment`).
 """
 
 from __future__ import annotations

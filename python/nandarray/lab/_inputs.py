@@ -1,4 +1,4 @@
-"""Which devices and files a run follows from, beyond the text of its parameters.
+"""Devices and files that a run depends on, beyond the text of its parameters.
 
 A parameter such as ``device=mine.toml`` names a file, and the file can change while its name stays. So a run's name
 hashes each description that the parameters name as it resolves, with every value and source, and the bytes of every
@@ -23,13 +23,13 @@ from nandarray.lab.experiment import Experiment
 
 __all__ = ["FOLDER", "Inputs", "inputs_of"]
 
-#: Where in a run's folder the descriptions lie.
+#: The folder of descriptions within a run's folder.
 FOLDER = "devices"
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the parameters of a run name.
+    """The devices and files that the parameters of a run name.
 
     Parameters
     ----------

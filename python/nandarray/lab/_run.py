@@ -1,8 +1,8 @@
 """Running an experiment: from an id to a whole folder.
 
 The folder is made under a name that ends in ``.part`` and gets its own name when everything is in it, so a folder with
-a run's name is whole. What was left by a run that was killed is removed by the next one. The name has a hash of all
-that the result follows from: experiment, its source, parameters, profile, seed, version. Running the same again
+a run's name is whole. The next run removes the remains of a killed one. The name has a hash of all that the result
+depends on: experiment, its source, parameters, profile, seed, version. Running the same again
 measures again and puts the new folder in the old one's place; ``environment.json`` says in which files they differ.
 
 This module makes no choice about what is measured, and draws nothing.
@@ -312,7 +312,7 @@ def part_folder(final: Path, *, keep: bool = False) -> Generator[Path]:
     Yields
     ------
     path
-        The folder. What is still there at the end stays if ``keep``, and goes otherwise.
+        The folder. If it is still there at the end, it stays with ``keep``, and is removed otherwise.
 
     Raises
     ------

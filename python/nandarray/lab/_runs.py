@@ -1,7 +1,7 @@
 """Runs as they lie on disk: read again, listed, found by name.
 
-A :class:`Run` reads its folder when it is asked for something, and changes nothing in it. How a folder comes to be is
-in :mod:`nandarray.lab._run`; what is in it is on the page ``docs/reference/lab.md``.
+A :class:`Run` reads its folder when it is used, and changes nothing in it. :mod:`nandarray.lab._run` writes folders;
+the page ``docs/reference/lab.md`` describes their contents.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read_head(folder: Path, name: str) -> dict[str, Any]:
 
 
 class Folder:
-    """What runs and sweeps have in common: a head, tables, an environment.
+    """The common base of runs and sweeps: a head, tables, an environment.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Folder:
 
     @property
     def id(self) -> str:
-        """What its folder is called."""
+        """The name of its folder."""
         return self.path.name
 
     @property
@@ -172,7 +172,7 @@ class Run(Folder):
 
     @property
     def profile(self) -> str:
-        """Which sizes: "full" or "small"."""
+        """The sizes: "full" or "small"."""
         return str(self.data["profile"])
 
     @property
@@ -187,7 +187,7 @@ class Run(Folder):
 
     @property
     def figures(self) -> list[dict[str, Any]]:
-        """What to draw."""
+        """Descriptions of the figures to draw."""
         return list(self.data["figures"])
 
     @cached_property
@@ -278,7 +278,7 @@ def runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:
     Returns
     -------
     list of Run
-        By experiment, then by name. What is no run, or is not whole, is not among them.
+        By experiment, then by name. Other folders, and unfinished runs, are left out.
     """
     parent = folder_of_runs(folder)
     if not parent.is_dir():

@@ -31,7 +31,7 @@ EXPECTED = (0.85, 1.15)
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper measured.
+    """A figure or a statement of a paper that an experiment can be compared with.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ from nandarray.lab.claims import near
 
 __all__ = ["WEIGHTS", "cost", "weights_of"]
 
-#: What each part counts.
+#: Weight of each part in the cost.
 WEIGHTS: dict[str, float] = {"flash": 1.0, "die": 1.0, "channel": 2.0, "dram": 15.0, "core": 5.0}
 
 _BITS = {"slc": 1, "mlc": 2, "tlc": 3, "qlc": 4}

@@ -1,4 +1,4 @@
-"""Which experiments there are, and where their code is.
+"""The known experiments, and the files of their code.
 
 Three places have experiments: the modules of :mod:`nandarray.lab.experiments`, those that installed packages name under
 the entry point ``nandarray.experiments``, and Python files given by their path. Each module defines ``EXPERIMENT``, or

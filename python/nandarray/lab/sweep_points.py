@@ -1,7 +1,7 @@
 """Measuring points of a sweep: what runs in the processes.
 
-A batch is many points at once, so that handing them over costs little. Whatever goes wrong with a point is that point's
-result; a batch always comes back.
+A batch is many points at once, so that handing them over costs little. An error of a point becomes that point's result;
+a batch always comes back.
 """
 
 from __future__ import annotations

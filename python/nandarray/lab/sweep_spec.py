@@ -1,6 +1,6 @@
-"""What a sweep file says: a base device, axes, a workload; and the points that follow.
+"""Sweep files: a base device, axes, a workload; and the points that follow.
 
-The form is on the page ``docs/reference/lab.md``. A file is checked here as far as can be told without building any
+The page ``docs/reference/lab.md`` defines the form. A file is checked here as far as possible without building any
 device: names of keys, kinds of values, lengths of axes that go together. Whether a point's device can be is found when
 the point is measured; if not, that point fails and no other.
 """
@@ -31,7 +31,7 @@ from nandarray.units import parse_size
 
 __all__ = ["OBJECTIVES", "Axis", "Spec", "read_spec"]
 
-#: What a Pareto front is over, if a file does not say; those that were measured count.
+#: Default objectives of a Pareto front; those that were not measured are left out.
 OBJECTIVES = {"bytes_per_s": "max", "latency_p99_us": "min", "j_per_byte": "min", "cost": "min"}
 
 _TOP = (
@@ -106,7 +106,7 @@ class Spec:
 
     @property
     def count(self) -> int:
-        """How many points there are."""
+        """Number of points."""
         total = 1
         for group in self.groups:
             total *= len(self.axes[group[0]].values)
@@ -427,7 +427,7 @@ class _Reader:
             found["trace"] = Path(shared["trace"]).name
         if self.experiment is not None:
             found["experiment"] = self.experiment.id
-            # What its own parameters name; the sweep's devices are said as a whole already.
+            # Inputs that the experiment's own parameters name; the sweep's devices are recorded whole already.
             axes = _flat(self._table("axes"))
             named = {key: value for key, value in axes.items() if key.startswith("parameters.")}
             inputs = inputs_of(self.experiment, {"workload": shared["workload"], "axes": named})

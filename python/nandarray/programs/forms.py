@@ -1,4 +1,4 @@
-"""What programs in Python look like: functions over blocks or streams, and over single elements; options.
+"""Forms of programs in Python: functions over blocks or streams, and over single elements; options.
 
 Four forms: a function over whole blocks or streams, with annotations; and three over single elements, ``map``,
 ``filter`` and ``reduce``. This module reads functions and options into a :class:`Form` and says what is wrong with
@@ -36,7 +36,7 @@ __all__ = [
 #: Options that go into the metadata, and those that Numba takes.
 SIZES = ("memory_bytes", "scratchpad_bytes")
 OPTIONS = ("fastmath", "boundscheck")
-#: What calls such as ``map_blocks`` may say of the function that they compile; their other options are of the run.
+#: Options of calls such as ``map_blocks`` for compiling their function; the others are for the run.
 COMPILED = ("trusted", "boundscheck")
 
 

@@ -1,4 +1,4 @@
-"""What goes into programs and comes out of them: boxes of arrays, arrays in memory, numbers, targets.
+"""Inputs and outputs of programs: boxes of arrays, arrays in memory, numbers, targets.
 
 Here inputs and targets are matched with a program's ports, and numbers become bit patterns. Running is done in
 :mod:`nandarray.programs.run`; programs that feed each other are :mod:`nandarray.programs.step`.

@@ -288,7 +288,7 @@ class Program:
 
     @property
     def name(self) -> str:
-        """What the program calls itself."""
+        """The program's name, from its metadata."""
         return str(self._metadata["name"])
 
     @property
@@ -338,7 +338,7 @@ class Program:
 
     @property
     def warnings(self) -> str:
-        """What the compiler remarked."""
+        """The compiler's warnings."""
         return self._warnings
 
     @property

@@ -25,8 +25,7 @@ __all__ = ["FieldStep", "Output", "Step", "in_order", "source"]
 class Step:
     """A program with its inputs, to be run beside the data.
 
-    Made by :meth:`nandarray.Program.on`. What it gives can be an input of another; ``step["name"]`` is one of several
-    outputs.
+    Made by :meth:`nandarray.Program.on`. Its outputs can be inputs of another; ``step["name"]`` is one of several.
 
     Parameters
     ----------
@@ -61,12 +60,12 @@ class Step:
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """What it was given: arrays, views, boxes, :class:`Output` of other steps, NumPy arrays."""
+        """The inputs: arrays, views, boxes, :class:`Output` of other steps, NumPy arrays."""
         return self._inputs
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What :meth:`using` said."""
+        """The settings made by :meth:`using`."""
         return dict(self._settings)
 
     def using(self, *, form: str | None = None, task_bytes: int | None = None, instructions: int | None = None) -> Step:

@@ -65,7 +65,7 @@ Sizes = Annotated[
 def _loaded(
     source: str, target: str, flags: list[str] | None, dtype: str | None, sizes: list[str] | None, *, stream: bool
 ) -> Program:
-    """Get a program that is looked into; its scalars are nobody's business here."""
+    """Return a program to inspect; only the numbers that shape it are taken."""
     numbers = cli_program_run.scalars_of(sizes or [])
     made, left = cli_program_source.make(source, numbers, dtype=dtype, stream=stream, target=target, flags=flags)
     if left:

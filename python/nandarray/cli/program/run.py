@@ -1,9 +1,8 @@
 """``nandarray program run``: programs over arrays of stores, and bare-metal tests.
 
-An input is ``STORE:/NAME@SHAPE[SLICE]``, shape and slice as needed, or a ``.npy`` file. What programs give is printed,
-or goes into arrays of a store or into ``.npy`` files; progress and the account are on standard error. Running is the
-work of :func:`nandarray.offload`; ``profile`` is in :mod:`nandarray.cli.program.profile`, what several programs are to
-do together in :mod:`nandarray.cli.program.pipeline`.
+An input is ``STORE:/NAME@SHAPE[SLICE]``, shape and slice as needed, or a ``.npy`` file. Outputs are printed, or go into
+arrays of a store or into ``.npy`` files; progress and the account are on standard error. :func:`nandarray.offload` runs
+programs; ``profile`` is in :mod:`nandarray.cli.program.profile`, pipelines in :mod:`nandarray.cli.program.pipeline`.
 """
 
 from __future__ import annotations
@@ -205,7 +204,7 @@ def complete_array_word(incomplete: str) -> list[str]:
 
 @contextmanager
 def _shown(*, quiet: bool) -> Generator[Callable[[int, int, int], None] | None]:
-    """Show how far a run is, on standard error and only where somebody looks."""
+    """Show the progress of a run on standard error if that is a terminal."""
     out = console(stderr=True)
     if quiet or not out.is_terminal:
         yield None
@@ -344,7 +343,7 @@ def _target(output: Output, asked: Operand, opened: Opened, home: Any) -> Any:
     shape = shape_of(output)
     if not shape or (home is not None and store is not home):
         return None
-    # As many elements as the input has: the array is made first, and filled piece by piece.
+    # The output has the input's number of elements: the array is created first and filled task by task.
     return store.create(asked.name, shape, np.dtype(numpy_dtype(output.port["dtype"])))
 
 

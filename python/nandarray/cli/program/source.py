@@ -1,7 +1,7 @@
-"""What a SOURCE of the command line means: a C file, a Python file with programs, an ELF, a ready-made program's name.
+"""SOURCE of the command line: a C file, a Python file with programs, an ELF, or the name of a ready-made program.
 
-Here one becomes a :class:`nandarray.Program`, and what is typed of one is completed. Inputs and outputs are
-:mod:`nandarray.cli.program.run`'s business.
+Here a SOURCE becomes a :class:`nandarray.Program`, and shells get its completions. Inputs and outputs are in
+:mod:`nandarray.cli.program.run`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """HDF5 files as sources of an import: where a link leads, what reads other files, what is stored of a dataset.
 
-An HDF5 file can name other files: external links, external raw data, virtual datasets. Whoever imports a file from
-elsewhere would copy what those name, so :func:`leads_out` and :func:`reads_elsewhere` find them. :func:`stored_boxes`
+An HDF5 file can name other files: external links, external raw data, virtual datasets. An import of an untrusted file
+would copy these files' contents, so :func:`leads_out` and :func:`reads_elsewhere` find them. :func:`stored_boxes`
 gives the chunks that exist, so that the others cost nothing however large the shape is, and compares what each unpacks
 to with the memory that an import may use (:mod:`nandarray.interop.convert.limits`).
 
@@ -22,7 +22,7 @@ from nandarray.interop.convert.limits import HEAD_BYTES, deflated_fits, head_bou
 
 __all__ = ["leads_out", "reads_elsewhere", "refuse_links", "stored_boxes", "too_large"]
 
-#: How many links a path may go through, as in the HDF5 library.
+#: Most links that a path may go through, as in the HDF5 library.
 _LINKS_MOST = 16
 #: Places in an index that can be walked within seconds, whether anything is there or not.
 _PLACES_MOST = 200_000_000
@@ -30,7 +30,7 @@ _PLACES_MOST = 200_000_000
 _LAYOUT_OF_PLACES = 4
 _TREE = 5
 _UNDEFINED = 2**64 - 1
-#: What a chunk may have stored beyond its elements.
+#: Bytes that a stored chunk may have beyond its elements.
 _SLACK = 64 << 10
 _FLETCHER, _NBIT, _SCALE_OFFSET, _BITSHUFFLE = 3, 5, 6, 32008
 #: Filters whose output is not larger than the chunk: shuffle, and those whose parameters are looked at.

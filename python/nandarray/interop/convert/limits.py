@@ -1,4 +1,4 @@
-"""How much a foreign file may cost: the most that one chunk may unpack to, and how that is known beforehand.
+"""Limits for foreign files: the most that one chunk may unpack to, known before it is unpacked.
 
 A file from elsewhere may say anything. A few hundred bytes can unpack to gigabytes, and the libraries that decode
 chunks ask for the memory first. So every stored chunk is looked at before such a library sees it: :func:`check_chunk`

@@ -29,7 +29,7 @@ from nandarray.interop.convert.attributes import decode
 
 __all__ = ["check_values", "encode_as_stored", "fixed_size", "same_value", "split"]
 
-#: What xarray's coders obey.
+#: Keys of ``encoding=`` that xarray's coders read.
 _CODING = (
     "dtype",
     "_FillValue",
@@ -44,7 +44,7 @@ _CODING = (
 )
 #: What ``store.create`` obeys, under its own names.
 _CREATE = ("building_block", "compression", "encryption_key", "fill_value")
-#: What is translated for ``store.create``.
+#: Keys of ``encoding=`` that are translated for ``store.create``.
 _TRANSLATED = (
     "chunks",
     "chunksizes",

@@ -1,8 +1,8 @@
 """Figure 9 of the NDS paper: fetching rows, columns and sub-matrices of a matrix, and writing it.
 
 A matrix of 32,768 x 32,768 doubles (8 GiB) on the prototype's device; baseline SSD row by row and column by column,
-software NDS, hardware NDS. What of it was calibrated is marked; Figures 2, 3, 10 and section 7.3 are predicted with the
-same constants (:mod:`nandarray.lab.nds.calibration`).
+software NDS, hardware NDS. Calibrated figures are marked; Figures 2, 3, 10 and section 7.3 are predicted with the same
+constants (:mod:`nandarray.lab.nds.calibration`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def boxes_of(access: str, n: int, size: int, count: int) -> list[Box]:
     size : int
         Rows, columns, or side of the square.
     count : int
-        At most so many, one after the other.
+        Most boxes, one after the other.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""How long the fetches of a workload take in each configuration, and the workload with them.
+"""Times of a workload's fetches in each configuration, and of the workload with them.
 
 Fetches of one shape take the same time wherever they are, but for a few in a thousand: a few of each shape are
 simulated whole and stand for all. The baseline partitions its I/O as section 6.2 says, "to minimize end-to-end
@@ -35,7 +35,7 @@ Kind = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Fetched:
-    """What one fetch takes.
+    """The time of one fetch, by stage.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def shapes(workload: Workload, samples: int) -> dict[Kind, list[Fetch]]:
     workload : Workload
         At any size.
     samples : int
-        At most so many of each shape.
+        Most fetches of each shape.
 
     Returns
     -------

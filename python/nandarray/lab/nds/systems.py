@@ -27,13 +27,13 @@ __all__ = ["Baseline", "Box", "Moved", "Nds", "Oracle", "nowhere"]
 
 Box = Sequence[slice]
 
-#: Up to so many elements an array is a real one.
+#: Most elements of an array that has real bytes.
 REAL_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True)
 class Moved:
-    """What some commands took.
+    """The time and the bytes of some commands.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ class Oracle:
         self.seed = seed
 
     def read(self, sizes: Sequence[int], depth: int | None = None) -> Moved:
-        """Read sub-blocks of so many bytes.
+        """Read sub-blocks of given sizes in bytes.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """The loops that NumPy has no expression for, compiled by Numba. Blocks are C-contiguous, [rows, columns].
 
-What is not here: anything that one NumPy or BLAS call does.
+Operations of one NumPy or BLAS call are not here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a workload is: a data set, the sub-blocks that its kernel takes, what they cost, and the kernel itself.
+"""The base of workloads: a data set, the sub-blocks that its kernel takes, their cost, and the kernel itself.
 
 The ten workloads are those of Table 1 of the NDS paper (Liu, Tseng: NDS, MICRO 2021). One :class:`Workload` object is
 one size. Two kinds of caller use it:
@@ -9,7 +9,7 @@ one size. Two kinds of caller use it:
 
 ``run`` asks for the fetches of ``fetches()``, in that order, once a pass. It never sees the data but through them.
 
-What is not here: storage, time, and the roofline (:mod:`nandarray.lab.workloads.roofline`).
+Storage, time and the roofline (:mod:`nandarray.lab.workloads.roofline`) are elsewhere.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a GPU does for one sub-block.
+    """The work of a GPU for one sub-block.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class Cost:
     launches: int = 1
 
 
-#: How a workload gets its data: the elements of a fetch, of shape ``fetch.count(view)``, C-contiguous or not.
+#: Reads the elements of a fetch, of shape ``fetch.count(view)``, C-contiguous or not.
 Read = Callable[[Fetch], Array]
 
 
@@ -317,7 +317,7 @@ class Workload(ABC):
         read : callable
             Gives the elements of a :class:`Fetch`.
         rounds : int, optional
-            At most so many passes over the data (of GEMM: row panels of the product); by default until it is done.
+            Most passes over the data (of GEMM: row panels of the product); by default until it is done.
 
         Returns
         -------

@@ -5,7 +5,7 @@ a fixed time (Williams, Waterman, Patterson: Roofline, CACM 2009). A copy over P
 and is given apart. The roofline is a lower bound of the time: real kernels reach a part of the peak, which
 ``efficiency`` can say; 1 by default, so that nothing is tuned.
 
-What is not here: caches, occupancy, clock throttling, overlap of stages.
+Caches, occupancy, clock throttling and overlap of stages are not modelled.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Bandwidths:
-    """What a device moves and computes, in bytes and instructions a second.
+    """Rates of a device, in bytes and instructions a second.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Bandwidths:
 
 @dataclass(frozen=True)
 class Advice:
-    """What was measured of a program, and what follows for a device.
+    """The measurements of a program, and the advice for a device.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Advice:
     direction : {"read", "write", "within", "around"}
         The path, from ``flows``: see :func:`nandarray.programs.advise.flows.path_of`.
     stated : bool
-        Whether somebody said the path, so that the sample was run that way.
+        Whether the caller stated the path, so that the sample was run that way.
     vectorises : {"easily", "moderately", "hardly", "unknown"}
         Easily: 1.5 times as fast, or Clang makes a vector loop of every loop that it looks at. Moderately: 1.1 times,
         or it makes one of some, and the program is not slower by it. Hardly: neither.
@@ -137,12 +137,12 @@ class Advice:
 
     @property
     def speedup(self) -> float:
-        """How many times sooner it is done when the device's scalar cores compute."""
+        """The host's time divided by that of the device's scalar cores."""
         return self.seconds_host / self.seconds_device
 
     @property
     def in_paper(self) -> str | None:
-        """Which of the dissertation's functions it is, if it is a ready-made program and one of them."""
+        """The dissertation's name of the function, if this is a ready-made program for one of them."""
         return paper.FUNCTIONS.get(self.name)
 
     def as_dict(self) -> dict[str, Any]:

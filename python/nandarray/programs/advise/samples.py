@@ -228,7 +228,7 @@ def _deduplicate(rng: _Rng) -> Sample:
 
 
 def _all(inputs: Mapping[str, _Array], _outputs: Mapping[str, _Array]) -> list[_Array]:
-    """What parities, digests and checksums are beside."""
+    """Return the data that parities, digests and checksums are stored beside."""
     return list(inputs.values())
 
 
@@ -242,8 +242,8 @@ def _written(*stored: str, host: str = "data", kept: Any = None) -> Use:
     return Use(frozenset(host.split()), frozenset(stored), kept)
 
 
-#: How programs are used that do not only take arrays of a store and give to the host: what the host gives, what is
-#: stored, what is stored beside. Whole inputs that are a query's (centroids, a vector, a kernel) are the host's.
+#: Uses of programs that do not only take arrays of a store and give to the host: inputs of the host, stored outputs,
+#: data stored beside. Whole inputs that belong to a query (centroids, a vector, a kernel) are the host's.
 _USES: Mapping[str, Use] = {
     "raid4_encode": _written("parity", host="d0 d1 d2 d3", kept=_all),
     "raid5_encode": _written("disk0", "disk1", "disk2", "disk3"),

@@ -1,8 +1,8 @@
 """A function over boxes: run block by block, each with its shape, as one run over the box's tiles.
 
-Each tile is a task, so that the function sees it whole, in C order, as an array of its dimensions. Tiles lie as the
-array's building blocks do if it is asked for, so that each is one extent of the store; at the edges of the box they are
-smaller. The engine cuts and puts together; here tiles are chosen, and what is in memory is put into their order.
+Each tile is a task, so that the function sees it whole, in C order, as an array of its dimensions. With ``block=True``
+tiles lie as the array's building blocks do, so that each is one extent of the store; at the edges of the box they are
+smaller. The engine cuts and assembles; tiles are chosen here, and arrays in memory are put into their order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nandarray.programs.program import Program, PythonProgram
 __all__ = ["map_boxes"]
 
 _TASK_BYTES = 1 << 26  # a task's window
-_DIMENSIONS = 4  # that a program is told of
+_DIMENSIONS = 4  # that the argument block has room for
 
 
 def map_boxes(

@@ -248,7 +248,7 @@ def _kinds(scalars: _Options) -> dict[str, np.dtype[Any]]:
 
 
 def _settings(options: _Options) -> dict[str, Any]:
-    """Take what compiling a function is told."""
+    """Return the options for compiling a function."""
     return {name: options[name] for name in COMPILED if options.get(name) is not None}
 
 

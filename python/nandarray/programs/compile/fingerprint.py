@@ -1,8 +1,8 @@
-"""What a Python function is, as a digest: its code, and all it refers to, as far as compiling it looks.
+"""A Python function as a digest: its code, and all that compiling it reads.
 
 Two functions with one fingerprint compile to the same program. Numba takes globals and closures as constants, so their
-values belong to it. What cannot be told apart by value (an open file, an object of some class) has no fingerprint, and
-a function that uses it is compiled every time. Needs no compiler.
+values belong to it. An object that cannot be compared by value (an open file, an instance of some class) has no
+fingerprint, and a function that uses it is compiled every time. Needs no compiler.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The loops around a user's functions: text of Python that is compiled with them.
 
-For each style of :class:`~nandarray.programs.forms.Form` but those over blocks and streams, what an entry point does.
-The functions are called by their names with an underscore in front; names that end with one are the loop's own. What
-arguments a loop gets is said in :func:`nandarray.programs.compile.functions`.
+Each style of :class:`~nandarray.programs.forms.Form` but those over blocks and streams has the loops of its entry
+points here. A loop calls the functions by their names with an underscore in front; names that end with one are the
+loop's own. :mod:`nandarray.programs.compile.functions` chooses a loop's arguments.
 """
 
 from __future__ import annotations

@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMS", "Recipe", "choose"]
 
-#: How a program can be executed.
+#: Ways to execute a program.
 FORMS = ("interpreted", "translated", "native")
 
 _OPENED: dict[tuple[bytes, Recipe | None], Entries] = {}
 _LOCK = threading.Lock()
-# What the C library keeps for itself, of which no program sees anything.
+# Variables of the C library that no program uses.
 _KNOWN_VARIABLES = {"signgam", "__signgam"}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a program in C was compiled from.
+    """The source and the options that a program in C was compiled from.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ def choose(program: Program, form: str | None, *, counted: bool = False) -> tupl
     program : Program
         The program.
     form : str or None
-        What was asked for; None is the fastest form that the program may be executed in here.
+        The requested form; None is the fastest in which the program may be executed here.
     counted : bool
         Whether its instructions are limited, which those of a library cannot be.
 

@@ -44,7 +44,7 @@ _STATE, _OTHER_STATE, _INPUTS, _BUFFER_WORDS, _SCALARS = 6, 8, 11, 8, 11 + 16 * 
 _OUTPUTS = _INPUTS + 8 * _BUFFER_WORDS
 _SHAPE = 4  # in an input
 
-#: What is said of code that would allocate.
+#: The error for code that would allocate.
 NO_HEAP = "it makes an array or another object that needs memory while it runs; write into an argument instead"
 #: Status of a function that says it wrote more records than there is room for.
 TOO_MANY = -2
@@ -150,7 +150,7 @@ class _Context(cpu.CPUContext):
         return _CallConv(self)
 
     def load_additional_registries(self) -> None:
-        # What these import registers itself; strings, lists, sets, dictionaries, random numbers are left out.
+        # These modules register themselves; strings, lists, sets, dictionaries and random numbers are left out.
         from numba.core import inline_closurecall, optional  # noqa: F401
         from numba.cpython import (  # noqa: F401  # noqa: F401
             builtins,
@@ -183,7 +183,7 @@ class _Context(cpu.CPUContext):
 
     def get_executable(self, library: Any, _fndesc: Any, _env: Any) -> Any:
         library._ensure_finalized()
-        return object().__reduce__  # a callable that is not another's: overloads are told apart by it
+        return object().__reduce__  # a callable of its own: it identifies the overload
 
 
 _FLAT = (
@@ -297,7 +297,7 @@ targets.jit_registry[_Riscv] = _jit
 
 @dataclass(frozen=True)
 class Parameter:
-    """What an argument of a compiled function is, and where in the argument block it comes from."""
+    """An argument of a compiled function: its role, and its place in the argument block."""
 
     role: str  # "block", "out", "scalar", "stream", "out-stream", "state", "other", "extent" (of the first input)
     index: int

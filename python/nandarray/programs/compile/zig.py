@@ -58,22 +58,22 @@ class Target:
 
     @property
     def triple(self) -> str:
-        """What LLVM calls it."""
+        """LLVM's name of the target."""
         return f"riscv{self.bits}-unknown-elf"
 
     @property
     def words(self) -> tuple[str, ...]:
-        """How Clang is told of it."""
+        """Clang's options for this processor."""
         return ("-target", self.triple, f"-march={self.isa}", f"-mabi={self.abi}", "-mcmodel=medany", "-fno-pic")
 
     @property
     def machine(self) -> str:
-        """What musl calls it."""
+        """The processor's name in musl."""
         return f"riscv{self.bits}"
 
     @property
     def general(self) -> tuple[str, ...]:
-        """What Zig is told of it beside the processor."""
+        """Zig's options beside the processor's name."""
         return ()
 
 
@@ -87,7 +87,7 @@ _CODE = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-ffunction-sections", "
 _PLAIN = ("-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-fno-ident")
 
 _NOTES = ("-std=gnu11", "-gline-tables-only", "-fdebug-compilation-dir=.", "-Wall", "-fno-color-diagnostics")
-#: What every program is compiled with; part of what it follows from.
+#: Options of all compilations; part of a program's key in the cache.
 OPTIONS = (*_CODE, *_PLAIN, *_NOTES)
 
 

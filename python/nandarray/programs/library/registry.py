@@ -1,7 +1,7 @@
 """The table of ready-made programs: for each its C file, and what it can be made for.
 
 A program is made for a dtype, a kind, and *parameters*: sizes that shape its records, so that they are constants to the
-compiler. What changes from run to run are scalars instead, and no business of this table. Nothing is compiled here.
+compiler. Values that change from run to run are scalars instead, and not in this table. Nothing is compiled here.
 """
 
 from __future__ import annotations

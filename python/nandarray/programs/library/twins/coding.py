@@ -33,7 +33,7 @@ def replicate(data: Array, *, copies: int = 3) -> tuple[Array, ...]:
     Returns
     -------
     tuple of numpy.ndarray, uint8
-        The bytes, so many times.
+        The copies.
     """
     return tuple(_bytes(data).copy() for _ in range(copies))
 

@@ -103,7 +103,7 @@ def pagerank_ranks(rows: Array, vertices: int, *, damping: float = 0.85) -> Arra
     Returns
     -------
     numpy.ndarray, float64, shape (vertices,)
-        ``(1 - damping) / vertices + damping * sum``. What vertices without outgoing edges had is not spread.
+        ``(1 - damping) / vertices + damping * sum``. The rank of vertices without outgoing edges is not spread.
     """
     total = np.zeros(vertices)
     np.add.at(total, rows["vertex"], rows["sum"])

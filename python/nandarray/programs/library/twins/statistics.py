@@ -1,7 +1,7 @@
 """Twins of the statistics: ``sum``, ``mean``, ``minmax``, ``variance``, ``histogram``.
 
 Floats are added in the order of ``c/common.h``: chunks of 4096 elements from each task's first one, eight lanes in a
-chunk, the chunks' sums exactly. What is exact here are Python's fractions; the C has a fixed-point number.
+chunk, the chunks' sums exactly: here by Python's fractions, in C by a fixed-point number.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@
 //! (datetime64, structured) pass as well. Checked: item size, writability, number of dimensions; the rest is the
 //! engine's.
 
-use nandarray::stl::plan::Axis;
-use nandarray::{Error, Result};
+use nandarray::{Axis, Error, Result};
 use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 

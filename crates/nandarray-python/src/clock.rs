@@ -6,9 +6,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nandarray::device::{Command, Device, Mode, Options, Reply};
-use nandarray::sim::panics::caught;
-use nandarray::{Error, Result};
+use nandarray::panics::caught;
+use nandarray::{Device, Error, Mode, Options, Result, command};
 use nandarray_model::Ps;
 use nandarray_model::describe::Description;
 use nandarray_model::machine::JobKind;
@@ -131,11 +130,11 @@ impl Clock {
 
     /// JSON, and the table as text.
     fn report(&self, py: Python<'_>) -> PyResult<(String, String)> {
-        let stat = || device_of(&self.device).and_then(|device| device.execute(Command::Stat));
+        let stat = || device_of(&self.device).and_then(|device| device.execute(command::Stat));
         let numbers = match detached(py, stat).flatten() {
-            Ok(Reply::Numbers(numbers)) => numbers,
+            Ok(numbers) => numbers,
             // A store that is closed has no numbers of its own any more.
-            Ok(_) | Err(Error::Closed(_)) => vec![],
+            Err(Error::Closed(_)) => vec![],
             Err(e) => return Err(to_py(py, &e, None)),
         };
         let report = self.inside(py, |clock| clock.report(&numbers))?;

@@ -1,6 +1,6 @@
 //! Engine errors as the exceptions of `nandarray.errors`, found by kind.
 
-use nandarray::sim::panics::caught;
+use nandarray::panics::caught;
 use nandarray::{Error, Result};
 use nandarray_runtime as runtime;
 use pyo3::prelude::*;
@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 /// Every kind that the engine and the runtime know.
 #[pyfunction]
 pub(crate) fn error_kinds() -> Vec<&'static str> {
-    [&nandarray::error::KINDS[..], &runtime::KINDS[..]].concat()
+    [&nandarray::KINDS[..], &runtime::KINDS[..]].concat()
 }
 
 /// The exception for an error; `path` is told where the error is about opening a file.

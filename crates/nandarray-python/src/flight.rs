@@ -7,9 +7,8 @@
 
 use std::sync::{Arc, Weak};
 
-use nandarray::device::{Device, OwnedCommand, Reply};
-use nandarray::sim::FlightId;
-use nandarray::{Error, Result};
+use nandarray::probe::FlightId;
+use nandarray::{Device, Error, OwnedCommand, Result};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
@@ -17,7 +16,7 @@ use crate::errors::{detached, to_py};
 use crate::store::{Store, device_of};
 
 /// Where the result of a command in flight will be.
-type Slot = Arc<Mutex<Option<Result<Reply>>>>;
+type Slot = Arc<Mutex<Option<Result<()>>>>;
 
 /// A command in flight.
 #[pyclass(module = "nandarray._nandarray", frozen)]
@@ -41,21 +40,11 @@ impl Flight {
             drop(kept);
             *to.lock() = Some(result);
         });
-        let command = Addressed(command);
-        let id = detached(py, || {
-            let Addressed(command) = { command };
-            device.submit(command, done)
-        });
+        let id = detached(py, || device.submit(command, done));
         let id = id.map_err(|e| to_py(py, &e, None))?;
         Ok(Self { device: Arc::downgrade(device), id, slot })
     }
 }
-
-/// A command on its way to a thread without the GIL.
-struct Addressed(OwnedCommand);
-
-// SAFETY: what makes a command not `Send` is the address of a buffer, which is kept until the command is delivered.
-unsafe impl Send for Addressed {}
 
 #[pymethods]
 impl Flight {

@@ -11,9 +11,7 @@
 //! compared with the shape afterwards. The GIL is released while the engine reads, however little: what was in memory
 //! before may have to be fetched.
 
-use nandarray::device::{Command, Target};
-use nandarray::stl::plan::Axis;
-use nandarray::stl::read::BufferMut;
+use nandarray::{Axis, BufferMut, Target, command};
 use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, NpyTypes, get_type_object, npy_intp};
 use numpy::{PY_ARRAY_API, PyArrayDescr, PyArrayDescrMethods};
 use pyo3::ffi;
@@ -262,14 +260,14 @@ impl<'a, 'py> Request<'a, 'py> {
         let range = |i: usize| Axis::Range { start: start[i], step: step[i], count: count[i] };
         let mut axes: Vec<Axis> = (0..n).map(range).collect();
         lists.into_iter().for_each(|(axis, list)| axes[axis] = Axis::List(list));
-        self.send(Target::Outer { axes, strides }, first)
+        self.send(Target::Outer { axes: &axes, strides }, first)
     }
 
     fn send(&self, target: Target<'_>, first: *mut u8) -> PyResult<()> {
         // SAFETY: the memory is an array's, which this call holds, or this call's own; the target's counts are its
         // shape.
         let out = unsafe { BufferMut::from_raw(first) };
-        self.space.send(self.py, Command::Read { space: self.space.number(), target, out }).map(drop)
+        self.space.send(self.py, command::Read { space: self.space.number(), target, out })
     }
 
     /// An array that NumPy allocates.

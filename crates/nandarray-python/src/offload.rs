@@ -6,8 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use nandarray::device::Device;
-use nandarray::stl::space::SpaceId;
+use nandarray::{Device, SpaceId};
 use nandarray_cores::{Form, Native, Profiler};
 use nandarray_model::store::{Clock, executor::Modelled};
 use nandarray_runtime::{

@@ -3,12 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nandarray::device::{Command, Device, Mode, NewSpace, Options, OwnedCommand, Reply, Target};
-use nandarray::flash::Geometry;
-use nandarray::stl::read::BufferMut;
-use nandarray::stl::space as engine;
-use nandarray::stl::write::Source;
-use nandarray::{Error, Result};
+use nandarray::{
+    Axis, BufferMut, Command, Device, Error, Geometry, Mode, NewSpace, Options, OwnedCommand, OwnedTarget, Result,
+    Source, Space as EngineSpace, SpaceId, SpaceRecord, Target, command,
+};
 use nandarray_model::describe::Description;
 use nandarray_model::store::Bytes;
 use nandarray_runtime::Runtime;
@@ -215,7 +213,7 @@ impl Store {
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        self.command(py, Command::Flush).map(drop)
+        self.command(py, command::Flush)
     }
 
     /// Submits a flush.
@@ -303,23 +301,23 @@ impl Store {
             fill: fill.as_deref(),
             attrs,
         };
-        let space = self.command(py, Command::Create(new))?.into_space();
+        let space = self.command(py, command::Create(new))?;
         Ok(self.handle(space, encryption_key))
     }
 
     #[pyo3(signature = (name, *, encryption_key=None))]
     fn open_space(&self, py: Python<'_>, name: &str, encryption_key: Option<Vec<u8>>) -> PyResult<Space> {
-        let command = Command::Open { name, key: encryption_key.as_deref() };
-        let space = self.command(py, command)?.into_space();
+        let command = command::Open { name, key: encryption_key.as_deref() };
+        let space = self.command(py, command)?;
         Ok(self.handle(space, encryption_key))
     }
 
     fn delete(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        self.command(py, Command::Delete { name }).map(drop)
+        self.command(py, command::Delete { name })
     }
 
     fn rename(&self, py: Python<'_>, old: &str, new: &str) -> PyResult<()> {
-        self.command(py, Command::Rename { from: old, to: new }).map(drop)
+        self.command(py, command::Rename { from: old, to: new })
     }
 
     /// Deletes, renames, and sets attributes by name, in this order, all as one.
@@ -332,7 +330,7 @@ impl Store {
         attrs: Vec<(String, String)>,
     ) -> PyResult<()> {
         let changes = changes(&delete, &rename, &attrs);
-        self.command(py, Command::Together { changes: &changes }).map(drop)
+        self.command(py, command::Batch { changes: &changes })
     }
 
     fn __contains__(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
@@ -346,10 +344,7 @@ impl Store {
 
     #[pyo3(signature = (prefix=""))]
     fn names(&self, py: Python<'_>, prefix: &str) -> PyResult<Vec<String>> {
-        match self.command(py, Command::List { prefix })? {
-            Reply::Names(names) => Ok(names),
-            other => unreachable!("a listing gives names, not {other:?}"),
-        }
+        self.command(py, command::List { prefix })
     }
 
     fn describe<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
@@ -370,7 +365,7 @@ impl Store {
     }
 
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        numbers(py, self.command(py, Command::Stat)?)
+        numbers(py, self.command(py, command::Stat)?)
     }
 
     /// The numbers of every space by its name.
@@ -379,7 +374,7 @@ impl Store {
         let dict = PyDict::new(py);
         for name in self.names(py, "")? {
             let Ok(space) = device.describe(&name) else { continue }; // deleted meanwhile
-            dict.set_item(name, numbers(py, self.command(py, Command::StatSpace { space: space.id })?)?)?;
+            dict.set_item(name, numbers(py, self.command(py, command::StatSpace { space: space.id })?)?)?;
         }
         Ok(dict)
     }
@@ -391,14 +386,11 @@ impl Store {
 
     #[pyo3(signature = (*, repair=false, accept_older=false))]
     fn check<'py>(&self, py: Python<'py>, repair: bool, accept_older: bool) -> PyResult<Bound<'py, PyDict>> {
-        let Reply::Checked(report) = self.command(py, Command::Check { repair, accept_older })? else {
-            unreachable!("a check gives a report")
-        };
-        report::of_check(py, &report)
+        report::of_check(py, &self.command(py, command::Check { repair, accept_older })?)
     }
 
     fn compact<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Reply::Bytes(freed) = self.command(py, Command::Compact)? else { unreachable!("compaction gives bytes") };
+        let freed = self.command(py, command::Compact)?;
         let dict = PyDict::new(py);
         dict.set_item("bytes_freed", freed)?;
         Ok(dict)
@@ -423,16 +415,12 @@ impl Store {
 }
 
 impl Store {
-    fn command(&self, py: Python<'_>, command: Command<'_>) -> PyResult<Reply> {
+    fn command<C: Command>(&self, py: Python<'_>, command: C) -> PyResult<C::Reply> {
         let device = fail(py, device_of(&self.device))?;
-        let command = Sent(command);
-        run(py, move || {
-            let Sent(command) = { command };
-            device.execute(command)
-        })
+        run(py, move || device.execute(command))
     }
 
-    fn handle(&self, space: Arc<engine::Space>, key: Option<Vec<u8>>) -> Space {
+    fn handle(&self, space: Arc<EngineSpace>, key: Option<Vec<u8>>) -> Space {
         Space {
             device: self.device.clone(),
             id: space.id,
@@ -443,8 +431,7 @@ impl Store {
     }
 }
 
-fn numbers<'py>(py: Python<'py>, reply: Reply) -> PyResult<Bound<'py, PyDict>> {
-    let Reply::Numbers(numbers) = reply else { unreachable!("a stat gives numbers") };
+fn numbers<'py>(py: Python<'py>, numbers: Vec<(&'static str, u64)>) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (name, value) in numbers {
         dict.set_item(name, value)?;
@@ -452,16 +439,10 @@ fn numbers<'py>(py: Python<'py>, reply: Reply) -> PyResult<Bound<'py, PyDict>> {
     Ok(dict)
 }
 
-/// A command on its way to a thread without the GIL.
-struct Sent<'a>(Command<'a>);
-
-// SAFETY: what makes a command not `Send` is the address of a lent buffer, which the caller's frame keeps alive.
-unsafe impl Send for Sent<'_> {}
-
 #[pyclass(module = "nandarray._nandarray", frozen)]
 pub(crate) struct Space {
     device: Shared,
-    id: engine::SpaceId,
+    id: SpaceId,
     /// The name when it was last looked up: to find the space again after a refresh, and for messages.
     name: RwLock<String>,
     key: Option<Vec<u8>>,
@@ -471,7 +452,7 @@ pub(crate) struct Space {
 
 impl Space {
     /// Its number in the device.
-    pub(crate) fn number(&self) -> engine::SpaceId {
+    pub(crate) fn number(&self) -> SpaceId {
         self.id
     }
 
@@ -480,26 +461,20 @@ impl Space {
         self.device.read().as_ref().is_some_and(|own| Arc::ptr_eq(own.device(), device))
     }
 
-    pub(crate) fn send(&self, py: Python<'_>, command: Command<'_>) -> PyResult<Reply> {
+    pub(crate) fn send<C: Command>(&self, py: Python<'_>, command: C) -> PyResult<C::Reply> {
         let device = fail(py, device_of(&self.device))?;
-        let command = Sent(command);
         let (key, name) = (&self.key, &self.name);
         run(py, move || {
-            let Sent(command) = { command };
             if key.is_some() {
                 // After a refresh the engine has forgotten the key.
                 let name = name.read().clone();
-                let _ = device.execute(Command::Open { name: &name, key: key.as_deref() });
+                let _ = device.execute(command::Open { name: &name, key: key.as_deref() });
             }
             device.execute(command)
         })
     }
 
-    pub(crate) fn look<T>(
-        &self,
-        py: Python<'_>,
-        f: impl FnOnce(&engine::Space, &engine::SpaceRecord) -> T,
-    ) -> PyResult<T> {
+    pub(crate) fn look<T>(&self, py: Python<'_>, f: impl FnOnce(&EngineSpace, &SpaceRecord) -> T) -> PyResult<T> {
         let device = fail(py, device_of(&self.device))?;
         let space = fail(py, device.by_id(self.id))?;
         let inner = space.peek();
@@ -525,30 +500,37 @@ impl Space {
             strides: &lent.strides,
             view: view.as_deref(),
         };
-        self.move_elements(py, self.transfer(target, lent.first, out), array)
+        self.transfer(py, target, lent.first, out, array)
     }
 
-    /// Executes or submits a read or a write of an array's memory.
-    fn move_elements(&self, py: Python<'_>, command: Command<'_>, array: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
-        let Some(flights) = &self.flights else { return self.send(py, command).map(drop) };
-        let device = fail(py, device_of(&self.device))?;
-        let command = OwnedCommand::of(&command).expect("reads and writes can be submitted");
-        let kept = Some(array.clone().into_any().unbind());
-        flights.lock().push(Flight::submit(py, &device, command, kept)?);
-        Ok(())
-    }
-
-    fn transfer<'a>(&self, target: Target<'a>, first: *mut u8, out: bool) -> Command<'a> {
+    /// Executes or submits a read (`out`) or a write of an array's memory, which begins at `first`.
+    fn transfer(
+        &self,
+        py: Python<'_>,
+        target: Target<'_>,
+        first: *mut u8,
+        out: bool,
+        array: &Bound<'_, PyUntypedArray>,
+    ) -> PyResult<()> {
         let space = self.id;
         // SAFETY: address, shape and strides are those of a NumPy array that the Python caller holds; the target's
         // counts are that shape, so every element that it reaches is the array's. Writability was checked for `out`.
-        unsafe {
-            if out {
-                Command::Read { space, target, out: BufferMut::from_raw(first) }
-            } else {
-                Command::Write { space, target, source: Source::from_raw(first) }
-            }
-        }
+        let (to, source) = (|| unsafe { BufferMut::from_raw(first) }, || unsafe { Source::from_raw(first) });
+        let Some(flights) = &self.flights else {
+            return match out {
+                true => self.send(py, command::Read { space, target, out: to() }),
+                false => self.send(py, command::Write { space, target, source: source() }),
+            };
+        };
+        let device = fail(py, device_of(&self.device))?;
+        let target = OwnedTarget::of(&target);
+        let command = match out {
+            true => OwnedCommand::Read { space, target, out: to() },
+            false => OwnedCommand::Write { space, target, source: source() },
+        };
+        let kept = Some(array.clone().into_any().unbind());
+        flights.lock().push(Flight::submit(py, &device, command, kept)?);
+        Ok(())
     }
 
     fn boxes(
@@ -568,7 +550,7 @@ impl Space {
         let starts = starts.to_vec()?;
         let (count, strides, stride) = (&lent.shape[1..], &lent.strides[1..], lent.strides[0]);
         let target = Target::Boxes { starts: &starts, step: &step, count, strides, stride, view: view.as_deref() };
-        self.move_elements(py, self.transfer(target, lent.first, out), array)
+        self.transfer(py, target, lent.first, out, array)
     }
 
     fn outer(
@@ -580,13 +562,13 @@ impl Space {
     ) -> PyResult<()> {
         let lent = fail(py, lend(array, self.item_bytes(py)?, out))?;
         let axes = axes.iter().map(axis).collect::<PyResult<Vec<_>>>()?;
-        let counts: Vec<u64> = axes.iter().map(nandarray::stl::plan::Axis::count).collect();
+        let counts: Vec<u64> = axes.iter().map(Axis::count).collect();
         if counts != lent.shape {
             let e = Error::Invalid(format!("the selection has shape {counts:?}; the buffer has {:?}", lent.shape));
             return Err(to_py(py, &e, None));
         }
-        let target = Target::Outer { axes, strides: &lent.strides };
-        self.move_elements(py, self.transfer(target, lent.first, out), array)
+        let target = Target::Outer { axes: &axes, strides: &lent.strides };
+        self.transfer(py, target, lent.first, out, array)
     }
 
     fn points(
@@ -604,7 +586,7 @@ impl Space {
         }
         let coordinates = coordinates.to_vec()?;
         let target = Target::Points { coordinates: &coordinates, stride: lent.strides[0] };
-        self.move_elements(py, self.transfer(target, lent.first, out), array)
+        self.transfer(py, target, lent.first, out, array)
     }
 }
 
@@ -679,12 +661,12 @@ impl Space {
     }
 
     fn set_attrs(&self, py: Python<'_>, attrs: &str) -> PyResult<()> {
-        self.send(py, Command::SetAttrs { space: self.id, attrs }).map(drop)
+        self.send(py, command::SetAttrs { space: self.id, attrs })
     }
 
     fn resize(&self, py: Python<'_>, shape: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let shape = sizes(py, &shape)?;
-        self.send(py, Command::Resize { space: self.id, shape: &shape }).map(drop)
+        self.send(py, command::Resize { space: self.id, shape: &shape })
     }
 
     #[pyo3(signature = (out, start, step=None, view=None))]
@@ -722,10 +704,7 @@ impl Space {
         // SAFETY: as in `transfer`.
         let source = unsafe { Source::from_raw(lent.first) };
         let (count, strides) = (&lent.shape, &lent.strides);
-        match self.send(py, Command::Append { space: self.id, axis, count, strides, source })? {
-            Reply::Shape(shape) => PyTuple::new(py, shape),
-            other => unreachable!("an append gives a shape, not {other:?}"),
-        }
+        PyTuple::new(py, self.send(py, command::Append { space: self.id, axis, count, strides, source })?)
     }
 
     #[pyo3(signature = (out, starts, step, view=None))]
@@ -784,10 +763,10 @@ impl Space {
     }
 
     fn deallocate(&self, py: Python<'_>, start: Vec<u64>, count: Vec<u64>) -> PyResult<()> {
-        self.send(py, Command::Deallocate { space: self.id, start: &start, count: &count }).map(drop)
+        self.send(py, command::Deallocate { space: self.id, start: &start, count: &count })
     }
 
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        numbers(py, self.send(py, Command::StatSpace { space: self.id })?)
+        numbers(py, self.send(py, command::StatSpace { space: self.id })?)
     }
 }

@@ -2,9 +2,7 @@
 //!
 //! Python says when it is over; one that is dropped is given up. Slabs may come from many threads.
 
-use nandarray::Error;
-use nandarray::device::{Change, Command, Reply, Target, TransactionId};
-use nandarray::stl::write::Source;
+use nandarray::{Change, Error, Source, Target, TransactionId, command};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 
@@ -47,10 +45,7 @@ impl Transaction {
         let spaces: Vec<_> = spaces.into_iter().map(|(space, shape)| (space.number(), shape)).collect();
         let id = run(py, move || {
             let spaces: Vec<_> = spaces.iter().map(|(id, shape)| (*id, shape.as_slice())).collect();
-            match device.execute(Command::Begin { spaces: &spaces })? {
-                Reply::Transaction(id) => Ok(id),
-                other => unreachable!("a beginning gives a transaction, not {other:?}"),
-            }
+            device.execute(command::Begin { spaces: &spaces })
         })?;
         Ok(Self { device: store.device.clone(), id })
     }
@@ -73,7 +68,7 @@ impl Transaction {
             // elements have the bytes of the space's, which is this store's; the target's counts are that shape, so
             // every element that it reaches is the array's.
             let source = unsafe { Source::from_raw(lent.first) };
-            own.execute(Command::Stage { transaction, space, target, source }).map(drop)
+            own.execute(command::StageWrite { transaction, space, target, source })
         })
     }
 
@@ -89,7 +84,7 @@ impl Transaction {
         let (device, transaction) = (&self.device, self.id);
         run(py, move || {
             let changes = changes(&delete, &rename, &attrs);
-            device_of(device)?.execute(Command::Apply { transaction, changes: &changes }).map(drop)
+            device_of(device)?.execute(command::Apply { transaction, changes: &changes })
         })
     }
 
@@ -97,12 +92,12 @@ impl Transaction {
     fn abort(&self, py: Python<'_>) {
         let (device, transaction) = (&self.device, self.id);
         // A store that was closed has no transactions.
-        let _ = detached(py, || device_of(device)?.execute(Command::Abort { transaction }));
+        let _ = detached(py, || device_of(device)?.execute(command::Abort { transaction }));
     }
 }
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        let _ = device_of(&self.device).and_then(|device| device.execute(Command::Abort { transaction: self.id }));
+        let _ = device_of(&self.device).and_then(|device| device.execute(command::Abort { transaction: self.id }));
     }
 }

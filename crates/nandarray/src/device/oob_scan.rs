@@ -1,8 +1,8 @@
 //! The scan of out-of-band records: for every unit the pages whose records name it, newer and older ones, and copies
 //! that reclaim left behind.
 //!
-//! Which of them is a unit's content is decided by whoever asks: `repair` in a store that is open, `salvage` in one
-//! that is being opened.
+//! The callers decide which of them is a unit's content: `repair` in a store that is open, `salvage` in one that is
+//! being opened.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::stl::space::{Space, SpaceId, owner_space, unpack};
 
 /// A page whose record names a unit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Copy {
+pub(super) struct PageCopy {
     /// Number of the command that wrote its content.
     pub(super) seq: u64,
     pub(super) ppa: Ppa,
@@ -27,26 +27,26 @@ pub(super) struct Copy {
 
 /// The units of spaces as out-of-band records name them, for the spaces that need them.
 #[derive(Debug, Default)]
-pub(super) struct Told {
-    pub(super) copies: BTreeMap<(SpaceId, BlockAt), BTreeMap<u32, Vec<Copy>>>,
-    /// Records, in segments with live pages, that are there and cannot be read: whose pages they tell of nobody knows.
+pub(super) struct OobScan {
+    pub(super) copies: BTreeMap<(SpaceId, BlockAt), BTreeMap<u32, Vec<PageCopy>>>,
+    /// Number of records, in segments with live pages, that are there and cannot be read: their owners are unknown.
     pub(super) unreadable: u64,
     /// Pages of each space, in segments with live pages, whose records have no room for their building block's
     /// coordinate.
     pub(super) unplaced: BTreeMap<SpaceId, u64>,
 }
 
-/// Reads the records of all segments for pages of these spaces whose content is of no command behind `newest`. `live`
-/// tells whether a segment may hold pages that are mapped.
-pub(super) fn told(
+/// Reads the records of all segments for pages of these spaces that commands up to `newest` wrote. `live` says whether
+/// a segment may hold pages that are mapped.
+pub(super) fn scan(
     ftl: &Ftl,
     concerned: &HashMap<SpaceId, &Arc<Space>>,
     newest: u64,
     live: &dyn Fn(Segment) -> bool,
-) -> Result<Told> {
-    let mut told = Told::default();
+) -> Result<OobScan> {
+    let mut found = OobScan::default();
     if concerned.is_empty() {
-        return Ok(told);
+        return Ok(found);
     }
     let geometry = ftl.geometry();
     let mut bytes = vec![0; geometry.page_bytes as usize];
@@ -54,10 +54,11 @@ pub(super) fn told(
         if ftl.header_of(segment)?.is_some_and(|h| h.kind() != Some(SegmentKind::Data)) {
             continue;
         }
-        // What has no live page is obsolete: intact pages may be copies, damaged ones are nobody's newest.
+        // A segment without live pages holds only superseded data: its intact pages count as copies, its damaged ones are
+        // ignored.
         let live = live(segment);
         if live {
-            told.unreadable += ftl.unreadable_records_of(segment)?;
+            found.unreadable += ftl.unreadable_records_of(segment)?;
         }
         for (page, record) in ftl.oob_of_segment(segment)?.into_iter().enumerate() {
             let Some(record) = record.filter(|r| r.seq() <= newest) else { continue };
@@ -65,16 +66,16 @@ pub(super) fn told(
             let Some(space) = concerned.get(&id) else { continue };
             let at = unpack(&record.owner().key, space.shape.block.len()).filter(|_| !spilled);
             let Some(at) = at else {
-                *told.unplaced.entry(id).or_default() += u64::from(live);
+                *found.unplaced.entry(id).or_default() += u64::from(live);
                 continue;
             };
             let (unit, ppa) = (u32::from(record.owner().unit), geometry.ppa(segment, page as u32));
             ftl.media().read_at(geometry.page_offset(ppa), &mut bytes)?;
-            let copy = Copy { seq: record.seq(), ppa, intact: record.matches(&bytes), live };
+            let copy = PageCopy { seq: record.seq(), ppa, intact: record.matches(&bytes), live };
             if copy.intact || live {
-                told.copies.entry((id, at)).or_default().entry(unit).or_default().push(copy);
+                found.copies.entry((id, at)).or_default().entry(unit).or_default().push(copy);
             }
         }
     }
-    Ok(told)
+    Ok(found)
 }

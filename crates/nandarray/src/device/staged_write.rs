@@ -1,8 +1,8 @@
-//! A draft: what a long command writes to a space bit by bit, seen by nobody until all of it is applied at once.
+//! A staged write: parts that a long command writes to a space, invisible until all of them are applied at once.
 //!
-//! Parts are staged as writes are; a block that several parts touch is composed on what earlier parts staged of it. The
-//! draft holds its blocks against other writes, and readers see the space as it was. Dropped without being applied, it
-//! leaves nothing: that is how a failed command changes nothing.
+//! Each part is staged as a write is; a block that several parts touch is composed on the earlier parts of it. The
+//! staged write holds its blocks against other writes, and readers see the space as it was. Dropped without being
+//! applied, it leaves nothing: that is how a failed command changes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::stl::write::{DIRECT_BYTES, Source, Staged, Writer, overlay};
 
 use super::Target;
 
-/// What is staged of one space, without the device and the space that it belongs to.
+/// The staged blocks of one space, without the device and the space that they belong to.
 #[derive(Debug)]
 pub(super) struct Staging {
     /// The space's shape once this is applied.
@@ -30,14 +30,14 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// Hold these blocks of a space, none for all.
+    /// Reserves these blocks of a space, none for all.
     pub(super) fn begin(device: &Device, space: &Space, blocks: BlockBox) -> Result<Self> {
         device.ready()?;
         if space.coded() {
             space.codec()?;
         }
         let range = device.hold(space, blocks)?;
-        // What gathers of these blocks becomes pages first: those that come later are newer by their number, too.
+        // Buffered units of these blocks become pages first: the staged pages are newer by their number, too.
         if !space.read()?.gathered.is_empty() {
             device.commit(false)?;
         }
@@ -51,17 +51,18 @@ impl Staging {
         &self.shape
     }
 
-    /// The space will have this shape, which is nowhere smaller. The caller holds all blocks, and has put nothing yet.
+    /// Sets the shape that the space gets, which is nowhere smaller. The caller holds all blocks and has written no
+    /// part yet.
     pub(super) fn grow(&mut self, shape: &[u64]) {
         debug_assert!(self.staged.is_empty(), "the edge blocks of the new shape are composed by it");
         self.shape = shape.to_vec();
     }
 
-    /// Write a part; gives its bytes.
+    /// Writes a part; returns its bytes.
     pub(super) fn put(&mut self, device: &Device, space: &Space, target: &Target<'_>, source: Source) -> Result<u64> {
         let Some((work, bytes)) = plan_box(space, &self.shape, target)? else { return Ok(0) };
         let ftl = &device.ftl;
-        // Nothing gathers: the command is one, and ends with a commit.
+        // Nothing is buffered: the command is one, and ends with a commit.
         let large = bytes.max(DIRECT_BYTES);
         let over = Some(&self.staged);
         let writer = Writer { ftl, space, seq: self.seq, extent: &self.shape, bytes: large, over, successive: None };
@@ -78,7 +79,7 @@ impl Staging {
         Ok(bytes)
     }
 
-    /// Bytes that what is staged takes in a journal record, about.
+    /// Bytes that the staged blocks take in a journal record, about.
     pub(super) fn journal_bytes(&self) -> u64 {
         self.staged.values().map(Staged::journal_bytes).sum()
     }
@@ -87,7 +88,7 @@ impl Staging {
         std::mem::take(&mut self.staged).into_values().collect()
     }
 
-    /// Leave nothing.
+    /// Gives all staged pages up.
     pub(super) fn abandon(&mut self, device: &Device) {
         self.take().iter().for_each(|staged| device.ftl.abandon(&staged.runs));
     }
@@ -95,14 +96,14 @@ impl Staging {
 
 /// Writes to one space that are made as one. Dropped without being applied, they leave nothing.
 #[derive(Debug)]
-pub struct Draft<'d> {
+pub struct StagedWrite<'d> {
     device: &'d Device,
     space: Arc<Space>,
     staging: Staging,
 }
 
-impl<'d> Draft<'d> {
-    /// Hold these blocks of a space, none for all.
+impl<'d> StagedWrite<'d> {
+    /// Reserves these blocks of a space, none for all.
     pub(super) fn begin(device: &'d Device, space: Arc<Space>, blocks: BlockBox) -> Result<Self> {
         let staging = Staging::begin(device, &space, blocks)?;
         Ok(Self { device, space, staging })
@@ -113,7 +114,7 @@ impl<'d> Draft<'d> {
         &self.space
     }
 
-    /// The space's shape, which stays while the draft is there.
+    /// The space's shape, which stays while the staged write is there.
     pub fn shape(&self) -> &[u64] {
         self.staging.shape()
     }
@@ -121,44 +122,44 @@ impl<'d> Draft<'d> {
     /// Writes a part.
     ///
     /// # Errors
-    /// As [`super::Command::Write`]; what was staged before stays staged.
+    /// As [`super::command::Write`]; what was staged before stays staged.
     pub fn put(&mut self, target: &Target<'_>, source: Source) -> Result<()> {
         let Self { device, space, staging } = self;
         device.guarded(|| staging.put(device, space, target, source).map(drop))
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for StagedWrite<'_> {
     fn drop(&mut self) {
         self.staging.abandon(self.device);
     }
 }
 
 impl Device {
-    /// Applies drafts together, all or none.
-    pub(super) fn apply_drafts(&self, mut drafts: Vec<Draft<'_>>) -> Result<()> {
-        if drafts.is_empty() {
+    /// Applies writes together, all or none.
+    pub(super) fn apply_staged(&self, mut writes: Vec<StagedWrite<'_>>) -> Result<()> {
+        if writes.is_empty() {
             return Ok(());
         }
-        let bytes = drafts.iter().map(|draft| draft.staging.bytes).sum();
-        self.hold_journal(drafts.iter().map(|draft| draft.staging.journal_bytes()).sum())?;
+        let bytes = writes.iter().map(|write| write.staging.bytes).sum();
+        self.hold_journal(writes.iter().map(|write| write.staging.journal_bytes()).sum())?;
         {
-            // Against commits and deletions: what is there now stays until all is applied.
+            // Excludes commits and deletions: a space that is there now stays until all is applied.
             let _epoch = self.epoch.write();
             if self.closed() {
                 return Err(Error::Closed("the store was closed while a program ran".to_owned()));
             }
-            for draft in &drafts {
-                drop(draft.space.read()?);
+            for write in &writes {
+                drop(write.space.read()?);
             }
-            for draft in &mut drafts {
-                let staged = draft.staging.take();
-                let mut inner = draft.space.write().expect("the space was there just now");
-                self.apply_to(&draft.space, &mut inner, staged, &mut |_| vec![]);
+            for write in &mut writes {
+                let staged = write.staging.take();
+                let mut inner = write.space.write().expect("the space was there just now");
+                self.apply_to(&write.space, &mut inner, staged, None);
             }
         }
         // Their blocks are free again before anything else is done.
-        drop(drafts);
+        drop(writes);
         self.after_write();
         count(&self.counters.writes, 1);
         count(&self.counters.bytes_written, bytes);
@@ -171,7 +172,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::device::{Command, Mode, NewSpace, Options};
+    use crate::device::{Mode, NewSpace, Options, command};
     use crate::flash::Geometry;
     use crate::media::fault::FaultMedia;
     use crate::stl::read::BufferMut;
@@ -188,22 +189,20 @@ mod tests {
 
     /// A store with an array of ones, some of which gather.
     fn made(device: &Device, compression: Option<&str>) -> Result<()> {
-        let space = device
-            .execute(Command::Create(NewSpace {
-                name: "x",
-                shape: &SHAPE,
-                item_bytes: 4,
-                dtype: "",
-                block: Some(&[8, 16]),
-                compression,
-                key: None,
-                fill: None,
-                attrs: "{}",
-            }))?
-            .into_space();
+        let space = device.execute(command::Create(NewSpace {
+            name: "x",
+            shape: &SHAPE,
+            item_bytes: 4,
+            dtype: "",
+            block: Some(&[8, 16]),
+            compression,
+            key: None,
+            fill: None,
+            attrs: "{}",
+        }))?;
         let ones = vec![1u32; 37 * 50];
         write(device, space.id, &[0, 0], &SHAPE, &ones)?;
-        device.execute(Command::Flush)?;
+        device.execute(command::Flush)?;
         write(device, space.id, &[3, 3], &[2, 2], &[7; 4])
     }
 
@@ -212,17 +211,17 @@ mod tests {
         let target = Target::Box { start, step: &[1, 1], count, strides: &strides, view: None };
         // SAFETY: the buffer has the elements of the box.
         let source = unsafe { Source::from_raw(from.as_ptr().cast()) };
-        device.execute(Command::Write { space, target, source }).map(drop)
+        device.execute(command::Write { space, target, source })
     }
 
     fn read(device: &Device) -> Result<Vec<u32>> {
-        let space = device.execute(Command::Open { name: "x", key: None })?.into_space().id;
+        let space = device.execute(command::Open { name: "x", key: None })?.id;
         let mut all = vec![0u32; 37 * 50];
         let strides = [200, 4];
         let target = Target::Box { start: &[0, 0], step: &[1, 1], count: &SHAPE, strides: &strides, view: None };
         // SAFETY: the buffer has the elements of the space.
         let out = unsafe { BufferMut::from_raw(all.as_mut_ptr().cast()) };
-        device.execute(Command::Read { space, target, out })?;
+        device.execute(command::Read { space, target, out })?;
         Ok(all)
     }
 
@@ -230,7 +229,7 @@ mod tests {
     type Part = (u64, u64, u64, u64, bool);
 
     /// Writes parts through a draft, and to the model.
-    fn draw(device: &Device, draft: &mut Draft<'_>, parts: &[Part], model: &mut [u32]) -> Result<()> {
+    fn draw(device: &Device, draft: &mut StagedWrite<'_>, parts: &[Part], model: &mut [u32]) -> Result<()> {
         let before = read(device)?;
         for (i, &(a, b, rows, columns, turned)) in parts.iter().enumerate() {
             let shape = if turned { [50, 37] } else { SHAPE };
@@ -268,11 +267,11 @@ mod tests {
             made(&device, coded.then_some("lz4")).unwrap();
             let before = read(&device).unwrap();
             let mut model = before.clone();
-            let space = device.execute(Command::Open { name: "x", key: None }).unwrap().into_space();
-            let mut draft = Draft::begin(&device, space, vec![]).unwrap();
+            let space = device.execute(command::Open { name: "x", key: None }).unwrap();
+            let mut draft = StagedWrite::begin(&device, space, vec![]).unwrap();
             draw(&device, &mut draft, &parts, &mut model).unwrap();
             if applied {
-                device.apply_drafts(vec![draft]).unwrap();
+                device.apply_staged(vec![draft]).unwrap();
             } else {
                 drop(draft);
             }
@@ -281,11 +280,7 @@ mod tests {
             device.close().unwrap();
             let again = open(&media, Mode::ReadWrite, 1).unwrap();
             prop_assert_eq!(&read(&again).unwrap(), &wanted);
-            let Ok(crate::device::Reply::Checked(report)) =
-                again.execute(Command::Check { repair: false, accept_older: false })
-            else {
-                panic!("a check gives a report");
-            };
+            let report = again.execute(command::Check { repair: false, accept_older: false }).unwrap();
             prop_assert!(report.findings.is_empty(), "{:?}", report.findings);
         }
 
@@ -295,16 +290,16 @@ mod tests {
             let media = Arc::new(FaultMedia::with_bytes(vec![]));
             let device = open(&media, Mode::Exclusive, 0).unwrap();
             made(&device, compression).unwrap();
-            device.execute(Command::Flush).unwrap();
+            device.execute(command::Flush).unwrap();
             let before = read(&device).unwrap();
             let mut model = before.clone();
             media.crash_at_write(media.writes() + 1 + at);
-            let space = device.execute(Command::Open { name: "x", key: None }).unwrap().into_space();
-            let done = Draft::begin(&device, space, vec![]).and_then(|mut draft| {
+            let space = device.execute(command::Open { name: "x", key: None }).unwrap();
+            let done = StagedWrite::begin(&device, space, vec![]).and_then(|mut draft| {
                 draw(&device, &mut draft, &parts, &mut model)?;
-                device.apply_drafts(vec![draft])
+                device.apply_staged(vec![draft])
             });
-            let flushed = done.is_ok() && device.execute(Command::Flush).is_ok();
+            let flushed = done.is_ok() && device.execute(command::Flush).is_ok();
             prop_assert!(flushed || media.crashed());
             let bytes = if media.crashed() { media.after_crash(seed) } else { media.after_kill() };
             let survived = Arc::new(FaultMedia::with_bytes(bytes));

@@ -26,7 +26,7 @@ impl<'a> Change<'a> {
 }
 
 impl Device {
-    pub(super) fn together(&self, changes: &[Change<'_>]) -> Result<()> {
+    pub(super) fn batch(&self, changes: &[Change<'_>]) -> Result<()> {
         self.sound()?;
         let _pages = self.reserve_changes(changes)?;
         {
@@ -63,7 +63,7 @@ impl Device {
         let mut spaces = Vec::with_capacity(changes.len());
         {
             let catalog = self.catalog.read();
-            // What the changes so far made of names.
+            // Names after the changes so far: the space, or none.
             let mut changed: HashMap<&str, Option<SpaceId>> = HashMap::new();
             for change in changes {
                 let whose = |name: &str| match changed.get(name) {
@@ -129,7 +129,7 @@ impl Device {
                 Change::SetAttrs { .. } => {}
             }
         }
-        log.pending.extend(ops);
+        log.queue(ops);
         drop((catalog, log));
         self.ftl.release(dead.into_iter());
     }

@@ -219,7 +219,7 @@ Then = Annotated[
     typer.Option(
         "--then",
         metavar="SOURCE",
-        help="Another program, which takes what the one before gives; may be repeated.",
+        help="Another program, which takes the output of the one before; may be repeated.",
         autocompletion=complete_source,
         show_default=False,
     ),
@@ -227,8 +227,54 @@ Then = Annotated[
 Threads = Annotated[int | None, typer.Option(min=1, help="Cores; all of the machine if left out.", show_default=False)]
 Most = Annotated[
     int | None,
-    typer.Option("--max-instructions", min=1, metavar="N", help="End it after so many a task.", show_default=False),
+    typer.Option(
+        "--max-instructions",
+        min=1,
+        metavar="N",
+        help="Most instructions of a task; more are an error.",
+        show_default=False,
+    ),
 ]
+
+
+Out = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="[OUTPUT=]WHERE",
+        help="Destination of an output that is not to be printed: STORE:/NAME, a part of one, or a .npy file.",
+        show_default=False,
+    ),
+]
+Form = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FORM",
+        help="Way of execution: interpreted, translated or native; the fastest if left out.",
+        autocompletion=complete_form,
+        show_default=False,
+    ),
+]
+Trust = Annotated[bool, typer.Option("--trust", help="Of C: it may be executed as a part of this process.")]
+TaskBytes = Annotated[str, typer.Option(metavar="SIZE", help="Bytes of the first input for a task.")]
+HoldBytes = Annotated[str, typer.Option(metavar="SIZE", help="Of a pipeline: the most bytes held between programs.")]
+Bare = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Run a bare-metal test instead: an ELF file.", show_default=False),
+]
+Signature = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Of a test: the file for its signature.", show_default=False)
+]
+Granularity = Annotated[int, typer.Option(metavar="4|8", help="Of a test: bytes in a line of the signature.")]
+Isa = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ISA", help="Of a test: the hart's extensions, like rv64imac; all if left out.", show_default=False
+    ),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace .npy files of --out.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no account.")]
 
 
 @app.command()
@@ -237,55 +283,26 @@ def run(
     source: RunSource = None,
     inputs: Inputs = None,
     scalar: Scalars = None,
-    out: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="[OUTPUT=]WHERE",
-            help="Where an output goes, instead of being printed: STORE:/NAME, a part of one, or a .npy file.",
-            show_default=False,
-        ),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace .npy files of --out.")] = False,
+    out: Out = None,
+    overwrite: Overwrite = False,
     pipeline: Pipeline = None,
     then: Then = None,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FORM",
-            help="How it is executed: interpreted, translated or native; the fastest if left out.",
-            autocompletion=complete_form,
-            show_default=False,
-        ),
-    ] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Of C: it may be executed as a part of this process.")] = False,
+    form: Form = None,
+    trust: Trust = False,
     threads: Threads = None,
-    task_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Bytes of the first input for a task.")] = "1MiB",
-    hold_bytes: Annotated[
-        str, typer.Option(metavar="SIZE", help="Of a pipeline: the most bytes held between programs.")
-    ] = "1GiB",
+    task_bytes: TaskBytes = "1MiB",
+    hold_bytes: HoldBytes = "1GiB",
     max_instructions: Most = None,
     dtype: Dtype = None,
     stream: Stream = False,
     target: Target = "rv64",
     flags: Flags = None,
-    bare: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Run a bare-metal test instead: an ELF file.", show_default=False),
-    ] = None,
-    signature: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Of a test: where its signature goes.", show_default=False)
-    ] = None,
-    signature_granularity: Annotated[int, typer.Option(metavar="4|8", help="Of a test: bytes of a line of it.")] = 4,
-    isa: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ISA", help="Of a test: what the hart has, like rv64imac; all if left out.", show_default=False
-        ),
-    ] = None,
+    bare: Bare = None,
+    signature: Signature = None,
+    signature_granularity: Granularity = 4,
+    isa: Isa = None,
     key_file: KeyFile = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no account.")] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Run a program beside arrays, or several that feed each other, or a bare-metal test.

@@ -154,6 +154,23 @@ def run(context: Context) -> Result:
         if case.size == max(context["bands"]) or (part == "c" and case.size == max(context["squares"]))
     } | {f"9d {system}": moved.report for system, moved in zip(SYSTEMS, wrote, strict=True)}
 
+    tables: dict[str, Any] = {f"fig9{p}": [row for row in rows if row["part"] == p] for p in "abc"}
+    return Result(
+        tables={**tables, "fig9d": writes},
+        answers=_answers(context, rows, writes),
+        figures=_figures(context),
+        reports=reports,
+        assumptions=[
+            *calibration.ASSUMPTIONS,
+            f"A write to NDS is {calibration.PREFERRED.write_bytes >> 20} MiB, whole building blocks side by side, and "
+            "waited for (calibrated on Figure 9(d)); software NDS composes all of it before it programs any. A write "
+            "to the baseline is a request of 2 MiB, and waited for.",
+            "Sides of the squares of Figure 9(c) are not in the text: 512 to 8192.",
+        ],
+    )
+
+
+def _answers(context: Context, rows: Sequence[dict[str, Any]], writes: Sequence[dict[str, Any]]) -> list[Answer]:
     def of(part: str, system: str) -> dict[int, float]:
         return {row["size"]: row["GBps"] for row in rows if (row["part"], row["system"]) == (part, system)}
 
@@ -169,7 +186,7 @@ def run(context: Context) -> Result:
     )
     written = {row["system"]: row["MBps"] for row in writes}
     one = written["baseline row store"]
-    answers = [
+    return [
         Answer("nds.fig9a.row.hw_vs_baseline", mean([hard[s] / base[s] for s in hard])),
         Answer(
             "nds.fig9a.row.hw_vs_baseline#baseline_GBps",
@@ -199,6 +216,9 @@ def run(context: Context) -> Result:
         ),
         Answer("nds.fig9d.write.hw_loss", written["hardware NDS"] / one, calibrated=True, note="bytes of a write"),
     ]
+
+
+def _figures(context: Context) -> list[Figure]:
     label = {"a": "rows of the matrix", "b": "columns of the matrix", "c": "side of the square"}
     points = {
         "a": [
@@ -243,20 +263,7 @@ def run(context: Context) -> Result:
             caption="Blocks begin in a bank drawn by chance (rule 1): some dies have more to program than others.",
         )
     )
-    tables: dict[str, Any] = {f"fig9{p}": [row for row in rows if row["part"] == p] for p in "abc"}
-    return Result(
-        tables={**tables, "fig9d": writes},
-        answers=answers,
-        figures=figures,
-        reports=reports,
-        assumptions=[
-            *calibration.ASSUMPTIONS,
-            f"A write to NDS is {calibration.PREFERRED.write_bytes >> 20} MiB, whole building blocks side by side, and "
-            "waited for (calibrated on Figure 9(d)); software NDS composes all of it before it programs any. A write "
-            "to the baseline is a request of 2 MiB, and waited for.",
-            "Sides of the squares of Figure 9(c) are not in the text: 512 to 8192.",
-        ],
-    )
+    return figures
 
 
 EXPERIMENT = Experiment(

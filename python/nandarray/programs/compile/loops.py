@@ -42,19 +42,7 @@ def loop(form: Form) -> Any:
     at_i = {name: f"{name}[i_]" for name in ins} | {name: name for name, _ in form.scalars}
     taken = ", ".join(ins)
     if form.style == "reduce":
-        if "block" in form.functions:
-            given = ", ".join(parameters(form.functions["block"])[1:])
-            return _written(form, "loop_", f"def loop_(state, {taken}{numbers}):\n    _block(state, {given})")
-        given = ", ".join(at_i[name] for name in parameters(form.functions["step"])[1:])
-        return _written(
-            form,
-            "loop_",
-            f"""
-            def loop_(state, {taken}{numbers}):
-                for i_ in range(len({ins[0]})):
-                    _step(state, {given})
-            """,
-        )
+        return _reducing(form, taken, numbers, at_i)
     if form.style in ("columns", "slab"):
         return _rows(form)
     if form.style == "boxes":
@@ -105,6 +93,23 @@ def loop(form: Form) -> Any:
                     out_[n_] = {ins[0]}[i_]
                     n_ += 1
             return n_
+        """,
+    )
+
+
+def _reducing(form: Form, taken: str, numbers: str, at_i: dict[str, str]) -> Any:
+    """Step a class of functions over a block, or give it the whole block."""
+    if "block" in form.functions:
+        given = ", ".join(parameters(form.functions["block"])[1:])
+        return _written(form, "loop_", f"def loop_(state, {taken}{numbers}):\n    _block(state, {given})")
+    given = ", ".join(at_i[name] for name in parameters(form.functions["step"])[1:])
+    return _written(
+        form,
+        "loop_",
+        f"""
+        def loop_(state, {taken}{numbers}):
+            for i_ in range(len({form.inputs[0][0]})):
+                _step(state, {given})
         """,
     )
 

@@ -119,7 +119,7 @@ class Description:
         try:
             return self._entries[key]
         except KeyError:
-            raise InvalidError(f"{key!r} is no key of a description; nandarray.device.keys() has them") from None
+            raise InvalidError(f"{key!r} is not a key of descriptions; nandarray.device.keys() lists them") from None
 
     def __getitem__(self, key: str) -> Any:
         """Give the value of a dotted key, as it is written."""

@@ -92,11 +92,16 @@ WRITES = (
 )
 
 #: Parts that speak to the native store behind a store (`store._engine`); all others use its methods.
-NATIVE = ("nandarray.array", "nandarray.interop", "nandarray.model.clock", "nandarray.nvme")
+NATIVE = ("nandarray.array", "nandarray.interop", "nandarray.model.clock", "nandarray.nvme", "nandarray.programs.run")
 
 LINES_MAX = 70
 #: Function -> why it is longer.
-LONG: dict[str, str] = {}
+LONG = {
+    "tests/python/arch_compressed.py:make": "a case for each format of instructions",
+    "tests/python/arch_operands.py:specials": "a list of numbers",
+    "tests/python/arch_system.py:traps": "a list of words",
+    "bench/offload.py:_numba": "kernels that Numba compiles for the constants of one array",
+}
 
 
 @dataclass(frozen=True)

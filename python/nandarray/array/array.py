@@ -77,7 +77,7 @@ class Array(Grid, Compute):
     def __init__(self, store: Store, space: _nandarray.Space) -> None:
         self._store = store
         self._space = space
-        self._native = _ArrayCommands(space)
+        self._space_commands = _ArrayCommands(space)
         self._dtype = dtypes.decode(space.dtype)
 
     def __copy__(self) -> Array:
@@ -476,7 +476,7 @@ class Array(Grid, Compute):
         return Origin(self)
 
     def _commands(self) -> _ArrayCommands:
-        return self._native
+        return self._space_commands
 
     def _get(self, key: object, mode: Mode = "numpy", out: object = None) -> Any:
         got = get(self._space, key, self._dtype, out, outer=True) if mode == "outer" else None

@@ -200,12 +200,12 @@ def _one(advice: Advice) -> None:
         ("direction", f"{_PATHS[advice.direction]}{' (stated)' if advice.stated else ''}: {_flows(advice)}"),
         ("vectorises", f"{advice.vectorises}: {gain}{said}"),
     ]
-    sooner = f"{advice.speedup:.2f} times as soon; {advice.seconds_host / advice.seconds_vector:.2f} with vector units"
+    faster = f"{advice.speedup:.2f} times faster; {advice.seconds_host / advice.seconds_vector:.2f} with vector units"
     speeds = f"flash {of.flash_read / 1e9:.2f} GB/s, link {of.link / 1e9:.2f} GB/s"
     rows += [
         ("instructions", f"{advice.instructions_per_byte:.2f} a byte (RISC-V)"),
         ("link", f"{advice.link_host:,} bytes if the host computes, {advice.link_device:,} if the device does"),
-        ("time", f"{sooner}; bound by the {advice.bound}"),
+        ("time", f"{faster}; bound by the {advice.bound}"),
         ("device", f"{of.device}: {speeds}, {of.cores} cores of {of.instructions / 1e9:g} GHz"),
     ]
     rows += [("assumed", advice.assumed)] if advice.assumed else []

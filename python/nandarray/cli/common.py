@@ -88,7 +88,7 @@ def _of_user(error: BaseException) -> str | None:
 
 
 def fail(message: str) -> None:
-    """Print an error line and leave with exit code 1."""
+    """Print an error line and exit with code 1."""
     print(f"nandarray: error: {message}", file=sys.stderr)
     raise typer.Exit(1)
 

@@ -58,7 +58,7 @@ def parse_settings(pairs: list[str] | None) -> dict[str, str]:
 
 @app.command("list")
 def list_command(*, as_json: Json = False) -> None:
-    """List the devices that come along."""
+    """List the bundled devices."""
     all_devices = device.devices()
     if as_json:
         rows = [{"name": d.name, "summary": d.summary, **d.effective} for d in all_devices.values()]

@@ -319,5 +319,5 @@ def find_run(what: str | os.PathLike[str], folder: str | os.PathLike[str] | None
     if len(fitting) == 1:
         return parent / fitting[0]
     if fitting:
-        raise NotFoundError(f"{text!r} may be {', '.join(fitting)}: write more of it")
+        raise NotFoundError(f"{text!r} is ambiguous: {', '.join(fitting)}")
     raise NotFoundError(f"no run {text!r} in {parent}{near(text, names) or ', which has none'}")

@@ -81,7 +81,7 @@ class Sweep(Folder):
         return super().rows(name)
 
     def pareto(self, objectives: Mapping[str, str] | None = None) -> pandas.DataFrame:
-        """Give the points that no other beats in every respect.
+        """Return the points of the Pareto front: no other point is better in every objective.
 
         Parameters
         ----------

@@ -251,7 +251,7 @@ class _Reader:
         found = _flat(self._table("set"))
         for key in found:
             if key not in _device_keys():
-                raise InvalidError(f"set: {key!r} is no key of a description{near(key, _device_keys())}")
+                raise InvalidError(f"set: {key!r} is not a key of descriptions{near(key, _device_keys())}")
         return found
 
     def _precondition(self, state: Any, where: str) -> Any:

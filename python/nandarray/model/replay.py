@@ -29,7 +29,7 @@ Progress = Callable[[str, float | None, int, int, float], object]
 
 @dataclass(frozen=True, kw_only=True)
 class Synthetic:
-    """A workload that is made up; the defaults are 4 KiB random reads of the whole device, 32 at a time.
+    """A synthetic workload; the defaults are 4 KiB random reads of the whole device, 32 at a time.
 
     Parameters
     ----------

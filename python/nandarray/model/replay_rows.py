@@ -56,7 +56,7 @@ def facts(data: dict[str, Any]) -> list[tuple[str, str]]:
     if management is not None and management["write_amplification"] is not None:
         wear = management["wear"]
         found.append(("write amplification", f"{management['write_amplification']:.3f}"))
-        found.append(("erases a block", f"{wear['mean']:.2f} ({wear['min']} to {wear['max']})"))
+        found.append(("erases per block", f"{wear['mean']:.2f} ({wear['min']} to {wear['max']})"))
     if management is not None and management["map_misses"]:
         share = management["map_hits"] / (management["map_hits"] + management["map_misses"])
         found.append(("map entries in the cache", f"{share:.1%}"))

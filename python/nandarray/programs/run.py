@@ -354,7 +354,7 @@ class _Run:
         for boxes in (*self._boxes.values(), targets.values()):
             for box in boxes:
                 if box:
-                    return box.array.store._native
+                    return box.array.store._engine
         raise InvalidError("no input is an array of a store, nor is where outputs go; a program runs beside one")
 
     def asked(

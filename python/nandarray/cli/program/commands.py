@@ -32,7 +32,7 @@ __all__ = ["app"]
 
 _SAMPLE_RECORDS = 65536
 
-app = typer.Typer(help="Compile programs that run beside the data, look into them, run them.", no_args_is_help=True)
+app = typer.Typer(help="Compile, inspect and run programs beside the data.", no_args_is_help=True)
 
 Source = Annotated[
     str,
@@ -98,7 +98,11 @@ def build(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="ELF", help="Where to; beside the source if left out.", show_default=False
+            "--output",
+            "-o",
+            metavar="ELF",
+            help="The file to write; beside the source if left out.",
+            show_default=False,
         ),
     ] = None,
     target: Target = "rv64",
@@ -366,7 +370,7 @@ def profile(
         typer.Option(
             min=1,
             metavar="RECORDS",
-            help="Without inputs: how many records to make up; 65536 if left out.",
+            help="Without inputs: number of records to generate; 65536 if left out.",
             show_default=False,
         ),
     ] = None,

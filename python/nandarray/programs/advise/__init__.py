@@ -386,11 +386,11 @@ def _verdict(saved: float, speedup: float, bound: str, of: Bandwidths, core_rate
     link = f"{of.device}'s link of {of.link / 1e9:.1f} GB/s"
     cores = f"{of.cores} cores of {of.instructions / 1e9:g} GHz take in {core_rate / 1e9:.2f} GB/s at most"
     if saved <= _SAME:
-        more = f"{-saved:.0%} more" if saved < -_SAME else "as many"
-        return "keep on the host", f"{more} bytes would cross {link}, so the host computes as well."
+        more = f"{-saved:.0%} more" if saved < -_SAME else "just as many"
+        return "keep on the host", f"{more} bytes would cross {link}, so the host may as well compute it."
     said = f"{saved:.1%} of the bytes need not cross {link}"
     if speedup >= 1 + _SAME:
-        return "offload", f"{said}; it is done {speedup:.1f} times as soon, bound by the {bound} ({cores})."
+        return "offload", f"{said}; it is {speedup:.1f} times faster, bound by the {bound} ({cores})."
     if speedup >= 1 - _SAME:
         return "offload for traffic", f"{said}; it takes as long, bound by the {bound} ({cores})."
     return "needs faster cores", f"{said}, but {cores}: it would take {1 / speedup:.1f} times as long."

@@ -116,9 +116,11 @@ def _op(name: str, summary: str, *, inputs: int = 1) -> ReadyMade:
 
 PROGRAMS: dict[str, ReadyMade] = {
     "sum": _statistic("sum.c", "the sum of all elements", twin="sum_", by_task=True),
-    "mean": _statistic("sum.c", "their mean", defines=lambda _d, _v: {"MEAN": 1}, twin="mean", by_task=True),
+    "mean": _statistic(
+        "sum.c", "the mean of all elements", defines=lambda _d, _v: {"MEAN": 1}, twin="mean", by_task=True
+    ),
     "minmax": _statistic("minmax.c", "the least and the greatest element", twin="minmax"),
-    "variance": _statistic("variance.c", "their variance", twin="variance", by_task=True),
+    "variance": _statistic("variance.c", "the variance of all elements", twin="variance", by_task=True),
     "histogram": _statistic(
         "histogram.c",
         "how many elements are in each of equal bins",

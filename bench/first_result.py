@@ -79,7 +79,7 @@ SYSTEMS = {"nandarray": _OURS, "nandarray, from C": _OURS_C, "Numba, for the hos
 
 
 def text(what: str, function: str) -> str:
-    """Give the program of a row: a system's, with a function of :data:`BODIES`."""
+    """Return the program of a row: a system's, with a function of :data:`BODIES`."""
     body = BODIES[function]
     return _HEAD + SYSTEMS[what].format(body=body, c=body.replace("math.", "")) + _TAIL
 

@@ -101,7 +101,7 @@ def _processor() -> str:
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """Return what a reader of the figures wants to know of the machine, and nothing that names it."""
+    """Return the facts of the machine that a reader of the figures needs, without its name."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),

@@ -115,7 +115,7 @@ def _ours(array: Any, dtype: str, form: str) -> _Runs:
 
 
 def _apart(store: Any, dtype: str) -> _Runs:
-    """Give the pipeline's programs one after the other: what the first keeps is an array of the store."""
+    """Return the pipeline's programs one after the other: what the first keeps is an array of the store."""
     import nandarray
     from nandarray import programs
 
@@ -468,13 +468,13 @@ def _child(pipe: Connection, path: Path, dtype: str, form: str, operation: str) 
 
 
 def _watch(path: Path, dtype: str, form: str, operation: str) -> tuple[int, int]:
-    """Give the most bytes beside the result, private and mapped, while a process runs an operation once."""
+    """Return the most bytes beside the result, private and mapped, while a process runs an operation once."""
     result, private, mapped = watch(_child, path, dtype, form, operation)
     return max(0, private - result), mapped
 
 
 def table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
-    """Give header and rows as text."""
+    """Return header and rows as text."""
     header = ["dtype", "operation", "system", "GB/s", "speed, native = 1", "CPU time, native = 1"]
     header += ["memory beside the mapping", "verdict"]
     lines = []

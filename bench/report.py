@@ -43,7 +43,7 @@ def _ratio(table: Table, row: Row, system: str) -> str:
 
 
 def _nearest(table: Table, row: Row) -> str:
-    """Say how a row stands against the fastest of all peers."""
+    """Compare a row with the fastest of all peers."""
     found = nearest(table, row)
     return "" if found is None else f"{'< ' if found[0] < 1 else ''}{found[0]:.2f} {found[1]}"
 

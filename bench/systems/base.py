@@ -104,5 +104,5 @@ class System(ABC):
         """Do what the library offers to make what was written safe; nothing where it offers nothing."""
 
     def facts(self) -> dict[str, Any]:
-        """Return what is worth printing about this configuration."""
+        """Return the facts to print about this configuration."""
         return {"chunks": list(chunk_shape(self.spec.shape, self.config))} if self.chunked else {}

@@ -122,11 +122,11 @@ class Description:
             raise InvalidError(f"{key!r} is not a key of descriptions; nandarray.device.keys() lists them") from None
 
     def __getitem__(self, key: str) -> Any:
-        """Give the value of a dotted key, as it is written."""
+        """Return the value of a dotted key, as it is written."""
         return self._entry(key)["value"]
 
     def source(self, key: str) -> str:
-        """Say where a value comes from.
+        """Return the source of a value.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class Description:
         return dict(self._data["effective"])
 
     def with_(self, changes: Mapping[str, Any] | None = None, /, **overrides: Any) -> Description:
-        """Give the same device with some values changed.
+        """Return the same device with some values changed.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class Description:
         return Description(self._text, {**self._overrides, **flat})
 
     def texts(self) -> tuple[str, str]:
-        """Give its text, and what was changed of it as JSON: what the native module takes.
+        """Return its text, and its changes as JSON, for the native module.
 
         Returns
         -------
@@ -203,7 +203,7 @@ class Description:
         return _nandarray.device_toml(self._text, json.dumps(self._overrides))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all of it as plain dictionaries: values with sources, resolved numbers, what follows.
+        """Return all of it as plain dictionaries: values with sources, resolved numbers, what follows.
 
         Returns
         -------
@@ -297,7 +297,7 @@ def names() -> list[str]:
 
 
 def devices() -> dict[str, Description]:
-    """Give all presets.
+    """Return all presets.
 
     Returns
     -------

@@ -137,7 +137,7 @@ class Array(Grid, Compute):
         return Attributes(lambda: self._space.attrs, self._space.set_attrs, self._store._lock)
 
     def stat(self) -> dict[str, Any]:
-        """Tell what the array takes in the store.
+        """Return the array's use of space in the store.
 
         Returns
         -------
@@ -486,7 +486,7 @@ class Array(Grid, Compute):
         return self.building_block[0]
 
     def _forget(self, key: object, values: object) -> bool:
-        """Give a box back to the engine when it is assigned the fill value, however large it is."""
+        """Free a box's blocks when it is assigned the fill value, however large it is."""
         if not (np.isscalar(values) or (isinstance(values, np.ndarray) and values.ndim == 0)):
             return False
         if buffers.as_source(values, self._dtype).tobytes() != self._space.fill:

@@ -46,7 +46,7 @@ class Future(ABC):
 
     @abstractmethod
     def done(self) -> bool:
-        """Tell whether the result is there; no time passes."""
+        """Return whether the result is there; no time passes."""
 
     @abstractmethod
     def result(self) -> Any:
@@ -216,7 +216,7 @@ class _Pump:
 
 
 def as_completed(futures: Iterable[Future]) -> Iterator[Future]:
-    """Give futures as their commands end, letting modelled time pass or waiting for threads.
+    """Yield futures as their commands end, letting modelled time pass or waiting for threads.
 
     Parameters
     ----------

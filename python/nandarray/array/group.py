@@ -169,7 +169,7 @@ class Group:
         return True  # an empty group is still a group; len() counts
 
     def keys(self) -> list[str]:
-        """Give the names of what is directly inside, sorted.
+        """Return the names of the direct members, sorted.
 
         Returns
         -------
@@ -199,7 +199,7 @@ class Group:
         return ((name, self[name]) for name in self.keys())
 
     def array_names(self) -> list[str]:
-        """Give the names of all arrays below this group, at any depth.
+        """Return the names of all arrays below this group, at any depth.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class Group:
         return [name for name in self._below() if name.rpartition("/")[2] != MARKER]
 
     def tree(self) -> Tree:
-        """Give an overview to print.
+        """Return an overview to print.
 
         Returns
         -------
@@ -502,12 +502,12 @@ class Group:
 
 
 def is_unfinished(name: str) -> bool:
-    """Say whether a full name is that of an array which an import has not finished."""
+    """Return whether a full name is that of an array which an import has not finished."""
     return name.startswith(UNFINISHED) and _UNFINISHED.match(name) is not None
 
 
 def is_hidden(name: str) -> bool:
-    """Say whether a full name is left out of listings."""
+    """Return whether a full name is left out of listings."""
     return name.rpartition("/")[2] == MARKER or is_unfinished(name)
 
 

@@ -44,7 +44,7 @@ def open_array(store: Store, name: str, key: bytes | None) -> Array:
 
 
 def groups_below(group: Group) -> list[str]:
-    """Give the names of all groups below ``group``, relative to it, parents first."""
+    """Return the names of all groups below ``group``, relative to it, parents first."""
     found: set[str] = set()
     for name in group._below():  # with the hidden arrays that keep empty groups
         parent = name.rpartition("/")[0]

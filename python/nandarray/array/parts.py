@@ -29,7 +29,7 @@ How = tuple[Any, ...]
 
 
 def stored(given: Any, what: str) -> Array | Part:
-    """Give an array as it is, a view or a field as a :class:`Part`.
+    """Return an array as it is, a view or a field as a :class:`Part`.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def stored(given: Any, what: str) -> Array | Part:
 
 
 def part_of(array: Array, how: How) -> Array | Part:
-    """Give the part of an array that ``Part.how`` names; the array itself for an empty one."""
+    """Return the part of an array that ``Part.how`` names; the array itself for an empty one."""
     if not how:
         return array
     kind, value = how
@@ -119,7 +119,7 @@ class Part:
         return (*self.array.chunks, *self.inner)
 
     def merged(self, limit: int) -> tuple[int, ...]:
-        """Give a larger chunk, of at most about ``limit`` bytes."""
+        """Return a larger chunk, of at most about ``limit`` bytes."""
         if isinstance(self.of, View):
             return run_shape(self.of.shape, max(1, limit // self.dtype.itemsize))
         outer = aligned_chunks(self.array.shape, self.array.chunks, self.array.dtype.itemsize, limit=limit)

@@ -35,17 +35,17 @@ _lock = StoreLock()
 
 
 def reduce_store(store: Store) -> tuple[Any, ...]:
-    """Say how to open a store again, or refuse it."""
+    """Return how to open a store again, or raise."""
     return _open, (_opening(store, "the store"),)
 
 
 def reduce_group(group: Group) -> tuple[Any, ...]:
-    """Say how to open a group again, or refuse it."""
+    """Return how to open a group again, or raise."""
     return _reopen_group, (_opening(group.store, f"group {group.name!r}"), group.name.strip("/"))
 
 
 def reduce_array(array: Array) -> tuple[Any, ...]:
-    """Say how to open an array again, or refuse it."""
+    """Return how to open an array again, or raise."""
     opening = _opening(array.store, f"array {array.name!r}")
     if array.encrypted:
         raise TypeError(
@@ -75,7 +75,7 @@ def _open(opening: Opening) -> Store:
 
 
 def _shared(opening: Opening) -> Store:
-    """Give this process's store for what arrives of a file, brought up to date."""
+    """Return this process's store of a file, refreshed."""
     with _lock:
         kept = _stores.get(opening)
         now = _version(opening[0])

@@ -109,7 +109,7 @@ class Store(Group):
         return Clock(engine)
 
     def report(self) -> Report:
-        """Tell what the commands since opening took on the modelled device.
+        """Return the report of the commands since opening on the modelled device.
 
         Returns
         -------
@@ -124,7 +124,7 @@ class Store(Group):
         return self.clock.report()
 
     def nvme(self) -> Controller:
-        """Give an NVMe controller on this store: typed commands, namespaces, N-D commands.
+        """Return an NVMe controller on this store: typed commands, namespaces, N-D commands.
 
         Returns
         -------
@@ -160,7 +160,7 @@ class Store(Group):
         self._engine.refresh()
 
     def stat(self) -> dict[str, Any]:
-        """Tell where the space goes: by array, live and dead pages, write amplification, wear.
+        """Return the use of space: by array, live and dead pages, write amplification, wear.
 
         Returns
         -------
@@ -231,7 +231,7 @@ class Store(Group):
         return self._engine.compact()
 
     def geometry(self) -> dict[str, Any]:
-        """Tell the flash geometry that the store was made with.
+        """Return the flash geometry that the store was created with.
 
         Returns
         -------

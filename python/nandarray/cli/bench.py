@@ -87,7 +87,7 @@ def run(size: int, *, directory: Path | None, compression: str | None, seconds: 
 
 
 def _patterns(side: int, random: np.random.Generator) -> Iterator[tuple[str, list[Any]]]:
-    """Give each pattern with places drawn beforehand, so that drawing them takes no part of the time."""
+    """Run each pattern on places drawn beforehand, so that drawing them takes no part of the time."""
     everything = slice(None)
 
     def cuts(extent: int, grid: int = 1) -> list[slice]:

@@ -362,7 +362,7 @@ def tree(*, store: StorePath, name: AnyName = "", as_json: Json = False) -> None
 
 @app.command()
 def info(*, store: StorePath, name: AnyName = "", as_json: Json = False, key_file: KeyFile = None) -> None:
-    """Say all that is known of an array, a group or the store."""
+    """Describe an array, a group or the store."""
     with open_store(store) as opened:
         cli_show.info(opened, name, key=key_of(key_file), as_json=as_json)
 
@@ -499,7 +499,7 @@ def check(
 
 @app.command()
 def compact(*, store: StorePath, as_json: Json = False) -> None:
-    """Give the space of dead pages back to the file system."""
+    """Return the space of dead pages to the file system."""
     before = store.stat().st_size if store.exists() else 0
     with open_store(store, "r+") as opened:
         result = dict(opened.compact())

@@ -157,7 +157,7 @@ def parse_size(text: str) -> int:
 
 
 def key_of(key_file: Path | None) -> bytes | None:
-    """Give the encryption key from the file or the environment; None where neither says one.
+    """Return the encryption key from the file or the environment; None where neither says one.
 
     Never from the command line: other users of the machine can read that.
     """
@@ -238,7 +238,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def jsonable_array(array: np.ndarray[Any, Any]) -> Any:
-    """Give an array as nested lists of what JSON has; "NaN", "Infinity" and "-Infinity" are words."""
+    """Return an array as nested lists of JSON values; "NaN", "Infinity" and "-Infinity" are words."""
     if array.dtype.names is not None:
         if array.ndim == 0:
             return {name: jsonable_array(array[name]) for name in array.dtype.names}

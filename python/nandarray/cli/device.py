@@ -133,7 +133,7 @@ def check(
     file: Annotated[Path, typer.Argument(help="A description in TOML.", metavar="FILE", show_default=False)],
     as_json: Json = False,
 ) -> None:
-    """Say whether a file describes a device, and all that is wrong if not (exit code 1)."""
+    """Check a description: print the device, or all errors (exit code 1)."""
     text = device.read(file)
     problems: list[dict[str, Any]] = []
     found = None

@@ -268,7 +268,7 @@ def _took(found: lab.Run) -> str:
 
 
 def _chosen(ids: Sequence[str]) -> list[str]:
-    """Give ids and files, patterns spelled out."""
+    """Return ids and files, with patterns expanded."""
     found: dict[str, None] = {}
     for one in ids:
         if one.endswith(".py") or ".py:" in one:

@@ -28,7 +28,7 @@ _Report = Callable[[str, int, int], None]
 
 
 def pick(store: Any, name: str, key: bytes | None) -> Any:
-    """Give the array or the group of this name; the store for "" and "/"."""
+    """Return the array or the group of this name; the store for "" and "/"."""
     name = name.strip("/")
     if not name:
         return store
@@ -37,12 +37,12 @@ def pick(store: Any, name: str, key: bytes | None) -> Any:
 
 
 def attrs_of(store: Any, name: str) -> Any:
-    """Give the attributes of an array, a group or the store."""
+    """Return the attributes of an array, a group or the store."""
     return pick(store, name, None).attrs
 
 
 def _names(store: Any, name: str) -> list[str]:
-    """Give the full names of the arrays at or below ``name``."""
+    """Return the full names of the arrays at or below ``name``."""
     name = name.strip("/")
     if is_array(store, name):
         return [name]

@@ -145,7 +145,7 @@ class Comparison:
         return keys_of(ours, theirs, figures)
 
     def table(self, name: str, on: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Give the same as :meth:`rows` as a data frame."""
+        """Return the same as :meth:`rows` as a data frame."""
         try:
             import pandas
         except ImportError as error:
@@ -153,7 +153,7 @@ class Comparison:
         return pandas.DataFrame(self.rows(name, on))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all of it as plain data: what ``nandarray lab compare --json`` prints."""
+        """Return all of it as plain data: what ``nandarray lab compare --json`` prints."""
         return {
             "a": self.a.id,
             "b": self.b.id,

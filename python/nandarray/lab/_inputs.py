@@ -43,7 +43,7 @@ class Inputs:
     files: dict[str, str] = field(default_factory=dict)
 
     def names(self) -> dict[str, str]:
-        """Give each device the name of its file in the run's folder."""
+        """Choose the name of each device's file in the run's folder."""
         found: dict[str, str] = {}
         for text in self.devices:
             stem = PurePath(text).name.removesuffix(".toml") or "device"
@@ -104,7 +104,7 @@ def inputs_of(experiment: Experiment, parameters: Mapping[str, Any]) -> Inputs:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Give every text among values, however deep; names of values are not among them."""
+    """Yield every text among values, at any depth, without the names of values."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -167,7 +167,7 @@ def _from_file(file: str, name: str, *args: Any) -> Any:
 
 
 def run_id(experiment: Experiment, parameters: Mapping[str, Any], profile: str, seed: int, inputs: Inputs) -> str:
-    """Give the name of a run's folder.
+    """Return the name of a run's folder.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def run_id(experiment: Experiment, parameters: Mapping[str, Any], profile: str, 
 
 
 def known_claims(experiment: Experiment) -> dict[str, Claim]:
-    """Give the claims of an experiment that are known, those beside its file among them."""
+    """Return the claims of an experiment that are known, those beside its file among them."""
     file = getattr(sys.modules.get(experiment.run.__module__), "__file__", None)
     known = claims(Path(file).parent if file else None)
     return {name: known[name] for name in experiment.claims if name in known}
@@ -346,7 +346,7 @@ def _empty(folder: Path) -> None:
 
 
 def put_in_place(part: Path, final: Path) -> None:
-    """Give a whole folder its name, in place of one of the same name."""
+    """Rename a finished folder to its final name, in place of one of that name."""
     if final.exists():
         old = final.with_name(final.name + ".old" + PART)
         shutil.rmtree(old, ignore_errors=True)

@@ -32,7 +32,7 @@ TIMELINE = "timeline.pftrace"
 
 
 def folder_of_runs(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Give the folder in which runs lie: the one given, ``$NANDARRAY_RUNS``, or ``lab-runs`` here."""
+    """Return the folder in which runs lie: the one given, ``$NANDARRAY_RUNS``, or ``lab-runs`` here."""
     return Path(folder or os.environ.get(VARIABLE) or "lab-runs")
 
 
@@ -95,7 +95,7 @@ class Folder:
         return name
 
     def table(self, name: str) -> pandas.DataFrame:
-        """Give a table.
+        """Return a table.
 
         Parameters
         ----------
@@ -115,11 +115,11 @@ class Folder:
         return read_parquet(self.path / "tables" / f"{self._named(name)}.parquet")
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """Give a table without pandas: a dictionary a row, NaN as None."""
+        """Return a table without pandas: a dictionary a row, NaN as None."""
         return list(read_json(self.path / "tables" / f"{self._named(name)}.json"))
 
     def _dataset(self, name: str, index: Sequence[str]) -> xarray.Dataset:
-        """Give a table as arrays over some of its columns."""
+        """Return a table as arrays over some of its columns."""
         frame = self.table(name)
         for column in index:
             if column not in frame.columns:
@@ -209,7 +209,7 @@ class Run(Folder):
         return file if file.exists() else None
 
     def to_xarray(self, name: str, index: Sequence[str]) -> xarray.Dataset:
-        """Give a table as arrays over some of its columns.
+        """Return a table as arrays over some of its columns.
 
         Parameters
         ----------

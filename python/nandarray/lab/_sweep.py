@@ -272,7 +272,7 @@ def _write(part: Path, spec: Spec, places: Sequence[tuple[int, ...]], found: Seq
 
 
 def _of_a_kind(values: list[Any]) -> list[Any]:
-    """Give a column that a table can hold: numbers, or truth values, or texts; texts where they are mixed."""
+    """Return a column that a table can hold: numbers, or truth values, or texts; texts where they are mixed."""
     kinds = {type(value) for value in values if value is not None}
     if len(kinds) <= 1 or kinds <= {int, float}:
         return values

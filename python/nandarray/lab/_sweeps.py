@@ -73,11 +73,11 @@ class Sweep(Folder):
         return int(self.data["points"])
 
     def table(self, name: str = "points") -> pandas.DataFrame:
-        """Give the table of points, or that of ``failures``."""
+        """Return the table of points, or that of ``failures``."""
         return super().table(name)
 
     def rows(self, name: str = "points") -> list[dict[str, Any]]:
-        """Give the same without pandas."""
+        """Return the same without pandas."""
         return super().rows(name)
 
     def pareto(self, objectives: Mapping[str, str] | None = None) -> pandas.DataFrame:
@@ -102,7 +102,7 @@ class Sweep(Folder):
         return frame[front({name: list(frame[name]) for name in objectives}, objectives)]
 
     def to_xarray(self, index: Sequence[str] | None = None) -> xarray.Dataset:
-        """Give the points as arrays over the axes.
+        """Return the points as arrays over the axes.
 
         Parameters
         ----------

@@ -55,7 +55,7 @@ class Claim:
 
 
 def claims(beside: Path | None = None) -> dict[str, Claim]:
-    """Give all claims that are known.
+    """Return all claims that are known.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def _parse(text: str, where: str) -> dict[str, Claim]:
 
 
 def base_of(claim: str) -> str:
-    """Give the claim that a part belongs to: what stands before the ``#``."""
+    """Return the claim that a part belongs to: what stands before the ``#``."""
     return claim.partition("#")[0]
 
 

@@ -42,7 +42,7 @@ class Parameter:
     small: Any = None
 
     def value(self, profile: str) -> Any:
-        """Give its value in a profile.
+        """Return its value in a profile.
 
         Parameters
         ----------
@@ -210,7 +210,7 @@ class Context:
     timeline: Path | None = None
 
     def __getitem__(self, name: str) -> Any:
-        """Give a parameter."""
+        """Return a parameter."""
         return self.parameters[name]
 
     def map(self, function: Callable[..., Any], cases: Sequence[tuple[Any, ...]], what: str = "cases") -> list[Any]:

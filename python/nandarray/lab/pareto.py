@@ -16,7 +16,7 @@ __all__ = ["front"]
 
 
 def front(columns: Mapping[str, Sequence[Any]], objectives: Mapping[str, str]) -> list[bool]:
-    """Say which points are on the front.
+    """Return whether each point is on the front.
 
     Parameters
     ----------

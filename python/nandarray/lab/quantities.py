@@ -91,7 +91,7 @@ def parse(value: Any) -> Quantity | None:
 
 
 def span(about: dict[str, Any], what: str) -> list[Any]:
-    """Give the values of a range.
+    """Return the values of a range.
 
     Parameters
     ----------

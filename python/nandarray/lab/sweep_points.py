@@ -57,7 +57,7 @@ def batch(shared: Mapping[str, Any], points: Sequence[tuple[int, Mapping[str, An
 
 
 def failure(error: BaseException) -> Found:
-    """Give what is kept of an error: its kind, and its message on one line."""
+    """Return an error as its kind and its message on one line."""
     return {"kind": type(error).__name__, "error": " ".join(str(error).split()) or type(error).__name__}
 
 
@@ -89,7 +89,7 @@ def _section(settings: Mapping[str, Any], section: str) -> dict[str, Any]:
 
 
 def measures_of_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the numbers of a report that stand in a sweep's table.
+    """Return the numbers of a report that stand in a sweep's table.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ class Spec:
         return total
 
     def points(self) -> list[tuple[int, ...]]:
-        """Give every point as the place of its value on each axis; the last axis runs fastest."""
+        """Yield each point as the place of its value on each axis; the last axis runs fastest."""
         found = []
         for places in itertools.product(*(range(len(self.axes[group[0]].values)) for group in self.groups)):
             point = [0] * len(self.axes)
@@ -124,11 +124,11 @@ class Spec:
         return found
 
     def settings(self, point: Sequence[int]) -> dict[str, Any]:
-        """Give the values of a point by key, for its measurement."""
+        """Return the values of a point by key, for its measurement."""
         return {axis.key: axis.values[place] for axis, place in zip(self.axes, point, strict=True)}
 
     def cells(self, point: Sequence[int]) -> dict[str, Any]:
-        """Give the values of a point by column, for the table."""
+        """Return the values of a point by column, for the table."""
         return {axis.column: axis.cells[place] for axis, place in zip(self.axes, point, strict=True)}
 
 
@@ -378,7 +378,7 @@ class _Reader:
         return value
 
     def _work(self) -> dict[str, Any]:
-        """Give what is measured: a trace, a made-up workload, or an experiment."""
+        """Return the measured thing: a trace, a synthetic workload, or an experiment."""
         given = {key: value for key, value in self.workload.items() if key not in ("trace", "experiment", "profile")}
         measure = self._measure()
         if self.experiment is not None:
@@ -421,7 +421,7 @@ class _Reader:
         }
 
     def _said_of_workload(self, shared: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the workload without paths, which differ from place to place."""
+        """Return the workload without paths, which differ from place to place."""
         found = {key: shared[key] for key in ("kind", "workload", "profile", "digest") if key in shared}
         if shared["kind"] == "trace":
             found["trace"] = Path(shared["trace"]).name
@@ -454,7 +454,7 @@ class _Reader:
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Give nested sections by dotted keys; a table with from, to or step(s) is a range and stays."""
+    """Flatten nested sections to dotted keys; a table with from, to or step(s) is a range and stays."""
     found: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, Mapping) and not {"from", "to", "step", "steps"} & set(value):
@@ -478,7 +478,7 @@ def _words(value: Any) -> str:
 
 
 def described(shared: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Give the text of a point's device, and the changes of it."""
+    """Return the text of a point's device, and the changes of it."""
     keys = set(_device_keys())
     changes = {**shared["set"], **{key: value for key, value in settings.items() if key in keys}}
     return shared["devices"][settings.get("device", shared["device"])], changes

@@ -107,7 +107,7 @@ class Clock:
         self._engine.settle()
 
     def report(self) -> Report:
-        """Tell what came out since the store was opened.
+        """Return the report since the store was opened.
 
         Returns
         -------

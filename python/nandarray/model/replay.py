@@ -98,7 +98,7 @@ class Synthetic:
     seed: int = 1
 
     def settings(self) -> dict[str, Any]:
-        """Give the workload as the native module reads it.
+        """Return the workload as the native module reads it.
 
         Returns
         -------
@@ -165,7 +165,7 @@ class Trace:
     issued: bool = False
 
     def settings(self) -> dict[str, Any]:
-        """Give the trace as the native module reads it.
+        """Return the trace as the native module reads it.
 
         Returns
         -------
@@ -223,7 +223,7 @@ class Boxes:
     offset: int = 0
 
     def settings(self) -> dict[str, Any]:
-        """Give the workload as the native module reads it.
+        """Return the workload as the native module reads it.
 
         Returns
         -------
@@ -269,7 +269,7 @@ class Replay:
         self.description = description
 
     def __getitem__(self, key: str) -> Any:
-        """Give a part of the report."""
+        """Return a part of the report."""
         return self.data[key]
 
     @property

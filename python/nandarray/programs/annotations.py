@@ -74,7 +74,7 @@ def parse_dtype(what: Any) -> np.dtype[Any]:
 
 
 def _has_half(dtype: np.dtype[Any]) -> bool:
-    """Tell whether elements, or a field of them, are float16, which Numba has no arithmetic for."""
+    """Return whether elements, or a field of them, are float16, which Numba has no arithmetic for."""
     fields: Mapping[str, Any] = dtype.fields or {}
     return dtype.base == np.float16 or any(_has_half(part[0].base) for part in fields.values())
 

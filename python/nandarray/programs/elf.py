@@ -106,7 +106,7 @@ class Image:
         return {"metadata": text, "entries": sorted(defined), "end": end}
 
     def locate(self, address: int) -> Location:
-        """Say what an address belongs to.
+        """Return the symbol and the line of an address.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ def defined_functions(elf: bytes) -> list[str]:
 
 
 def lines_of(elf: bytes, address: int) -> tuple[str, int] | None:
-    """Say which line of source an address of any ELF file belongs to.
+    """Return the source line of an address of any ELF file.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def _symbols(file: Any) -> list[Symbol]:
 
 
 def _isa(file: Any) -> str:
-    """Give the architecture that the compiler noted; without a note, what the header's flags tell."""
+    """Return the architecture that the compiler noted; without a note, what the header's flags tell."""
     noted = file.get_section_by_name(".riscv.attributes")
     if noted is not None:
         for part in noted.iter_subsections():

@@ -252,7 +252,7 @@ def boxes_form(
 def _pair(
     function: Callable[..., Any], scalars: Mapping[str, Any] | None
 ) -> tuple[tuple[str, ...], dict[str, Any], str]:
-    """Give a function's parameters, its numbers, and which parameter is the element."""
+    """Return a function's parameters, its numbers, and which parameter is the element."""
     _plain(function)
     names = parameters(function)
     numbers = _scalars(scalars, names, function)
@@ -313,7 +313,7 @@ def _plain(function: Any) -> None:
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
-    """Give the names of a function's parameters."""
+    """Return the names of a function's parameters."""
     return list(inspect.signature(function).parameters)
 
 
@@ -336,5 +336,5 @@ def _inputs(inputs: Any, names: list[str], function: Callable[..., Any]) -> list
 
 
 def _is_fields(inputs: Sequence[Any]) -> bool:
-    """Say whether this is a list of fields, which NumPy takes for one dtype."""
+    """Return whether this is a list of fields, which NumPy takes for one dtype."""
     return bool(inputs) and all(isinstance(one, tuple) for one in inputs)

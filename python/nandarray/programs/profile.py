@@ -128,7 +128,7 @@ class Profile:
         return dict(_ordered(counts))
 
     def _texts(self) -> dict[str, list[str]]:
-        """Give the lines of the program's own source by the name of its file; of others nothing is known."""
+        """Return the lines of the program's own source by the name of its file; of others nothing is known."""
         source = self.program.source
         if source is None or self.program.function is not None:
             return {}

@@ -243,7 +243,7 @@ class Program:
         return cls._make(raw)
 
     def on(self, *inputs: Any, **scalars: Any) -> Step:
-        """Give the program its inputs; what comes of that can be run, or be an input of another program.
+        """Return the program with its inputs as a step, which can be run or be an input of another program.
 
         Parameters
         ----------
@@ -351,7 +351,7 @@ class Program:
         return self._trusted
 
     def locate(self, address: int) -> Location:
-        """Say which function and source line an address belongs to.
+        """Return the function and the source line of an address.
 
         Parameters
         ----------

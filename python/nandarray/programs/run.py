@@ -295,7 +295,7 @@ def _metadata(program: Program) -> bytes:
 
 
 def shape_of(output: Output) -> tuple[int, ...] | None:
-    """Give the shape of an output that has an element for each one of an array, before it is run.
+    """Return the shape of an output that has an element for each one of an array, before it is run.
 
     Parameters
     ----------
@@ -350,7 +350,7 @@ class _Run:
                     self.shapes[id(step), number] = shape
 
     def store(self, targets: Mapping[str, Boxed]) -> Any:
-        """Give the native store that has the arrays."""
+        """Return the native store that has the arrays."""
         for boxes in (*self._boxes.values(), targets.values()):
             for box in boxes:
                 if box:
@@ -377,7 +377,7 @@ class _Run:
 
 
 def _lent(given: _Array) -> _Array:
-    """Give an array's bytes where they lie: the native command borrows them for the run, and this keeps them."""
+    """Return an array's bytes where they lie: the native command borrows them for the run, and this keeps them."""
     if given.nbytes == 0:
         return np.empty(0, np.uint8)
     return np.ascontiguousarray(given).reshape(-1).view(np.uint8)
@@ -422,7 +422,7 @@ def _targets(out: Any, wanted: Mapping[str, Output]) -> dict[str, Boxed]:
 
 
 def _shaped(got: _Array, port: Mapping[str, Any], shape: Sequence[int] | None) -> Any:
-    """Give an output as an array: of its array's shape if it has an element for each of that one's."""
+    """Return an output as an array: of its array's shape if it has an element for each of that one's."""
     flat = got.view(abi.record(port["dtype"], port["name"]))
     if port["phase"] == "end":
         return flat[0] if port["bound"]["fixed"] == flat.dtype.itemsize and len(flat) == 1 else flat
@@ -432,7 +432,7 @@ def _shaped(got: _Array, port: Mapping[str, Any], shape: Sequence[int] | None) -
 
 
 def _located(error: ProgramFailedError, steps: Sequence[Step]) -> ProgramFailedError:
-    """Give the error with what the program's notes say of it: what a status means, the line where it failed."""
+    """Return the error with what the program's notes say of it: what a status means, the line where it failed."""
     if error.stage is None:
         return error
     program = steps[error.stage].program

@@ -137,7 +137,7 @@ def info(
     stream: Stream = False,
     as_json: Json = False,
 ) -> None:
-    """Say what a program takes and gives, and what is in its ELF."""
+    """Describe a program: inputs, outputs, numbers, and its ELF."""
     made = _loaded(source, target, flags, dtype, scalar, stream=stream)
     if as_json:
         listed = [vars(one) for one in made.symbols] if symbols else None
@@ -384,7 +384,7 @@ def profile(
     key_file: KeyFile = None,
     as_json: Json = False,
 ) -> None:
-    """Say where a program's instructions go: by function, source line, class and block."""
+    """Count a program's instructions by function, source line, class and block."""
     import nandarray
 
     if source is None:
@@ -406,7 +406,7 @@ def profile(
 
 
 def _dtype_of(given: Any) -> Any:
-    """Give the dtype of an input."""
+    """Return the dtype of an input."""
     from nandarray.programs import ports
 
     return ports.dtype_of(given)
@@ -449,12 +449,12 @@ class _Given:
         self.single = pipeline is None and not then
 
     def outs(self, known: Sequence[str], words: Sequence[str]) -> dict[str, str]:
-        """Say where outputs go: as the file says, or as the command line does."""
+        """Return the destinations of outputs: the file's, or those of the command line."""
         found = cli_program_run.out_names(known, words, "the program" if self.single else "the pipeline")
         return {**self.spec.targets, **found}
 
     def stores(self, words: Sequence[str]) -> set[Path]:
-        """Give the stores that may be written."""
+        """Return the stores that may be written."""
         return cli_program_run.out_stores([*words, *(f"={where}" for where in self.spec.targets.values())])
 
     def steps(self, opened: cli_program_run.Opened, **common: Any) -> tuple[dict[str, Step], dict[str, Output]]:

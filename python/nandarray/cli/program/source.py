@@ -50,14 +50,14 @@ def complete_target(incomplete: str) -> list[str]:
 
 
 def is_ready_made(source: str) -> bool:
-    """Say whether this names a ready-made program; a file of that name comes first."""
+    """Return whether this names a ready-made program; a file of that name comes first."""
     from nandarray import programs
 
     return source in programs.names() and not Path(source).exists()
 
 
 def step_name(source: str) -> str:
-    """Give a short name to a program that has none yet: that of its function or its file."""
+    """Name a program that has no name yet after its function or its file."""
     path, _, name = source.partition(".py:")
     return name or Path(path).stem
 

@@ -340,7 +340,7 @@ def _open_target(store: Any, stack: ExitStack) -> Store:
 
 
 def _above(name: str) -> Iterator[str]:
-    """Give the names of the groups that a name lies in."""
+    """Return the names of the groups that a name lies in."""
     while name := name.rpartition("/")[0]:
         yield name
 
@@ -362,7 +362,7 @@ def _group_prefix(source: Source, name: str | None) -> str:
 def _destinations(
     source: Source, store: Store, name: str | None, path: Path, member: str | None
 ) -> list[tuple[Member, str]]:
-    """Say what each array of the source will be called; a name that is taken is refused before anything is copied."""
+    """Choose the names of the source's arrays; a taken name is refused before anything is copied."""
     if not source.members and not source.groups:
         raise InvalidError(f"{path} holds no arrays")
     prefix = _group_prefix(source, name)
@@ -472,7 +472,7 @@ def _format(path: Path, told: str | None) -> str:
 def _gather(
     source: Array | View | Field | Group | Store, key: bytes | None
 ) -> tuple[list[tuple[str, dict[str, Any]]], Sequence[tuple[str, Array | Part]], bool]:
-    """Give the groups with their attributes, the arrays, and whether it is one array alone."""
+    """Return the groups with their attributes, the arrays, and whether it is one array alone."""
     if not isinstance(source, Group):
         one = stored(source, "export")
         return [], [(one.name.rpartition("/")[2], one)], True

@@ -269,7 +269,7 @@ def _hdf5_chunks(spec: Spec) -> tuple[int, ...] | None:
 
 
 def _typed(attrs: Mapping[str, Any], *, netcdf: bool) -> dict[str, Any]:
-    """Give attributes as HDF5 can hold them: what has no HDF5 type becomes JSON text."""
+    """Convert attributes for HDF5: values without an HDF5 type become JSON text."""
     typed: dict[str, Any] = {}
     for key, value in decode(attrs, drop=(DIMENSIONS,)).items():
         if isinstance(value, list) and value:
@@ -405,7 +405,7 @@ _TIME_UNITS = {
 
 
 def _netcdf_type(spec: Spec) -> tuple[Any, Callable[[Any], Any] | None, dict[str, Any], int]:
-    """Give a dtype that NetCDF has, how to get there, the attributes that tell a CF reader the way back, and letters.
+    """Return a dtype that NetCDF has, how to get there, the attributes that tell a CF reader the way back, and letters.
 
     Letters is the width of byte strings that become single characters; else 0.
     """

@@ -119,7 +119,7 @@ class SourceOptions:
 
 @contextmanager
 def foreign_errors(path: Path) -> Generator[None]:
-    """Give what goes wrong in a source, or in a library that reads it, as an error of this package."""
+    """Turn errors of a source, or of a library that reads it, into errors of this package."""
     try:
         yield
     except (NandarrayError, ImportError):

@@ -177,7 +177,7 @@ class NandarrayBackendEntrypoint(BackendEntrypoint):
     supports_groups = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Say whether this looks like a store: a path that ends in ``.nand``, or an open store."""
+        """Return whether this looks like a store: a path that ends in ``.nand``, or an open store."""
         if isinstance(filename_or_obj, str | os.PathLike):
             return os.path.splitext(os.fsdecode(filename_or_obj))[1] == ".nand"
         return isinstance(filename_or_obj, Store)
@@ -272,7 +272,7 @@ class _PartStore(_GroupStore):
 
 
 def to_xarray(source: Array | View | Field | Group | Store, **options: Any) -> Dataset | DataArray:
-    """Give a lazy xarray view of something in an open store.
+    """Return a lazy xarray view of something in an open store.
 
     Parameters
     ----------

@@ -200,7 +200,7 @@ def _planned(parts: list[tuple[str, Dataset]], store: Store, how: How) -> tuple[
 
 
 def _shapes(store: Store, parts: list[tuple[str, Dataset]]) -> dict[str, Any]:
-    """Give the shapes of what is there of the datasets."""
+    """Return the shapes of existing arrays of the datasets."""
     engine, shapes = store._engine, {}
     for group, part in parts:
         for base in part.variables:

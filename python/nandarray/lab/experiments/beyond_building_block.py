@@ -31,7 +31,7 @@ Shape = tuple[int, ...]
 
 
 def by_equations(described: Mapping[str, Any], ndim: int, item_bytes: int) -> Shape:
-    """Give the shape of the paper's equations 1 to 4.
+    """Return the shape of the paper's equations 1 to 4.
 
     Equation 4 is damaged in print: its exponent has the minimum of equation 1, its text that of equation 3. The text is
     followed: with the minimum of equation 1 a 3-D block would not reach the banks that equation 3 counts.
@@ -59,7 +59,7 @@ def by_equations(described: Mapping[str, Any], ndim: int, item_bytes: int) -> Sh
 
 
 def shapes(ndim: int, smallest: int, largest: int, longest: int, spread: int) -> Iterator[Shape]:
-    """Give all shapes of powers of two within bounds.
+    """Return all shapes of powers of two within bounds.
 
     Parameters
     ----------

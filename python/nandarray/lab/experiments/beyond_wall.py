@@ -104,7 +104,7 @@ def _write(workload: Workload, kinds: Sequence[str], folder: Path) -> None:
 
 
 def _pass(workload: Workload) -> list[Fetch]:
-    """Give what is fetched when fetches are timed alone: one pass, of GEMM one row panel of the product."""
+    """Return the fetches to be timed alone: one pass, of GEMM one row panel of the product."""
     fetches = list(workload.fetches())
     return fetches[: len(fetches) // workload.blocks[0]] if workload.name == "GEMM" else fetches
 

@@ -22,7 +22,7 @@ __all__ = ["EXPERIMENT", "Variant", "geometric", "measure", "run", "sized"]
 
 
 def sized(name: str, divide: int) -> Workload:
-    """Give a workload of Table 1, smaller by a factor along each dimension.
+    """Return a workload of Table 1, smaller by a factor along each dimension.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def sized(name: str, divide: int) -> Workload:
 
 
 def geometric(values: Sequence[float]) -> float:
-    """Give the geometric mean."""
+    """Return the geometric mean."""
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
@@ -295,7 +295,7 @@ def _misfits(
 
 
 def _common_cause(seconds: dict[tuple[str, str, str], float], names: Sequence[str]) -> str:
-    """Say what the means would be if the baseline's KMeans took the paper's time."""
+    """Describe the means that would follow if the baseline's KMeans took the paper's time."""
     found = []
     for system in ("software NDS", "hardware NDS"):
         times = [seconds[name, "baseline", "sieving"] for name in names]

@@ -21,7 +21,7 @@ ITEM = 8
 
 
 def boxes_of(access: str, n: int, size: int, count: int) -> list[Box]:
-    """Give the sub-blocks that an access takes.
+    """Return the sub-blocks that an access takes.
 
     Parameters
     ----------

@@ -106,7 +106,7 @@ ASSUMPTIONS = (
 
 
 def device(preset: str | Description = "nds-prototype", changes: Mapping[str, Any] | None = None) -> Description:
-    """Give a device with the calibrated constants.
+    """Return a device with the calibrated constants.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ class Fetched:
 
 
 def shapes(workload: Workload, samples: int) -> dict[Kind, list[Fetch]]:
-    """Give the first fetches of each shape.
+    """Return the first fetches of each shape.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def shapes(workload: Workload, samples: int) -> dict[Kind, list[Fetch]]:
 
 
 def copy_seconds(device: Description, runs: int, nbytes: int) -> float:
-    """Give the time in which one host thread copies runs of bytes together.
+    """Return the time in which one host thread copies runs of bytes together.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def copy_seconds(device: Description, runs: int, nbytes: int) -> float:
 
 
 def plans(box: Box, shape: Sequence[int]) -> list[tuple[str, Box]]:
-    """Give what a program may read of a row-major array to get a box.
+    """Return the ranges that a program may read of a row-major array to get a box.
 
     Its own runs, each straight to its place; or, for any dimension, everything between the first and the last element
     behind it, of which the rest is thrown away (data sieving).

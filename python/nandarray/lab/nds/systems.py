@@ -56,7 +56,7 @@ class Moved:
 
 
 def nowhere(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
-    """Give an array of a shape that takes the memory of its last dimension if it is large: all rows are one.
+    """Return an array of a shape that takes the memory of its last dimension if it is large: all rows are one.
 
     Its rows are never contiguous, so that a sub-block of one building block's width has a run for each of them; small
     arrays are real.
@@ -242,7 +242,7 @@ class Nds:
         self.shape = tuple(shape)
 
     def __enter__(self) -> Nds:
-        """Give itself."""
+        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:

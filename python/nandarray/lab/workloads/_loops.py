@@ -20,7 +20,7 @@ UNREACHED = np.iinfo(np.int64).max
 
 @njit(nogil=True)
 def expand(rows: Array, first: int, frontier: Array, level: Array, depth: int) -> bool:
-    """Give a level to those neighbours of the frontier (in rows ``first``...) that have none; tell if one got it."""
+    """Set the level of the frontier's neighbours (in rows ``first``...) that have none; return whether any was set."""
     found = False
     for i in range(rows.shape[0]):
         if frontier[first + i]:

@@ -75,7 +75,7 @@ class Fetch:
     operand: int = 0
 
     def box(self, shape: Sequence[int]) -> tuple[slice, ...]:
-        """Give the elements as slices of the view.
+        """Return the elements as slices of the view.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class Fetch:
         )
 
     def count(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Give the shape of what is read: ``sub_shape``, cut at the edge.
+        """Return the shape of what is read: ``sub_shape``, cut at the edge.
 
         Parameters
         ----------
@@ -235,7 +235,7 @@ class Workload(ABC):
         return tuple(-(-n // k) for n, k in zip(self.view, self.kernel_shape, strict=True))
 
     def at(self, shape: Sequence[int], kernel_shape: Sequence[int] | None = None) -> Self:
-        """Give the same workload at another size.
+        """Return the same workload at another size.
 
         Parameters
         ----------
@@ -252,7 +252,7 @@ class Workload(ABC):
         return type(self)(shape, kernel_shape, seed=self.seed)
 
     def fetches(self) -> Iterator[Fetch]:
-        """Give one pass over the data, in the order in which the kernel consumes it.
+        """Return one pass over the data, in the order in which the kernel consumes it.
 
         Yields
         ------
@@ -295,7 +295,7 @@ class Workload(ABC):
 
     @abstractmethod
     def kernel_cost(self, fetch: Fetch) -> Cost:
-        """Give what the GPU does once a fetch is there.
+        """Return the GPU's work for a fetch.
 
         Parameters
         ----------
@@ -358,7 +358,7 @@ class Workload(ABC):
         return self.random(operand).random(self.shape, self.dataset.dtype)  # type: ignore[call-overload,no-any-return]
 
     def random(self, stream: int) -> np.random.Generator:
-        """Give a source of random numbers that depends on the seed, the data set and a number only.
+        """Return a source of random numbers that depends on the seed, the data set and a number only.
 
         Parameters
         ----------

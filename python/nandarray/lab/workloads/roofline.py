@@ -53,7 +53,7 @@ class Gpu:
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def kernel_ns(self, cost: Cost) -> int:
-        """Give the time of a kernel whose data are on the GPU.
+        """Return the time of a kernel whose data are on the GPU.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class Gpu:
         return math.ceil(max(arithmetic_ns, memory_ns) / self.efficiency + cost.launches * self.launch_us * 1e3)
 
     def copy_ns(self, cost: Cost) -> int:
-        """Give the time of the copies over PCIe; both directions at a time.
+        """Return the time of the copies over PCIe; both directions at a time.
 
         Parameters
         ----------

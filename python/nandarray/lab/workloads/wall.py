@@ -230,7 +230,7 @@ PLACES: dict[str, type[Place]] = {p.name: p for p in (Nandarray, MemoryMap, Prea
 
 
 def _pieces(fetch: Fetch, dataset: Dataset) -> tuple[list[int], int]:
-    """Give the byte offsets of a fetch's contiguous pieces in a row-major file, and their common length."""
+    """Return the byte offsets of a fetch's contiguous pieces in a row-major file, and their common length."""
     box = fetch.box(dataset.shape)
     item = np.dtype(dataset.dtype).itemsize
     # The last dimensions that are taken whole join the one before them.

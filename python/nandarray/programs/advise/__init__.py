@@ -146,7 +146,7 @@ class Advice:
         return paper.FUNCTIONS.get(self.name)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give all of it as JSON has it."""
+        """Return all of it as JSON has it."""
         return {**asdict(self), "speedup": self.speedup, "in_paper": self.in_paper}
 
     def __str__(self) -> str:
@@ -164,7 +164,7 @@ def advise(
     core_hz: float | None = None,
     times: bool = True,
 ) -> Advice:
-    """Say whether a program should run beside the data, and why.
+    """Return whether a program should run beside the data, and why.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def advise(
 
 
 def advise_all(**options: Any) -> tuple[list[Advice], dict[str, str]]:
-    """Give advice on every ready-made program, on its sample; and on those without a sample why they have none."""
+    """Return advice on every ready-made program with a sample, and the reasons why others have none."""
     _bandwidths(options.get("device", "assasin"), options.get("core_hz"))  # an error of the device's is not a program's
     found, without = [], dict[str, str]()
     for name in programs.names():
@@ -268,7 +268,7 @@ def advise_all(**options: Any) -> tuple[list[Advice], dict[str, str]]:
 def _use(
     known: str | None, made: Program, data: Sequence[Any], *, to_store: bool | Iterable[str], direction: str | None
 ) -> Use:
-    """Say how the sample is run: as the caller says, as the data lie, or as a ready-made program is used."""
+    """Choose the use for a run: the caller's, that of the data's places, or a ready-made program's."""
     inputs = [port["name"] for port in made.inputs]
     outputs = frozenset(port["name"] for port in made.outputs)
     stored = frozenset(name for name, one in zip(inputs, data, strict=False) if ports.is_stored(one))

@@ -85,7 +85,7 @@ class Flows:
 
 
 def path_of(flows: Flows) -> str:
-    """Say on which path a run was.
+    """Return the path of a run.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def measure(made: Program, inputs: Sequence[_Array], scalars: Mapping[str, Any],
 
 
 def _room(made: Program, port: Mapping[str, Any], inputs: Sequence[_Array]) -> int:
-    """Give the bytes that an output has at most, over all tasks."""
+    """Return the bytes that an output has at most, over all tasks."""
     bound, first = port["bound"], inputs[0].nbytes
     records = -(-first // max(made.inputs[0]["record_bytes"], 1))
     taken = sum(one.nbytes for one, of in zip(inputs, made.inputs, strict=True) if not of.get("whole"))

@@ -89,12 +89,12 @@ class NoSampleError(InvalidError):
 
 
 def has_sample(name: str) -> bool:
-    """Say whether there are data made for a program; others get general ones, on which it may fail."""
+    """Return whether there are data made for a program; others get general ones, on which it may fail."""
     return name in _MAKERS
 
 
 def _missing(name: str) -> str | None:
-    """Say what a program takes that general data do not have; None if they do."""
+    """Return the reason why general data do not fit a program; None if they do."""
     made = programs.get(name)
     given = {"factor"} if name == "multi" else set()
     scalars = [one["name"] for one in made.metadata["scalars"] if "default" not in one and one["name"] not in given]
@@ -263,7 +263,7 @@ _USES: Mapping[str, Use] = {
 
 
 def use_of(name: str) -> Use:
-    """Say how a ready-made program is used.
+    """Return the use of a ready-made program.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ _ROW_BYTES = 8 << 20  # a state is kept by every core, and by every run of tasks
 
 
 def add(x: Any, y: Any) -> Any:
-    """Give the sum of two values."""
+    """Return the sum of two values."""
     return x + y
 
 

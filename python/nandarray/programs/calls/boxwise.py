@@ -125,7 +125,7 @@ def map_boxes(
 
 
 def _records(one: Any) -> tuple[Any, str | None]:
-    """Give the box of records that a field is of, and the field; anything else as it is."""
+    """Return the box of records that a field is of, and the field; anything else as it is."""
     if not ports.is_field(one):
         return one, None
     box = one if isinstance(one, run.Box) else run.Box(one)
@@ -136,7 +136,7 @@ def _records(one: Any) -> tuple[Any, str | None]:
 
 
 def _output(program: Program, taken: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
-    """Give the dtype of a program's only output, which has an element for each one of the input."""
+    """Return the dtype of a program's only output, which has an element for each one of the input."""
     if dtype is not None:
         raise InvalidError("dtype is for functions that are compiled now; a program has the dtype of its output")
     if len(program.outputs) != 1 or not abi.one_for_one(program.outputs[0]):
@@ -169,7 +169,7 @@ def _blocks(grid: Any, block: Any, key: Any, shape: tuple[int, ...]) -> tuple[tu
 
 
 def _cut(shape: tuple[int, ...], sizes: tuple[int, ...], first: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """Give the tiles of a box, the last dimension fastest."""
+    """Return the tiles of a box, the last dimension fastest."""
     axes = []
     for length, size, begin in zip(shape, sizes, first, strict=True):
         edges = [0, *range(begin, length, size), length] if length else [0]

@@ -63,7 +63,7 @@ def _wanted() -> Path:
 
 
 def _open_to_others(wanted: Path) -> str | None:
-    """Say why another user could change what a folder holds; None if none could."""
+    """Return why another user could change a folder's contents; None if no one could."""
     own = os.path.abspath(wanted)
     for top in dict.fromkeys((own, os.path.realpath(own))):
         place = Path(top)
@@ -90,7 +90,7 @@ def _writable_by_others(facts: os.stat_result) -> bool:
 
 @cache
 def _group_of_one(gid: int) -> bool:
-    """Say whether a group is its user's own, as many systems make one for each user."""
+    """Return whether a group is its user's own, as many systems make one for each user."""
     import grp
     import pwd
 
@@ -133,7 +133,7 @@ def make_folder(path: Path) -> None:
 
 
 def digest(parts: Iterable[object]) -> str:
-    """Give the SHA-256 of some values, each set off from the next.
+    """Return the SHA-256 of some values, each set off from the next.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def digest(parts: Iterable[object]) -> str:
 
 
 def installed(package: str) -> str:
-    """Say which version of a package is installed, without importing it.
+    """Return the installed version of a package, without importing it.
 
     Parameters
     ----------
@@ -304,7 +304,7 @@ def keep(path: Path, data: bytes) -> Path:
 
 
 def kept(path: Path) -> Path | None:
-    """Say where an object is kept, if it is and is whole.
+    """Return the path of a kept object, if it is whole.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ class _NoValueError(Exception):
 
 
 def fingerprint(*values: Any) -> str | None:
-    """Give the digest of functions and other values.
+    """Return the digest of functions and other values.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class _Walk:
 
 
 def names_of(code: types.CodeType) -> set[str]:
-    """Give the names that a function, and those inside it, look up: globals, attributes, modules."""
+    """Return the names that a function, and those inside it, look up: globals, attributes, modules."""
     found = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

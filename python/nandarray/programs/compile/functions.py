@@ -107,7 +107,7 @@ def _ahead(form: Form, target: zig.Target) -> None:
 
 
 def typed(form: Form) -> tuple[str | None, Callable[[], str]]:
-    """Give a program's key, if it has one, and how to make LLVM's intermediate representation of it.
+    """Return a program's key, if it has one, and how to make LLVM's intermediate representation of it.
 
     Typing takes most of the time of compiling; the last result is kept for the next call.
     """
@@ -315,7 +315,7 @@ def _explained(form: Form, error: Exception) -> CompileError:
 
 
 def _unlinked(error: CompileError) -> str:
-    """Say what it means that a function of Python's or Numba's own is not there."""
+    """Explain why a function of Python's or Numba's own is missing."""
     names = set(re.findall(r"undefined (?:\w+ )?symbol: (\S+)", error.output))
     python = sorted(name for name in names if name.startswith(("Py", "_Py", "numba_gil", "numba_unpickle")))
     if python:

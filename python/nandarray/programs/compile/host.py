@@ -67,7 +67,7 @@ class Host(zig.Target):
 
 @cache
 def target() -> Host | None:
-    """Give this machine as a target; None where libraries cannot be made for it."""
+    """Return this machine as a target; None where libraries cannot be made for it."""
     machine = platform.machine().lower()
     machine = _NAMES.get(machine, machine)
     if sys.platform != "linux" or machine not in _LAYOUTS or sys.maxsize < 2**32:

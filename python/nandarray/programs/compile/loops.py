@@ -21,7 +21,7 @@ __all__ = ["calling", "ending", "folded", "folding", "loop", "options"]
 
 
 def options(form: Form) -> dict[str, Any]:
-    """Give what Numba takes of a form's options: indices are checked unless the form says otherwise."""
+    """Return Numba's options for a form: indices are checked unless the form says otherwise."""
     given = {"boundscheck": True, **form.options}
     return {key: given[key] for key in OPTIONS if given.get(key)}
 
@@ -189,7 +189,7 @@ def folding(form: Form) -> Any:
 
 
 def folded(form: Form) -> Any:
-    """Give the value, if there was an element."""
+    """Return the value, if there was an element."""
     if form.style == "columns":
         inner = form.inputs[0][1].shape[0]
         text = f"""

@@ -34,7 +34,7 @@ _TARGET = 'struct { pub const target = @import("zig/target.zig"); }'
 
 
 def needed(names: Iterable[str], target: Target, known: Sequence[Path] = ()) -> list[Path]:
-    """Give objects that define some of these names, compiled now or before.
+    """Return objects that define some of these names, compiled now or before.
 
     Parameters
     ----------

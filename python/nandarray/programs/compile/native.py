@@ -139,7 +139,7 @@ def entries(program: Program) -> Entries:
 
 
 def _from_c(recipe: Recipe, machine: host.Host) -> tuple[bytes, list[str]]:
-    """Give a library, and the names of variables that its cores would share."""
+    """Return a library, and the names of variables that its cores would share."""
     where = "" if recipe.inline else recipe.path.resolve().parent
     ours = [file.read_bytes() for file in sorted(zig.INCLUDE.iterdir())]
     said = [zig.version(), abi.ABI, machine, *ours, zig.OPTIONS, recipe.text, recipe.path.name, where, *recipe.flags]
@@ -223,7 +223,7 @@ def _dlopen(name: str, raw: bytes) -> ctypes.CDLL:
 
 
 def _variables(raw: bytes) -> list[str]:
-    """Give the names of variables that all threads would share."""
+    """Return the names of variables that all threads would share."""
     from io import BytesIO
 
     from elftools.elf.elffile import ELFFile

@@ -268,7 +268,7 @@ _CHECKS = [False]
 
 
 def _taken_over(host: Any) -> Any:
-    """Give our own dispatcher of a function under ``@numba.njit``; it checks indices as the program does."""
+    """Return our own dispatcher of a function under ``@numba.njit``, which checks indices as the program does."""
     key = id(host), _CHECKS[0]
     if key not in _TAKEN_OVER:
         options = _plain(host.targetoptions)
@@ -334,14 +334,14 @@ class Entry:
 
 
 def element_type(dtype: np.dtype[Any]) -> Any:
-    """Give Numba's type of one record, as indexing a block gives it."""
+    """Return Numba's type of one record, as indexing a block returns it."""
     base, shape = dtype.subdtype or (dtype, ())
     element = numpy_support.from_dtype(base)
     return types.Array(element, len(shape), "C", readonly=True) if shape else element
 
 
 def result_type(function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """Give the type that a function returns for some types of arguments: None, a dtype, or a list of these.
+    """Return the type that a function returns for some types of arguments: None, a dtype, or a list of these.
 
     Raises
     ------
@@ -474,7 +474,7 @@ class _Block:
         return self.builder.load(self._at(index))
 
     def value(self, one: Parameter) -> Any:
-        """Give the LLVM value of an argument."""
+        """Return the LLVM value of an argument."""
         if one.role in {"stream", "out-stream"}:
             return self.context.get_dummy_value()
         if one.role == "scalar":

@@ -39,7 +39,7 @@ class Parameter:
     what: str = ""
 
     def check(self, program: str, name: str, value: Any) -> Any:
-        """Give the value back, as an int; lists and text are checked where they are used."""
+        """Return the value as an int; lists and text are checked where they are used."""
         if not isinstance(self.default, int):
             return value
         if isinstance(value, bool) or not isinstance(value, int | np.integer):

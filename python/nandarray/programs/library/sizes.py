@@ -75,7 +75,7 @@ def _field(text: str) -> tuple[str, int]:
 
 
 def row_dtype(fields: Sequence[str]) -> np.dtype[Any]:
-    """Give the dtype of the rows that ``parse`` makes.
+    """Return the dtype of the rows that ``parse`` makes.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ def _checked(edges: Array, vertices: int) -> Array:
 
 
 def bfs_scan(edges: Array, levels: Array, level: int) -> tuple[Array]:
-    """Give where edges from vertices of a level lead that has no level yet.
+    """Return the vertices without a level that edges from a level lead to.
 
     Parameters
     ----------

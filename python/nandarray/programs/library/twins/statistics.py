@@ -143,7 +143,7 @@ def _quotient(high: float, low: float, n: float) -> tuple[float, float]:
 
 @np.errstate(all="ignore")
 def variance(x: Array, ddof: int = 0, *, starts: Sequence[int] = (0,)) -> tuple[Array]:
-    """Give the mean square of the differences from the mean; see ``c/variance.c`` for how chunks are put together.
+    """Return the mean square of the differences from the mean; see ``c/variance.c`` for how chunks are put together.
 
     Parameters
     ----------

@@ -67,6 +67,12 @@ INSIDE = {
     ("nandarray.programs.compile.loops", "nandarray.programs.compile.riscv"): "Numba takes a second to import",
     ("nandarray.programs.step", "nandarray.programs.run"): "`step.run()` is a short cut to what runs steps",
     ("nandarray.programs.step", "nandarray.programs.fields"): "a field becomes a step of a program of its own",
+    ("nandarray.model.replay", "nandarray.model.replay_html"): "only a notebook needs HTML",
+    (
+        "nandarray.programs.program",
+        "nandarray.programs.compile.functions",
+    ): "start-up: only functions of Python need it",
+    ("nandarray.programs.compile.native", "nandarray.programs.compile.functions"): "start-up, as above",
     ("nandarray.lab", "nandarray.lab._html"): "only a notebook needs HTML",
     ("nandarray.lab.workloads", "nandarray.lab.workloads._loops"): "Numba takes a second to import",
     ("nandarray.cli", "nandarray"): "a command loads what it uses, so that help and completion stay fast",

@@ -20,7 +20,6 @@ from typing import Any, Literal
 from nandarray import _nandarray
 from nandarray.device import Description, load
 from nandarray.errors import InvalidError
-from nandarray.model.replay_html import replay_html
 
 __all__ = ["Boxes", "Replay", "Synthetic", "Trace", "replay"]
 
@@ -285,6 +284,8 @@ class Replay:
         )
 
     def _repr_html_(self) -> str:
+        from nandarray.model.replay_html import replay_html
+
         return replay_html(self)
 
 

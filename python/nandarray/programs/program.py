@@ -23,7 +23,6 @@ from nandarray.present.html import folded, table
 from nandarray.programs import abi
 from nandarray.programs.compile import scratch, zig
 from nandarray.programs.compile.cache import Cache, digest, write_whole
-from nandarray.programs.compile.functions import build
 from nandarray.programs.compile.linking import link
 from nandarray.programs.compile.native import Recipe
 from nandarray.programs.elf import Image, Location, Section, Symbol, defined_functions, fits, read
@@ -434,6 +433,8 @@ class PythonProgram(Program):
             return self._source
         with self._lock:
             if not self._ready():
+                from nandarray.programs.compile.functions import build
+
                 raw, known = build(self._form)
                 functions = self._form.functions
                 made = Program._make(

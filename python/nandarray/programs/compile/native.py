@@ -23,7 +23,6 @@ from nandarray.errors import CompileError, InvalidError
 from nandarray.programs import abi
 from nandarray.programs.compile import host, scratch, zig
 from nandarray.programs.compile.cache import Cache, digest
-from nandarray.programs.compile.functions import typed
 
 if TYPE_CHECKING:
     from nandarray.programs.forms import Form
@@ -166,6 +165,8 @@ def _from_c(recipe: Recipe, machine: host.Host) -> tuple[bytes, list[str]]:
 
 
 def _from_python(form: Form, machine: host.Host) -> tuple[bytes, list[str]]:
+    from nandarray.programs.compile.functions import typed
+
     key, text = typed(form)
     key, cache = key and digest(["native python 2", machine, key]), Cache()
     found = cache.get(key) if key else None

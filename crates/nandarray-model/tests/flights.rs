@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use nandarray::nvme::{Blocks, Controller, Lent, NewNamespace, Status};
+use nandarray::nvme::{Blocks, Controller, DataBuffer, NewNamespace, Status};
 use nandarray::probe::FlightId;
 use nandarray::{
     BufferMut, Device, Error, Mode, NewSpace, Options, OwnedCommand, OwnedTarget, Result, Source, SpaceId, Target,
@@ -474,7 +474,7 @@ fn nvme_completions_come_later_and_in_any_order() {
     let new = NewNamespace { nsid: 1, nsze: 4096, lba_bytes: 4096, compression: None, key: None };
     controller.create_namespace(&new).unwrap();
     let done: Arc<Mutex<Vec<(u16, Status, Ps)>>> = Arc::default();
-    let give = |cid: u16, command: nandarray::nvme::NvmeCommand, lent: Lent<'_>| {
+    let give = |cid: u16, command: nandarray::nvme::NvmeCommand, lent: DataBuffer<'_>| {
         let (done, clock) = (done.clone(), store.clock.clone());
         // SAFETY: the buffers below outlive the drain at the end.
         unsafe {
@@ -488,17 +488,21 @@ fn nvme_completions_come_later_and_in_any_order() {
         give(
             i as u16,
             nandarray::nvme::NvmeCommand::Write(Blocks::new(1, i as u64 * 40, 2)),
-            Lent::to_controller(data),
+            DataBuffer::to_controller(data),
         );
     }
     let forced = vec![200u8; 4096];
     let fua = Blocks { fua: true, ..Blocks::new(1, 4000, 1) };
-    give(100, nandarray::nvme::NvmeCommand::Write(fua), Lent::to_controller(&forced));
+    give(100, nandarray::nvme::NvmeCommand::Write(fua), DataBuffer::to_controller(&forced));
     let mut back: Vec<Vec<u8>> = vec![vec![0; 8192]; 64];
     for (i, back) in back.iter_mut().enumerate() {
-        give(200 + i as u16, nandarray::nvme::NvmeCommand::Read(Blocks::new(1, i as u64 * 40, 2)), Lent::to_host(back));
+        give(
+            200 + i as u16,
+            nandarray::nvme::NvmeCommand::Read(Blocks::new(1, i as u64 * 40, 2)),
+            DataBuffer::to_host(back),
+        );
     }
-    give(300, nandarray::nvme::NvmeCommand::Read(Blocks::new(1, 5000, 1)), Lent::NONE);
+    give(300, nandarray::nvme::NvmeCommand::Read(Blocks::new(1, 5000, 1)), DataBuffer::NONE);
     assert_eq!(
         std::mem::take(&mut *done.lock()).iter().map(|d| (d.0, d.1)).collect::<Vec<_>>(),
         [(300, Status::LBA_OUT_OF_RANGE)]

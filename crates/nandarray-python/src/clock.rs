@@ -17,13 +17,13 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::errors::{detached, to_py};
-use crate::store::{Shared, device_of};
+use crate::handle::{SharedRuntime, device_of};
 
-/// What of a modelled store is not the store.
-#[pyclass(module = "nandarray._nandarray", frozen)]
-pub(crate) struct Clock {
+/// The modelled clock of a store, with the timeline that is written.
+#[pyclass(module = "nandarray._nandarray", name = "Clock", frozen)]
+pub(crate) struct PyClock {
     pub(crate) clock: Arc<store::Clock>,
-    device: Shared,
+    device: SharedRuntime,
     timeline: Mutex<Option<(Timeline, PathBuf)>>,
 }
 
@@ -38,8 +38,8 @@ pub(crate) fn open(
     description: &Description,
     trace: Option<PathBuf>,
 ) -> Result<Opened> {
-    // What a crash left behind in a file must never be taken for new; a device that is new needs no chance but its
-    // seed.
+    // Pages that a crash left behind in a file must never be taken for new, so an old file needs entropy; a new device
+    // needs no chance but its seed.
     let fresh = match bytes {
         Bytes::File(path) => !path.exists(),
         Bytes::Memory | Bytes::Nowhere => true,
@@ -61,7 +61,7 @@ fn media(path: &std::path::Path, source: std::io::Error) -> Error {
     Error::Invalid(format!("the timeline {} cannot be written: {source}", path.display()))
 }
 
-impl Clock {
+impl PyClock {
     /// Asks the clock something, without the GIL: another thread may be inside of it for as long as a program runs. In
     /// a process forked from the one that opened the store, a thread that does not exist there may be.
     fn inside<T: Send>(&self, py: Python<'_>, ask: impl Send + FnOnce(&store::Clock) -> T) -> PyResult<T> {
@@ -73,7 +73,7 @@ impl Clock {
         detached(py, || ask(&self.clock)).map_err(|e| to_py(py, &e, None))
     }
 
-    pub(crate) fn new(clock: Arc<store::Clock>, device: Shared, timeline: Option<(Timeline, PathBuf)>) -> Self {
+    pub(crate) fn new(clock: Arc<store::Clock>, device: SharedRuntime, timeline: Option<(Timeline, PathBuf)>) -> Self {
         Self { clock, device, timeline: Mutex::new(timeline) }
     }
 
@@ -89,7 +89,7 @@ impl Clock {
 }
 
 #[pymethods]
-impl Clock {
+impl PyClock {
     #[getter]
     fn now_s(&self, py: Python<'_>) -> PyResult<f64> {
         self.inside(py, |clock| clock.now().seconds())

@@ -47,8 +47,8 @@ impl Device {
         let encryption = new.key.map(|key| self.encryption(key)).transpose()?;
         let _pages = self.reserve_metadata(new.attrs.len())?;
         let _epoch = self.epoch.read();
-        // The log is locked before the catalog, and both are held until the change is queued: otherwise a change to this
-        // space could be logged ahead of its creation.
+        // The log is locked before the catalog, and both are held until the change is queued: otherwise a change to
+        // this space could be logged ahead of its creation.
         let mut log = self.log.lock();
         let mut catalog = self.catalog.write();
         if catalog.by_name.contains_key(new.name) {
@@ -198,7 +198,7 @@ impl Device {
             ("segment_bytes", geometry.segment_bytes()),
             ("segments", usage.segments),
             ("segments_free", usage.free),
-            ("segments_waiting", usage.dying),
+            ("segments_waiting", usage.pending_free),
             ("segments_metadata", usage.chain),
             ("segments_bad", usage.bad),
             ("pages_live", usage.live_pages),

@@ -70,6 +70,7 @@ pub use transaction::TransactionId;
 
 use crate::error::{Error, Holder, Result};
 use crate::flash::Geometry;
+use crate::ftl::policy::wear_levelling::WearLevelling;
 use crate::ftl::{Ftl, Verify};
 use crate::media::Media;
 use crate::media::file::{Access, FileMedia};
@@ -129,6 +130,8 @@ pub struct Options {
     pub placement: Option<String>,
     /// Victim policy by name; `None` keeps the store's, or takes `greedy`.
     pub victim: Option<String>,
+    /// Wear levelling; none by default, since an SSD below the file levels its own.
+    pub wear_levelling: WearLevelling,
     /// When pages are compared with their checksum.
     pub verify: Verify,
     /// Whether files are mapped for reading.
@@ -166,6 +169,7 @@ impl Default for Options {
             capacity_bytes: None,
             placement: None,
             victim: None,
+            wear_levelling: WearLevelling::default(),
             verify: Verify::Once,
             map: true,
             threads: None,
@@ -460,8 +464,8 @@ impl Device {
         if self.scope.was_left_inside() {
             // Its locks are held for good.
             return Err(Error::Closed(
-                "this process was forked while another thread was in a command of the store; `refresh` it here, or open \
-                 it again"
+                "this process was forked while another thread was in a command of the store; `refresh` it here, or \
+                 open it again"
                     .to_owned(),
             ));
         }

@@ -1,8 +1,8 @@
 //! Journal records that opening a store left out, for `check` and for callers of `open`.
 //!
 //! A loss of power leaves journal records that no flush had promised; opening drops those from the first that is not
-//! whole. Records that were durable are dropped only by a salvage, and that is damage. `recover` decides; this file only
-//! describes.
+//! whole. Records that were durable are dropped only by a salvage, and that is damage. `recover` decides; this file
+//! only describes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -125,8 +125,8 @@ mod tests {
         let many = Dropped { first: 4, last: 7, durable: true, arrays, pages_taken: 13, pages_lost: 2 };
         assert_eq!(
             many.to_string(),
-            "the journal was damaged: 4 records (4 to 7) lost; changed 2 arrays: [\"a\", \"number 3\"]; newer pages: 13 \
-             taken, 2 lost"
+            "the journal was damaged: 4 records (4 to 7) lost; changed 2 arrays: [\"a\", \"number 3\"]; newer pages: \
+             13 taken, 2 lost"
         );
     }
 }

@@ -54,7 +54,7 @@ impl Device {
             };
             let _reclaim = self.reclaim.lock();
             let usage = self.ftl.usage();
-            let state = (usage.free, usage.garbage_pages, usage.dying);
+            let state = (usage.free, usage.garbage_pages, usage.pending_free);
             if last == Some(state) {
                 if std::mem::replace(&mut journal_is_short, true) {
                     return Err(full);
@@ -72,8 +72,8 @@ impl Device {
         }
     }
 
-    /// Promises pages and stages the blocks that take them. The disk may have less room than was promised: garbage is collected
-    /// then, and staging tried again for as long as that frees anything.
+    /// Promises pages and stages the blocks that take them. The disk may have less room than was promised: garbage is
+    /// collected then, and staging tried again for as long as that frees anything.
     pub(super) fn stage_in(&self, pages: u64, stage: &mut dyn FnMut() -> Result<Vec<Staged>>) -> Result<Vec<Staged>> {
         let _pages = self.reserve(pages)?;
         loop {

@@ -92,8 +92,8 @@ impl Device {
         if from == to {
             return Ok(());
         }
-        // A part that is cut off must read as fill when it grows back. Blocks wholly outside lose their pages; of blocks
-        // that the new edge crosses the part outside is overwritten with fill.
+        // A part that is cut off must read as fill when it grows back. Blocks wholly outside lose their pages; of
+        // blocks that the new edge crosses the part outside is overwritten with fill.
         let mut staged = Vec::new();
         let crossing = self.stage_cut(&space, &from, to, &mut staged);
         if let Err(e) = crossing {

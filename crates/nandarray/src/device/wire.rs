@@ -1,7 +1,7 @@
-//! What the journal and the checkpoint's directory say, in Postcard (docs/reference/file-format.md).
+//! The wire format of journal records and of a checkpoint's directory and indexes, in Postcard
+//! (docs/reference/file-format.md).
 //!
-//! Types here are the format: changing one changes the file format's version. Fields are little more than the state
-//! they restore; nothing is computed here.
+//! Types here are the format: changing one changes the file format's version. Fields are the state that they restore.
 
 use serde::{Deserialize, Serialize};
 
@@ -254,6 +254,8 @@ pub(super) fn decode_index(mut bytes: &[u8], dimensions: usize, geometry: &Geome
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -276,9 +278,15 @@ mod tests {
         }
     }
 
+    /// Blocks by coordinate: units, place, and whether their pages lie apart.
+    fn blocks() -> impl Strategy<Value = BTreeMap<Vec<u64>, (u32, u64, bool)>> {
+        let at = prop::collection::vec(prop_oneof![0u64..4, Just(u64::MAX)], 3);
+        prop::collection::btree_map(at, (1u32..60, 0u64..1 << 40, any::<bool>()), 0..40)
+    }
+
     proptest! {
         #[test]
-        fn an_index_round_trips(blocks in prop::collection::btree_map(prop::collection::vec(prop_oneof![0u64..4, Just(u64::MAX)], 3), (1u32..60, 0u64..1 << 40, any::<bool>()), 0..40)) {
+        fn an_index_round_trips(blocks in blocks()) {
             let mut index = Index::new(3);
             for (at, (count, ppa, split)) in &blocks {
                 let ppa = WIDE.ppa((ppa >> 16) as u32, *ppa as u32 & 0xffff);

@@ -1,4 +1,4 @@
-//! What the tests of the engine share: a model of a store in plain vectors, commands that act on both, and a generator.
+//! Shared by the tests of the engine: a model of a store in plain vectors, commands that act on both, and a generator.
 //!
 //! A [`Model`] is what a store should hold: arrays as bytes in row-major order. An [`Op`] is one command, applied to a
 //! device by [`Op::run`] and to a model by [`Op::tell`]; [`draw`] makes one that fits a model from a single number, so
@@ -36,7 +36,7 @@ pub(crate) struct Array {
 /// A store as it should be.
 pub(crate) type Model = BTreeMap<String, Array>;
 
-/// Which elements, in the order of the buffer.
+/// A selection of elements, in the order of the buffer.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     Box {
@@ -329,7 +329,7 @@ pub(crate) fn assert_holds(device: &Device, model: &Model, context: &dyn Fn() ->
     }
 }
 
-/// Where two stores differ.
+/// The first difference between two stores, in words.
 pub(crate) fn difference(found: &Model, expected: &Model) -> Option<String> {
     let names = |m: &Model| m.keys().cloned().collect::<Vec<_>>();
     if names(found) != names(expected) {
@@ -714,12 +714,12 @@ pub(crate) fn is_full(error: &Error) -> bool {
     matches!(error, Error::Full { .. })
 }
 
-/// More rounds where somebody asks for them: `NANDARRAY_DEEP=1`.
+/// Number of rounds: more of them with `NANDARRAY_DEEP=1`.
 pub(crate) fn rounds(usual: u64, deep: u64) -> u64 {
     if std::env::var_os("NANDARRAY_DEEP").is_some() { deep } else { usual }
 }
 
-/// Property tests that look at the same examples on every run, and at new ones where somebody asks for more.
+/// Property tests that look at the same examples on every run, and at new ones with `NANDARRAY_DEEP=1`.
 pub(crate) fn config(cases: u32) -> proptest::test_runner::Config {
     use proptest::test_runner::{Config, RngSeed};
     let deep = std::env::var_os("NANDARRAY_DEEP").is_some();

@@ -1,4 +1,4 @@
-// The parts of Apache ECharts that the report's charts use. build.sh bundles them into echarts.min.js.gz.
+// The parts of Apache ECharts that the charts of a report use; build.py bundles them.
 
 import { getInstanceByDom, init, use, version } from "echarts/core";
 import { BarChart, CustomChart, HeatmapChart, LineChart, SankeyChart, ScatterChart } from "echarts/charts";

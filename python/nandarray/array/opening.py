@@ -127,7 +127,7 @@ def open(
     shape["threads"] = _count("threads", threads)
     options: dict[str, Any] = {"verify": verify, "write_buffer": _count("write_buffer", write_buffer)}
     options["seed"] = _count("seed", seed) or 0
-    policies = {"placement": placement, "gc_policy": gc_policy}
+    policies: dict[str, Any] = {"placement": placement, "gc_policy": gc_policy}
     if mode == "w" and path is not None and not overwrite:
         _refuse_to_replace(_path(path))
     if device is not None:

@@ -2,10 +2,10 @@
 //! between runs.
 //!
 //! A [`Call`] owns its core, its inputs and its outputs for its length. [`Call::run`] goes on until the program waits,
-//! a budget is used up, a meter pauses it, or it is over. What it comes to does not depend on how often it was left,
-//! nor on how its bytes arrived: a program cannot tell. A stream begins with whatever there is; a program of windows,
-//! and one that is functions of this process, begins once its inputs are complete. Who fills, drains and runs, and
-//! when, is the caller's business.
+//! a budget is used up, a meter pauses it, or it is over. Its result does not depend on how often it was left, nor on
+//! how its bytes arrived: a program cannot tell. A stream program begins with the bytes that have arrived; a program of
+//! windows, and a native one, begins once its inputs are complete. The caller decides who fills, drains and runs, and
+//! when.
 
 use std::sync::atomic::AtomicBool;
 
@@ -30,11 +30,11 @@ pub enum Advance {
         /// The output.
         output: usize,
     },
-    /// The budget of this run is used up.
+    /// The instruction budget of this run is used up.
     OutOfBudget,
-    /// The processor's meter wants it to go on later.
+    /// The processor's meter paused it.
     Paused,
-    /// It is over: the bytes of each output, or why it failed.
+    /// It is over, with the bytes of each output or its error.
     Done(Result<Vec<u64>, RunError>),
 }
 
@@ -53,17 +53,17 @@ struct Outflow {
 pub struct CallTask {
     /// Its number.
     pub number: u64,
-    /// Where its first record is.
+    /// Number of its first record.
     pub first_record: u64,
-    /// Records of the first input; nothing if its end is not known yet, and for one of windows if it follows from its
-    /// bytes.
+    /// Records of the first input; `None` if its end is not known yet, or, for a program of windows, if they follow
+    /// from its bytes.
     pub records: Option<u64>,
-    /// Its extents as a part of an array, in elements; none if it is just records.
+    /// Its extents as a part of an array, in elements; empty if it is just records.
     pub extents: Vec<u64>,
     /// Its inputs.
     pub inputs: Vec<Inflow>,
-    /// Bytes of each output stream that are held until they are drained; if nothing, all of its room. What a task may
-    /// give that has an input whose end is not known is not bounded: such a one needs it.
+    /// Bytes of each output stream that are buffered until they are drained; with `None` all of its room. Required if
+    /// the end of an input is not known, since the room is not bounded then.
     pub held: Option<usize>,
 }
 
@@ -74,7 +74,7 @@ enum What {
     Told(Arguments),
 }
 
-/// Where a call stands.
+/// State of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Ready,
@@ -147,7 +147,7 @@ impl<'p> Call<'p> {
         Ok(Self::new(core, Entry::Merge, task, scalars, what, Vec::new(), limit))
     }
 
-    /// `nd_end`, after so many tasks.
+    /// `nd_end`, after `tasks` tasks.
     ///
     /// # Errors
     /// [`RunError`].
@@ -196,7 +196,7 @@ impl<'p> Call<'p> {
         [&bytes[from..from + first], &bytes[..count - first]]
     }
 
-    /// Say that so many of them were taken.
+    /// Notes that `bytes` of them were drained.
     ///
     /// # Panics
     /// If not that many were waiting.

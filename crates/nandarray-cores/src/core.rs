@@ -1,9 +1,9 @@
-//! A core: what executes a program, the memory of one worker, and the calls of its entry points.
+//! A core: a processor with the memory of one worker, and the calls of a program's entry points.
 //!
-//! A core runs one task after another. Windows are lent for one call; what else it may reach is its own. Its place is
-//! either a hart's memory, with a [`Processor`], or this process ([`Host`]): what differs is where things are and how a
-//! function is called. Calls run to their end here, on inputs that are all there; one that can be left and taken up
-//! again is a [`Call`](crate::Call).
+//! A core runs one task after another. Windows are lent for one call; all other memory that it reaches is its own. A
+//! core is either a hart with its memory and a [`Processor`], or functions of this process ([`Host`]): the two differ in
+//! addresses and in how a function is called. Calls run to their end here, on complete inputs; one that can be left and
+//! taken up again is a [`Call`](crate::Call).
 
 use std::sync::atomic::AtomicBool;
 
@@ -21,11 +21,11 @@ use crate::program::{Entry, Program};
 pub struct Task<'t> {
     /// Its number.
     pub number: u64,
-    /// Where its first record is.
+    /// Number of its first record.
     pub first_record: u64,
     /// Records of the first input.
     pub records: u64,
-    /// What it is of an array, in elements; none if it is just records.
+    /// Its extents as a part of an array, in elements; empty if it is just records.
     pub extents: &'t [u64],
     /// Bytes of each input.
     pub inputs: &'t [&'t [u8]],
@@ -41,12 +41,12 @@ impl Task<'_> {
 /// Bytes of a stream whose end is not known when a call begins.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
-/// The shape of so many records: the task's as a part of an array, if each element is a record.
+/// The shape of `records` records: the task's as a part of an array, if each element is a record.
 fn shape(records: u64, extents: &[u64]) -> Vec<u64> {
     if !extents.is_empty() && extents.iter().product::<u64>() == records { extents.to_vec() } else { vec![records] }
 }
 
-/// What bounds a call.
+/// Bounds of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds<'l> {
     /// The most instructions of a call; `None` is no limit.
@@ -55,7 +55,7 @@ pub struct Bounds<'l> {
     pub stop: &'l AtomicBool,
 }
 
-/// Where a core's memory is, and what executes.
+/// The two kinds of cores, with their memory.
 pub(crate) enum Place {
     /// A hart's addresses.
     Hart { processor: Box<dyn Processor>, memory: Memory<'static>, stack: u64 },
@@ -105,7 +105,7 @@ impl<'p> Core<'p> {
         Ok(Self { program, place: Place::Host(Host::new(entries, program.metadata().scratchpad())) })
     }
 
-    /// Instructions executed so far; 0 for functions of this process, whose instructions nobody counts.
+    /// Instructions executed so far; 0 for functions of this process, whose instructions are not counted.
     pub fn instructions(&self) -> u64 {
         match &self.place {
             Place::Hart { processor, .. } => processor.instructions(),
@@ -113,7 +113,7 @@ impl<'p> Core<'p> {
         }
     }
 
-    /// Whether its inputs may be lent: what it runs is trusted to come to an end.
+    /// Whether its inputs may be lent in place: native functions are trusted to terminate.
     pub fn lends(&self) -> bool {
         matches!(self.place, Place::Host(_))
     }
@@ -151,7 +151,7 @@ impl<'p> Core<'p> {
         host || entry != Entry::Task || self.metadata().kind == Kind::Block
     }
 
-    /// A state of zeros, and what `nd_begin` makes of it.
+    /// Sets the state to zeros and calls `nd_begin`.
     ///
     /// # Errors
     /// [`RunError`].
@@ -160,13 +160,13 @@ impl<'p> Core<'p> {
         self.call(Entry::Begin, &arguments, Task::nothing(task), &mut [], bounds).map(drop)
     }
 
-    /// What `nd_begin` is told, once the state is zeros.
+    /// Sets the state to zeros; returns the arguments of `nd_begin`.
     pub(crate) fn prepare_begin(&mut self, scalars: &[u64], task: u64) -> Result<Arguments, RunError> {
         self.state_mut(0)?.fill(0);
         Ok(Arguments { task, ..self.arguments(scalars) })
     }
 
-    /// One task: fills `outputs`, of the room that their bounds give, and tells how many bytes of each.
+    /// One task: fills `outputs`, whose room follows from their bounds, and returns the bytes of each.
     ///
     /// # Errors
     /// [`RunError`].
@@ -184,7 +184,7 @@ impl<'p> Core<'p> {
         self.call(Entry::Task, &arguments, task, outputs, bounds)
     }
 
-    /// What a task is told, whose inputs have so many bytes; without this process's addresses.
+    /// The arguments of a task whose inputs have `bytes` bytes each; without this process's addresses.
     pub(crate) fn told_task(&self, scalars: &[u64], task: &Task<'_>, bytes: &[u64]) -> Result<Arguments, RunError> {
         let metadata = self.metadata();
         let mut arguments = self.arguments(scalars);
@@ -201,7 +201,7 @@ impl<'p> Core<'p> {
         for (i, port) in metadata.outputs.iter().enumerate() {
             let room = match port.phase {
                 Phase::End => 0,
-                // Nothing bounds what an input without end may give.
+                // The output of an input without a known end has no bound.
                 Phase::Task if all == UNKNOWN && !self.windows(Entry::Task) => UNKNOWN,
                 Phase::Task => port.bound.room(task.records, all),
             };
@@ -211,14 +211,14 @@ impl<'p> Core<'p> {
         Ok(arguments)
     }
 
-    /// Put this process's addresses of inputs to what a function is told.
+    /// Adds this process's addresses of inputs to a function's arguments.
     pub(crate) fn lend(&self, arguments: &mut Arguments, inputs: &[&[u8]]) {
         if matches!(self.place, Place::Host(_)) {
             arguments.inputs.iter_mut().zip(inputs).for_each(|(port, input)| port.address = input.as_ptr() as u64);
         }
     }
 
-    /// The end: fills the outputs of that phase.
+    /// Calls `nd_end`: fills the outputs of that phase.
     ///
     /// # Errors
     /// [`RunError`].
@@ -234,7 +234,7 @@ impl<'p> Core<'p> {
         self.call(Entry::End, &arguments, Task::nothing(tasks), outputs, bounds)
     }
 
-    /// What `nd_end` is told; without this process's addresses.
+    /// The arguments of `nd_end`; without this process's addresses.
     pub(crate) fn told_end(&self, scalars: &[u64], tasks: u64) -> Result<Arguments, RunError> {
         let mut arguments = Arguments { task: tasks, ..self.arguments(scalars) };
         for (i, port) in self.metadata().outputs.iter().enumerate() {
@@ -244,7 +244,7 @@ impl<'p> Core<'p> {
         Ok(arguments)
     }
 
-    /// Say that there is so much room for an output.
+    /// Notes the room for an output in the arguments.
     fn room(&self, arguments: &mut Arguments, output: usize, room: u64, entry: Entry) -> Result<(), RunError> {
         if room > abi::WINDOW_BYTES && room != UNKNOWN {
             return Err(RunError::Overflow { task: arguments.task, output, used: room, room: abi::WINDOW_BYTES });
@@ -256,10 +256,10 @@ impl<'p> Core<'p> {
         Ok(())
     }
 
-    /// Make the room that a function is told of.
+    /// Allocates the room that the arguments promise.
     pub(crate) fn make_room(&self, arguments: &mut Arguments, outputs: &mut [Vec<u8>]) {
         for (port, output) in arguments.outputs.iter_mut().zip(outputs) {
-            // Zeros: nothing of one task is seen by another.
+            // Zeros: no task sees bytes of another one.
             output.clear();
             output.resize(port.bytes as usize, 0);
             if matches!(self.place, Place::Host(_)) && port.bytes > 0 {
@@ -268,7 +268,7 @@ impl<'p> Core<'p> {
         }
     }
 
-    /// Fold a state into this core's.
+    /// Folds a state into this core's.
     ///
     /// # Errors
     /// [`RunError`].
@@ -277,7 +277,7 @@ impl<'p> Core<'p> {
         self.call(Entry::Merge, &arguments, Task::nothing(task), &mut [], bounds).map(drop)
     }
 
-    /// What `nd_merge` is told, once the other state is beside the core's.
+    /// Puts the other state beside the core's; returns the arguments of `nd_merge`.
     pub(crate) fn prepare_merge(&mut self, scalars: &[u64], other: &[u8], task: u64) -> Result<Arguments, RunError> {
         let half = states(self.metadata().state_bytes) / 2;
         self.state_mut(half)?.copy_from_slice(other);
@@ -312,7 +312,7 @@ impl<'p> Core<'p> {
         }
     }
 
-    /// Call an entry point; nothing if the program does not have it. Gives the bytes of each output.
+    /// Calls an entry point, if the program has it. Returns the bytes of each output.
     pub(crate) fn call(
         &mut self,
         entry: Entry,
@@ -337,7 +337,7 @@ impl<'p> Core<'p> {
         Ok(used)
     }
 
-    /// Whether outputs are whole elements, and no more than there is room for.
+    /// Checks that outputs are whole elements, and not longer than their room.
     pub(crate) fn fits(&self, used: &[u64], room: &[u64], task: u64) -> Result<(), RunError> {
         for (output, (port, (used, room))) in self.metadata().outputs.iter().zip(used.iter().zip(room)).enumerate() {
             let (used, room) = (*used, *room);
@@ -351,7 +351,7 @@ impl<'p> Core<'p> {
         Ok(())
     }
 
-    /// What a function of this process gave.
+    /// The bytes of each output, or the error, from what a native function returned.
     fn given(&self, given: crate::native::Given, entry: Entry, task: u64) -> Result<Vec<u64>, RunError> {
         if given.code < 0 {
             return Err(RunError::Status { task, entry: self.program.entry_name(entry), code: given.code });
@@ -362,7 +362,7 @@ impl<'p> Core<'p> {
         }
     }
 
-    /// Call an entry point that there is, on the hart.
+    /// Calls an existing entry point on the hart.
     fn execute(
         &mut self,
         entry: Entry,
@@ -408,14 +408,14 @@ impl<'p> Core<'p> {
         Ok(used)
     }
 
-    /// The call before a fetch from where no code is: what the return address stands behind.
+    /// The call before a fetch from outside of code, found by the return address.
     fn caller(&self, cause: Cause, link: Option<u64>) -> Option<Site> {
         let pc = link.filter(|_| cause == Cause::FetchAccess)?.checked_sub(1)?;
         let code = self.program.image().segments.iter().find(|s| s.executable && s.address <= pc)?;
         (pc < code.address + code.length).then(|| Site { pc, symbol: self.program.place(pc) })
     }
 
-    /// What a stop means that ends a call.
+    /// The result of a call that a stop ended.
     pub(crate) fn ended(
         &self,
         stop: Stop,
@@ -449,8 +449,8 @@ impl<'p> Core<'p> {
                 Err(RunError::Limit { task, limit, pc, symbol: self.program.place(pc) })
             }
             Stop::Interrupted => Err(RunError::Cancelled(Some((task, site())))),
-            // A program has nobody to call, and no tohost; waits and pauses end no call that can wait, and others have
-            // nothing to wait for, nor a meter that pauses.
+            // Programs have no environment to call and no tohost. A call that can wait handles waits and pauses
+            // itself; in others all bytes are there, and no meter pauses.
             Stop::EnvironmentCall
             | Stop::WaitInput { .. }
             | Stop::WaitOutput { .. }

@@ -1,7 +1,7 @@
-//! An input of a call as it arrives: somebody pushes bytes, and says where it ends; a program takes them.
+//! An input of a call as it arrives: the caller pushes bytes and marks the end; the program consumes them.
 //!
-//! It is all there and shared, a window that grows to its end, or a ring that holds a part of a stream at once: what is
-//! behind the program's head by more than it may look back is overwritten.
+//! It is complete and shared, a window that grows to its end, or a ring that holds a part of a stream at once: bytes
+//! farther behind the program's head than it may look back are overwritten.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use nandarray_hart::{Input, REACH};
 
 use crate::abi;
 
-/// Where the bytes of an input are.
+/// Storage of the bytes of an input.
 #[derive(Debug)]
 pub(crate) enum Bytes {
-    /// All of them, elsewhere too.
+    /// All of them, in memory that is shared.
     Shared(Arc<Vec<u8>>, Range<usize>),
     /// The bytes that arrived so far.
     Window(Vec<u8>),
@@ -25,17 +25,17 @@ pub(crate) enum Bytes {
 #[derive(Debug)]
 pub struct Inflow {
     pub(crate) bytes: Bytes,
-    /// Bytes that the program has taken.
+    /// Bytes that the program has consumed.
     pub(crate) head: u64,
     /// Bytes that have arrived.
     pub(crate) tail: u64,
     pub(crate) end: Option<u64>,
-    /// Whether the program is told where it ends before it begins.
+    /// Whether its end was known when the call began.
     pub(crate) told: bool,
 }
 
 impl Inflow {
-    /// The fewest bytes of a ring: what a program may look back at, and what it may wait for.
+    /// The fewest bytes of a ring: those that a program may look back at, and those that it may wait for.
     pub const RING_BYTES_MIN: usize = 2 * REACH as usize;
 
     /// All of an input, in memory that is shared.
@@ -54,13 +54,13 @@ impl Inflow {
         Self { bytes: Bytes::Window(bytes), head: 0, tail, end: Some(tail), told: true }
     }
 
-    /// Nothing yet of an input of so many bytes, if that is known; all that arrive stay in memory.
+    /// An empty input of `end` bytes, if that is known; all bytes that arrive stay in memory.
     pub fn window(end: Option<u64>) -> Self {
         let bytes = Vec::with_capacity(end.unwrap_or(0).min(abi::WINDOW_BYTES) as usize);
         Self { bytes: Bytes::Window(bytes), head: 0, tail: 0, end, told: end.is_some() }
     }
 
-    /// Nothing yet of a stream of so many bytes, if that is known; only so many of them are in memory at once.
+    /// An empty stream of `end` bytes, if that is known; at most `ring_bytes` of them are in memory at once.
     ///
     /// # Panics
     /// If the ring is shorter than [`RING_BYTES_MIN`](Self::RING_BYTES_MIN).
@@ -75,12 +75,12 @@ impl Inflow {
         self.tail
     }
 
-    /// Bytes that the program has taken; of a window, none before it begins.
+    /// Bytes that the program has consumed; of a window, none before it begins.
     pub fn taken(&self) -> u64 {
         self.head
     }
 
-    /// Whether all of it is there.
+    /// Whether it has arrived up to its end.
     pub fn is_complete(&self) -> bool {
         self.end == Some(self.tail)
     }
@@ -95,7 +95,7 @@ impl Inflow {
         }
     }
 
-    /// Take bytes that have arrived, as far as there is room for them; tells how many that is.
+    /// Appends bytes that have arrived, as far as there is room for them; returns their number.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         let count = self.room().min(bytes.len() as u64) as usize;
         let bytes = &bytes[..count];
@@ -113,10 +113,10 @@ impl Inflow {
         count
     }
 
-    /// Say that it ends here.
+    /// Marks its end.
     ///
     /// # Panics
-    /// If more bytes were promised.
+    /// If its end is known and lies elsewhere.
     pub fn close(&mut self) {
         assert!(self.end.is_none_or(|end| end == self.tail), "{} bytes arrived of {:?}", self.tail, self.end);
         self.end = Some(self.tail);
@@ -132,7 +132,7 @@ impl Inflow {
         .ending(self.end)
     }
 
-    /// All of it, which is there.
+    /// All of its bytes, which have arrived.
     pub(crate) fn all(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Shared(bytes, range) => &bytes[range.clone()],

@@ -34,7 +34,7 @@ pub struct Program {
 impl Program {
     /// Read an ELF.
     ///
-    /// `metadata` stands in place of that in the file, for whoever knows the bytes of NumPy's structured dtypes.
+    /// `metadata` replaces that in the file: Python resolves the record sizes of NumPy's structured dtypes in it.
     ///
     /// # Errors
     /// [`LoadError`].
@@ -65,7 +65,7 @@ impl Program {
         Ok(program)
     }
 
-    /// What it says of itself.
+    /// Its metadata.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -101,7 +101,7 @@ impl Program {
         }
     }
 
-    /// A function and the distance from its beginning, for a program counter; the number itself where no code is.
+    /// The function at a program counter and the distance from its beginning; the number itself outside of code.
     pub fn place(&self, pc: u64) -> String {
         let mut code = self.image.segments.iter().filter(|s| s.executable);
         let inside = code.any(|s| (s.address..s.address + s.length).contains(&pc));

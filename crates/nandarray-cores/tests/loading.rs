@@ -96,7 +96,9 @@ proptest! {
     }
 
     #[test]
-    fn any_change_of_a_program_is_refused_or_loaded(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+    fn any_change_of_a_program_is_refused_or_loaded(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
         let mut file = by_hand();
         changes.iter().for_each(|(at, byte)| { let at = at.index(file.len()); file[at] = *byte; });
         let _ = Program::from_elf(&file, None);
@@ -114,7 +116,7 @@ fn a_program_is_what_its_file_says() {
     assert_eq!(program.place(8), "0x8");
     // Names of what is behind the code, and of what is nowhere, are no functions.
     assert_eq!(program.place(0x2_0000), "0x20000");
-    // What stands beside the file goes before what is in it.
+    // Metadata beside the file replaces that in it.
     let other = METADATA.replace("by hand", "renamed");
     assert_eq!(Program::from_elf(&by_hand(), Some(other.as_bytes())).unwrap().metadata().name, "renamed");
 }

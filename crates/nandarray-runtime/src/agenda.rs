@@ -1,9 +1,9 @@
-//! The agenda of a run: a state machine that hands out jobs and takes back what came of them.
+//! The agenda of a run: a state machine that hands out jobs and takes back their results.
 //!
 //! It executes nothing and owns no thread: an [`crate::Executor`] picks jobs, does their steps wherever and whenever it
-//! likes, and brings them back by [`Agenda::done`] or [`Agenda::fail`]. Which jobs there are, their bytes, and the
-//! failure that counts do not depend on the executor, on the number of its workers, or on the order in which jobs are
-//! brought back.
+//! likes, and brings them back by [`Agenda::done`] or [`Agenda::fail`]. The jobs of a run, their bytes, and the failure
+//! that is reported do not depend on the executor, on the number of its workers, or on the order in which jobs come
+//! back.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -55,9 +55,9 @@ impl fmt::Debug for Agenda<'_, '_> {
 }
 
 impl<'s, 'p> Agenda<'s, 'p> {
-    /// An agenda that runs stages, each over all of its inputs. `workers` jobs are under way at once, as a rule: it
-    /// bounds what is queued between stages, and decides no result. `hold_bytes` may be queued where one stage cannot
-    /// go on without another having more.
+    /// An agenda that runs stages, each over all of its inputs. About `workers` jobs are in flight at once: the number
+    /// bounds the queues between stages and decides no result. `hold_bytes` bounds these queues where a stage needs
+    /// more input before it can go on.
     ///
     /// # Errors
     /// [`StageError`]: inputs, outputs or scalars do not fit a program.
@@ -87,7 +87,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
         Ok(Self { plan, scheduler, to_sink: 0, runs })
     }
 
-    /// The most jobs that can be under way at once, as far as is known: more workers than that have nothing to do.
+    /// Upper bound of the jobs in flight, as far as is known: more workers would have nothing to do.
     pub fn jobs_at_once(&self) -> u64 {
         self.runs.max(1)
     }
@@ -120,7 +120,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
         }
     }
 
-    /// Takes back a job that failed. Of several failures the one counts that is the first in the order of the data.
+    /// Takes back a job that failed. Of several failures the first in the order of [`Rank`] is reported.
     pub fn fail(&mut self, job: Job<'s, 'p>, error: RunError) {
         self.scheduler.running -= 1;
         if let Work::Task(task) = &job.work {
@@ -130,7 +130,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
         self.scheduler.fail((job.rank, error));
     }
 
-    /// Ends the run: its executor died, and says of what. Nothing is handed out any more.
+    /// Ends the run because its executor died of `error`. No further job is handed out.
     pub fn abort(&mut self, error: RunError) {
         self.scheduler.aborted = true;
         self.scheduler.fail((Rank { turn: 0, stage: 0, run: 0 }, error));
@@ -139,7 +139,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
     /// The result of the run.
     ///
     /// # Errors
-    /// [`StageError`]: the failure that counts, and its stage.
+    /// [`StageError`]: the first failure in the order of [`Rank`], and its stage.
     pub fn finish(self) -> Result<Completed, StageError> {
         let stages = self.plan.stages;
         if let Some((rank, error)) = self.scheduler.error {
@@ -215,7 +215,7 @@ fn named(stages: &[Stage<'_, '_>], stage: usize, error: RunError) -> StageError 
     StageError { stage, program: stages[stage].program.metadata().name.clone(), error }
 }
 
-/// Whether what a stage is given is what its program takes.
+/// Checks that scalars, inputs and outputs of a stage are those of its program.
 fn fits(stages: &[Stage<'_, '_>], number: usize, stage: &Stage<'_, '_>) -> Result<(), String> {
     let metadata = stage.program.metadata();
     for (given, wanted, what) in [

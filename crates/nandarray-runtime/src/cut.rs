@@ -1,15 +1,15 @@
-//! Cutting inputs into tasks: which records are worked on together.
+//! Cutting inputs into tasks: the records that are worked on together.
 //!
 //! Inputs are bytes one after the other. Records of one size are cut by count; lines and prefixed records where one
-//! begins. The cut depends on the inputs and on the bytes that a task should have, never on how many cores there are,
-//! nor on when an input came that another program gives.
+//! begins. The cut depends on the inputs and on the bytes that a task should have, never on the number of cores, nor on
+//! the time at which another program's output arrives.
 
 use nandarray_cores::{InputPort, Metadata, Records, RunError, abi};
 
 use crate::io::Source;
 use crate::queue::StreamQueue;
 
-/// A task: for each input that is cut, which bytes of it.
+/// A task's records in each input that is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     /// First record; the first byte where records have no common size.
@@ -23,22 +23,23 @@ pub(crate) struct Cut {
 pub(crate) struct Supply {
     /// Bytes that are there.
     pub(crate) bytes: u64,
-    /// Whether these are all.
+    /// Whether no more will come.
     pub(crate) closed: bool,
 }
 
 /// The next cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextCut {
-    /// A task, and what told that it is one: so many bytes of the first input behind it, or that the inputs have ended.
+    /// A task, and the bytes of the first input behind its end that had to be there to know the end; `None` if the end
+    /// of the inputs had to be known.
     Task(Cut, Option<u64>),
-    /// Nothing before more of the inputs is there.
+    /// No task before more bytes of the inputs arrive.
     Wait,
-    /// Nothing any more.
+    /// No task any more.
     End,
 }
 
-/// How the inputs are cut.
+/// The rule by which inputs are cut.
 enum Way {
     /// A number of records each.
     Even(u64),
@@ -88,7 +89,7 @@ impl Cutter {
         matches!(self.way, Way::Lines(_) | Way::Prefixed(_))
     }
 
-    /// Find where records end that have no common size, in an input that can be read anywhere.
+    /// Finds the ends of records that have no common size, in an input that can be read anywhere.
     pub(crate) fn search(
         metadata: &Metadata,
         source: &dyn Source,
@@ -119,7 +120,7 @@ impl Cutter {
         self.first
     }
 
-    /// Tasks there will be, where that can be told.
+    /// Number of tasks, where it is known already.
     pub(crate) fn expected(&self, metadata: &Metadata, supplies: &[Supply]) -> Option<u64> {
         match &self.way {
             Way::Even(each) if supplies[0].closed => {
@@ -130,7 +131,7 @@ impl Cutter {
         }
     }
 
-    /// Bytes of an input that the next task may need.
+    /// Bytes of an input that the next task may need at most.
     pub(crate) fn need(&self, metadata: &Metadata, input: usize) -> u64 {
         match &self.way {
             Way::Even(each) => each * metadata.inputs[input].record_bytes,
@@ -138,7 +139,8 @@ impl Cutter {
         }
     }
 
-    /// The next cut, by the bytes that are there of each input; of the first one `queue` has what comes by and by.
+    /// The next cut, from the bytes that are there of each input; `queue` is the first one's, if another stage
+    /// produces it.
     pub(crate) fn next(
         &mut self,
         metadata: &Metadata,
@@ -197,7 +199,7 @@ impl Cutter {
     }
 }
 
-/// Where tasks begin, and the end.
+/// First records of all tasks, and the end of the last.
 pub(crate) struct Edges(Vec<u64>);
 
 impl Edges {
@@ -210,7 +212,8 @@ impl Edges {
     }
 }
 
-/// Check that inputs which are cut are whole elements and have as many records each; how many, once all are there.
+/// Checks that inputs which are cut are whole elements and have the same number of records; returns it once all
+/// inputs have ended.
 pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u64>, RunError> {
     let ports = || metadata.inputs.iter().zip(supplies);
     for (port, supply) in ports().filter(|(port, supply)| port.whole || supply.closed) {
@@ -241,10 +244,10 @@ pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u
     Ok(cut().all(|(_, supply)| supply.closed).then_some(all))
 }
 
-/// Where a task ends, and what told it, as in [`NextCut::Task`].
+/// The end of a task, and the bytes behind it, as in [`NextCut::Task`].
 type Edge = (u64, Option<u64>);
 
-/// The end of a task of lines that begins at `first`, if it is there; no line ends from where it must up to `from`.
+/// The end of a task of lines that begins at `first`, if it is there; bytes up to `from` were searched before.
 fn line_end(queue: &StreamQueue, first: u64, bytes: u64, from: &mut u64) -> Option<Edge> {
     // The line that holds the byte before is the task's.
     let least = (first + bytes - 1).max(*from);

@@ -1,4 +1,4 @@
-//! Jobs: what the scheduler hands out, one worker's work at a time, cut into steps.
+//! Jobs: units of work that the scheduler hands out to workers, cut into steps.
 //!
 //! An executor asks a job for its next [`Step`], does it by the method of the same name, and brings the job back to its
 //! [`crate::Agenda`] when there is none left. Between two steps it may do anything else: steps of other jobs, or let
@@ -22,20 +22,20 @@ use crate::work::{At, Context, Delivery, Fetched, Work};
 /// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Bytes of its inputs are to be read: [`Job::fetch`].
+    /// Read bytes of its inputs: [`Job::fetch`].
     Fetch,
-    /// A core is to be called: [`Job::call`].
+    /// Call a core: [`Job::call`].
     Call,
-    /// An output is to be given on: [`Job::deliver`].
+    /// Deliver an output: [`Job::deliver`].
     Deliver,
-    /// Nothing: the job goes back to its agenda.
+    /// No step is left: the job goes back to its agenda.
     Done,
 }
 
 /// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
-    /// Reads whole inputs, and finds where records end.
+    /// Reads whole inputs, and finds the ends of records.
     Load,
     /// Calls the program for a task.
     Task {
@@ -43,16 +43,16 @@ pub enum JobKind {
         number: u64,
         /// Bytes of its inputs that come from the run's source.
         external_bytes: u64,
-        /// Bytes of its inputs that other stages gave.
+        /// Bytes of its inputs that other stages produced.
         queued_bytes: u64,
     },
-    /// Gives on what a run of tasks gave, and folds its state.
+    /// Delivers the outputs of a run of tasks, and folds its state.
     Deliver,
     /// Calls the program for its end.
     Finish,
 }
 
-/// Something for one worker to do.
+/// A unit of work for one worker.
 #[must_use = "a job goes back to its agenda, done or failed"]
 pub struct Job<'s, 'p> {
     pub(crate) context: Context<'s, 'p>,
@@ -133,7 +133,7 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Reads what its inputs need of the run's source; gives the bytes read from there.
+    /// Reads its inputs from the run's source; returns the bytes read.
     ///
     /// # Errors
     /// [`RunError::Transfer`] as the source says, [`RunError::Cancelled`], [`RunError::Inputs`] for records that do not
@@ -147,8 +147,8 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Does the next two steps, fetch and call, on the input where it lies: if its core takes it so and the source
-    /// lends it. Tells whether it did; else the job stands where it stood. A shortcut, never needed.
+    /// Does fetch and call at once on the input in place, if the core can take it so and the source can lend it.
+    /// Returns whether it did; else the job is unchanged. An optimization, never needed.
     ///
     /// # Errors
     /// As [`Self::fetch`] and [`Self::call`].
@@ -174,7 +174,7 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Instructions that its calls executed so far; not those of a call that is under way ([`Self::begin_call`]).
+    /// Instructions that its calls executed so far, without those of a call in flight ([`Self::begin_call`]).
     pub fn instructions(&self) -> u64 {
         match &self.work {
             Work::Load(_) => 0,
@@ -184,7 +184,7 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Where the inputs of a task come from, in the order in which [`Self::fetch`] reads them; none for other jobs.
+    /// Location of each input of a task, in the order in which [`Self::fetch`] reads them; empty for other jobs.
     pub fn inputs(&self) -> Vec<Fetched> {
         match &self.work {
             Work::Task(job) => job.fetched(&self.context),
@@ -203,8 +203,8 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Begins with the call of a task that was fetched, whose inputs the caller fills as they arrive; the call comes
-    /// back by [`Self::end_call`]. `None` if what is next is no such call: [`Self::call`] does it.
+    /// Begins the call of a task that was fetched; the caller fills its inputs as they arrive and brings the call back
+    /// by [`Self::end_call`]. `None` if the next step is another one: [`Self::call`] does it.
     ///
     /// # Errors
     /// [`RunError`]: inputs or outputs do not fit.
@@ -216,7 +216,7 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Takes back a call that is over, and what it came to.
+    /// Takes back a call that is over, with its result.
     ///
     /// # Errors
     /// `result`'s.
@@ -236,7 +236,7 @@ impl<'s, 'p> Job<'s, 'p> {
         &self.context.progress.stop
     }
 
-    /// Gives on one output.
+    /// Delivers one output.
     ///
     /// # Errors
     /// [`RunError::Transfer`] as the sink says.

@@ -1,12 +1,12 @@
-//! Programs that run beside the data: what is loaded, scheduled and executed over the spaces of a store.
+//! Programs that run beside the data: they are loaded, scheduled and executed over the spaces of a store.
 //!
-//! It stands on the engine (`nandarray`: boxes of spaces are inputs, drafts of writes are outputs), on cores
+//! The crate stands on the engine (`nandarray`: boxes of spaces are inputs, drafts of writes are outputs), on cores
 //! (`nandarray-cores`: one core and one program) and on the translator (`nandarray-jit`). A [`Runtime`] has the
 //! programs that are loaded beside a device and runs an [`Execution`] of them.
 //!
 //! Below that, [`pipeline`] runs stages over any [`Source`] and [`Sink`], cut in two: the [`Agenda`] decides which task
-//! is ready, in which order tasks run and when a producer must wait, and executes nothing; an [`Executor`] does what it
-//! says. [`Threads`] is the wall clock's. Results are the same bytes on every executor.
+//! is ready, in which order tasks run and when a producer must wait, and executes nothing; an [`Executor`] does the
+//! jobs. [`Threads`] is the wall clock's. Results are the same bytes on every executor.
 
 mod agenda;
 mod cut;

@@ -1,17 +1,17 @@
-//! Stream queues: what a stage has given and its readers have not taken yet, bytes in order.
+//! Stream queues: the bytes that a stage has produced and its readers have not consumed yet, in order.
 //!
-//! Bytes stay in the chunks that they were given in and are lent, not copied. Positions are bytes from the beginning of
-//! the output. With each chunk goes its turn, which [`crate::stage::Rank`] explains. How much may be queued is the
-//! scheduler's business.
+//! Bytes stay in the chunks in which they were produced and are lent, not copied. Positions are bytes from the
+//! beginning of the output. Each chunk carries its turn, which [`crate::stage::Rank`] explains. The scheduler bounds
+//! the length of a queue.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A part of what was given at once, and which bytes of it are meant.
+/// A chunk, and the range of its bytes that is meant.
 pub(crate) type Chunk = (Arc<Vec<u8>>, Range<usize>);
 
-/// Bytes that were given at once, and where they begin.
+/// Bytes that were produced at once, and their position.
 #[derive(Debug)]
 struct Entry {
     at: u64,
@@ -30,9 +30,9 @@ impl Entry {
 pub(crate) struct StreamQueue {
     chunks: VecDeque<Entry>,
     end: u64,
-    /// The turn of the end, once nothing comes any more.
+    /// The turn of the end, once the producer has ended.
     closed: Option<u64>,
-    /// Up to where each reader has taken.
+    /// Position of each reader.
     readers: Vec<u64>,
 }
 
@@ -43,14 +43,14 @@ impl StreamQueue {
         self.readers.len() - 1
     }
 
-    /// Whether anybody reads it.
+    /// Whether there is a reader.
     pub(crate) fn is_read(&self) -> bool {
         !self.readers.is_empty()
     }
 
-    /// Put bytes behind the others.
+    /// Appends bytes; dropped if there is no reader.
     pub(crate) fn push(&mut self, bytes: Vec<u8>, turn: u64) {
-        assert!(self.closed.is_none(), "nothing is given after the end");
+        assert!(self.closed.is_none(), "{} bytes are pushed after the end at {}", bytes.len(), self.end);
         if !bytes.is_empty() && self.is_read() {
             let at = self.end;
             self.end += bytes.len() as u64;
@@ -58,17 +58,17 @@ impl StreamQueue {
         }
     }
 
-    /// Nothing comes any more.
+    /// Marks the end.
     pub(crate) fn close(&mut self, turn: u64) {
         self.closed = Some(turn);
     }
 
-    /// Whether nothing comes any more.
+    /// Whether the producer has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.is_some()
     }
 
-    /// The turn of the byte before `to`, one that a reader has not taken; that of the end if so much never comes.
+    /// The turn of the byte before `to`, which a reader has not consumed; that of the end if the output ends before.
     pub(crate) fn turn(&self, to: u64) -> u64 {
         if to > self.end {
             return self.closed.unwrap_or(0);
@@ -76,12 +76,12 @@ impl StreamQueue {
         self.chunks.get(self.chunks.partition_point(|one| one.end() < to)).map_or(0, |one| one.turn)
     }
 
-    /// Bytes given so far.
+    /// Bytes produced so far.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Bytes that a reader has not taken.
+    /// Bytes that a reader has not consumed.
     pub(crate) fn backlog(&self, reader: usize) -> u64 {
         self.end - self.readers[reader]
     }
@@ -91,7 +91,7 @@ impl StreamQueue {
         self.end - self.readers.iter().min().copied().unwrap_or(self.end)
     }
 
-    /// A reader takes what lies up to `to`.
+    /// Consumes the bytes of a reader up to position `to`.
     pub(crate) fn take(&mut self, reader: usize, to: u64) -> Vec<Chunk> {
         let found = self.chunks(self.readers[reader]..to);
         self.readers[reader] = to;

@@ -1,10 +1,10 @@
-//! The scheduler: which task is ready, in which order tasks run, and when a producer must wait.
+//! The scheduler: it decides which task is ready, in which order tasks run, and when a producer must wait.
 //!
-//! Stages near the end come first, so that what is queued on the way stays little; a stage whose readers are too far
-//! behind gets no new tasks (back-pressure). Where that would make everything wait (a reader needs more before it can
-//! begin), the reader that is least behind is let fall behind further, up to a limit. When something has failed, only
-//! what comes before it in the order of [`Rank`] is still done, so that the failure that counts is the same each time.
-//! The scheduler decides; it reads, runs and writes nothing, and owns no thread.
+//! Stages near the end come first, which keeps queues short; a stage whose readers are too far behind gets no new tasks
+//! (back-pressure). If all stages would wait then (a reader needs more before it can begin), the bound of the reader
+//! with the smallest backlog is doubled, up to a limit. After a failure only jobs before it in the order of [`Rank`]
+//! are still done, so that the same failure is reported each time. The scheduler decides; it reads, runs and writes
+//! nothing, and owns no thread.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ const RUNS_AHEAD: u64 = 4;
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all that are made are jobs, and they are moved once")]
 pub enum Next<'s, 'p> {
-    /// To do this.
+    /// A job to do.
     Job(Job<'s, 'p>),
-    /// To come again when another job is done.
+    /// No job is ready: pick again when another one is done.
     Wait,
-    /// That there is nothing to do any more.
+    /// No job is left.
     Over,
 }
 
@@ -42,24 +42,23 @@ pub(crate) struct Plan<'s, 'p> {
     pub(crate) progress: &'s Progress,
     pub(crate) workers: u64,
     pub(crate) hold_bytes: u64,
-    /// For each output of each stage who reads it: stage and input, in the order of its readers.
+    /// Readers of each output of each stage: stage and input, in the order of their numbers in the queue.
     pub(crate) readers: Vec<Arc<Vec<Vec<(usize, usize)>>>>,
 }
 
-/// A reader that is too far behind: what it may have before it in bytes, the stage that gives, its output, the reader's
-/// number.
+/// A reader whose backlog is at its bound: the bound in bytes, the producing stage, its output, the reader's number.
 type Behind = (u64, usize, usize, usize);
 
 /// The state of a run.
 pub(crate) struct Scheduler<'p> {
     pub(crate) stages: Vec<StageState<'p>>,
-    /// Jobs that workers are at.
+    /// Number of jobs in flight.
     pub(crate) running: usize,
     /// The earliest failure so far.
     pub(crate) error: Option<Failed>,
-    /// Whether nothing is handed out any more: an executor died.
+    /// Whether the executor died: no further job is handed out.
     pub(crate) aborted: bool,
-    /// Memory that jobs are not using.
+    /// Buffers that no job is using.
     pub(crate) buffers: Vec<Buffers>,
 }
 
@@ -91,8 +90,8 @@ impl<'p> Scheduler<'p> {
         Self { stages, running: 0, error: None, aborted: false, buffers: Vec::new() }
     }
 
-    /// Somebody failed; what counts is the earliest. Of a run that is ended from outside it is a task that says where
-    /// it was.
+    /// Notes a failure; the earliest is reported. Of a cancelled run the first error that names a task is kept, since
+    /// it says where the program was.
     pub(crate) fn fail(&mut self, (rank, error): Failed) {
         match (&self.error, &error) {
             (Some((_, RunError::Cancelled(Some(_)))), RunError::Cancelled(_)) => {}
@@ -104,12 +103,12 @@ impl<'p> Scheduler<'p> {
         }
     }
 
-    /// Whether it comes before whatever has failed.
+    /// Whether a job of this rank comes before the failure, if there is one.
     fn is_due(&self, rank: Rank) -> bool {
         self.error.as_ref().is_none_or(|(failed, _)| rank < *failed)
     }
 
-    /// Whether the next run of a stage may be given on.
+    /// Whether the next run of a stage can be delivered.
     fn is_to_deliver(&self, stage: usize) -> bool {
         let work = &self.stages[stage];
         let next = work.undelivered.get(&work.next);
@@ -160,7 +159,7 @@ impl<'p> Scheduler<'p> {
         }
     }
 
-    /// The next job of a stage, if there is one; notes which reader of it is too far behind.
+    /// The next job of a stage, if there is one; adds the reader that blocks it to `full`.
     fn look<'s>(
         &mut self,
         plan: &Plan<'s, 'p>,
@@ -211,7 +210,7 @@ impl<'p> Scheduler<'p> {
         Ok(ready.filter(due).map(|(run, _)| self.task(plan, stage, run)))
     }
 
-    /// The job that reads a stage's whole inputs, and finds where records end.
+    /// The job that reads a stage's whole inputs, and finds the ends of records.
     fn load<'s>(&mut self, plan: &Plan<'s, 'p>, stage: usize) -> Job<'s, 'p> {
         let rank = self.loads(plan, stage);
         let inputs = self.wholes(plan, stage);
@@ -237,7 +236,7 @@ impl<'p> Scheduler<'p> {
         plan.job(stage, rank, Work::Task(Box::new(job)))
     }
 
-    /// Cut inputs that are there into tasks, until there is a run to work on.
+    /// Cuts inputs that are there into tasks, until a run has a task to call.
     fn hand_out(&mut self, plan: &Plan<'_, 'p>, stage: usize, each: u64, full: &mut Vec<Behind>) -> Result<(), Failed> {
         loop {
             let work = &self.stages[stage];
@@ -282,7 +281,7 @@ impl<'p> Scheduler<'p> {
         }
     }
 
-    /// The reader that a stage has to wait for, with what it may have before it: bytes, stage, output, reader.
+    /// The reader that a stage has to wait for, if there is one.
     fn blocked_reader(&self, plan: &Plan<'_, 'p>, stage: usize) -> Option<Behind> {
         let work = &self.stages[stage];
         for (output, queue) in work.queues.iter().enumerate() {
@@ -303,7 +302,7 @@ impl<'p> Scheduler<'p> {
         None
     }
 
-    /// Everything waits: let a reader fall behind further; tells if nothing goes on.
+    /// Doubles the bound of a reader since all stages wait; returns whether the run goes on.
     fn relax_backpressure(&mut self, plan: &Plan<'_, 'p>, full: &[Behind]) -> bool {
         let Some(&(_, stage, output, reader)) = full.iter().min() else {
             assert!(self.error.is_some(), "stages that wait for each other wait for one whose readers are behind");
@@ -320,7 +319,7 @@ impl<'p> Scheduler<'p> {
         true
     }
 
-    /// Take a task's inputs.
+    /// Consumes a task's inputs.
     fn pending(&mut self, plan: &Plan<'_, 'p>, stage: usize, cut: Cut, turn: u64) -> PendingTask {
         let this = &plan.stages[stage];
         let number = self.stages[stage].cutter.count();
@@ -348,7 +347,7 @@ impl<'p> Scheduler<'p> {
         PendingTask { number, cut, turn, extents, inputs }
     }
 
-    /// The turn of a task; what told that it is one is as in [`NextCut::Task`].
+    /// The turn of a task; `told` as in [`NextCut::Task`].
     fn turn(&self, plan: &Plan<'_, 'p>, stage: usize, cut: Cut, told: Option<u64>) -> u64 {
         let (work, ports) = (&self.stages[stage], &plan.stages[stage].program.metadata().inputs);
         let mut turn = self.loads(plan, stage).turn.max(work.turn);
@@ -363,7 +362,7 @@ impl<'p> Scheduler<'p> {
         turn
     }
 
-    /// When a stage's whole inputs are there.
+    /// Rank of the job that loads a stage's whole inputs.
     fn loads(&self, plan: &Plan<'_, 'p>, stage: usize) -> Rank {
         let ports = &plan.stages[stage].program.metadata().inputs;
         let ends = plan.stages[stage].inputs.iter().zip(ports).filter(|(_, port)| port.whole);
@@ -371,7 +370,7 @@ impl<'p> Scheduler<'p> {
         Rank { turn, stage, run: 0 }
     }
 
-    /// When a stage, all of whose inputs were cut, comes to its end.
+    /// Rank of the end of a stage, all of whose inputs were cut.
     fn end(&self, stage: usize) -> Rank {
         Rank { turn: self.stages[stage].turn, stage, run: u64::MAX }
     }
@@ -389,7 +388,7 @@ impl<'p> Scheduler<'p> {
         }
     }
 
-    /// When it is known that a stage's inputs do not fit: one has ended before another, or a task would be too large.
+    /// Rank of the error that a stage's inputs do not fit: one has ended before another, or a task would be too large.
     fn misfit(&self, plan: &Plan<'_, 'p>, stage: usize) -> Rank {
         let (work, ports) = (&self.stages[stage], &plan.stages[stage].program.metadata().inputs);
         let supplies = self.supplies(plan, stage);
@@ -398,7 +397,7 @@ impl<'p> Scheduler<'p> {
         let mut turn = work.turn;
         for ((port, supply), origin) in ports.iter().zip(&supplies).zip(&plan.stages[stage].inputs) {
             let Origin::Stage { stage, output } = *origin else { continue };
-            // The first byte that is too many; where it never comes, the end.
+            // The first excess byte, or the end if there is none.
             let most = match records {
                 _ if port.whole => abi::WINDOW_BYTES,
                 Some(records) if cut().count() > 1 => records.saturating_mul(port.record_bytes),
@@ -410,7 +409,7 @@ impl<'p> Scheduler<'p> {
         Rank { turn, stage, run: work.begun }
     }
 
-    /// The bytes that are there of a stage's whole inputs.
+    /// Consumes a stage's whole inputs.
     fn wholes(&mut self, plan: &Plan<'_, 'p>, stage: usize) -> BTreeMap<usize, TaskInput> {
         let mut found = BTreeMap::new();
         for (input, _) in plan.stages[stage].program.metadata().inputs.iter().enumerate().filter(|(_, p)| p.whole) {
@@ -428,7 +427,7 @@ impl<'p> Scheduler<'p> {
         found
     }
 
-    /// Whole inputs are there.
+    /// Notes a stage's whole inputs.
     pub(crate) fn loaded(&mut self, stage: usize, wholes: BTreeMap<usize, Vec<u8>>) {
         let work = &mut self.stages[stage];
         for (input, bytes) in wholes {

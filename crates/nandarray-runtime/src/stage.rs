@@ -1,8 +1,7 @@
-//! Stages: programs at work within a run, alone or as parts of a pipeline.
+//! Stages: programs of a run, alone or as parts of a pipeline.
 //!
-//! A [`Stage`] is what the caller describes; a [`StageState`] is how far it has come: its tasks are cut as inputs come,
-//! runs of consecutive tasks are handed out, and what they gave is delivered in order. Nothing here waits, decides or
-//! runs anything.
+//! A [`Stage`] is the caller's description; a [`StageState`] is its progress: tasks are cut as inputs arrive, runs of
+//! consecutive tasks are handed out, and their outputs are delivered in order. Nothing here waits, decides or executes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -15,13 +14,13 @@ use crate::io::Source;
 use crate::progress::Account;
 use crate::queue::{Chunk, StreamQueue};
 
-/// Consecutive tasks whose states are one, where there is a state to fold.
+/// Number of consecutive tasks that share a core's state, if the program has one to fold.
 const TASKS_A_RUN: u64 = 16;
 
-/// Makes a core for a program, one of a worker: [`Core::interpreter`], or one that executes otherwise.
+/// Makes a core for a program: [`Core::interpreter`], or one with another processor.
 pub type Maker<'s, 'p> = &'s (dyn Fn(&'p Program) -> Result<Core<'p>, LoadError> + Sync);
 
-/// Where an input of a stage comes from.
+/// The origin of an input of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The input of the run's [`Source`] with this number.
@@ -35,7 +34,7 @@ pub enum Origin {
     },
 }
 
-/// A program to be run, with what goes in and out.
+/// A program of a run, with its inputs and outputs.
 pub struct Stage<'s, 'p> {
     /// The program.
     pub program: &'p Program,
@@ -43,9 +42,9 @@ pub struct Stage<'s, 'p> {
     pub core: Maker<'s, 'p>,
     /// Bit patterns of its scalars.
     pub scalars: &'s [u64],
-    /// Where each input comes from.
+    /// Origin of each input.
     pub inputs: Vec<Origin>,
-    /// For each output its number for the run's [`crate::Sink`], if it goes there.
+    /// For each output its number in the run's [`crate::Sink`], if it goes there.
     pub outputs: Vec<Option<usize>>,
     /// Bytes of the first input that a task should have.
     pub task_bytes: u64,
@@ -64,17 +63,17 @@ impl fmt::Debug for Stage<'_, '_> {
 }
 
 impl Stage<'_, '_> {
-    /// Consecutive tasks that are one run.
+    /// Number of consecutive tasks of one run.
     pub(crate) fn tasks_a_run(&self) -> u64 {
         if self.program.metadata().state_bytes > 0 { TASKS_A_RUN } else { 1 }
     }
 }
 
-/// Where a job is in the order in which failures count: the earliest failure is a pipeline's, whichever worker was
-/// first.
+/// The place of a job in the order of failures: a pipeline reports the failure with the smallest rank, whichever worker
+/// was first.
 ///
-/// A task's turn is its number where its inputs are external, else that of the latest run whose outputs it needs; a
-/// run's is that of its last task. So turns follow from the data alone, and whatever a job needs comes before it.
+/// A task's turn is its number if its inputs are external, else that of the latest run whose outputs it needs; a run's
+/// is that of its last task. So turns follow from the data alone, and every job comes after those that it depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub(crate) turn: u64,
@@ -82,13 +81,13 @@ pub(crate) struct Rank {
     pub(crate) run: u64,
 }
 
-/// A failure, and where it is in that order.
+/// A failure and its rank.
 pub(crate) type Failed = (Rank, RunError);
 
 /// An input of one task.
 #[derive(Debug)]
 pub(crate) enum TaskInput {
-    /// Bytes of the source: the first one, and how many.
+    /// Bytes of the source: offset and count.
     External(u64, u64),
     /// An output of another stage.
     Chunks(Vec<Chunk>),
@@ -96,13 +95,13 @@ pub(crate) enum TaskInput {
     Whole(Arc<Vec<u8>>),
 }
 
-/// A task that was cut off, and is still to be called.
+/// A task that was cut, and not called yet.
 #[derive(Debug)]
 pub(crate) struct PendingTask {
     pub(crate) number: u64,
     pub(crate) cut: Cut,
     pub(crate) turn: u64,
-    /// Its extents as a part of an array; none if it is just elements.
+    /// Its extents as a part of an array; empty without tiles.
     pub(crate) extents: Vec<u64>,
     pub(crate) inputs: Vec<TaskInput>,
 }
@@ -119,23 +118,23 @@ pub(crate) struct RunOutput {
 /// A run of consecutive tasks, on one core.
 pub(crate) struct Run<'p> {
     pub(crate) queue: VecDeque<PendingTask>,
-    /// Tasks that were handed to it.
+    /// Number of tasks that were assigned to it.
     assigned: u64,
-    /// Whether a worker is at it.
+    /// Whether a worker is calling one of its tasks.
     pub(crate) busy: bool,
     /// Its core, from the first task on.
     pub(crate) core: Option<Core<'p>>,
     pub(crate) output: RunOutput,
 }
 
-/// How far a stage has come.
+/// The progress of a stage.
 pub(crate) struct StageState<'p> {
     pub(crate) cutter: Cutter,
-    /// For each input that another stage gives, its number among that queue's readers.
+    /// For each input that another stage produces, its number among that queue's readers.
     pub(crate) readers: Vec<usize>,
     /// Whole inputs, once they are there.
     pub(crate) whole: Vec<Arc<Vec<u8>>>,
-    /// Whether whole inputs are there, and the ends of records were found where they have to be searched for.
+    /// Whether whole inputs are there, and ends of records were found if they have to be searched for.
     pub(crate) loaded: bool,
     pub(crate) loading: bool,
     pub(crate) runs: BTreeMap<u64, Run<'p>>,
@@ -156,7 +155,7 @@ pub(crate) struct StageState<'p> {
     pub(crate) cores: Vec<Core<'p>>,
     /// The stages that read each output.
     pub(crate) queues: Vec<StreamQueue>,
-    /// For each reader of each output how often its bound was doubled because everything waited.
+    /// For each reader of each output the number of times that its bound was doubled because all stages waited.
     pub(crate) relaxed: BTreeMap<(usize, usize), u32>,
     pub(crate) finished: bool,
     pub(crate) state: Vec<u8>,
@@ -226,7 +225,7 @@ impl<'p> StageState<'p> {
         run.queue.push_back(task);
     }
 
-    /// All inputs were cut, which is known since this turn.
+    /// Notes that all inputs were cut, which is known since this turn.
     pub(crate) fn end(&mut self, each: u64, turn: u64) {
         (self.ended, self.turn) = (true, self.turn.max(turn));
         if self.is_open(each) {
@@ -251,12 +250,12 @@ impl<'p> StageState<'p> {
         Ok(())
     }
 
-    /// Whether all was delivered.
+    /// Whether every run was delivered.
     pub(crate) fn is_over(&self) -> bool {
         self.ended && self.next == self.begun && !self.delivering
     }
 
-    /// The next task, by what there is of each input.
+    /// The next task, from the bytes that are there of each input.
     pub(crate) fn next_cut(
         &mut self,
         stage: &Stage<'_, 'p>,

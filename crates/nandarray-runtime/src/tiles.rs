@@ -10,15 +10,15 @@ use nandarray::{Error, Result};
 /// within each.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles<'a> {
-    /// For each dimension of the box where the first tile ends.
+    /// End of the first tile along each dimension of the box.
     pub first: &'a [u64],
-    /// How far the ends behind it are apart; the last tile ends with the box.
+    /// Distance between the ends of the following tiles; the last tile ends with the box.
     pub size: &'a [u64],
-    /// The dimensions whose extents programs are told.
+    /// The dimensions whose extents are passed to programs.
     pub told: &'a [usize],
 }
 
-/// The most tiles of a box: where they end is kept.
+/// The most tiles of a box: the end of each is kept in memory.
 const TILES_MAX: u64 = 1 << 27;
 
 impl Tiles<'_> {
@@ -89,7 +89,7 @@ impl Tiles<'_> {
         edges
     }
 
-    /// Extents of the tile that an element is in, by its place in this order: those that programs are told.
+    /// Extents of the tile that holds an element, given by its place in this order, as they are passed to programs.
     pub(crate) fn extents(&self, count: &[u64], element: u64) -> Vec<u64> {
         let mut found = Vec::new();
         let each = &mut |spans: &[(u64, u64)], _: Range<u64>| {

@@ -1,7 +1,7 @@
-//! The work of each kind of job, step by step: loading, a task, delivering what a run of tasks gave, a program's end.
+//! The work of each kind of job, step by step: loading, a task, delivering the outputs of a run, a program's end.
 //!
-//! [`crate::job`] says which step is next. What is read, called and given on here changes nothing of the stage: the
-//! agenda takes what came of it when the job is done.
+//! [`crate::job`] says which step is next. Nothing here changes the stage: the agenda takes the results when the job is
+//! done.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -17,12 +17,12 @@ use crate::progress::{Account, Progress};
 use crate::queue::joined;
 use crate::stage::{Origin, PendingTask, RunOutput, Stage, TaskInput};
 
-/// An output that was given on.
+/// An output that was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// The output's number in its stage.
     pub output: usize,
-    /// Its number for the run's sink, if it goes there.
+    /// Its number in the run's sink, if it goes there.
     pub sink: Option<usize>,
     /// Whether the sink puts it into the store.
     pub is_stored: bool,
@@ -32,15 +32,14 @@ pub struct Delivery {
     pub bytes: u64,
 }
 
-/// An input of a task that was fetched: where its bytes come from.
+/// The location of an input of a task before it was fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetched {
     /// A number of bytes of the store.
     Stored(u64),
     /// A number of bytes of the caller's memory.
     Host(u64),
-    /// A number of bytes that are with the program already: outputs of other stages, and inputs that every task has
-    /// whole.
+    /// A number of bytes that are beside the program already: outputs of other stages, and whole inputs.
     Here(u64),
 }
 
@@ -75,21 +74,21 @@ impl<'p> Context<'_, 'p> {
     }
 }
 
-/// Memory that goes from task to task: bytes of inputs, room for outputs.
+/// Memory that is reused from task to task: bytes of inputs, room for outputs.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     windows: Vec<Vec<u8>>,
     rooms: Vec<Vec<u8>>,
 }
 
-/// Outputs that are to be given on.
+/// Outputs that are to be delivered.
 #[derive(Default)]
 pub(crate) struct Deliveries {
     /// Task (none for the program's end), output, bytes.
     pub(crate) queue: VecDeque<(Option<u64>, usize, Vec<u8>)>,
     /// For other stages: output and bytes.
     pub(crate) on: Vec<(usize, Vec<u8>)>,
-    /// Bytes given on.
+    /// Bytes delivered.
     pub(crate) bytes: u64,
     /// Bytes that went to the sink.
     pub(crate) to_sink: u64,
@@ -101,7 +100,7 @@ impl Deliveries {
         self.queue.push_back((task, output, bytes));
     }
 
-    /// Give on the next output: to the sink, and to other stages.
+    /// Delivers the next output: to the sink, and to other stages.
     pub(crate) fn next(&mut self, context: &Context<'_, '_>, sink: &mut dyn Sink) -> Result<Delivery, RunError> {
         let (task, output, bytes) = self.queue.pop_front().expect("a step that is to deliver");
         let is_read = !context.readers[output].is_empty();
@@ -127,7 +126,7 @@ impl Deliveries {
     }
 }
 
-/// Whole inputs, and where records end.
+/// The load of whole inputs, and the search for the ends of records.
 pub(crate) struct Load {
     pub(crate) inputs: BTreeMap<usize, TaskInput>,
     /// The external input in which the ends of records are searched for.
@@ -142,7 +141,7 @@ pub(crate) struct Loaded {
     pub(crate) bytes: u64,
 }
 
-/// How far a task's job is.
+/// The progress of a task's job: its next step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum At {
     Begin,
@@ -246,7 +245,7 @@ impl<'p> TaskJob<'p> {
         }
     }
 
-    /// The state of its run begins.
+    /// Begins the state of its run.
     fn begin(&mut self, context: &Context<'_, 'p>) -> Result<(), RunError> {
         let core = match self.core.take() {
             Some(core) => core,
@@ -351,7 +350,7 @@ impl<'p> TaskJob<'p> {
         if context.progress.stop.load(Ordering::Relaxed) {
             return Err(RunError::Cancelled(None));
         }
-        // Of one input at most: a source that holds a lock for it must not be asked for another.
+        // One external input at most: a source that holds a lock for it must not be called for another.
         let mut external =
             self.task.inputs.iter().zip(&context.stage.inputs).enumerate().filter_map(|(i, one)| match one {
                 (TaskInput::External(from, bytes), Origin::External(number)) => Some((i, *number, *from, *bytes)),

@@ -1,5 +1,5 @@
 //! Promise: results are the same bytes on every executor, with any number of workers and in any order of completion,
-//! and so is the failure that counts. A worker that dies is a typed error of its run, and nobody waits for it.
+//! and so is the failure that is reported. A worker that dies is a typed error of its run, and no thread waits for it.
 //!
 //! The reference is one thread. [`Scrambled`] does steps of many jobs in an order of chance; each case's seed is in its
 //! failure message.

@@ -45,7 +45,7 @@ impl Source for Items {
 struct Gathered {
     tasks: Vec<u64>,
     bytes: Vec<u8>,
-    /// What came at the end, by outputs.
+    /// Outputs of `nd_end`: output and bytes.
     ends: Vec<(usize, Vec<u8>)>,
     /// The task whose output is refused, if one is.
     refuses: Option<u64>,
@@ -68,7 +68,7 @@ impl Sink for Gathered {
     }
 }
 
-/// How to run a program that copies and hashes.
+/// The setting of a run of a program that copies and hashes.
 #[derive(Clone, Copy)]
 struct Options {
     threads: usize,
@@ -82,7 +82,7 @@ impl Default for Options {
     }
 }
 
-/// What a run gave beside what the sink got.
+/// The results of a run beside the bytes that the sink got.
 #[derive(Debug)]
 struct Outcome {
     state: Vec<u8>,
@@ -121,7 +121,7 @@ fn go(
     go_with(&program, &core, &scalars, source, options, sink, progress)
 }
 
-/// What tasks of `each` items come to: the hash of each run of 16, folded in order.
+/// The expected state for tasks of `each` items: the hash of each run of 16 tasks, folded in order.
 fn expected(items: &[u64], each: usize) -> u64 {
     let hash = |items: &[u64]| items.iter().fold(0u64, |h, x| h.wrapping_mul(31).wrapping_add(*x));
     let mut runs = items.chunks(16 * each).map(hash);

@@ -1,4 +1,4 @@
-//! What any bytes may do to programs and cores: functions for fuzzing, and for tests with seeded inputs.
+//! Hostile bytes as programs and as metadata: functions for fuzzing, and for tests with seeded inputs.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -41,7 +41,7 @@ pub fn metadata(data: &[u8]) {
     assert!(!found.inputs[0].whole);
     assert!(found.inputs.iter().all(|port| (1..=64 << 20).contains(&port.record_bytes) && port.item_bytes > 0));
     assert!(found.outputs.iter().all(|port| (1..=64 << 20).contains(&port.record_bytes) && port.item_bytes > 0));
-    // Two states and what is asked for besides fit.
+    // Two states and the scratchpad that is requested besides fit.
     assert!(
         found.scratchpad() <= 256 << 20 && found.state_bytes.checked_mul(2).is_some_and(|b| b <= found.scratchpad())
     );

@@ -20,8 +20,8 @@ impl Chance {
     }
 }
 
-/// One thread with many jobs under way: which one does its next step is chance, and so is how long a job that is done
-/// is kept before the agenda is told.
+/// One thread with many jobs in flight: the job that does its next step is drawn by chance, and a job that is done goes
+/// back to the agenda after a random delay.
 #[derive(Debug)]
 pub struct Scrambled {
     pub seed: u64,
@@ -67,7 +67,7 @@ impl Executor for Scrambled {
     }
 }
 
-/// Does so many jobs on the caller's thread, and dies in the next one's first step.
+/// Does a number of jobs on the caller's thread, and dies in the next one's first step.
 #[derive(Debug)]
 pub struct Dying {
     pub after: usize,
@@ -131,7 +131,7 @@ impl Source for Items {
     }
 }
 
-/// What each output got.
+/// The bytes of each output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Gathered {
     pub outputs: Vec<Vec<u8>>,

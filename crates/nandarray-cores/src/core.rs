@@ -1,9 +1,9 @@
 //! A core: a processor with the memory of one worker, and the calls of a program's entry points.
 //!
 //! A core runs one task after another. Windows are lent for one call; all other memory that it reaches is its own. A
-//! core is either a hart with its memory and a [`Processor`], or functions of this process ([`Host`]): the two differ in
-//! addresses and in how a function is called. Calls run to their end here, on complete inputs; one that can be left and
-//! taken up again is a [`Call`](crate::Call).
+//! core is either a hart with its memory and a [`Processor`], or functions of this process ([`Host`]): the two differ
+//! in addresses and in how a function is called. Calls run to their end here, on complete inputs; one that can be left
+//! and taken up again is a [`Call`](crate::Call).
 
 use std::sync::atomic::AtomicBool;
 

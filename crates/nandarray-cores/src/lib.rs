@@ -7,8 +7,9 @@
 //!
 //! A [`Call`] is one call of a program that can be left and taken up again: the caller fills its inputs between runs.
 //!
-//! A [`Processor`] executes instructions: the interpreter of `nandarray-hart` is one. A trusted program can be called as
-//! functions of this process instead ([`Native`]). Nothing here knows the time that anything takes on a described core.
+//! A [`Processor`] executes instructions: the interpreter of `nandarray-hart` is one. A trusted program can be called
+//! as functions of this process instead ([`Native`]). Nothing here knows the time that anything takes on a described
+//! core.
 
 pub mod abi;
 mod call;

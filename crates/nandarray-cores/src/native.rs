@@ -1,7 +1,7 @@
 //! A program's functions in this process: compiled for it, trusted, called as they are.
 //!
-//! The argument block is the same, with this process's addresses in it. Only the results of the functions are checked: a
-//! function that reaches beyond its windows takes the process with it, and none can be interrupted within a task. The
+//! The argument block is the same, with this process's addresses in it. Only the results of the functions are checked:
+//! a function that reaches beyond its windows takes the process with it, and none can be interrupted within a task. The
 //! caller loads them into the process.
 
 use std::ops::Range;

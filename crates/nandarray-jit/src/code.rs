@@ -1,4 +1,4 @@
-//! Host code: where it is made by Cranelift, and kept until all of it is dropped.
+//! Host code: made by Cranelift, and kept until all of it is dropped.
 
 use cranelift_codegen::Context as Compiler;
 use cranelift_codegen::settings::{self, Configurable};
@@ -14,7 +14,7 @@ use crate::sites::Sites;
 /// Bytes of a page of the host, at most: code that is finished is protected, so the next is in pages of its own.
 const PAGE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
 
-/// What makes code.
+/// Cranelift's compiler and the memory of its code.
 struct Maker {
     module: JITModule,
     compiler: Compiler,
@@ -55,8 +55,8 @@ impl Maker {
 }
 
 impl Code {
-    /// Make code for a region: its entry, and the bytes of the pages that it takes. None if the code generator refuses
-    /// it.
+    /// Compiles a region; returns the entry of the code, and the bytes of its pages. `None` if the code generator
+    /// refuses the region.
     pub(crate) fn make(
         &mut self,
         region: &Region,

@@ -1,10 +1,9 @@
-//! The engine: runs a hart by translated code where there is some, and by the interpreter where there is none yet.
+//! The engine: runs a hart by translated code if there is some, and by the interpreter if there is none yet.
 //!
-//! Programs are interpreted, with a look now and then at where they are, until translating what is there pays (`pace`).
-//! Before that, some instructions from there on are executed one at a time, to see which blocks follow, which memory is
-//! reached and where indirect jumps go. Blocks that have code are marked, so that the interpreter ends before them.
-//! Code that meets memory where it was not expected is made anew a few times. What was translated is shared by all
-//! harts of a program (`shared`).
+//! Programs are interpreted, and their program counters sampled, until translating a region pays (`pace`). Before that,
+//! some instructions from there on are executed one at a time, to see which blocks follow, which memory is reached and
+//! where indirect jumps go. Blocks that have code are marked, so that the interpreter ends before them. Code that meets
+//! memory where it was not expected is recompiled a few times. All harts of a program share its code (`shared`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,15 +20,15 @@ use crate::shared::{Found, Shared};
 const SLICE: u64 = if cfg!(debug_assertions) { 1 << 13 } else { 1 << 20 };
 /// Entries of the table that finds code quickly.
 const QUICK: usize = 1 << 10;
-/// Instructions that are interpreted while another hart translates, before it is asked again.
+/// Instructions that are interpreted while another hart translates, before the next attempt to take the lock.
 const MEANWHILE: u64 = 1 << 12;
 /// Instructions that might be interpreted in the time that entering and leaving code takes.
 const ENTERING: u64 = 100;
 
-/// What an engine did.
+/// Counts of an engine's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Regions that were translated for the program, those made anew counted again.
+    /// Regions that were translated for the program, recompiled ones counted again.
     pub regions: u64,
     /// Instructions in them.
     pub instructions: u64,
@@ -60,14 +59,14 @@ pub(crate) struct Engine {
     purse: Arc<Purse>,
     context: Box<Context>,
     quick: Vec<Quick>,
-    /// Of what the quick table holds.
+    /// Generation of the code in the quick table.
     generation: u64,
     statistics: Statistics,
     /// Entries of code that are marked in the hart.
     marked: usize,
-    /// Instructions that the purse was told of: interpreted, and executed by code.
-    told: (u64, u64),
-    /// There are streams whose positions the context holds.
+    /// Instructions that were counted for the purse: interpreted, and executed by code.
+    counted: (u64, u64),
+    /// Whether the context holds the positions of streams.
     streams: bool,
 }
 
@@ -81,12 +80,12 @@ impl Engine {
             generation: 0,
             statistics: Statistics::default(),
             marked: 0,
-            told: (0, 0),
+            counted: (0, 0),
             streams: false,
         }
     }
 
-    /// What it did, and what was translated for it and for the harts it shares with.
+    /// Counts of its work, and of the code that it shares with other harts.
     pub(crate) fn statistics(&self) -> Statistics {
         let made = self.shared.made();
         Statistics {
@@ -97,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// Share no code any more, and forget all that was translated. The run and its purse stay.
+    /// Drops all code, and shares none any more. The run and its purse stay.
     pub(crate) fn forget(&mut self) {
         let Shared { settings, bits, extensions, .. } = *self.shared;
         self.quick.fill(NOWHERE);
@@ -142,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// Take note of where memory is in this run. False if there is none that a program could be in.
+    /// Notes the addresses of memory in this run. False if there is none that a program could be in.
     fn adopt<X: Xlen>(&mut self, door: &mut Door<'_, '_, '_, X>) -> bool {
         let spans = door.spans();
         let size = |range: &std::ops::Range<u64>| range.end - range.start;
@@ -176,7 +175,7 @@ impl Engine {
         true
     }
 
-    /// Let code reach what lies together in the streams' rings.
+    /// Puts the contiguous parts of the streams' rings into the context, for code to reach.
     fn load_streams<X: Xlen>(&mut self, door: &mut Door<'_, '_, '_, X>) {
         let streams = door.streams();
         self.streams = !streams.inputs.is_empty() || !streams.outputs.is_empty();
@@ -193,7 +192,7 @@ impl Engine {
         }
     }
 
-    /// Tell the streams what code took and put.
+    /// Moves the streams' heads by the bytes that code read and wrote.
     fn store_streams<X: Xlen>(&mut self, door: &mut Door<'_, '_, '_, X>) {
         let streams = door.streams();
         for (ring, input) in self.context.inputs.iter_mut().zip(&mut streams.inputs) {
@@ -206,7 +205,7 @@ impl Engine {
         }
     }
 
-    /// Have the interpreter do something.
+    /// Calls the interpreter, with the streams' positions brought up to date before and after.
     fn interpret<X: Xlen>(
         &mut self,
         door: &mut Door<'_, '_, '_, X>,
@@ -248,7 +247,7 @@ impl Engine {
                     let (from, why) = self.execute(door, code, pc, budget);
                     match why {
                         Left::Jump | Left::Slice => None,
-                        // What was left is of the budget only if there is something left of it.
+                        // The slice ends if no budget is left for the interpreter.
                         _ if door.hart().instructions() - begin >= most => return None,
                         why => {
                             self.statistics.handed_over += 1;
@@ -283,7 +282,7 @@ impl Engine {
         }
     }
 
-    /// Run code, and what code follows it. Gives where the last was entered, and why it came back.
+    /// Runs code, and the code that follows it. Returns the address at which the last was entered, and why it returned.
     fn execute<X: Xlen>(
         &mut self,
         door: &mut Door<'_, '_, '_, X>,
@@ -314,7 +313,7 @@ impl Engine {
         (pc, why)
     }
 
-    /// Interpret from `pc` on, to code or to the next look at where the program is.
+    /// Interprets from `pc` on, to translated code or to the next sample.
     fn stretch<X: Xlen>(&mut self, door: &mut Door<'_, '_, '_, X>, pc: u64, budget: u64) -> Option<Stop> {
         let When::Pays(costs) = self.shared.settings.when else { unreachable!("only what is to pay waits") };
         self.shared.clone().entries(&mut self.marked, |entry| door.mark(entry));
@@ -323,7 +322,7 @@ impl Engine {
             loop {
                 let ran = door.hart().instructions() - before;
                 let left = most.saturating_sub(ran);
-                // Looks are between blocks: a part of one is executed only where the limit wants it.
+                // Samples are taken between blocks: a part of one is executed only if the limit requires it.
                 if left == 0 || (ran > 0 && left < OPS_MAX as u64) {
                     return None;
                 }
@@ -334,19 +333,19 @@ impl Engine {
             }
         });
         let ran = door.hart().instructions() - before;
-        // Where it came to code, or to an end, it is what was before that costs.
+        // If it came to code, or to an end, the cost is that of the instructions before.
         let ended = stop.is_some() || door.is_marked();
         let (at, heat) = if ended { (pc, ran + ENTERING) } else { (door.hart().pc(), ran) };
         let interpreted = self.statistics.interpreted;
         let translated = door.hart().instructions() - interpreted.min(door.hart().instructions());
-        let fresh = (interpreted - self.told.0, translated.saturating_sub(self.told.1));
+        let fresh = (interpreted - self.counted.0, translated.saturating_sub(self.counted.1));
         self.purse.earn(&costs, fresh.0, fresh.1);
-        self.told = (interpreted, translated);
+        self.counted = (interpreted, translated);
         self.shared.heated(at, heat);
         stop
     }
 
-    /// What there is at `pc`; kept in the quick table if it will not change soon.
+    /// Finds the code at `pc`; kept in the quick table if it will not change soon.
     fn find<X: Xlen>(&mut self, door: &Door<'_, '_, '_, X>, pc: u64) -> Found {
         let found = self.shared.find(door, &self.purse, pc);
         if let Found::Code(code, wants) | Found::Fresh(code, wants) = found {
@@ -379,8 +378,7 @@ fn follow<X: Xlen>(
     None
 }
 
-/// Interpret some instructions one at a time, and note what they reach and where they go; not beyond where code is
-/// entered.
+/// Interprets some instructions one at a time, up to translated code, and notes the regions and targets they reach.
 fn watch<X: Xlen>(shared: &Shared, purse: &Purse, door: &mut Door<'_, '_, '_, X>, budget: u64) -> Option<Stop> {
     let When::Pays(costs) = shared.settings.when else { unreachable!("only what is to pay is watched so") };
     let before = door.hart().instructions();
@@ -401,7 +399,7 @@ fn watch<X: Xlen>(shared: &Shared, purse: &Purse, door: &mut Door<'_, '_, '_, X>
     }
 }
 
-/// Interpret at most `most` instructions of a block one at a time, and note what they reach and where they go.
+/// Interprets at most `most` instructions of a block one at a time, and notes the regions and targets they reach.
 fn steps<X: Xlen>(shared: &Shared, door: &mut Door<'_, '_, '_, X>, block: &Block, most: u64) -> Option<Stop> {
     for op in block.ops.iter().take(most as usize) {
         let at = door.hart().pc();
@@ -416,7 +414,7 @@ fn steps<X: Xlen>(shared: &Shared, door: &mut Door<'_, '_, '_, X>, block: &Block
     None
 }
 
-/// Interpret the block at the program counter, which was reached so often and is not translated yet.
+/// Interprets the block at the program counter, which was reached `visits` times and is not translated yet.
 fn visit<X: Xlen>(shared: &Shared, door: &mut Door<'_, '_, '_, X>, visits: u32, budget: u64) -> Option<Stop> {
     let When::Visited(often) = shared.settings.when else { unreachable!("what is to pay is not counted") };
     if visits != often / 2 && visits != often {

@@ -1,12 +1,12 @@
 //! Programs beside the data at the host's speed: RISC-V translated to host code by Cranelift.
 //!
 //! [`Translated`] is a hart that does exactly what [`nandarray_hart::Hart`] does, to the bit: registers, flags, memory,
-//! streams, counts of instructions, traps and limits. It interprets what is executed seldom, and translates what is
-//! executed so often that translating pays. Every access to memory is compared with the regions there are, so a program
-//! reaches nothing else; every loop looks at the instructions that are left, so it can be stopped.
+//! streams, counts of instructions, traps and limits. It interprets rare instructions, and translates those that are
+//! executed so often that translating pays. Every access to memory is compared with the regions of memory, so a program
+//! reaches nothing else; every loop checks the instructions that are left, so it can be stopped.
 //!
-//! What is not translated is interpreted, one instruction at a time: atomic operations, control and status registers
-//! but for the streams' heads and ends, `readistream`, `peekistream` and `readostream`, system instructions; everything
+//! Some instructions are always interpreted, one at a time: atomic operations, control and status registers but for
+//! the streams' heads and ends, `readistream`, `peekistream` and `readostream`, system instructions; all instructions
 //! while the rounding mode is not to nearest, in memory that can be both written and executed, and in privileged mode.
 
 mod code;
@@ -28,23 +28,23 @@ pub use engine::Statistics;
 pub use pace::Costs;
 pub use processor::{Run, Translations};
 
-/// When something is translated.
+/// The rule by which a region is chosen for translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// When it pays, as far as these costs tell.
+    /// When it pays, estimated by these costs.
     Pays(Costs),
-    /// When a block was interpreted so often: all that is reached from it, whatever it costs.
+    /// When a block was interpreted this number of times, whatever it costs.
     Visited(u32),
 }
 
-/// When and how much is translated.
+/// Settings of the translator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// When a region is translated.
+    /// The rule by which a region is chosen for translation.
     pub when: When,
-    /// Instructions that are translated as one, at most.
+    /// The most instructions of a region.
     pub region_instructions: usize,
-    /// Bytes of memory for host code, in whole pages, after which nothing more is translated.
+    /// Bytes of memory for host code, in whole pages, after which no further region is translated.
     pub code_bytes: u64,
 }
 
@@ -93,14 +93,14 @@ impl<X: Xlen> Translated<X> {
         self.engine.run(&mut self.hart, memory, streams, limits)
     }
 
-    /// Forget what was decoded and translated, and share nothing any more: the caller changed code in memory, or lends
-    /// another program's.
+    /// Drops decoded blocks and translated code, and shares no code any more: the caller changed code in memory, or
+    /// lends another program's.
     pub fn forget(&mut self) {
         self.hart.forget_blocks();
         self.engine.forget();
     }
 
-    /// What the translator did so far.
+    /// Counts of the translator's work so far.
     pub fn statistics(&self) -> Statistics {
         self.engine.statistics()
     }

@@ -1,4 +1,4 @@
-//! The translator as what executes programs beside the data: processors that share what was translated.
+//! The translator as a processor of cores: the processors of a program share its translated code.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::pace::Purse;
 use crate::shared::Shared;
 use crate::{Settings, Translated};
 
-/// What was translated of one program, for all cores that run it, in any thread. Kept as long as the program is.
+/// The translated code of one program, for all cores that run it, in any thread. Kept as long as the program is.
 #[derive(Clone)]
 pub struct Translations(Arc<Shared>);
 
 impl Translations {
-    /// Nothing yet, of a program for harts of 32 or 64 bits.
+    /// No code yet, of a program for harts of 32 or 64 bits.
     pub fn new(bits: u32) -> Self {
         Self::with_settings(bits, Settings::default())
     }
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Translations {
     }
 }
 
-/// A run of one program: makes its processors, which share what they may spend on translating.
+/// A run of one program: makes its processors, which share one budget for translating.
 pub struct Run {
     shared: Arc<Shared>,
     purse: Arc<Purse>,

@@ -1,9 +1,9 @@
-//! What is translated as one: the instructions that are reached from an address by branches, jumps and calls.
+//! Regions, the units of translation: the instructions that are reached from an address by branches, jumps and calls.
 //!
 //! A region is a graph of nodes, each a [`Block`] or the part of one before the next jump target. Calls of known
-//! functions are followed too, each call with a copy of its own of what it calls, so that returning from it is a
-//! compare of `ra`. What is too far, too deep or cannot be translated is left out: there the region ends, and the
-//! engine goes on. Nodes are chosen by depth of calls, then by distance. Nothing here knows the host.
+//! functions are followed too, each call with a copy of the function of its own, so that returning from it is a compare
+//! of `ra`. Code that is too far, too deep or cannot be translated is left out: there the region ends, and the engine
+//! goes on. Nodes are chosen by depth of calls, then by distance. Nothing here knows the host.
 
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
@@ -13,7 +13,7 @@ use nandarray_hart::{Block, OPS_MAX};
 /// Calls within calls that are followed.
 const DEPTH_MAX: usize = 6;
 
-/// Where execution goes on.
+/// The target of a jump, or of falling through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edge {
     /// At a node of the region.
@@ -22,10 +22,10 @@ pub(crate) enum Edge {
     Outside(u64),
 }
 
-/// How a node ends.
+/// The end of a node.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
-    /// With what follows.
+    /// With the instruction that follows, or an unconditional jump.
     Next(Edge),
     /// With a conditional branch, its last instruction: taken, not taken.
     Branch(Edge, Edge),
@@ -41,12 +41,12 @@ pub(crate) struct Node {
     pub(crate) pc: u64,
     pub(crate) ops: Vec<Op>,
     pub(crate) end: End,
-    /// It begins a loop: some path leads back to it.
+    /// Whether it begins a loop: some path leads back to it.
     pub(crate) header: bool,
 }
 
 impl Node {
-    /// Where its end leads to, inside.
+    /// Nodes that follow it.
     pub(crate) fn successors(&self) -> Vec<usize> {
         let edges = match &self.end {
             End::Next(edge) => vec![*edge],
@@ -58,15 +58,15 @@ impl Node {
     }
 }
 
-/// What is translated as one. The first node is where it is entered.
+/// A unit of translation. It is entered at its first node.
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) nodes: Vec<Node>,
-    /// Instructions in it: as many as any path without a loop has at most.
+    /// Instructions in it: the longest path without a loop has no more.
     pub(crate) ops: usize,
 }
 
-/// What a region is made of.
+/// The code that a region is cut from, and the limits of the cut.
 pub(crate) struct Source<'s> {
     pub(crate) bits: u32,
     pub(crate) extensions: Extensions,
@@ -77,7 +77,7 @@ pub(crate) struct Source<'s> {
     pub(crate) wanted: &'s dyn Fn(u64) -> bool,
     /// Whether an instruction can be translated.
     pub(crate) translates: &'s dyn Fn(&Op) -> bool,
-    /// Where indirect jumps at an address went.
+    /// Targets that indirect jumps at an address went to.
     pub(crate) targets: &'s HashMap<u64, Vec<u64>>,
 }
 
@@ -128,7 +128,7 @@ impl Chains {
     }
 }
 
-/// Where a block's last instruction leads to.
+/// The successors of a block's last instruction.
 struct Ways {
     taken: Option<Place>,
     next: Option<Place>,
@@ -166,8 +166,8 @@ impl Source<'_> {
                     for target in self.targets.get(&pc).into_iter().flatten() {
                         let place = match last.rd {
                             1 => chains.call(chain, *target, next).map(|c| (*target, c)),
-                            // Other jumps stay where they are in the calls; so does a return from where the region was
-                            // entered.
+                            // Other jumps keep the depth of calls; so does a return from the function in which the
+                            // region was entered.
                             0 if last.rs1 != 1 || chain == 0 => Some((*target, chain)),
                             _ => None,
                         };
@@ -204,7 +204,7 @@ impl Source<'_> {
             if ops + block.ops.len() > self.ops_max && !order.is_empty() {
                 continue;
             }
-            // What is behind another leader is counted when that is found.
+            // Instructions behind another leader are counted when that is found.
             let end = at.saturating_add(block.bytes());
             let own = leaders.entry(chain).or_default();
             let cut = own.range(at + 1..end).next().map_or(block.ops.len(), |leader| {

@@ -1,4 +1,4 @@
-//! Which registers an instruction reads and writes, and what of a floating-point register is known at each node.
+//! Registers that an instruction reads and writes, and the facts about floating-point registers at each node.
 
 use nandarray_hart::isa::{Code, Extension, Format, Op};
 
@@ -15,7 +15,7 @@ fn f(number: u8) -> Set {
     1 << (32 + (number & 31))
 }
 
-/// What an instruction reads.
+/// Registers that an instruction reads.
 pub(crate) fn reads(op: &Op) -> Set {
     use Format::*;
     match op.row().format {
@@ -31,7 +31,7 @@ pub(crate) fn reads(op: &Op) -> Set {
     }
 }
 
-/// What it writes.
+/// Registers that it writes.
 pub(crate) fn writes(op: &Op) -> Set {
     use Format::*;
     match op.row().format {
@@ -62,16 +62,16 @@ pub(crate) fn writes_single(op: &Op) -> bool {
     }
 }
 
-/// What is known of the registers of a region.
+/// Facts about the registers of a region.
 #[derive(Debug)]
 pub(crate) struct Knowledge {
     /// Read or written anywhere.
     pub(crate) used: Set,
-    /// Written on some way from where it is entered to each node.
+    /// Written on some path from the entry to each node.
     pub(crate) dirty: Vec<Set>,
     /// Floating-point registers (bits 0 to 31) that hold a boxed number of single precision whenever a node is reached.
     pub(crate) single: Vec<u32>,
-    /// Those that must do so where the region is entered.
+    /// Registers that must do so at the entry of the region.
     pub(crate) wanted: u32,
 }
 
@@ -79,7 +79,7 @@ fn floats(set: Set) -> u32 {
     (set >> 32) as u32
 }
 
-/// What a node does to floating-point registers.
+/// Reads and writes of floating-point registers in a node.
 #[derive(Clone, Copy, Default)]
 struct Effect {
     /// Read as single precision, or otherwise, before being written.
@@ -115,7 +115,7 @@ impl Knowledge {
         let effects: Vec<Effect> = nodes.iter().map(|n| effect(&n.ops)).collect();
         let successors: Vec<Vec<usize>> = nodes.iter().map(|n| n.successors()).collect();
         let used = nodes.iter().flat_map(|n| &n.ops).fold(0, |set, op| set | reads(op) | writes(op));
-        // Backwards: what is read before it is written, from each node on.
+        // Backwards: registers that are read before they are written, from each node on.
         let mut exposed = vec![(0u32, 0u32); nodes.len()];
         let mut changed = true;
         while changed {
@@ -133,7 +133,7 @@ impl Knowledge {
             }
         }
         let wanted = exposed[0].0 & !exposed[0].1;
-        // Forwards: what was written on some way, what is single on all ways.
+        // Forwards: registers that were written on some path, and that are single on all paths.
         let mut dirty = vec![0; nodes.len()];
         let mut single = vec![u32::MAX; nodes.len()];
         single[0] = wanted;

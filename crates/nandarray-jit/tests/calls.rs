@@ -33,7 +33,7 @@ const COUNT: &[&str] = &[
     "jalr zero, 0(ra)",
 ];
 
-/// In chunks of at most 100 bytes that it waits for; each byte is told with the one two behind it.
+/// In chunks of at most 100 bytes that it waits for; each byte is written with the one two behind it.
 const CHUNKS: &[&str] = &[
     "addi t0, zero, 100",
     "addi t6, zero, 2",
@@ -170,7 +170,7 @@ impl Executor {
     }
 }
 
-/// What can be seen of a call.
+/// The visible results of a call.
 #[derive(Debug, PartialEq)]
 struct Seen {
     outputs: Result<Vec<Vec<u8>>, String>,
@@ -193,7 +193,7 @@ fn whole(program: &Program, executor: Executor, inputs: [&[u8]; 2], limit: Optio
     Seen { outputs, state: core.state().unwrap(), instructions: core.instructions() }
 }
 
-/// How a call gets its bytes.
+/// The way in which a call gets its bytes.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     /// Bytes that arrive at once, at most.
@@ -202,7 +202,7 @@ struct Way {
     budget: Option<u64>,
     /// Rings, not windows.
     rings: bool,
-    /// Outputs are held in so many bytes.
+    /// Bytes of the ring of each output.
     held: Option<usize>,
 }
 
@@ -355,7 +355,7 @@ fn the_end_of_a_stream_may_be_unknown_to_the_last() {
         assert_eq!(call.waiting(0).concat(), [3, 4]);
         assert_eq!(call.finish().0.state().unwrap(), (3 + 4 + 2u64).to_le_bytes());
     }
-    // What is not bounded is not held in memory as a whole.
+    // An unbounded output is not held in memory as a whole.
     let open = CallTask { held: None, ..job() };
     let error = Call::task(Core::interpreter(&program).unwrap(), &[], open, None).unwrap_err();
     assert!(error.to_string().contains("drained"), "{error}");

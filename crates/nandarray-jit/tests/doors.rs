@@ -355,7 +355,7 @@ const QUICK: Costs = Costs { sample: 64, warm: 64, watched: 64, ..Costs::NONE };
 /// Two loops without end that share no block, at `CODE` and `CODE + 8`.
 const APART: &[&str] = &["addi a1, a1, 1", "jal zero, . - 4", "addi a2, a2, 1", "jal zero, . - 4"];
 
-/// So many instructions on this core, from here on.
+/// Runs a number of instructions on this core.
 fn spin(core: &mut dyn Processor, entry: u64, instructions: u64) {
     let (_, mut memory) = program::<Rv64>(APART);
     let limits = Limits { instructions: Some(instructions), stop: None };

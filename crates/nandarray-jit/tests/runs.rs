@@ -29,7 +29,7 @@ fn translated<X: Xlen>() -> Translated<X> {
 }
 
 fn stores_at_an_edge<X: Xlen>(below: bool) {
-    // Four stores of words, in an order of their own, so many of them beyond the end.
+    // Four stores of words, in an order of their own, `beyond` of them beyond the end.
     for beyond in 0..=4 {
         let offsets = [8, 0, 12, 4];
         let mut lines: Vec<String> =
@@ -101,7 +101,7 @@ fn a_load_beyond_a_window_keeps_what_was_loaded() {
 /// Numbers that leave the host's result in doubt.
 const SPECIAL: [f64; 8] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 5e-324, f64::MAX, f64::MIN_POSITIVE];
 
-/// What can be seen: why it stopped, flags, instructions, registers.
+/// Visible state: why it stopped, flags, instructions, registers.
 fn play<X: Xlen>(
     start: impl Fn(&mut Hart<X>),
     hart: &mut impl AsHart<X>,

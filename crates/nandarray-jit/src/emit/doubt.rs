@@ -1,11 +1,11 @@
 //! Doubts about floating-point results: settled one by one, or for a run of instructions at once.
 //!
 //! A result is the host's if some conditions hold ([`Sure`]). Instructions one after the other that can all be executed
-//! again (no stores, no streams) are emitted twice. The first copy takes the host's results as they come, and asks at
-//! its end whether all conditions hold; most follow from others, since what is not finite makes what is computed from
-//! it not finite. If one fails, or the flag "inexact" is not set yet where it may be needed, the second copy, out of
-//! the way, executes the same instructions from the first on, each with its own conditions. What an instruction
-//! computes is in `float`.
+//! again (no stores, no streams) are emitted twice. The first copy takes the host's results as they are, and tests at
+//! its end whether all conditions hold; most follow from others, since results of operands that are not finite are not
+//! finite either. If one fails, or the flag "inexact" is not set yet where it may be needed, the second copy, out of
+//! the way, executes the same instructions from the first on, each with its own conditions. The operations themselves
+//! are in `float`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ use nandarray_hart::isa::{Code, Format, Op};
 use super::Emit;
 use crate::registers::{self, writes_single};
 
-/// How many times as long as another instruction a doubtful one takes to translate.
+/// Cost of translating a doubtful instruction, relative to another one.
 const DOUBTFUL_WEIGHT: u64 = 8;
 /// Doubtful instructions that are worth two copies.
 const WORTH: usize = 2;
@@ -43,7 +43,7 @@ pub(super) enum Sure {
     From([Value; 3]),
 }
 
-/// What two copies of an instruction would be about.
+/// The conditions of an instruction, which decide whether two copies are worth it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Doubt {
     /// Nothing: it has no conditions.
@@ -80,12 +80,12 @@ fn doubt(op: &Op, fma: bool) -> Doubt {
     }
 }
 
-/// How long translating an instruction takes, beside one that is not doubtful.
+/// Cost of translating an instruction, relative to one that is not doubtful.
 pub(crate) fn weight(op: &Op) -> u64 {
     if matches!(doubt(op, true), Doubt::Exact | Doubt::Inexact) { DOUBTFUL_WEIGHT } else { 1 }
 }
 
-/// Cut instructions into runs: how many, and whether they are worth two copies.
+/// Cuts instructions into runs: the length of each, and whether it is worth two copies.
 pub(super) fn runs(ops: &[Op], fma: bool) -> Vec<(usize, bool)> {
     let doubts: Vec<Doubt> = ops.iter().map(|op| doubt(op, fma)).collect();
     let mut runs = Vec::new();
@@ -115,7 +115,7 @@ pub(super) fn runs(ops: &[Op], fma: bool) -> Vec<(usize, bool)> {
 }
 
 impl<'e> Emit<'e, '_> {
-    /// Take note of conditions, if they are gathered here.
+    /// Notes conditions, if they are collected for the end of a run.
     pub(super) fn doubts(&mut self, sure: &[Sure]) -> bool {
         let Some(doubts) = &mut self.doubts else { return false };
         doubts.extend_from_slice(sure);
@@ -157,9 +157,9 @@ impl<'e> Emit<'e, '_> {
         all.unwrap_or_else(|| self.b.ins().iconst(types::I8, 1))
     }
 
-    /// Go to the second copy unless all gathered conditions hold.
+    /// Emits the jump to the second copy unless all collected conditions hold.
     fn settle(&mut self, doubts: &[Sure], slow: Block) {
-        // What is finite if everything else holds, and what is to be below a power of two.
+        // Values that are finite if all other conditions hold, and values that must be below a power of two.
         let mut finite = HashSet::new();
         let mut bounds = HashMap::new();
         let mut cuts = HashMap::new();

@@ -22,7 +22,7 @@ impl Emit<'_, '_> {
         if self.single >> r & 1 != 0 {
             return self.b.use_var(self.s[r as usize]);
         }
-        // What is not boxed in ones is the canonical NaN.
+        // A value that is not boxed in ones reads as the canonical NaN.
         let bits = self.bits(r);
         let upper = self.b.ins().ushr_imm_u(bits, 32);
         let boxed = self.b.ins().icmp_imm_u(IntCC::Equal, upper, 0xffff_ffff);
@@ -104,7 +104,7 @@ impl Emit<'_, '_> {
         self.b.inst_results(call)[0]
     }
 
-    /// What a call gave, as the value that a fast path gives.
+    /// The result of a call, in the form of a fast path's result.
     fn called(&mut self, op: &Op) -> Value {
         let bits = self.call(op);
         match op.row().format {
@@ -146,7 +146,7 @@ impl Emit<'_, '_> {
 
     /// The same for what may be inexact: sure only if that flag stands, or if it is `exact`; never, if none is given.
     fn or_inexact(&mut self, op: &Op, fast: Value, sure: &[Sure], exact: Option<&mut dyn FnMut(&mut Self) -> Value>) {
-        // Where doubts are gathered the flag stands.
+        // Conditions are collected only where the flag is set already.
         if self.doubts(sure) {
             return self.set_result(op, fast);
         }
@@ -277,7 +277,7 @@ impl Emit<'_, '_> {
             fast,
             &[Sure::From(from), Sure::Finite(fast)],
             Some(&mut |e| {
-                // What the sum lacks is a number itself, and this finds it if nothing overflows.
+                // The rounding error of the sum is a number itself, and this finds it if nothing overflows.
                 let part = e.b.ins().fsub(fast, a);
                 let rest = e.b.ins().fsub(fast, part);
                 let rest = e.b.ins().fsub(a, rest);
@@ -315,7 +315,7 @@ impl Emit<'_, '_> {
             let product = self.b.ins().fmul(left, right);
             return self.b.ins().fcmp(FloatCC::Equal, product, whole);
         }
-        // What the product lacks must be a number itself: keep far from where it would not be.
+        // The rounding error of the product must be a number itself: keep away from products too small for that.
         let large = self.between(false, whole, 1e-290, f64::INFINITY);
         let negative = self.b.ins().fneg(whole);
         let lacks = self.b.ins().fma(left, right, negative);
@@ -375,7 +375,7 @@ impl Emit<'_, '_> {
         self.set_result(op, value);
     }
 
-    /// What is plain as long as no operand is a NaN.
+    /// Emits a comparison that is plain as long as no operand is a NaN.
     fn ordered(&mut self, op: &Op, single: bool) {
         use Code::*;
         let (a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));

@@ -1,8 +1,8 @@
 //! Loads and stores: the address is compared with the regions that the instruction is expected to reach.
 //!
-//! What instructions one after the other reach by the same register is compared once, all of it. If some is not there
-//! the function ends before the first of them, and the interpreter executes them one at a time, up to the one that
-//! fails.
+//! Addresses that consecutive instructions reach by the same register are compared once, as one range. If the range is
+//! not inside a region, the function ends before the first of them, and the interpreter executes them one at a time, up
+//! to the one that fails.
 
 use std::mem::offset_of;
 
@@ -114,7 +114,7 @@ impl Emit<'_, '_> {
         self.ranges.push(Range { base, slot, low, high, store });
     }
 
-    /// What this and following instructions reach by the same register, while it keeps its value.
+    /// The range that this and following instructions reach by the same register, while it keeps its value.
     fn together(&self, base: Value, slot: u8, first: &Op) -> Option<Range> {
         if first.rs1 == 0 {
             return None;

@@ -25,7 +25,7 @@ use crate::region::{Edge, End, Node, Region};
 use crate::registers::{self, Knowledge, Set};
 use crate::sites::Sites;
 
-/// What the code is made for.
+/// The host and the layout that code is made for.
 pub(crate) struct Target<'t> {
     pub(crate) bits: u32,
     pub(crate) layout: &'t Layout,
@@ -72,7 +72,7 @@ pub(crate) struct Emit<'e, 'f> {
     ahead: &'e [Op],
     /// Memory that is known to be there.
     ranges: Vec<mem::Range>,
-    /// Conditions gathered, and where to go instead of leaving, in the first of two copies.
+    /// In the first of two copies: the conditions collected, and the block to jump to instead of returning.
     doubts: Option<Vec<doubt::Sure>>,
     escape: Option<Block>,
     /// In the second of them.

@@ -61,7 +61,7 @@ impl Emit<'_, '_> {
         self.b.ins().store(own(), behind, self.context, at);
     }
 
-    /// Waits for bytes. If they are there, and may be waited for, it is as many as were asked for.
+    /// Emits a wait for bytes. Inline only if all of them are in the ring; otherwise the interpreter executes it.
     pub(super) fn stream_wait(&mut self, op: &Op) {
         let [at, end, ahead] = [offset_of!(Ring, at), offset_of!(Ring, end), offset_of!(Ring, ahead)].map(|field| {
             let field = self.ring(true, op.rs1, field);
@@ -78,8 +78,8 @@ impl Emit<'_, '_> {
         self.set(op.rd, value);
     }
 
-    /// Reads a stream register: a head, or whether an input is at its end. What holds bytes is there, and not at its
-    /// end, so only then it is answered here.
+    /// Emits a read of a stream register: a head, or whether an input is at its end. Inline only if the ring has bytes
+    /// left, which is not the end then; otherwise the interpreter executes it.
     pub(super) fn stream_register(&mut self, op: &Op) {
         let (kind, stream) = ((op.imm - 0x800) >> 5, (op.imm & 31) as u8);
         let inputs = kind != 2;

@@ -30,7 +30,7 @@ impl Chance {
     }
 }
 
-/// Which instructions most are.
+/// The kind of instructions that prevails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Integers and memory.

@@ -2,7 +2,7 @@
 //!
 //! The same for a hart whose meter counts, and for one whose meter pauses it. Registers, flags, memory, streams, count
 //! of instructions, program counter and why it stopped are compared after random programs, at random limits, and when
-//! both go on afterwards. What fails prints its seed; `PROPTEST_CASES=n` in the environment runs more.
+//! both go on afterwards. A failure prints its seed; `PROPTEST_CASES=n` in the environment runs more.
 
 mod generate;
 
@@ -83,7 +83,7 @@ impl<X: Xlen> Runner<X> for Translated<X> {
     }
 }
 
-/// What can be seen of a hart between two runs.
+/// The visible state of a hart between two runs.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     stop: Stop,
@@ -95,7 +95,7 @@ struct Seen {
     heads: Vec<u64>,
 }
 
-/// What a program begins with.
+/// The initial state of a program.
 #[derive(Clone)]
 struct Start {
     words: Vec<u32>,
@@ -202,7 +202,7 @@ fn play<X: Xlen>(start: &Start, runner: &mut impl Runner<X>) -> (Vec<Seen>, Vec<
     (seen, left)
 }
 
-/// What differs, and the program.
+/// The differences, and the program.
 fn differences(a: &Seen, b: &Seen, start: &Start) -> String {
     let end = |s: &Seen| format!("{:?} pc {:#x} {} fcsr {:#x} {:?}", s.stop, s.pc, s.instructions, s.fcsr, s.heads);
     let mut lines = vec![end(a), end(b)];

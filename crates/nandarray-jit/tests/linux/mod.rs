@@ -9,7 +9,7 @@ const WRITE: u64 = 64;
 const EXIT: u64 = 93;
 const STACK_BYTES: u64 = 1 << 20;
 
-/// Who runs it.
+/// The engine that runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The hart itself.
@@ -20,10 +20,10 @@ pub enum Kind {
     Eager,
 }
 
-/// What a program left behind.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What it wrote.
+    /// The bytes that it wrote.
     pub output: Vec<u8>,
     /// Its exit status, or why it did not come to that.
     pub status: Result<u64, Stop>,
@@ -31,7 +31,7 @@ pub struct Outcome {
     pub instructions: u64,
     /// Registers at its end, integer and then floating-point ones, and the flags.
     pub registers: Vec<u64>,
-    /// What the translator did.
+    /// Counts of the translator's work.
     pub statistics: Statistics,
 }
 

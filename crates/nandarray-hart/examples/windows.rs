@@ -1,4 +1,4 @@
-//! How fast the interpreter executes loops over windows of memory: so many read, so many written, each in turn.
+//! Speed of the interpreter in loops over windows of memory, by the number of windows read and written in turn.
 //!
 //! ```text
 //! cargo run --release -p nandarray-hart --example windows -- [REPEATS]
@@ -6,7 +6,7 @@
 //!
 //! A loop loads 8 bytes from each input window and stores 8 to each output window, at the addresses that programs
 //! beside the data see. Rows are medians of REPEATS runs (7 if left out) of user time of this process, in steps of 10
-//! ms: Linux only. What it does not do: measure programs as they are offloaded; keep other programs from the machine.
+//! ms: Linux only. It does not measure programs as they are offloaded, and other programs on the machine disturb it.
 
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 

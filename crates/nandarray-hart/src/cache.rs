@@ -13,7 +13,7 @@ const BLOCKS_MAX: usize = 1 << 18;
 /// Blocks by address.
 #[derive(Debug)]
 pub(crate) struct Cache<X: Xlen> {
-    /// What executing each takes.
+    /// The steps of each block.
     pub(crate) steps: Vec<Steps<X>>,
     pub(crate) blocks: Vec<Block>,
     by_pc: HashMap<u64, u32>,
@@ -26,7 +26,7 @@ impl<X: Xlen> Cache<X> {
         Self { steps: Vec::new(), blocks: Vec::new(), by_pc: HashMap::new(), marks: HashSet::new() }
     }
 
-    /// Drop all blocks. Nobody may hold a pointer to their steps.
+    /// Drops all blocks. No pointer to their steps may be used afterwards.
     pub(crate) fn clear(&mut self) {
         self.steps.clear();
         self.blocks.clear();

@@ -1,15 +1,14 @@
-//! Control and status registers of the privileged modes: what is kept, and which bits can be written.
+//! Control and status registers of the privileged modes: their values, and the bits that can be written.
 //!
-//! `satp` names tables of Sv32, or of Sv39, Sv48 and Sv57; sixteen entries protect physical memory; what both mean is
-//! `protect`'s. There are no triggers, no event counters and no interrupt controller: interrupts are what software
-//! writes into `mip`. Floating-point state is off or dirty. `cycle` and `time` count instructions, since nothing here
-//! has a clock.
+//! `satp` names tables of Sv32, or of Sv39, Sv48 and Sv57; sixteen entries protect physical memory; `protect` applies
+//! both. There are no triggers, no event counters and no interrupt controller: software raises interrupts by writing
+//! `mip`. Floating-point state is off or dirty. `cycle` and `time` count instructions, since there is no clock.
 
 use crate::isa::{Extension, Extensions};
 use crate::protect::{ENTRIES, Guard, Pages, Pmp, Table, Who};
 use crate::xlen::Xlen;
 
-/// What may be done: user, supervisor, machine mode, by their numbers.
+/// Privilege modes by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Privilege {
@@ -53,7 +52,7 @@ const INTERRUPTS: u64 = 0xaaa;
 /// Exceptions that can be delegated: all but `ecall` from machine mode.
 const DELEGABLE: u64 = 0xb3ff;
 
-/// The registers that keep something.
+/// The registers that hold a value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Csrs {
     pub(crate) mstatus: u64,
@@ -75,7 +74,7 @@ pub(crate) struct Csrs {
     pub(crate) scounteren: u64,
     pub(crate) satp: u64,
     pub(crate) pmp: Pmp,
-    /// What `mcycle` and `minstret` show beyond the instructions that were executed.
+    /// Offsets of `mcycle` and `minstret` from the instructions that were executed.
     pub(crate) cycle_more: u64,
     pub(crate) instret_more: u64,
 }
@@ -247,7 +246,7 @@ impl Csrs {
         }
     }
 
-    /// Who reaches memory in `privilege`.
+    /// The rules for memory accesses in `privilege`.
     fn who<X: Xlen>(&self, privilege: Privilege) -> Who {
         let table =
             if X::BITS == 32 { (self.satp >> 31 != 0).then_some(Table::SV32) } else { Table::of_mode(self.satp >> 60) };
@@ -262,7 +261,7 @@ impl Csrs {
         Who { machine: privilege == Privilege::Machine, pages }
     }
 
-    /// How memory is reached in `privilege`.
+    /// The guard of memory in `privilege`.
     pub(crate) fn guard<X: Xlen>(&self, privilege: Privilege) -> Guard {
         let lent = Privilege::from_bits(self.mstatus >> 11);
         let data = self.who::<X>(if self.mstatus & MPRV != 0 { lent } else { privilege });

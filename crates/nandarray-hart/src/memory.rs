@@ -1,8 +1,8 @@
-//! What a program can reach: regions of memory at addresses, owned or lent for a call; everything else is a fault.
+//! The memory of a program: regions at addresses, owned or lent for a call; an access to any other address is a fault.
 //!
-//! A region is readable throughout, writable and executable in parts of it. A misaligned access is as good as any; one
-//! that crosses the end of a region is a fault. `spans` is how a hart reaches all of it; its tables are kept here until
-//! the regions change, so that a run that is taken up again builds nothing.
+//! A region is readable throughout, writable and executable in parts of it. Misaligned accesses are allowed; one that
+//! crosses the end of a region is a fault. A hart reaches the regions by the tables in `spans`, which are kept here
+//! until the regions change, so that a run that is taken up again builds nothing.
 
 mod spans;
 
@@ -29,8 +29,7 @@ impl Bytes<'_> {
             Self::Owned(bytes) => bytes,
             Self::Counted(bytes, range) => &bytes[range.clone()],
             Self::Shared(bytes) => bytes,
-            // SAFETY: the slice is borrowed for as long as this is there, and nobody writes it while `self` is
-            // borrowed.
+            // SAFETY: the slice is borrowed for as long as this is there, and not written while `self` is borrowed.
             Self::Exclusive(pointer, length, _) => unsafe { std::slice::from_raw_parts(*pointer, *length) },
         }
     }
@@ -75,7 +74,7 @@ impl Region<'_> {
     }
 }
 
-/// Why memory could not be laid out as asked, or the caller's own access to it failed.
+/// The reason why memory could not be laid out, or the caller's own access to it failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryError {
     /// The region would overlap the one at `other`, or end beyond the last address.
@@ -87,7 +86,7 @@ pub enum MemoryError {
     },
     /// More bytes than the limit allows.
     Limit {
-        /// Bytes that were asked for.
+        /// Bytes that were requested.
         bytes: u64,
         /// The most that are allowed.
         limit: u64,
@@ -105,7 +104,7 @@ impl fmt::Display for MemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Overlap { base, bytes } => write!(f, "no room for {bytes} bytes at address {base:#x}"),
-            Self::Limit { bytes, limit } => write!(f, "{bytes} bytes of memory are asked for, {limit} are allowed"),
+            Self::Limit { bytes, limit } => write!(f, "{bytes} bytes of memory are requested, {limit} are allowed"),
             Self::Unmapped { address, bytes } => write!(f, "no memory of {bytes} bytes at address {address:#x}"),
         }
     }
@@ -120,7 +119,7 @@ pub struct Memory<'m> {
     limit: Option<u64>,
     /// An address whose 8 bytes are looked at after each store: `tohost`.
     watched: Option<u64>,
-    /// How a hart reaches the regions; none if they changed since.
+    /// The tables by which a hart reaches the regions; `None` if the regions changed since.
     spans: Option<Box<Spans>>,
 }
 

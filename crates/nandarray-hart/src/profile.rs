@@ -1,8 +1,8 @@
-//! Where instructions go: how often each was executed, and each block entered.
+//! Profiles: counts of the executions of each instruction, and of the entries of each block.
 //!
-//! [`Counter`] is a meter that is told of blocks alone: a step at the head of each block adds one, and nothing else of
-//! the hart is slower. Counts are kept by address: where code was rewritten, the last instruction is named. How
-//! addresses become functions and lines is the caller's business.
+//! [`Counter`] is a meter that observes blocks alone: a step at the head of each block adds one, and the rest of the
+//! hart is as fast as without it. Counts are kept by address: where code was rewritten, the last instruction is named.
+//! Functions and lines behind an address are not known here.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::block::Block;
 use crate::isa::Op;
 use crate::meter::Meter;
 
-/// How often instructions were executed.
+/// Counts of executed instructions.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
     ops: BTreeMap<u64, (Op, u64)>,
@@ -46,13 +46,13 @@ impl Profile {
         }
     }
 
-    /// An instruction was executed so many times.
+    /// Adds `times` executions of an instruction.
     fn op(&mut self, pc: u64, op: &Op, times: u64) {
         let entry = self.ops.entry(pc).or_insert((*op, 0));
         *entry = (*op, entry.1.wrapping_add(times));
     }
 
-    /// A block was entered so many times, and executed to its end but for what `left` takes back.
+    /// Adds `times` entries of a block, executed to its end; `left` takes back the rest if it was left before.
     fn entered(&mut self, block: &Block, times: u64) {
         if times > 0 {
             self.first(block, block.ops.len(), times);
@@ -61,7 +61,7 @@ impl Profile {
         }
     }
 
-    /// The first instructions of a block were executed so many times.
+    /// Adds `times` executions of the first `ops` instructions of a block.
     fn first(&mut self, block: &Block, ops: usize, times: u64) {
         let mut at = block.pc;
         for op in &block.ops[..ops] {
@@ -85,12 +85,12 @@ impl Profile {
 pub struct Counter {
     /// Blocks by number, and how often each was entered since it has it.
     units: Vec<(Block, u64)>,
-    /// What was counted otherwise.
+    /// Counts that are not of whole blocks.
     profile: Profile,
 }
 
 impl Counter {
-    /// What was counted since this was last asked.
+    /// Takes the counts since the last call.
     pub fn take(&mut self) -> Profile {
         for (block, times) in &mut self.units {
             self.profile.entered(block, std::mem::take(times));

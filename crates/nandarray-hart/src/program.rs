@@ -95,7 +95,7 @@ pub struct Segment {
     pub executable: bool,
 }
 
-/// Which segments of a file are loaded.
+/// The selection of a file's segments that are loaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     /// Segments with a right: a program reaches its segments by their rights.
@@ -110,9 +110,9 @@ enum Wanted {
 pub struct Program {
     /// Register width: 32 or 64.
     pub bits: u32,
-    /// Where it says that execution begins.
+    /// Its entry point.
     pub entry: u64,
-    /// What is loaded, by address.
+    /// The segments that are loaded, by address.
     pub segments: Vec<Segment>,
     /// Names and addresses, by address.
     symbols: Vec<(u64, String)>,

@@ -5,20 +5,20 @@
 //! its length. All count bytes from the beginning of the stream; the byte `n` of a stream lies at `n` modulo the ring's
 //! length. A whole array is a stream whose ring is the array: nothing is copied.
 //!
-//! A program never learns where a tail is: it learns ends and limits, and otherwise waits. What it does is therefore
-//! the same however its bytes arrive and are drained. What a stream instruction does is `exec/stream.rs`; when a hart
-//! waits, the caller moves a tail.
+//! A program never learns where a tail is: it learns ends and limits, and otherwise waits. Its results are therefore
+//! the same however its bytes arrive and are drained. `exec/stream.rs` has the stream instructions; when a hart waits,
+//! the caller moves a tail.
 
 use std::ops::Range;
 
 /// The most streams of either kind: what the field of an instruction can name.
 pub const STREAMS_MAX: usize = 32;
 
-/// How far from a stream's head a program may look, behind it and ahead of it, and the most bytes that it may wait for:
-/// 64 KiB.
+/// The largest distance from a stream's head at which a program may read, in either direction, and the most bytes that
+/// it may wait for: 64 KiB.
 pub const REACH: u64 = 64 << 10;
 
-/// How much room a `StreamStore` wants before it stores.
+/// The room that a `StreamStore` requires before it stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Room {
     /// Eight bytes, whatever its width: Table 7.2.
@@ -40,7 +40,7 @@ pub struct Input<'s> {
     kept: u64,
 }
 
-/// What looking at a stream without taking from it comes to.
+/// The result of reading from a stream without consuming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look<T> {
     /// It is there.
@@ -293,7 +293,7 @@ impl<'s> Output<'s> {
         self.head - self.drained
     }
 
-    /// Where they lie in the ring: a range, and a second one if they wrap.
+    /// Their ranges in the ring: one, and a second one if they wrap.
     pub fn waiting_at(&self) -> [Range<usize>; 2] {
         let len = self.ring.len() as u64;
         if len == 0 {
@@ -354,13 +354,13 @@ impl<'s> Output<'s> {
         true
     }
 
-    /// How much room there has to be for a store of so many bytes.
+    /// The room that a store of `bytes` bytes requires.
     #[inline(always)]
     fn wanted(&self, bytes: u64) -> u64 {
         if self.room == Room::Eight { 8 } else { bytes }
     }
 
-    /// Whether there will never be room for a store of so many bytes.
+    /// Whether there will never be room for a store of `bytes` bytes.
     pub(crate) fn is_full(&self, bytes: u64) -> bool {
         self.limit - self.head < self.wanted(bytes)
     }
@@ -372,7 +372,7 @@ impl<'s> Output<'s> {
     }
 }
 
-/// Where byte `position` of a stream lies in a ring of `len` bytes.
+/// Index of byte `position` of a stream in a ring of `len` bytes.
 #[inline(always)]
 fn place(len: usize, position: u64) -> usize {
     if position < len as u64 {

@@ -10,7 +10,7 @@ fn an_input_wraps_around_its_ring() {
     assert_eq!(input.load::<4>(), None);
     assert_eq!(input.load::<2>(), Some([2, 3]));
     assert_eq!((input.head(), input.available()), (11, 1));
-    // What was read may be overwritten, unless the caller promises otherwise.
+    // Bytes that were read may be overwritten, unless the caller promises otherwise.
     assert_eq!(input.peek::<2>(-2), Look::Never);
     let input = input.keeping(3);
     assert_eq!(input.peek::<2>(-2), Look::There([2, 3]));

@@ -12,7 +12,7 @@ mod sealed {
 pub trait Xlen: sealed::Sealed + Copy + Debug + Default + Send + Sync + 'static {
     /// Bits of an integer register.
     const BITS: u32;
-    /// What an integer register holds.
+    /// The value of an integer register.
     type Word: Copy + Default + Debug + PartialEq + Eq + Send + Sync;
 
     /// The low bits of `value`.

@@ -2,7 +2,7 @@
 //!
 //! Arrows between modules only point down; every file opens with what it is; none grows beyond what one reads at a
 //! sitting; nothing in the hart reads a clock, the environment or the machine's chance; without ELF it depends on
-//! nothing. How it is looked for is `crates/tidy.rs`'.
+//! nothing. The checks are those of `crates/tidy.rs`.
 
 #[path = "../../tidy.rs"]
 mod tidy;

@@ -52,7 +52,7 @@ macro_rules! from_integers {
         fn $name<F: Format>(step, s, e) {
             let o = operands!(step);
             let value = X::unsigned(s.x[o.rs1 as usize]) as $int;
-            // What the significand holds is exact in any mode.
+            // Integers that fit the significand are exact in any mode.
             if i128::from(value).unsigned_abs() < 1 << F::FRACTION {
                 put::<X, F>(s, o.rd, F::of_small(value as i64));
                 next!(step, s, e)

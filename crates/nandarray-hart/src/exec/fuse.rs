@@ -1,9 +1,9 @@
-//! Joining two instructions into one step, where the pair is frequent.
+//! Fusing two instructions into one step, for frequent pairs.
 //!
 //! The first step of the pair does the work of both and goes on behind the second; the second step stays where it is,
 //! so that steps and instructions keep their correspondence, and an access that is not in the main region is executed
-//! by its own step. Which pairs: those that made up a percent or more of the instructions of the tests' programs, and
-//! their like.
+//! by its own step. The pairs are those that made up a percent or more of the instructions of the tests' programs, and
+//! similar ones.
 
 use super::control::{self, Condition};
 use super::int::{self, Effect};
@@ -12,8 +12,8 @@ use super::{Env, Flow, Handler, NEXT, Slot, State, Step, TAKEN, bits, enter, fol
 use crate::isa::{Code, Op};
 use crate::xlen::Xlen;
 
-/// Join what can be joined in the steps of one block, from its end: a branch is joined first. What is `alone` is not
-/// joined.
+/// Fuses the pairs in the steps of one block, from its end: a branch is fused first. Instructions that are `alone` are
+/// not fused.
 pub(super) fn fuse<X: Xlen>(ops: &[Op], steps: &mut [Step<X>], alone: impl Fn(&Op) -> bool) {
     let mut behind = ops.len();
     while behind >= 2 {
@@ -29,7 +29,11 @@ pub(super) fn fuse<X: Xlen>(ops: &[Op], steps: &mut [Step<X>], alone: impl Fn(&O
 
 /// A function for two instructions, generic over them: the first at `$step`, the second at `$second`.
 macro_rules! joined {
-    ($(fn $name:ident<$a:ident: $first:ident, $b:ident: $then:ident>($step:ident, $second:ident, $s:ident, $e:ident) $body:block)*) => {$(
+    ($(
+        fn $name:ident<$a:ident: $first:ident, $b:ident: $then:ident>(
+            $step:ident, $second:ident, $s:ident, $e:ident
+        ) $body:block
+    )*) => {$(
         unsafe fn $name<X: Xlen, $a: $first, $b: $then>(
             $step: *const Slot<X>,
             $s: &mut State<X>,

@@ -1,8 +1,8 @@
-//! Steps that tell a meter what they are about to do, and then do it by the function of the instruction itself.
+//! Steps that notify a meter, and then execute the instruction by its own function.
 //!
-//! They are chosen in place of the plain ones only for harts whose meter wants to be told, and are the only functions
-//! here that are compiled for each meter. The meter is where [`Env::open`] put it, without its type: a hart chooses
-//! steps for its own meter only, and executes only steps that it chose.
+//! They replace the plain ones only in harts whose meter observes the instruction, and are the only functions here that
+//! are compiled for each meter. The meter is where [`Env::open`] put it, without its type: a hart chooses steps for its
+//! own meter only, and executes only steps that it chose.
 
 use super::{Env, Exit, Flow, Handler, Slot, State, Step, atomic, control, mem, operands, otherwise, stream};
 use crate::isa::{Code, Op};
@@ -20,7 +20,7 @@ macro_rules! meter {
     };
 }
 
-/// Which instruction of its block a step is.
+/// The index of a step's instruction in its block.
 #[inline(always)]
 fn index<X: Xlen, M: Meter>(step: *const Slot<X>, s: &State<X>) -> u32 {
     ((step as usize - s.block as usize) / size_of::<Slot<X>>()) as u32 - u32::from(M::BLOCKS)
@@ -246,7 +246,7 @@ fn register<X: Xlen>(o: &Step<X>, _s: &State<X>, e: &mut Env<'_, '_>) -> Option<
     }
 }
 
-/// The function that tells a meter of an instruction first; none if it wants to be told nothing of it.
+/// The function that notifies a meter of an instruction first; none if the meter does not observe it.
 pub(super) fn handler<X: Xlen, M: Meter>(op: &Op) -> Option<Handler<X>> {
     let memory = || memory::choose::<X, M>(op.code).or_else(|| atomics::choose::<X, M>(op.code));
     let wanted = |wants: bool, choose: &dyn Fn() -> Option<Handler<X>>| if wants { choose() } else { None };

@@ -4,12 +4,12 @@
 //! ends by calling the next step's in tail position, which an optimising build turns into a jump, so that the host's
 //! branch predictor sees a jump for every instruction of the program. The last step of a block goes on with the first
 //! of the block that it is linked to, as long as [`State::left`] allows; then it returns a [`Flow`]. A build that makes
-//! calls of these jumps nests no deeper than one run has instructions, so those are few. What happens seldom (faults,
-//! memory outside the main region, inexact rounding) is in functions of its own, so that the common ones need no stack.
+//! calls of these jumps nests no deeper than one run has instructions, so those are few. Rare cases (faults, memory
+//! outside the main region, inexact rounding) are in functions of their own, so that the common ones need no stack.
 //!
 //! `int`, `bits`, `mem`, `atomic`, `float`, `convert`, `stream` and `control` hold the functions by instruction group,
-//! `select` chooses among them, `fuse` joins pairs, `metered` tells of them first where somebody wants it. Nothing here
-//! knows blocks, privilege, or control and status registers.
+//! `select` chooses among them, `fuse` joins pairs, `metered` notifies the meter first. Nothing here knows blocks,
+//! privilege, or control and status registers.
 
 mod atomic;
 mod bits;
@@ -35,7 +35,7 @@ use crate::streams::Streams;
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
-/// Where register 0 is written to: nothing reads it.
+/// The index that writes to register 0 go to: nothing reads it.
 const SINK: u8 = 32;
 
 /// Why a run of blocks ended.
@@ -76,7 +76,7 @@ pub(crate) enum Exit {
 /// Entries of the table by which indirect jumps find their target.
 const RECENT: usize = 1 << 10;
 
-/// What instructions read and write beside memory and streams.
+/// The registers, and the state of a run of blocks.
 #[derive(Debug)]
 pub(crate) struct State<X: Xlen> {
     /// Instructions that may still be executed in this run of blocks.
@@ -87,7 +87,7 @@ pub(crate) struct State<X: Xlen> {
     pub(crate) at: *const Slot<X>,
     /// Blocks that indirect jumps went to lately, by a part of their address; never null.
     recent: Box<[*const Slot<X>; RECENT]>,
-    /// Integer registers, then the sink of register 0. As many as a byte can name, so that no index is checked.
+    /// Integer registers, then the sink of register 0. A byte indexes all of them, so that no index is checked.
     pub(crate) x: [X::Word; 256],
     /// Floating-point registers; single precision is boxed in ones.
     pub(crate) f: [u64; 32],
@@ -165,7 +165,7 @@ impl<X: Xlen> State<X> {
     }
 }
 
-/// What a program reaches while it runs: memory, and beside it streams and what is told of it.
+/// The environment of a run: memory, and beside it the streams and the meter.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Env<'e, 's> {
@@ -174,7 +174,7 @@ pub(crate) struct Env<'e, 's> {
 }
 
 impl<'e, 's> Env<'e, 's> {
-    /// Memory and streams for a run of a hart that has decoded what is at `code`. What is at `meter` is told of it.
+    /// The environment for a run of a hart that has decoded the instructions at `code`, with the meter at `meter`.
     pub(crate) fn open(
         memory: &'e mut Memory<'_>,
         streams: &'e mut Streams<'s>,
@@ -194,7 +194,7 @@ impl<'e, 's> Env<'e, 's> {
         unsafe { &mut *self.spans.beside[0].cast() }
     }
 
-    /// What is told of the run.
+    /// The meter of the run.
     ///
     /// # Safety
     /// It is an `M`, which nothing else refers to.
@@ -229,7 +229,7 @@ pub(crate) struct Step<X: Xlen> {
     imm: i32,
 }
 
-/// What stands before the first step of a block.
+/// The record before the first step of a block.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Header {
@@ -271,7 +271,7 @@ fn nowhere<X: Xlen>() -> *const Slot<X> {
 #[derive(Debug)]
 pub(crate) struct Steps<X: Xlen> {
     slots: std::ptr::NonNull<[Slot<X>]>,
-    /// Steps before that of the first instruction: 1 where a meter is told of blocks.
+    /// Number of steps before that of the first instruction: 1 if a meter observes blocks.
     before: usize,
     /// Handler of the first step where the block is marked.
     marked: Option<Handler<X>>,
@@ -349,7 +349,9 @@ pub(crate) unsafe fn run<X: Xlen>(first: *const Slot<X>, state: &mut State<X>, e
 
 /// Define the functions of instructions: their body, with `$step`, `$state`, `$env` named by the caller.
 macro_rules! handlers {
-    ($($(#[$note:meta])* fn $name:ident $(<$p:ident : $bound:path>)? ($step:ident, $s:ident, $e:ident) $body:block)*) => {$(
+    ($(
+        $(#[$note:meta])* fn $name:ident $(<$p:ident : $bound:path>)? ($step:ident, $s:ident, $e:ident) $body:block
+    )*) => {$(
         $(#[$note])*
         #[allow(unused_variables, unused_unsafe, reason = "not every instruction looks at everything")]
         #[allow(clippy::missing_safety_doc, reason = "see `Handler`")]

@@ -41,7 +41,7 @@ pub(crate) fn steps<X: Xlen, M: Meter>(block: &Block, unit: u32, float_off: bool
     Steps::new(slots, M::BLOCKS)
 }
 
-/// Whether a meter is told of an instruction, so that it is a step of its own.
+/// Whether a meter observes an instruction, so that it is a step of its own.
 fn told<M: Meter>(op: &Op) -> bool {
     match op.row().format {
         Format::Branch => M::BRANCHES,

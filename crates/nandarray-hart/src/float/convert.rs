@@ -24,7 +24,7 @@ pub(crate) fn from_int<F: Format>(value: i128, rounding: Rounding, flags: &mut u
     round::<F>(value, rounding, flags)
 }
 
-/// A number as an integer between `low` and `high`. What is outside becomes the nearer one, a NaN `high`; both are
+/// A number as an integer between `low` and `high`. Values outside become the nearer bound, a NaN `high`; both are
 /// invalid.
 pub(crate) fn to_int<F: Format>(a: u64, low: i128, high: i128, rounding: Rounding, flags: &mut u8) -> i128 {
     let (value, exact) = match unpack::<F>(a) {

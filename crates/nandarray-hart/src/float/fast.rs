@@ -1,4 +1,4 @@
-//! Where the host's arithmetic is certain to give the result and the flags.
+//! Fast paths: the cases in which the host's arithmetic is certain to give the result and the flags.
 //!
 //! Rounding is to nearest here; the host does that. A result in the normal range raises no flag but "inexact", so there
 //! it is left to say whether it was exact: not asked at all if the flag stands already (`NX` is never cleared by
@@ -80,7 +80,7 @@ impl Fast for Double {
             return None;
         }
         if *flags & NX == 0 {
-            // What the sum lacks is a number itself, and the transformation finds it if nothing overflows.
+            // The rounding error of the sum is a number itself, and the transformation finds it if nothing overflows.
             if a.abs() > f64::MAX / 4.0 || b.abs() > f64::MAX / 4.0 {
                 return None;
             }

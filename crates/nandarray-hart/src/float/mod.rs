@@ -128,7 +128,7 @@ impl Format for Double {
     }
 }
 
-/// What a bit pattern is.
+/// The class of a bit pattern.
 #[derive(Clone, Copy, Debug)]
 enum Number {
     Nan,
@@ -252,8 +252,8 @@ fn sum(a: Finite, b: Finite) -> Option<Finite> {
     let (a, b) = (a.shifted_to(TOP), b.shifted_to(TOP));
     let (large, small) = if a.exponent >= b.exponent { (a, b) } else { (b, a) };
     let by = (large.exponent - small.exponent) as u32;
-    // What is shifted out becomes the lowest bit: 20 bits below what counts, and no cancellation reaches there, since
-    // it takes more than one bit only if next to nothing is shifted out.
+    // Bits that are shifted out become the lowest bit: 20 bits below the result's, and no cancellation reaches there,
+    // since it takes more than one bit only if next to nothing is shifted out.
     let lost = by > 127 || small.significand & ((1u128 << by.min(127)) - 1) != 0;
     let aligned = (if by > 127 { 0 } else { small.significand >> by }) | u128::from(lost);
     let Finite { negative, exponent, significand } = large;

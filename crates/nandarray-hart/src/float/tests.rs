@@ -83,7 +83,9 @@ macro_rules! against_oracle {
                 #![proptest_config(ProptestConfig::with_cases(20_000))]
 
                 #[test]
-                fn arithmetic(a in number::<$format>(), b in number::<$format>(), c in number::<$format>(), mode in 0..5usize) {
+                fn arithmetic(
+                    a in number::<$format>(), b in number::<$format>(), c in number::<$format>(), mode in 0..5usize,
+                ) {
                     let (ours, theirs) = MODES[mode];
                     let mut flags = 0;
                     let bits = add::<$format>(a, b, ours, &mut flags);
@@ -122,7 +124,9 @@ macro_rules! against_oracle {
                 }
 
                 #[test]
-                fn the_host_agrees_where_it_answers(a in number::<$format>(), b in number::<$format>(), c in number::<$format>(), stands: bool) {
+                fn the_host_agrees_where_it_answers(
+                    a in number::<$format>(), b in number::<$format>(), c in number::<$format>(), stands: bool,
+                ) {
                     let before = if stands { NX } else { 0 };
                     let check = |fast: Option<u64>, fast_flags: u8, exact: u64, exact_flags: u8| {
                         if let Some(bits) = fast {

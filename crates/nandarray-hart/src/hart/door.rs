@@ -1,9 +1,9 @@
-//! The door for a translator: a hart between two instructions, with memory and streams lent to it.
+//! The translator's port: a hart between two instructions, with memory and streams lent to it.
 //!
 //! A translator executes instructions by code of its own, on the registers that [`Door::registers`] points to and the
-//! memory that [`Door::spans`] lists, and has everything else executed here: one instruction, one block, or many,
-//! exactly as [`Hart::run`] does. It tells what it executed by [`Door::retire`] and [`Door::set_pc`]. Programs only: no
-//! privileged mode.
+//! memory that [`Door::spans`] lists, and has all others executed here: one instruction, one block, or many, exactly as
+//! [`Hart::run`] does. It reports its progress by [`Door::retire`] and [`Door::set_pc`]. Programs only: no privileged
+//! mode.
 
 use std::ops::Range;
 
@@ -13,8 +13,8 @@ use crate::memory::Memory;
 use crate::streams::Streams;
 use crate::xlen::Xlen;
 
-/// Where a hart's registers lie. Valid as long as the [`Door`] that gave them; written only while nothing else is
-/// called.
+/// Pointers to a hart's registers. Valid as long as the [`Door`] that returned them; written only while no other method
+/// is called.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
     /// 32 integer registers of the hart's width; the first stays 0.
@@ -30,7 +30,7 @@ pub struct Registers {
 pub struct Span {
     /// Its addresses.
     pub addresses: Range<u64>,
-    /// Those of them that may be written.
+    /// The writable part of them.
     pub writable: Range<u64>,
     /// Whether any of them may be executed.
     pub executable: bool,

@@ -30,7 +30,7 @@ use system::Outcome;
 /// Instructions between two looks at the stop flag.
 const SLICE: u64 = if cfg!(debug_assertions) { 1 << 9 } else { 1 << 12 };
 
-/// How a hart is used.
+/// The use of a hart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// One function in user mode; a trap stops the hart.
@@ -39,7 +39,7 @@ pub enum Mode {
     Bare,
 }
 
-/// A RISC-V hart of width `X`: [`Rv32`](crate::Rv32) or [`Rv64`](crate::Rv64); `M` is told what it executes.
+/// A RISC-V hart of width `X`: [`Rv32`](crate::Rv32) or [`Rv64`](crate::Rv64); `M` observes the instructions.
 #[derive(Debug)]
 pub struct Hart<X: Xlen, M: Meter = Unmetered> {
     pub(crate) state: State<X>,
@@ -54,11 +54,11 @@ pub struct Hart<X: Xlen, M: Meter = Unmetered> {
     pub(crate) retired: u64,
     /// Addresses of which blocks are kept.
     pub(crate) code: Range<u64>,
-    /// Registers changed that say how memory is reached.
+    /// Whether registers changed that decide how memory is reached.
     looks_anew: bool,
-    /// What stood before memory when the blocks were decoded.
+    /// The guard of memory when the blocks were decoded.
     decoded_behind: Option<Guard>,
-    /// Told what is executed; lent to the run while there is one.
+    /// The meter; lent to the run while there is one.
     meter: Option<Box<M>>,
 }
 
@@ -85,7 +85,7 @@ impl<X: Xlen> Hart<X> {
 }
 
 impl<X: Xlen, M: Meter> Hart<X, M> {
-    /// A hart whose registers are zero, and that tells `meter` what it executes.
+    /// A hart whose registers are zero, with a meter.
     pub fn with_meter(mode: Mode, extensions: Extensions, meter: M) -> Self {
         let all = u64::from(u32::MAX);
         let (privilege, csrs) = match mode {
@@ -188,17 +188,17 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         self.code = 0..0;
     }
 
-    /// What is told what it executes.
+    /// The meter.
     pub fn meter(&self) -> &M {
         self.meter.as_deref().expect("between runs the meter is here")
     }
 
-    /// The same, for whoever is done with the hart.
+    /// The meter, of a hart that is not needed any more.
     pub fn into_meter(self) -> M {
         *self.meter.expect("between runs the meter is here")
     }
 
-    /// What is told what it executes, to be changed.
+    /// The meter, to be changed.
     pub fn meter_mut(&mut self) -> &mut M {
         self.meter.as_deref_mut().expect("between runs the meter is here")
     }
@@ -436,8 +436,8 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
 
     /// The meter of this run.
     fn told<'e>(env: &'e mut Env<'_, '_>) -> &'e mut M {
-        // SAFETY: `run` lent this hart's own, which nobody else reaches meanwhile; translators lend none, and want none
-        // told.
+        // SAFETY: `run` lent this hart's own, which is reached by no other reference meanwhile; translators' harts have
+        // none, and call this never.
         unsafe { env.meter::<M>() }
     }
 

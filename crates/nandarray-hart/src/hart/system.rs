@@ -1,5 +1,4 @@
-//! What a hart executes outside of blocks: control and status registers, calls, returns, fences; and how traps are
-//! entered.
+//! Instructions that a hart executes outside of blocks: control and status registers, calls, returns, fences; traps.
 
 use crate::csr::{FS, MIE, MPIE, MPP, MPRV, Privilege, SIE, SPIE, SPP, TSR, TVM, TW};
 use crate::exec::{Env, Exit};
@@ -16,14 +15,14 @@ const FCSR: u32 = 3;
 /// The first stream register.
 const STREAMS: u32 = 0x800;
 
-/// How an instruction that is executed outside of blocks goes on.
+/// The result of an instruction that is executed outside of blocks.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// With the next one.
+    /// It was executed; the next one follows.
     Next,
-    /// With the one at an address.
+    /// It was executed; the one at an address follows.
     Jump(u64),
-    /// It was executed; the caller is asked to do something before the next one.
+    /// It was executed; the run ends before the next one.
     Stop(Stop),
     /// It could not be executed.
     Leave(Exit),
@@ -183,7 +182,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         Ok(())
     }
 
-    /// Take the interrupt that is due, if one is.
+    /// Takes the pending interrupt, if one is enabled.
     pub(crate) fn take_interrupt(&mut self) {
         if self.mode == Mode::Program {
             return;

@@ -73,7 +73,7 @@ fn a_limit_that_is_just_enough_is_enough() {
         hart.call(CODE, END, &[0, rounds]);
         let limits = Limits { instructions: Some(count), stop: None };
         assert_eq!(hart.run(&mut memory, &mut Streams::none(), limits), Stop::Returned { code: rounds });
-        // What cannot be fetched is not reached.
+        // An address that cannot be fetched from is not reached.
         hart.call(CODE, END, &[0, rounds]);
         hart.set_x(1, 0x9000);
         assert_eq!(hart.run(&mut memory, &mut Streams::none(), limits), Stop::InstructionLimit);
@@ -230,8 +230,7 @@ fn the_end_register_hangs_until_it_knows() {
 
 #[test]
 fn a_program_cannot_tell_when_its_bytes_arrived() {
-    // What can be asked of streams: waits of several lengths, looks from both ends, registers; all of it goes to an
-    // output.
+    // All reads of streams: waits of several lengths, peeks from both ends, registers; the results go to an output.
     let mut lines = vec!["addi t0, zero, 5", "addi t1, zero, -2", "addi t2, zero, 100"];
     for (ask, register) in [
         ("streamwait a0, 0, t0", "a0"),
@@ -253,7 +252,7 @@ fn a_program_cannot_tell_when_its_bytes_arrived() {
     }
     lines.push("jalr zero, 0(ra)");
     let bytes: Vec<u8> = (0..40).collect();
-    // What arrives at first and then with each wait, whether the end is known before, and the room for outputs.
+    // Bytes that arrive at first and then with each wait, whether the end is known before, and the room for outputs.
     let play = |first: usize, then: usize, known: bool, ring: usize| {
         let (mut hart, mut memory) = program::<Rv64>(&lines);
         hart.call(CODE, END, &[]);
@@ -373,7 +372,7 @@ fn what_is_counted_is_what_was_executed() {
         }
         assert_eq!(hart.meter_mut().take().total(), 0);
     }
-    // What trapped was not executed; what was before it was.
+    // The instruction that trapped was not executed; those before it were.
     let (_, mut memory) = program::<Rv32>(&["addi a0, zero, 8", "lw a1, 0(a0)", "addi a0, a0, 1", "jal zero, . - 4"]);
     let mut hart = Hart::<Rv32, _>::with_meter(Mode::Program, Extensions::PROGRAM, Counter::default());
     hart.set_pc(CODE);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Extension, Format, Op};
 
-/// What kind of work an instruction is.
+/// The kind of work that an instruction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// Addition, comparison, logic, shifts, constants.
@@ -72,7 +72,7 @@ impl fmt::Display for Class {
 }
 
 impl Op {
-    /// What kind of work it is.
+    /// The kind of work that it does.
     pub fn class(&self) -> Class {
         let row = self.row();
         match (row.format, row.extension) {

@@ -52,7 +52,7 @@ pub struct CompressedRow {
     pub format: CompressedFormat,
     /// The bits that tell it from others.
     pub mask: u16,
-    /// What those bits are.
+    /// The value of those bits.
     pub bits: u16,
 }
 

@@ -23,7 +23,7 @@ pub fn length(first: u16) -> u8 {
 
 /// Decode the instruction in the low bits of `word` for harts of `bits` (32 or 64) bits with `extensions`.
 ///
-/// What is no instruction for such a hart becomes [`Code::Illegal`].
+/// Bits that are no instruction for such a hart become [`Code::Illegal`].
 pub fn decode(word: u32, bits: u32, extensions: Extensions) -> Op {
     let op = if length(word as u16) == 4 {
         decode32(word, bits, extensions)

@@ -19,7 +19,7 @@ pub use text::{AssembleError, assemble, disassemble};
 /// One decoded instruction. Registers are the encoding's numbers; which file they name follows from the [`Format`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Op {
-    /// What it does.
+    /// Its operation.
     pub code: Code,
     /// Destination register, or 0.
     pub rd: u8,
@@ -77,7 +77,7 @@ pub struct Row {
     pub format: Format,
     /// The bits that tell it from others.
     pub mask: u32,
-    /// What those bits are.
+    /// The value of those bits.
     pub bits: u32,
 }
 

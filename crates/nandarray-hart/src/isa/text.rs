@@ -1,8 +1,8 @@
 //! Instructions as text: a disassembler, and an assembler of single instructions that reads what it writes.
 //!
 //! The syntax is that of the usual RISC-V assemblers without pseudo-instructions; jumps and branches name their target
-//! as an offset from themselves (`. + 16`). A stream is written as its number. What has no syntax is written as data
-//! (`.4byte`).
+//! as an offset from themselves (`. + 16`). A stream is written as its number. Instructions without a syntax are
+//! written as data (`.4byte`).
 
 use std::fmt::{self, Write};
 

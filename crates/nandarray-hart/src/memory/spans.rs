@@ -13,7 +13,7 @@ use super::{Memory, Region};
 use crate::protect::{Fault, Guard};
 
 impl Memory<'_> {
-    /// How a hart reaches the regions: what the last run left, if they have not changed since.
+    /// The tables by which a hart reaches the regions: those of the last run, if the regions have not changed since.
     pub(crate) fn spans(&mut self) -> &mut Spans {
         let (regions, watched) = (&mut self.regions, self.watched);
         self.spans.get_or_insert_with(|| {
@@ -103,7 +103,7 @@ pub(crate) struct Spans {
     store: Fast,
     /// The region, or the page, that was found last in a part of the address space, or the region that begins there.
     load_near: [Fast; PARTS],
-    /// What of it may be written without another look.
+    /// The same for stores.
     store_near: [Fast; PARTS],
     all: Vec<Span>,
     watched: Option<u64>,
@@ -113,10 +113,10 @@ pub(crate) struct Spans {
     pub(crate) code_written: bool,
     /// A store went to the watched address.
     pub(crate) watch_hit: bool,
-    /// What stands before memory, if anything does.
+    /// Page tables and protection of memory, if any apply.
     pub(crate) guard: Option<Box<Guard>>,
-    /// What else is lent for a run, so that executing needs one pointer to reach all: whoever runs puts it here, and
-    /// knows it.
+    /// Streams and meter of a run, so that executing needs one pointer to reach all: [`Env::open`](crate::exec::Env)
+    /// puts them here, and knows their types.
     pub(crate) beside: [*mut (); 2],
 }
 

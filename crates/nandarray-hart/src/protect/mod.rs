@@ -1,8 +1,8 @@
-//! What stands between an address and memory in the privileged modes: page tables and physical memory protection.
+//! Page tables and physical memory protection, which apply to accesses in the privileged modes.
 //!
-//! A [`Guard`] is what the hart's registers say about that at one moment: who loads and stores, who fetches. It is made
-//! by the hart whenever they change, and asked by memory for every access that is not already known to be allowed.
-//! Where nothing is translated and everything is allowed there is none, and no access costs more. `pmp` holds the
+//! A [`Guard`] holds the rules for loads, stores and fetches that follow from the hart's registers at one moment. The
+//! hart makes it whenever these change, and memory applies it to every access that is not already known to be allowed.
+//! If nothing is translated and everything is allowed there is none, and no access costs more. `pmp` holds the
 //! protection's registers and its rules, `pages` walks the tables. Nothing here knows how registers are numbered or
 //! where bytes lie.
 
@@ -14,7 +14,7 @@ pub(crate) use pmp::{ENTRIES, Pmp};
 
 use crate::trap::Cause;
 
-/// What is done to memory.
+/// The kind of an access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// It is read as data.
@@ -30,7 +30,7 @@ pub(crate) enum Access {
 pub(crate) struct Fault {
     /// Page tables forbid it.
     pub(crate) page: bool,
-    /// The first address that cannot be reached so; in an access within a page, the access's.
+    /// First inaccessible address; the access's own address if the access lies within one page.
     pub(crate) address: u64,
 }
 
@@ -52,16 +52,16 @@ impl Fault {
     }
 }
 
-/// In whose name memory is reached.
+/// The mode in which memory is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Who {
     /// Machine mode, which only locked protection binds.
     pub(crate) machine: bool,
-    /// How its addresses are translated, if they are.
+    /// The page tables that translate its addresses, if any do.
     pub(crate) pages: Option<Pages>,
 }
 
-/// How memory is reached now.
+/// The rules for accesses to memory at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
     pub(crate) pmp: Pmp,
@@ -72,7 +72,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Who makes an access.
+    /// The mode in which an access is made.
     pub(crate) fn who(&self, access: Access) -> Who {
         if access == Access::Fetch { self.fetch } else { self.data }
     }

@@ -16,7 +16,7 @@ const ACCESSED: u64 = 1 << 6;
 const DIRTY: u64 = 1 << 7;
 /// Bits of an address within a page.
 pub(crate) const PAGE_BITS: u32 = 12;
-/// What a 64-bit entry says of its page's address, and what must be zero.
+/// Bits of a 64-bit entry: its page's number, and those that must be zero.
 const NUMBER_64: u64 = (1 << 44) - 1;
 const NUMBER_32: u64 = (1 << 22) - 1;
 
@@ -41,7 +41,7 @@ impl Table {
     }
 }
 
-/// How addresses are translated.
+/// The translation of addresses by page tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pages {
     pub(crate) table: Table,
@@ -51,7 +51,7 @@ pub(crate) struct Pages {
     pub(crate) user: bool,
     /// Supervisor mode may reach user mode's pages.
     pub(crate) sum: bool,
-    /// What may be executed may be loaded.
+    /// Executable pages may be loaded from.
     pub(crate) mxr: bool,
 }
 

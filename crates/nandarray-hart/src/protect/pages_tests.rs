@@ -63,7 +63,7 @@ fn tables() -> impl Strategy<Value = Table> {
     prop_oneof![Just(Table::SV32), (8u64..11).prop_map(|mode| Table::of_mode(mode).unwrap())]
 }
 
-/// What the specification says of an access within a page.
+/// The specification's answer to an access within a page.
 fn model(page: Option<&Page>, pages: &Pages, access: Access) -> Result<(), Failure> {
     let flags = page.ok_or(Failure::Page)?.flags;
     let has = |flag: u64| flags & flag != 0;

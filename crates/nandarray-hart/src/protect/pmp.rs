@@ -43,7 +43,7 @@ impl Pmp {
         for (old, new) in self.settings.iter_mut().skip(first).zip(&bytes[..bits as usize / 8]) {
             if *old & LOCKED == 0 {
                 let new = new & (LOCKED | MATCHING | EXECUTE | WRITE | READ);
-                // What may be written may be read: the opposite means nothing.
+                // Writable memory is readable: the other combination is reserved.
                 *old = if new & READ == 0 { new & !WRITE } else { new };
             }
         }

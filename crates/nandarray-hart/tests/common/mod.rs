@@ -8,10 +8,10 @@ const WRITE: u64 = 64;
 const EXIT: u64 = 93;
 const STACK_BYTES: u64 = 1 << 20;
 
-/// What a program left behind.
+/// The result of a program.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What it wrote.
+    /// The bytes that it wrote.
     pub output: Vec<u8>,
     /// Its exit status, or why it did not come to that.
     pub status: Result<u64, Stop>,

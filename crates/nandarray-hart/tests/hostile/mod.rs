@@ -1,4 +1,4 @@
-//! What any bytes may do to the hart: functions for fuzzing, and for tests with seeded inputs.
+//! Hostile bytes as programs of the hart: functions for fuzzing, and for tests with seeded inputs.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -52,7 +52,7 @@ pub fn execute(data: &[u8]) {
     }
 }
 
-/// What is left of a run: the stop, registers, flags, counters, memory.
+/// The state after a run: the stop, registers, flags, counters, memory.
 type Rest = (Stop, Vec<u64>, u8, u64, u64, Vec<u8>, Vec<u8>);
 
 fn run_in_parts<X: Xlen, M: Meter>(data: &[u8], arguments: &[u16], part: u64, meter: M) -> (Rest, M) {
@@ -91,14 +91,14 @@ fn run_in_parts<X: Xlen, M: Meter>(data: &[u8], arguments: &[u16], part: u64, me
     ((stop, registers, fcsr, pc, instructions, own, window), hart.into_meter())
 }
 
-/// Adds up what it is told, and pauses before accesses as its seed says.
+/// Adds up the events that it observes, and pauses before accesses as its seed says.
 #[derive(Debug)]
 struct Fickle {
     seed: u64,
-    /// Pauses before one in so many accesses; none if it is 0.
+    /// Pauses before one in `pauses` accesses; never if it is 0.
     pauses: u64,
     blocks: Vec<Block>,
-    /// The last block, and whether it was told of its end.
+    /// The last block, until its end was reported.
     last: Option<Block>,
     branched: Option<bool>,
     executed: u64,
@@ -111,7 +111,7 @@ impl Fickle {
     }
 
     fn begin(&mut self, block: Block) {
-        // A branch that was told goes where it said; nothing else was executed in between.
+        // A branch that was reported goes where it said; nothing else was executed in between.
         if let (Some(taken), Some(last)) = (self.branched.take(), &self.last) {
             let to = if taken { last.taken(64) } else { Some(last.next(64)) };
             assert!(to == Some(block.pc) || last.taken(32) == Some(block.pc) || last.next(32) == block.pc);
@@ -181,7 +181,7 @@ impl Meter for Fickle {
     }
 }
 
-/// The same with somebody who counts, with one who looks at everything, and with one who pauses now and then.
+/// The same with a meter that counts, with one that observes everything, and with one that pauses now and then.
 fn metered<X: Xlen>(data: &[u8], arguments: &[u16], part: u64) -> Rest {
     let (rest, mut counter) = run_in_parts::<X, _>(data, arguments, part, Counter::default());
     let profile = counter.take();

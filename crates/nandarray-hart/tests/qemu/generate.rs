@@ -6,7 +6,7 @@
 
 use nandarray_hart::isa::{self, Code, Extensions, Format, Op, TABLE};
 
-/// Which instructions.
+/// The instructions that are generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Of integers and memory.
@@ -24,7 +24,7 @@ const FRAME: u8 = 29;
 /// Points into the memory.
 pub const BASE: u8 = 29;
 
-/// What is run, and what it begins with.
+/// A program, and its initial state.
 #[derive(Debug)]
 pub struct Sequence {
     /// The instructions.
@@ -116,7 +116,7 @@ fn sequence(chance: &mut Chance, bits: u32, kind: Kind) -> Sequence {
     let length = 1 + chance.below(16);
     let mut ops: Vec<Op> = Vec::new();
     let mut words: Vec<u32> = Vec::new();
-    // Where those that belong together begin.
+    // Beginnings of the groups of instructions that belong together.
     let mut begins = Vec::new();
     while ops.len() < length {
         begins.push(ops.len());

@@ -9,7 +9,7 @@ use crate::protect::{Access, Failure, Fault, Guard, Tables};
 
 const PAGE: u64 = 1 << 12;
 
-/// Where the bytes of an access are: those of its first page, and those of the next.
+/// Physical address and length of an access's bytes in its first page, and in the next.
 type Parts = [(u64, usize); 2];
 
 impl Spans {
@@ -101,7 +101,7 @@ impl Spans {
         let mut bytes = [0; N];
         let mut from = 0;
         for (at, length) in parts {
-            // What `parts` gives is there; a part without bytes is nowhere.
+            // `parts` checked that both are there; a part without bytes has no address.
             if let Some(pointer) = self.place(at, length as u64, Access::Load).filter(|_| length > 0) {
                 // SAFETY: `place` found `length` bytes, and the parts have `N` together.
                 unsafe { std::ptr::copy_nonoverlapping(pointer, bytes[from..].as_mut_ptr(), length) };

@@ -6,13 +6,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use nandarray_hart::{Input, REACH};
+use nandarray_hart::{InputStream, REACH};
 
 use crate::abi;
 
 /// Storage of the bytes of an input.
 #[derive(Debug)]
-pub(crate) enum Bytes {
+pub(crate) enum InflowBytes {
     /// All of them, in memory that is shared.
     Shared(Arc<Vec<u8>>, Range<usize>),
     /// The bytes that arrived so far.
@@ -24,7 +24,7 @@ pub(crate) enum Bytes {
 /// An input of a call: what has arrived of it so far.
 #[derive(Debug)]
 pub struct Inflow {
-    pub(crate) bytes: Bytes,
+    pub(crate) bytes: InflowBytes,
     /// Bytes that the program has consumed.
     pub(crate) head: u64,
     /// Bytes that have arrived.
@@ -45,19 +45,19 @@ impl Inflow {
     pub fn shared(bytes: Arc<Vec<u8>>, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= bytes.len(), "{range:?} of {} bytes", bytes.len());
         let tail = range.len() as u64;
-        Self { bytes: Bytes::Shared(bytes, range), head: 0, tail, end: Some(tail), told: true }
+        Self { bytes: InflowBytes::Shared(bytes, range), head: 0, tail, end: Some(tail), told: true }
     }
 
     /// All of an input.
     pub fn whole(bytes: Vec<u8>) -> Self {
         let tail = bytes.len() as u64;
-        Self { bytes: Bytes::Window(bytes), head: 0, tail, end: Some(tail), told: true }
+        Self { bytes: InflowBytes::Window(bytes), head: 0, tail, end: Some(tail), told: true }
     }
 
     /// An empty input of `end` bytes, if that is known; all bytes that arrive stay in memory.
     pub fn window(end: Option<u64>) -> Self {
         let bytes = Vec::with_capacity(end.unwrap_or(0).min(abi::WINDOW_BYTES) as usize);
-        Self { bytes: Bytes::Window(bytes), head: 0, tail: 0, end, told: end.is_some() }
+        Self { bytes: InflowBytes::Window(bytes), head: 0, tail: 0, end, told: end.is_some() }
     }
 
     /// An empty stream of `end` bytes, if that is known; at most `ring_bytes` of them are in memory at once.
@@ -66,7 +66,7 @@ impl Inflow {
     /// If the ring is shorter than [`RING_BYTES_MIN`](Self::RING_BYTES_MIN).
     pub fn ring(ring_bytes: usize, end: Option<u64>) -> Self {
         assert!(ring_bytes >= Self::RING_BYTES_MIN, "a ring of {ring_bytes} bytes");
-        let ring = Bytes::Ring(vec![0; ring_bytes].into_boxed_slice());
+        let ring = InflowBytes::Ring(vec![0; ring_bytes].into_boxed_slice());
         Self { bytes: ring, head: 0, tail: 0, end, told: end.is_some() }
     }
 
@@ -89,9 +89,9 @@ impl Inflow {
     pub fn room(&self) -> u64 {
         let rest = self.end.map_or(u64::MAX, |end| end - self.tail);
         match &self.bytes {
-            Bytes::Ring(ring) => rest.min(ring.len() as u64 - (self.tail - self.head.saturating_sub(REACH))),
-            Bytes::Window(_) => rest,
-            Bytes::Shared(..) => 0,
+            InflowBytes::Ring(ring) => rest.min(ring.len() as u64 - (self.tail - self.head.saturating_sub(REACH))),
+            InflowBytes::Window(_) => rest,
+            InflowBytes::Shared(..) => 0,
         }
     }
 
@@ -100,14 +100,14 @@ impl Inflow {
         let count = self.room().min(bytes.len() as u64) as usize;
         let bytes = &bytes[..count];
         match &mut self.bytes {
-            Bytes::Window(all) => all.extend_from_slice(bytes),
-            Bytes::Ring(ring) => {
+            InflowBytes::Window(all) => all.extend_from_slice(bytes),
+            InflowBytes::Ring(ring) => {
                 let at = (self.tail % ring.len() as u64) as usize;
                 let first = count.min(ring.len() - at);
                 ring[at..at + first].copy_from_slice(&bytes[..first]);
                 ring[..count - first].copy_from_slice(&bytes[first..]);
             }
-            Bytes::Shared(..) => {}
+            InflowBytes::Shared(..) => {}
         }
         self.tail += count as u64;
         count
@@ -123,11 +123,11 @@ impl Inflow {
     }
 
     /// As a hart's stream.
-    pub(crate) fn stream(&self) -> Input<'_> {
+    pub(crate) fn stream(&self) -> InputStream<'_> {
         match &self.bytes {
-            Bytes::Shared(bytes, range) => Input::window(&bytes[range.clone()], self.head),
-            Bytes::Window(bytes) => Input::window(bytes, self.head),
-            Bytes::Ring(ring) => Input::resume(ring, self.head, self.tail, false).keeping(REACH),
+            InflowBytes::Shared(bytes, range) => InputStream::window(&bytes[range.clone()], self.head),
+            InflowBytes::Window(bytes) => InputStream::window(bytes, self.head),
+            InflowBytes::Ring(ring) => InputStream::resume(ring, self.head, self.tail, false).keeping(REACH),
         }
         .ending(self.end)
     }
@@ -135,9 +135,9 @@ impl Inflow {
     /// All of its bytes, which have arrived.
     pub(crate) fn all(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Shared(bytes, range) => &bytes[range.clone()],
-            Bytes::Window(bytes) => bytes,
-            Bytes::Ring(_) => unreachable!("rings are streams"),
+            InflowBytes::Shared(bytes, range) => &bytes[range.clone()],
+            InflowBytes::Window(bytes) => bytes,
+            InflowBytes::Ring(_) => unreachable!("rings are streams"),
         }
     }
 }

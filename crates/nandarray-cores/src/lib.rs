@@ -22,12 +22,12 @@ mod processor;
 mod profile;
 mod program;
 
-pub use crate::core::{Bounds, Core, Task};
-pub use call::{Advance, Call, CallTask};
+pub use crate::core::{BorrowedTask, Bounds, Core};
+pub use call::{Advance, Call, OwnedTask};
 pub use error::{LoadError, RunError, Site};
 pub use inflow::Inflow;
-pub use metadata::{Bound, InputPort, Kind, Metadata, OutputPort, Phase, Records, ScalarPort};
+pub use metadata::{Bound, InputPort, Metadata, OutputPhase, OutputPort, ProgramKind, Records, ScalarPort};
 pub use native::{Form, Native};
 pub use processor::Processor;
 pub use profile::Profiler;
-pub use program::{Entry, Program};
+pub use program::{EntryPoint, Program};

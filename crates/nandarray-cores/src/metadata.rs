@@ -11,7 +11,7 @@ use crate::error::LoadError;
 /// The interface by which a program gets its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ProgramKind {
     /// Windows that hold a whole task.
     Block,
     /// The stream instructions.
@@ -34,7 +34,7 @@ pub enum Records {
 /// The call that writes an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Phase {
+pub enum OutputPhase {
     /// Every task.
     #[default]
     Task,
@@ -87,7 +87,7 @@ pub struct OutputPort {
     /// Bytes of an element; 1 if its dtype is not the name of a number.
     pub item_bytes: u64,
     /// The call that writes it.
-    pub phase: Phase,
+    pub phase: OutputPhase,
     /// Its room.
     pub bound: Bound,
 }
@@ -105,7 +105,7 @@ pub struct Metadata {
     /// Its name.
     pub name: String,
     /// The interface by which it gets its inputs.
-    pub kind: Kind,
+    pub kind: ProgramKind,
     /// Its inputs: at least one.
     pub inputs: Vec<InputPort>,
     /// Its outputs.
@@ -125,7 +125,7 @@ struct Raw {
     abi: u64,
     #[serde(default = "program")]
     name: String,
-    kind: Kind,
+    kind: ProgramKind,
     inputs: Vec<RawPort>,
     #[serde(default)]
     outputs: Vec<RawPort>,
@@ -150,7 +150,7 @@ struct RawPort {
     #[serde(default)]
     records: Records,
     #[serde(default)]
-    phase: Phase,
+    phase: OutputPhase,
     bound: Option<Bound>,
 }
 
@@ -241,8 +241,8 @@ impl Metadata {
         for (i, port) in raw.outputs.iter().enumerate() {
             let record_bytes = port.record("output", i)?;
             let default = match port.phase {
-                Phase::Task => Bound { per_record: record_bytes, ..Bound::default() },
-                Phase::End => Bound { fixed: record_bytes, ..Bound::default() },
+                OutputPhase::Task => Bound { per_record: record_bytes, ..Bound::default() },
+                OutputPhase::End => Bound { fixed: record_bytes, ..Bound::default() },
             };
             let bound = port.bound.unwrap_or(default);
             if !bound.per_input_byte.is_finite() || bound.per_input_byte < 0.0 {

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use crate::abi::{self, Arguments};
-use crate::program::Entry;
+use crate::program::EntryPoint;
 
 /// An entry point: takes the argument block, gives 0, a positive status, or an error of its own.
 type Function = unsafe extern "C" fn(*mut u8) -> i64;
@@ -48,12 +48,12 @@ impl Native {
         Some(Self { begin, task: task?, merge, end })
     }
 
-    pub(crate) fn get(&self, entry: Entry) -> Option<Function> {
+    pub(crate) fn get(&self, entry: EntryPoint) -> Option<Function> {
         match entry {
-            Entry::Begin => self.begin,
-            Entry::Task => Some(self.task),
-            Entry::Merge => self.merge,
-            Entry::End => self.end,
+            EntryPoint::Begin => self.begin,
+            EntryPoint::Task => Some(self.task),
+            EntryPoint::Merge => self.merge,
+            EntryPoint::End => self.end,
         }
     }
 }
@@ -74,13 +74,13 @@ pub(crate) struct Given {
 struct Line([u8; 64]);
 
 /// One worker's memory.
-pub(crate) struct Host {
+pub(crate) struct NativeCore {
     entries: Native,
     block: Vec<Line>,
     scratchpad: Vec<Line>,
 }
 
-impl Host {
+impl NativeCore {
     pub(crate) fn new(entries: Native, scratchpad_bytes: u64) -> Self {
         let lines = |bytes: u64| vec![Line([0; 64]); bytes.div_ceil(64) as usize];
         Self { entries, block: lines(abi::ARGS_BYTES), scratchpad: lines(scratchpad_bytes) }
@@ -101,7 +101,13 @@ impl Host {
     ///
     /// # Safety
     /// The addresses in the arguments are valid for their lengths, and no other thread writes there.
-    pub(crate) unsafe fn call(&mut self, entry: Entry, arguments: &Arguments, inputs: usize, outputs: usize) -> Given {
+    pub(crate) unsafe fn call(
+        &mut self,
+        entry: EntryPoint,
+        arguments: &Arguments,
+        inputs: usize,
+        outputs: usize,
+    ) -> Given {
         let function = self.entries.get(entry).expect("an entry point that there is");
         let block = self.block.as_flattened_bytes();
         arguments.write(block);
@@ -116,11 +122,11 @@ impl Host {
     }
 }
 
-trait Bytes {
+trait FlattenBytes {
     fn as_flattened_bytes(&mut self) -> &mut [u8];
 }
 
-impl Bytes for Vec<Line> {
+impl FlattenBytes for Vec<Line> {
     fn as_flattened_bytes(&mut self) -> &mut [u8] {
         // SAFETY: a line is 64 bytes without padding, and every byte is a value.
         unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), self.len() * 64) }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use nandarray_hart::{Counter, Extensions, Hart, Limits, Memory, Mode, Profile, Rv32, Rv64, Stop, Streams, Xlen};
+use nandarray_hart::{Counter, Extensions, Hart, HartMode, Limits, Memory, Profile, Rv32, Rv64, Stop, Streams, Xlen};
 use parking_lot::Mutex;
 
 use crate::core::Core;
@@ -44,7 +44,7 @@ struct Counting<X: Xlen> {
 
 impl<X: Xlen> Counting<X> {
     fn new(to: Profiler) -> Self {
-        Self { hart: Hart::with_meter(Mode::Program, Extensions::PROGRAM, Counter::default()), to }
+        Self { hart: Hart::with_meter(HartMode::Program, Extensions::PROGRAM, Counter::default()), to }
     }
 }
 

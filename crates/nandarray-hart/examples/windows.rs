@@ -10,7 +10,7 @@
 
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 
-use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Rv64, Stop, Streams};
+use nandarray_hart::{Extensions, Hart, HartMode, Limits, Memory, Rv64, Stop, Streams};
 
 const CODE: u64 = 0x0001_0000;
 const INPUTS: u64 = 0x2000_0000;
@@ -61,7 +61,7 @@ fn run(inputs: usize, outputs: usize) -> (f64, u64) {
     let mut memory = Memory::new();
     memory.add_program(CODE, 1 << 16, CODE + (1 << 15)..CODE + (1 << 16), CODE..CODE + (1 << 15)).expect("memory");
     memory.get_mut(CODE..CODE + code.len() as u64).expect("room").copy_from_slice(&code);
-    let mut hart = Hart::<Rv64>::new(Mode::Program, Extensions::PROGRAM);
+    let mut hart = Hart::<Rv64>::new(HartMode::Program, Extensions::PROGRAM);
     let before = user_seconds();
     for _ in 0..PASSES {
         let mut memory = memory.for_call();

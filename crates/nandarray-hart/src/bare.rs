@@ -8,10 +8,10 @@
 
 use std::fmt::Write;
 
-use crate::hart::{Hart, Limits, Mode, Stop};
+use crate::hart::{Hart, HartMode, Limits, Stop};
 use crate::isa::{Extension, Extensions};
 use crate::memory::Memory;
-use crate::program::{Program, ProgramError};
+use crate::program::{ElfProgram, ProgramError};
 use crate::streams::Streams;
 use crate::xlen::{Rv32, Rv64, Xlen};
 
@@ -100,7 +100,7 @@ pub fn run(elf: &[u8], options: BareOptions<'_>) -> Result<BareOutcome, ProgramE
     assert!(matches!(granularity, 4 | 8), "a line of a signature is 4 or 8 bytes, not {granularity}");
     let always = [Extension::Privileged, Extension::Zicsr, Extension::Zifencei];
     let extensions = always.into_iter().fold(options.extensions, Extensions::with);
-    let program = Program::from_elf_bare(elf, extensions)?;
+    let program = ElfProgram::from_elf_bare(elf, extensions)?;
     if options.bits.is_some_and(|bits| bits != program.bits) {
         return Err(ProgramError::Extension(format!("rv{}i", program.bits)));
     }
@@ -112,7 +112,7 @@ pub fn run(elf: &[u8], options: BareOptions<'_>) -> Result<BareOutcome, ProgramE
 }
 
 fn run_at<X: Xlen>(
-    program: &Program,
+    program: &ElfProgram,
     extensions: Extensions,
     options: BareOptions<'_>,
 ) -> Result<BareOutcome, ProgramError> {
@@ -130,9 +130,9 @@ fn run_at<X: Xlen>(
     if let Some(tohost) = tohost {
         memory.watch(tohost);
     }
-    let mut hart = Hart::<X>::new(Mode::Bare, extensions);
+    let mut hart = Hart::<X>::new(HartMode::Bare, extensions);
     hart.set_pc(program.entry);
-    let mut host = Host { memory, tohost, fromhost: program.symbol("fromhost"), output: Vec::new() };
+    let mut host = TestHost { memory, tohost, fromhost: program.symbol("fromhost"), output: Vec::new() };
     let most = options.limits.instructions;
     let status = loop {
         let left = most.map(|most| most - hart.instructions().min(most));
@@ -163,14 +163,14 @@ fn run_at<X: Xlen>(
 }
 
 /// The host's side of `tohost` and `fromhost`.
-struct Host {
+struct TestHost {
     memory: Memory<'static>,
     tohost: Option<u64>,
     fromhost: Option<u64>,
     output: Vec<u8>,
 }
 
-impl Host {
+impl TestHost {
     /// Carries out a request; returns the test's result if that ends it.
     fn serve(&mut self, value: u64) -> Option<BareStatus> {
         let (device, command, payload) = (value >> 56, value >> 48 & 0xff, value & 0xffff_ffff_ffff);

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::block::Block;
+use crate::block::BasicBlock;
 use crate::exec::{Steps, steps};
 use crate::meter::Meter;
 use crate::xlen::Xlen;
@@ -15,7 +15,7 @@ const BLOCKS_MAX: usize = 1 << 18;
 pub(crate) struct Cache<X: Xlen> {
     /// The steps of each block.
     pub(crate) steps: Vec<Steps<X>>,
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<BasicBlock>,
     by_pc: HashMap<u64, u32>,
     /// Addresses of blocks that are left before their first instruction, decoded or not.
     marks: HashSet<u64>,
@@ -44,7 +44,7 @@ impl<X: Xlen> Cache<X> {
     }
 
     /// Keep a block, to be executed by a hart with such a meter.
-    pub(crate) fn insert<M: Meter>(&mut self, block: Block, float_off: bool) -> usize {
+    pub(crate) fn insert<M: Meter>(&mut self, block: BasicBlock, float_off: bool) -> usize {
         let unit = self.blocks.len();
         self.by_pc.insert(block.pc, unit as u32);
         self.steps.push(steps::<X, M>(&block, unit as u32, float_off));

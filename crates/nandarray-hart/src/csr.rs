@@ -5,7 +5,7 @@
 //! `mip`. Floating-point state is off or dirty. `cycle` and `time` count instructions, since there is no clock.
 
 use crate::isa::{Extension, Extensions};
-use crate::protect::{ENTRIES, Guard, Pages, Pmp, Table, Who};
+use crate::protect::{ENTRIES, Guard, PageTableFormat, PageTranslation, Pmp, Who};
 use crate::xlen::Xlen;
 
 /// Privilege modes by their numbers.
@@ -228,7 +228,9 @@ impl Csrs {
                 self.mip = self.mip & !software | value & software;
             }
             // As a whole or not at all.
-            0x180 if X::BITS == 32 || value >> 60 == 0 || Table::of_mode(value >> 60).is_some() => self.satp = value,
+            0x180 if X::BITS == 32 || value >> 60 == 0 || PageTableFormat::of_mode(value >> 60).is_some() => {
+                self.satp = value
+            }
             0x300 => self.set_status(value, MSTATUS),
             0x302 => self.medeleg = value & DELEGABLE,
             0x303 => self.mideleg = value & SUPERVISOR,
@@ -248,10 +250,13 @@ impl Csrs {
 
     /// The rules for memory accesses in `privilege`.
     fn who<X: Xlen>(&self, privilege: Privilege) -> Who {
-        let table =
-            if X::BITS == 32 { (self.satp >> 31 != 0).then_some(Table::SV32) } else { Table::of_mode(self.satp >> 60) };
+        let table = if X::BITS == 32 {
+            (self.satp >> 31 != 0).then_some(PageTableFormat::SV32)
+        } else {
+            PageTableFormat::of_mode(self.satp >> 60)
+        };
         let number = self.satp & if X::BITS == 32 { (1 << 22) - 1 } else { (1 << 44) - 1 };
-        let pages = table.filter(|_| privilege != Privilege::Machine).map(|table| Pages {
+        let pages = table.filter(|_| privilege != Privilege::Machine).map(|table| PageTranslation {
             table,
             root: number << 12,
             user: privilege == Privilege::User,
@@ -267,7 +272,7 @@ impl Csrs {
         let data = self.who::<X>(if self.mstatus & MPRV != 0 { lent } else { privilege });
         let mut fetch = self.who::<X>(privilege);
         // Neither matters to what is fetched.
-        fetch.pages = fetch.pages.map(|pages| Pages { sum: false, mxr: false, ..pages });
+        fetch.pages = fetch.pages.map(|pages| PageTranslation { sum: false, mxr: false, ..pages });
         let addresses = if X::BITS == 32 { u64::from(u32::MAX) } else { u64::MAX };
         Guard { pmp: self.pmp.clone(), data, fetch, addresses }
     }

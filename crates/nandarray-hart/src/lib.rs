@@ -2,9 +2,9 @@
 //!
 //! RV32 and RV64 with IMAFDC, Zicsr, Zicntr, Zifencei, Zba, Zbb, Zbs and the stream instructions of the ASSASIN
 //! dissertation (Table 7.2). A program reaches its [`Memory`] and its [`Streams`] and nothing else. [`Hart::run`]
-//! executes blocks of decoded instructions ([`Block`]), which a translator and timing models share. It is the reference
-//! that they are held against; how long anything takes is theirs. `program` loads ELF files, `bare` runs bare-metal
-//! tests.
+//! executes blocks of decoded instructions ([`BasicBlock`]), which a translator and timing models share. It is the
+//! reference that they are held against; how long anything takes is theirs. `program` loads ELF files, `bare` runs
+//! bare-metal tests.
 //!
 //! ```
 //! use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Rv64, Stop, Streams, isa};
@@ -41,16 +41,16 @@ mod streams;
 mod trap;
 mod xlen;
 
-pub use block::{Block, OPS_MAX};
+pub use block::{BasicBlock, OPS_MAX};
 pub use csr::Privilege;
 pub use float::{FloatFunction, float_function};
-pub use hart::{Door, Hart, Limits, Mode, Registers, Span, Stop};
+pub use hart::{Hart, HartMode, Limits, MappedRegion, Registers, Stop, TranslatorPort};
 pub use isa::{Class, Extension, Extensions};
 pub use memory::{Memory, MemoryError};
-pub use meter::{DataAccess, Go, Meter, StreamAccess, Unmetered};
+pub use meter::{DataAccess, Meter, MeterAnswer, StreamAccess, Unmetered};
 pub use profile::{Counter, Profile};
 #[cfg(feature = "elf")]
-pub use program::{Loaded, Program, ProgramError, SPAN_MAX, Segment};
-pub use streams::{Input, Output, REACH, Room, STREAMS_MAX, Streams};
+pub use program::{ElfProgram, Loaded, ProgramError, ProgramSegment, SPAN_MAX};
+pub use streams::{InputStream, OutputStream, REACH, Room, STREAMS_MAX, Streams};
 pub use trap::{Cause, Trap};
 pub use xlen::{Rv32, Rv64, Xlen};

@@ -8,14 +8,14 @@
 
 use std::fmt::Debug;
 
-use crate::block::Block;
-use crate::isa::Op;
+use crate::block::BasicBlock;
+use crate::isa::Instruction;
 
 /// A meter's answer to an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Go {
+pub enum MeterAnswer {
     /// It is executed.
-    On,
+    Proceed,
     /// The run ends before it with [`Stop::Paused`](crate::Stop::Paused).
     Pause,
 }
@@ -62,7 +62,7 @@ pub trait Meter: Debug + Send {
     const STREAMS: bool = false;
 
     /// From now on, `unit` is the number of this block. Numbers count from 0; when blocks were dropped they begin anew.
-    fn decoded(&mut self, unit: u32, block: &Block) {
+    fn decoded(&mut self, unit: u32, block: &BasicBlock) {
         let _ = (unit, block);
     }
 
@@ -72,17 +72,17 @@ pub trait Meter: Debug + Send {
     }
 
     /// The same, of a block without a number: instructions up to a limit.
-    fn part(&mut self, block: &Block) {
+    fn part(&mut self, block: &BasicBlock) {
         let _ = block;
     }
 
     /// The block entered last, which this is, was left before its instruction `index`.
-    fn left(&mut self, block: &Block, index: usize) {
+    fn left(&mut self, block: &BasicBlock, index: usize) {
         let _ = (block, index);
     }
 
     /// The instruction before which the block was left was executed outside of blocks.
-    fn single(&mut self, pc: u64, op: &Op) {
+    fn single(&mut self, pc: u64, op: &Instruction) {
         let _ = (pc, op);
     }
 
@@ -97,15 +97,15 @@ pub trait Meter: Debug + Send {
     }
 
     /// Instruction `index` is to reach `bytes` bytes of memory at `address`.
-    fn access(&mut self, index: u32, kind: DataAccess, address: u64, bytes: u32) -> Go {
+    fn access(&mut self, index: u32, kind: DataAccess, address: u64, bytes: u32) -> MeterAnswer {
         let _ = (index, kind, address, bytes);
-        Go::On
+        MeterAnswer::Proceed
     }
 
     /// Instruction `index` is to reach `bytes` bytes of a stream from `position` on; it waits if they are not there.
-    fn stream(&mut self, index: u32, kind: StreamAccess, stream: u8, position: u64, bytes: u64) -> Go {
+    fn stream(&mut self, index: u32, kind: StreamAccess, stream: u8, position: u64, bytes: u64) -> MeterAnswer {
         let _ = (index, kind, stream, position, bytes);
-        Go::On
+        MeterAnswer::Proceed
     }
 }
 

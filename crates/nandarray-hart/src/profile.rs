@@ -6,20 +6,20 @@
 
 use std::collections::BTreeMap;
 
-use crate::block::Block;
-use crate::isa::Op;
+use crate::block::BasicBlock;
+use crate::isa::Instruction;
 use crate::meter::Meter;
 
 /// Counts of executed instructions.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
-    ops: BTreeMap<u64, (Op, u64)>,
+    ops: BTreeMap<u64, (Instruction, u64)>,
     blocks: BTreeMap<u64, (u32, u64)>,
 }
 
 impl Profile {
     /// Address, instruction, and how often it was executed; by address.
-    pub fn instructions(&self) -> impl Iterator<Item = (u64, Op, u64)> {
+    pub fn instructions(&self) -> impl Iterator<Item = (u64, Instruction, u64)> {
         self.ops.iter().filter(|(_, (_, times))| *times > 0).map(|(pc, (op, times))| (*pc, *op, *times))
     }
 
@@ -47,13 +47,13 @@ impl Profile {
     }
 
     /// Adds `times` executions of an instruction.
-    fn op(&mut self, pc: u64, op: &Op, times: u64) {
+    fn op(&mut self, pc: u64, op: &Instruction, times: u64) {
         let entry = self.ops.entry(pc).or_insert((*op, 0));
         *entry = (*op, entry.1.wrapping_add(times));
     }
 
     /// Adds `times` entries of a block, executed to its end; `left` takes back the rest if it was left before.
-    fn entered(&mut self, block: &Block, times: u64) {
+    fn entered(&mut self, block: &BasicBlock, times: u64) {
         if times > 0 {
             self.first(block, block.ops.len(), times);
             let entry = self.blocks.entry(block.pc).or_insert((0, 0));
@@ -62,7 +62,7 @@ impl Profile {
     }
 
     /// Adds `times` executions of the first `ops` instructions of a block.
-    fn first(&mut self, block: &Block, ops: usize, times: u64) {
+    fn first(&mut self, block: &BasicBlock, ops: usize, times: u64) {
         let mut at = block.pc;
         for op in &block.ops[..ops] {
             self.op(at, op, times);
@@ -71,7 +71,7 @@ impl Profile {
     }
 
     /// A block that was entered was left before this instruction: take back the rest, which may be counted later only.
-    fn left(&mut self, block: &Block, index: usize) {
+    fn left(&mut self, block: &BasicBlock, index: usize) {
         let mut at = block.address(index);
         for op in &block.ops[index..] {
             self.op(at, op, 1u64.wrapping_neg());
@@ -84,7 +84,7 @@ impl Profile {
 #[derive(Debug, Default)]
 pub struct Counter {
     /// Blocks by number, and how often each was entered since it has it.
-    units: Vec<(Block, u64)>,
+    units: Vec<(BasicBlock, u64)>,
     /// Counts that are not of whole blocks.
     profile: Profile,
 }
@@ -102,7 +102,7 @@ impl Counter {
 impl Meter for Counter {
     const BLOCKS: bool = true;
 
-    fn decoded(&mut self, unit: u32, block: &Block) {
+    fn decoded(&mut self, unit: u32, block: &BasicBlock) {
         match self.units.get_mut(unit as usize) {
             Some((old, times)) => {
                 self.profile.entered(old, std::mem::take(times));
@@ -116,15 +116,15 @@ impl Meter for Counter {
         self.units[unit as usize].1 += 1;
     }
 
-    fn part(&mut self, block: &Block) {
+    fn part(&mut self, block: &BasicBlock) {
         self.profile.first(block, block.ops.len(), 1);
     }
 
-    fn left(&mut self, block: &Block, index: usize) {
+    fn left(&mut self, block: &BasicBlock, index: usize) {
         self.profile.left(block, index);
     }
 
-    fn single(&mut self, pc: u64, op: &Op) {
+    fn single(&mut self, pc: u64, op: &Instruction) {
         self.profile.op(pc, op, 1);
     }
 }

@@ -82,7 +82,7 @@ impl From<object::Error> for ProgramError {
 
 /// Bytes that are loaded at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct ProgramSegment {
     /// Its address.
     pub address: u64,
     /// Its bytes in the file.
@@ -107,13 +107,13 @@ enum Wanted {
 
 /// A program that a hart can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct ElfProgram {
     /// Register width: 32 or 64.
     pub bits: u32,
     /// Its entry point.
     pub entry: u64,
     /// The segments that are loaded, by address.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<ProgramSegment>,
     /// Names and addresses, by address.
     symbols: Vec<(u64, String)>,
 }
@@ -127,7 +127,7 @@ pub struct Loaded {
     pub stack: u64,
 }
 
-impl Program {
+impl ElfProgram {
     /// Read a program for a hart with `extensions`.
     ///
     /// # Errors
@@ -201,7 +201,7 @@ impl Program {
             }
             let may = |right: u32| rights == 0 || rights & right != 0;
             let (writable, executable) = (may(PF_W.0), may(PF_X.0));
-            segments.push(Segment { address, bytes: data.to_vec(), length, writable, executable });
+            segments.push(ProgramSegment { address, bytes: data.to_vec(), length, writable, executable });
         }
         segments.sort_by_key(|s| s.address);
         for pair in segments.windows(2) {
@@ -252,7 +252,7 @@ impl Program {
     /// Load it into memory of its own, with a stack of `stack_bytes` behind its last segment; at most `limit` bytes.
     ///
     /// # Errors
-    /// [`ProgramError::Memory`], [`ProgramError::Segment`].
+    /// [`ProgramError::Memory`], [`ProgramError::ProgramSegment`].
     pub fn load(&self, stack_bytes: u64, limit: Option<u64>) -> Result<Loaded, ProgramError> {
         let range = self.hull(|_| true).unwrap_or(0..0);
         let end = range.end.checked_next_multiple_of(16);
@@ -264,7 +264,7 @@ impl Program {
     /// Load it into memory of its own at `addresses`, which hold its segments; its stack is their upper end.
     ///
     /// # Errors
-    /// [`ProgramError::Memory`]; [`ProgramError::Segment`] if one lies outside.
+    /// [`ProgramError::Memory`]; [`ProgramError::ProgramSegment`] if one lies outside.
     pub fn load_within(&self, addresses: Range<u64>) -> Result<Loaded, ProgramError> {
         for segment in &self.segments {
             if segment.address < addresses.start || segment.address + segment.length > addresses.end {
@@ -296,7 +296,7 @@ impl Program {
     }
 
     /// From the first to the last address of the segments that are wanted.
-    fn hull(&self, wanted: impl Fn(&Segment) -> bool) -> Option<Range<u64>> {
+    fn hull(&self, wanted: impl Fn(&ProgramSegment) -> bool) -> Option<Range<u64>> {
         let mut found = self.segments.iter().filter(|s| wanted(s));
         let first = found.next()?;
         let last = found.last().unwrap_or(first);

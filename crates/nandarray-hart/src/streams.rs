@@ -30,7 +30,7 @@ pub enum Room {
 
 /// A stream into a program.
 #[derive(Debug)]
-pub struct Input<'s> {
+pub struct InputStream<'s> {
     ring: &'s [u8],
     head: u64,
     tail: u64,
@@ -51,7 +51,7 @@ pub(crate) enum Look<T> {
     Never,
 }
 
-impl<'s> Input<'s> {
+impl<'s> InputStream<'s> {
     /// An empty stream over `ring` whose end is not known.
     ///
     /// # Panics
@@ -229,7 +229,7 @@ impl<'s> Input<'s> {
 
 /// A stream out of a program.
 #[derive(Debug)]
-pub struct Output<'s> {
+pub struct OutputStream<'s> {
     ring: &'s mut [u8],
     head: u64,
     /// The head at which there is no room, in the ring or at all.
@@ -240,7 +240,7 @@ pub struct Output<'s> {
     room: Room,
 }
 
-impl<'s> Output<'s> {
+impl<'s> OutputStream<'s> {
     /// An empty stream that may be written until `ring` is full.
     ///
     /// # Panics
@@ -397,9 +397,9 @@ fn read<const N: usize>(ring: &[u8], position: u64) -> [u8; N] {
 #[derive(Debug, Default)]
 pub struct Streams<'s> {
     /// Streams into it.
-    pub inputs: Vec<Input<'s>>,
+    pub inputs: Vec<InputStream<'s>>,
     /// Streams out of it.
-    pub outputs: Vec<Output<'s>>,
+    pub outputs: Vec<OutputStream<'s>>,
 }
 
 impl Streams<'_> {

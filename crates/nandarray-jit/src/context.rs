@@ -8,7 +8,7 @@ pub(crate) const STREAMS: usize = 32;
 /// A region of memory in one call.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(crate) struct Slot {
+pub(crate) struct RegionSlot {
     /// Its pointer less its first address.
     pub(crate) biased: u64,
     /// Offsets at which 1, 2, 4 and 8 bytes can be read: below these.
@@ -44,7 +44,7 @@ pub(crate) struct Context {
     /// The main region's pointer less its first address.
     pub(crate) main: u64,
     /// The other regions.
-    pub(crate) slots: [Slot; SLOTS],
+    pub(crate) slots: [RegionSlot; SLOTS],
     pub(crate) inputs: [Ring; STREAMS],
     pub(crate) outputs: [Ring; STREAMS],
 }
@@ -55,7 +55,7 @@ impl Context {
             left: 0,
             pc: 0,
             main: 0,
-            slots: [Slot::default(); SLOTS],
+            slots: [RegionSlot::default(); SLOTS],
             inputs: [Ring::default(); STREAMS],
             outputs: [Ring::default(); STREAMS],
         }
@@ -64,7 +64,7 @@ impl Context {
 
 /// The reason why translated code returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum CodeExit {
     /// It goes on at an address.
     Jump = 0,
     /// The next instruction is the interpreter's.
@@ -77,7 +77,7 @@ pub(crate) enum Left {
     Together = 4,
 }
 
-impl Left {
+impl CodeExit {
     pub(crate) fn from_number(number: u32) -> Self {
         match number {
             0 => Self::Jump,
@@ -89,12 +89,12 @@ impl Left {
     }
 }
 
-/// Translated code: takes the context and the integer registers, returns the number of a [`Left`].
-pub(crate) type Entry = unsafe extern "C" fn(*mut Context, *mut u8) -> u32;
+/// Translated code: takes the context and the integer registers, returns the number of a [`CodeExit`].
+pub(crate) type CodeEntry = unsafe extern "C" fn(*mut Context, *mut u8) -> u32;
 
 /// Addresses that are compiled into code: another layout needs other code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct ContextLayout {
     /// Addresses of the main region.
     pub(crate) main: std::ops::Range<u64>,
     /// The writable part of them.

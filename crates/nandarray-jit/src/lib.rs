@@ -22,15 +22,15 @@ mod sites;
 
 use std::sync::Arc;
 
-use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Stop, Streams, Xlen};
+use nandarray_hart::{Extensions, Hart, HartMode, Limits, Memory, Stop, Streams, Xlen};
 
 pub use engine::Statistics;
 pub use pace::Costs;
-pub use processor::{Run, Translations};
+pub use processor::{TranslatedRun, Translations};
 
 /// The rule by which a region is chosen for translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum TranslationTrigger {
     /// When it pays, estimated by these costs.
     Pays(Costs),
     /// When a block was interpreted this number of times, whatever it costs.
@@ -41,7 +41,7 @@ pub enum When {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The rule by which a region is chosen for translation.
-    pub when: When,
+    pub when: TranslationTrigger,
     /// The most instructions of a region.
     pub region_instructions: usize,
     /// Bytes of memory for host code, in whole pages, after which no further region is translated.
@@ -50,7 +50,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { when: When::Pays(Costs::default()), region_instructions: 1500, code_bytes: 16 << 20 }
+        Self { when: TranslationTrigger::Pays(Costs::default()), region_instructions: 1500, code_bytes: 16 << 20 }
     }
 }
 
@@ -68,14 +68,14 @@ impl<X: Xlen> Translated<X> {
 
     /// The same, with settings of one's own.
     pub fn with_settings(extensions: Extensions, settings: Settings) -> Self {
-        let shared = Arc::new(shared::Shared::new(settings, X::BITS, extensions));
+        let shared = Arc::new(shared::SharedCode::new(settings, X::BITS, extensions));
         let purse = shared.purse();
         Self::sharing(shared, purse)
     }
 
-    fn sharing(shared: Arc<shared::Shared>, purse: Arc<pace::Purse>) -> Self {
+    fn sharing(shared: Arc<shared::SharedCode>, purse: Arc<pace::Purse>) -> Self {
         assert_eq!(shared.bits, X::BITS, "harts of one width share code");
-        Self { hart: Hart::new(Mode::Program, shared.extensions), engine: engine::Engine::new(shared, purse) }
+        Self { hart: Hart::new(HartMode::Program, shared.extensions), engine: engine::Engine::new(shared, purse) }
     }
 
     /// The hart, to look at.

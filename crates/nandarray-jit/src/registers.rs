@@ -1,6 +1,6 @@
 //! Registers that an instruction reads and writes, and the facts about floating-point registers at each node.
 
-use nandarray_hart::isa::{Code, Extension, Format, Op};
+use nandarray_hart::isa::{Code, Extension, Format, Instruction};
 
 use crate::region::Region;
 
@@ -16,7 +16,7 @@ fn f(number: u8) -> Set {
 }
 
 /// Registers that an instruction reads.
-pub(crate) fn reads(op: &Op) -> Set {
+pub(crate) fn reads(op: &Instruction) -> Set {
     use Format::*;
     match op.row().format {
         Register | Branch | Store => x(op.rs1) | x(op.rs2),
@@ -32,7 +32,7 @@ pub(crate) fn reads(op: &Op) -> Set {
 }
 
 /// Registers that it writes.
-pub(crate) fn writes(op: &Op) -> Set {
+pub(crate) fn writes(op: &Instruction) -> Set {
     use Format::*;
     match op.row().format {
         Register | Immediate | Shift | ShiftWord | Unary | Load | Jump | JumpRegister | Upper | Csr | CsrImmediate
@@ -45,7 +45,7 @@ pub(crate) fn writes(op: &Op) -> Set {
 }
 
 /// Whether its floating-point sources are numbers of single precision; not if it takes bits as they are.
-pub(crate) fn reads_single(op: &Op) -> bool {
+pub(crate) fn reads_single(op: &Instruction) -> bool {
     match op.code {
         Code::FcvtDS => true,
         Code::Fsw | Code::FmvXW => false,
@@ -54,7 +54,7 @@ pub(crate) fn reads_single(op: &Op) -> bool {
 }
 
 /// Whether its floating-point destination becomes a number of single precision.
-pub(crate) fn writes_single(op: &Op) -> bool {
+pub(crate) fn writes_single(op: &Instruction) -> bool {
     match op.code {
         Code::FcvtSD => true,
         Code::FcvtDS => false,
@@ -81,7 +81,7 @@ fn floats(set: Set) -> u32 {
 
 /// Reads and writes of floating-point registers in a node.
 #[derive(Clone, Copy, Default)]
-struct Effect {
+struct FloatEffect {
     /// Read as single precision, or otherwise, before being written.
     exposed_single: u32,
     exposed_other: u32,
@@ -91,8 +91,8 @@ struct Effect {
     all: Set,
 }
 
-fn effect(ops: &[Op]) -> Effect {
-    let mut e = Effect::default();
+fn effect(ops: &[Instruction]) -> FloatEffect {
+    let mut e = FloatEffect::default();
     for op in ops {
         let fresh = floats(reads(op)) & !e.written;
         if reads_single(op) {
@@ -112,7 +112,7 @@ fn effect(ops: &[Op]) -> Effect {
 impl Knowledge {
     pub(crate) fn of(region: &Region) -> Self {
         let nodes = &region.nodes;
-        let effects: Vec<Effect> = nodes.iter().map(|n| effect(&n.ops)).collect();
+        let effects: Vec<FloatEffect> = nodes.iter().map(|n| effect(&n.ops)).collect();
         let successors: Vec<Vec<usize>> = nodes.iter().map(|n| n.successors()).collect();
         let used = nodes.iter().flat_map(|n| &n.ops).fold(0, |set, op| set | reads(op) | writes(op));
         // Backwards: registers that are read before they are written, from each node on.

@@ -8,17 +8,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use nandarray_hart::isa::{self, Format, Op};
-use nandarray_hart::{Door, Extensions, Hart, Xlen};
+use nandarray_hart::isa::{self, Format, Instruction};
+use nandarray_hart::{Extensions, Hart, TranslatorPort, Xlen};
 use parking_lot::{Mutex, RwLock};
 
-use crate::code::Code;
-use crate::context::{Entry, Layout, SLOTS};
+use crate::code::HostCode;
+use crate::context::{CodeEntry, ContextLayout, SLOTS};
 use crate::emit::weight;
 use crate::pace::{Costs, Purse};
-use crate::region::{Region, Source, translates};
+use crate::region::{Region, RegionSource, translates};
 use crate::sites::{MAIN, Sites};
-use crate::{Settings, When};
+use crate::{Settings, TranslationTrigger};
 
 /// Regions that code reached for the first time, after which it is recompiled.
 const NEW_REGIONS_MAX: u32 = 3;
@@ -50,7 +50,7 @@ struct Known {
     heat: u64,
     /// The heat from which on translating from here may pay.
     pays_from: u64,
-    code: Option<Entry>,
+    code: Option<CodeEntry>,
     /// Instructions that must be left for the code to do anything.
     wants: u64,
     /// Nanoseconds that compiling took, or that the purse must have before it is tried.
@@ -68,11 +68,11 @@ struct Known {
 
 /// The state of the code at an address.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Found {
+pub(crate) enum CodeState {
     /// Code, and the instructions that must be left for it to do anything; `None` if nothing can be translated there.
-    Code(Option<Entry>, u64),
+    Code(Option<CodeEntry>, u64),
     /// The same, translated just now.
-    Fresh(Option<Entry>, u64),
+    Fresh(Option<CodeEntry>, u64),
     /// No code yet; the number of times that it was reached.
     Cold(u32),
     /// No code yet, and the next instructions are to be watched.
@@ -85,10 +85,10 @@ pub(crate) enum Found {
 
 /// The data behind the lock.
 #[derive(Default)]
-struct Inner {
+struct TranslatorState {
     sites: Sites,
     known: HashMap<u64, Known>,
-    code: Code,
+    code: HostCode,
     made: Made,
     /// Blocks that were watched.
     watched: HashSet<u64>,
@@ -97,22 +97,22 @@ struct Inner {
 }
 
 /// The data that harts of one program share.
-pub(crate) struct Shared {
+pub(crate) struct SharedCode {
     pub(crate) settings: Settings,
     pub(crate) bits: u32,
     pub(crate) extensions: Extensions,
     /// Layout that the code relies on: that of the first hart.
-    layout: OnceLock<Layout>,
+    layout: OnceLock<ContextLayout>,
     /// First addresses of the regions of memory beside the main one, by slot.
     bases: RwLock<Vec<u64>>,
     /// Number of recompilations.
     generation: AtomicU64,
     /// Number of addresses at which code is entered.
     entries: AtomicUsize,
-    inner: Mutex<Inner>,
+    inner: Mutex<TranslatorState>,
 }
 
-impl Shared {
+impl SharedCode {
     pub(crate) fn new(settings: Settings, bits: u32, extensions: Extensions) -> Self {
         Self {
             settings,
@@ -129,9 +129,9 @@ impl Shared {
     /// The purse of a run that begins: its cores share it.
     pub(crate) fn purse(&self) -> Arc<Purse> {
         let costs = match self.settings.when {
-            When::Pays(costs) => costs,
+            TranslationTrigger::Pays(costs) => costs,
             // It pays for nothing then.
-            When::Visited(_) => Costs::NONE,
+            TranslationTrigger::Visited(_) => Costs::NONE,
         };
         Arc::new(Purse::open(&costs))
     }
@@ -147,7 +147,7 @@ impl Shared {
     }
 
     /// Whether code is for this layout. The first call decides.
-    pub(crate) fn fits(&self, layout: &Layout) -> bool {
+    pub(crate) fn fits(&self, layout: &ContextLayout) -> bool {
         self.layout.get_or_init(|| layout.clone()) == layout
     }
 
@@ -178,51 +178,58 @@ impl Shared {
     }
 
     /// The code at `pc`, translated now if it is time for that and the run can pay.
-    pub(crate) fn find<X: Xlen>(&self, door: &Door<'_, '_, '_, X>, purse: &Purse, pc: u64) -> Found {
-        let Some(mut inner) = self.inner.try_lock() else { return Found::Busy };
+    pub(crate) fn find<X: Xlen>(&self, port: &TranslatorPort<'_, '_, '_, X>, purse: &Purse, pc: u64) -> CodeState {
+        let Some(mut inner) = self.inner.try_lock() else { return CodeState::Busy };
         let known = inner.known.entry(pc).or_default();
         if known.code.is_some() {
-            return Found::Code(known.code, known.wants);
+            return CodeState::Code(known.code, known.wants);
         }
         match self.settings.when {
-            When::Visited(_) if known.hopeless => return Found::Code(None, known.wants),
-            When::Visited(often) => {
+            TranslationTrigger::Visited(_) if known.hopeless => return CodeState::Code(None, known.wants),
+            TranslationTrigger::Visited(often) => {
                 known.visits = known.visits.saturating_add(1);
                 if known.visits <= often {
-                    return Found::Cold(known.visits);
+                    return CodeState::Cold(known.visits);
                 }
-                let region = self.region(&inner, door, pc, self.settings.region_instructions, &|_| true);
+                let region = self.region(&inner, port, pc, self.settings.region_instructions, &|_| true);
                 self.make(&mut inner, pc, region, 0);
             }
-            When::Pays(costs) => {
+            TranslationTrigger::Pays(costs) => {
                 if known.hopeless || known.heat < known.pays_from.max(costs.warm) {
-                    return Found::Wait;
+                    return CodeState::Wait;
                 }
                 let cost_ns = known.cost_ns;
                 if !purse.has(cost_ns) {
-                    return Found::Wait;
+                    return CodeState::Wait;
                 }
                 if !inner.watched.contains(&pc) {
-                    return Found::Watch;
+                    return CodeState::Watch;
                 }
-                self.weigh(&mut inner, door, purse, pc, &costs);
+                self.weigh(&mut inner, port, purse, pc, &costs);
             }
         }
         match inner.known.entry(pc).or_default() {
-            Known { code: None, .. } if matches!(self.settings.when, When::Pays(_)) => Found::Wait,
-            known => Found::Fresh(known.code, known.wants),
+            Known { code: None, .. } if matches!(self.settings.when, TranslationTrigger::Pays(_)) => CodeState::Wait,
+            known => CodeState::Fresh(known.code, known.wants),
         }
     }
 
     /// Translate what is reached from `pc` if interpreting it took as much as that will, and the purse allows it.
-    fn weigh<X: Xlen>(&self, inner: &mut Inner, door: &Door<'_, '_, '_, X>, purse: &Purse, pc: u64, costs: &Costs) {
+    fn weigh<X: Xlen>(
+        &self,
+        inner: &mut TranslatorState,
+        port: &TranslatorPort<'_, '_, '_, X>,
+        purse: &Purse,
+        pc: u64,
+        costs: &Costs,
+    ) {
         let affordable = costs.affordable(purse.ns());
         let (known, watched) = (&inner.known, &inner.watched);
         // Blocks that have code are entered there by every path.
         let wanted = |at| watched.contains(&at) && known.get(&at).is_none_or(|known| known.code.is_none());
         let (mut most, mut tries) = (self.settings.region_instructions as u64, 0);
         let (region, weight) = loop {
-            let Some(region) = self.region(inner, door, pc, most as usize, &wanted) else {
+            let Some(region) = self.region(inner, port, pc, most as usize, &wanted) else {
                 inner.known.entry(pc).or_default().hopeless = true;
                 return;
             };
@@ -273,8 +280,8 @@ impl Shared {
     /// The region from `pc` on; `None` if nothing can be translated there, or there is no room for more code.
     fn region<X: Xlen>(
         &self,
-        inner: &Inner,
-        door: &Door<'_, '_, '_, X>,
+        inner: &TranslatorState,
+        port: &TranslatorPort<'_, '_, '_, X>,
         pc: u64,
         ops_max: usize,
         wanted: &dyn Fn(u64) -> bool,
@@ -282,8 +289,8 @@ impl Shared {
         if inner.made.code_bytes >= self.settings.code_bytes {
             return None;
         }
-        let fetch = |at| if at == Hart::<X>::RETURN { None } else { door.fetch(at) };
-        let source = Source {
+        let fetch = |at| if at == Hart::<X>::RETURN { None } else { port.fetch(at) };
+        let source = RegionSource {
             bits: self.bits,
             extensions: self.extensions,
             ops_max,
@@ -296,7 +303,7 @@ impl Shared {
     }
 
     /// Make the code of a region that is entered at `pc`.
-    fn make(&self, inner: &mut Inner, pc: u64, region: Option<Region>, cost_ns: u64) {
+    fn make(&self, inner: &mut TranslatorState, pc: u64, region: Option<Region>, cost_ns: u64) {
         let Some(layout) = self.layout.get() else { return };
         let bases = self.bases.read().clone();
         let made = region.and_then(|region| {
@@ -335,27 +342,33 @@ impl Shared {
     }
 
     /// Notes the region that the instruction `op` at `pc` is about to reach. Returns whether that is its first time.
-    fn look<X: Xlen>(&self, inner: &mut Inner, door: &Door<'_, '_, '_, X>, pc: u64, op: &Op) -> bool {
+    fn look<X: Xlen>(
+        &self,
+        inner: &mut TranslatorState,
+        port: &TranslatorPort<'_, '_, '_, X>,
+        pc: u64,
+        op: &Instruction,
+    ) -> bool {
         if !reaches(op) {
             return false;
         }
-        let address = X::unsigned(X::word(door.hart().x(op.rs1 as usize).wrapping_add(op.imm as i64 as u64)));
+        let address = X::unsigned(X::word(port.hart().x(op.rs1 as usize).wrapping_add(op.imm as i64 as u64)));
         if self.layout.get().is_some_and(|layout| layout.main.contains(&address)) {
             return inner.sites.reached(pc, MAIN);
         }
-        let span = door.spans().into_iter().find(|s| s.addresses.contains(&address));
+        let span = port.spans().into_iter().find(|s| s.addresses.contains(&address));
         let slot = span.and_then(|s| self.slot(s.addresses.start));
         slot.is_some_and(|slot| inner.sites.reached(pc, slot))
     }
 
     /// Notes the region that the instruction at the program counter is about to reach; dropped while another thread
     /// translates.
-    pub(crate) fn seen<X: Xlen>(&self, door: &Door<'_, '_, '_, X>, op: &Op) {
+    pub(crate) fn seen<X: Xlen>(&self, port: &TranslatorPort<'_, '_, '_, X>, op: &Instruction) {
         if !reaches(op) {
             return;
         }
         if let Some(mut inner) = self.inner.try_lock() {
-            self.look(&mut inner, door, door.hart().pc(), op);
+            self.look(&mut inner, port, port.hart().pc(), op);
         }
     }
 
@@ -368,19 +381,19 @@ impl Shared {
 
     /// Notes that code entered at `from` reached a region of memory that it did not expect. It is recompiled after some
     /// new regions.
-    pub(crate) fn missed<X: Xlen>(&self, door: &Door<'_, '_, '_, X>, purse: &Purse, from: u64) {
-        let pc = door.hart().pc();
-        let (Some(word), Some(mut inner)) = (door.fetch(pc), self.inner.try_lock()) else { return };
+    pub(crate) fn missed<X: Xlen>(&self, port: &TranslatorPort<'_, '_, '_, X>, purse: &Purse, from: u64) {
+        let pc = port.hart().pc();
+        let (Some(word), Some(mut inner)) = (port.fetch(pc), self.inner.try_lock()) else { return };
         let op = isa::decode(word, self.bits, self.extensions);
-        let new = self.look(&mut inner, door, pc, &op);
+        let new = self.look(&mut inner, port, pc, &op);
         let room = inner.made.code_bytes < self.settings.code_bytes;
         let Some(known) = inner.known.get_mut(&from) else { return };
         known.missed += 1;
         known.new_regions += u32::from(new);
         let worth = match self.settings.when {
-            When::Visited(_) => new && known.new_regions >= NEW_REGIONS_MAX,
+            TranslationTrigger::Visited(_) => new && known.new_regions >= NEW_REGIONS_MAX,
             // As with the first translation: when leaving code has cost half the time of recompiling it.
-            When::Pays(_) => {
+            TranslationTrigger::Pays(_) => {
                 known.new_regions > 0 && 2 * known.missed * MISSED_NS >= known.cost_ns && purse.has(known.cost_ns)
             }
         };
@@ -394,6 +407,6 @@ impl Shared {
 }
 
 /// Whether an instruction reaches memory that code has to compare with what it expects.
-fn reaches(op: &Op) -> bool {
+fn reaches(op: &Instruction) -> bool {
     matches!(op.row().format, Format::Load | Format::Store | Format::FloatLoad | Format::FloatStore)
 }

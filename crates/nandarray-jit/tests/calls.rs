@@ -7,9 +7,9 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nandarray_cores::{Advance, Bounds, Call, CallTask, Core, Inflow, Program, RunError, Task};
-use nandarray_hart::{DataAccess, Extensions, Go, Hart, Meter, Mode, Rv64, StreamAccess};
-use nandarray_jit::{Settings, Translations, When};
+use nandarray_cores::{Advance, BorrowedTask, Bounds, Call, Core, Inflow, OwnedTask, Program, RunError};
+use nandarray_hart::{DataAccess, Extensions, Hart, HartMode, Meter, MeterAnswer, Rv64, StreamAccess};
+use nandarray_jit::{Settings, TranslationTrigger, Translations};
 use proptest::prelude::*;
 
 /// Copies words to the first output and their running sum to the second.
@@ -128,8 +128,8 @@ impl Chance {
 struct Pauses(Chance);
 
 impl Pauses {
-    fn go(&mut self) -> Go {
-        if self.0.below(4) == 0 { Go::Pause } else { Go::On }
+    fn go(&mut self) -> MeterAnswer {
+        if self.0.below(4) == 0 { MeterAnswer::Pause } else { MeterAnswer::Proceed }
     }
 }
 
@@ -137,11 +137,11 @@ impl Meter for Pauses {
     const ACCESSES: bool = true;
     const STREAMS: bool = true;
 
-    fn access(&mut self, _index: u32, _kind: DataAccess, _address: u64, _bytes: u32) -> Go {
+    fn access(&mut self, _index: u32, _kind: DataAccess, _address: u64, _bytes: u32) -> MeterAnswer {
         self.go()
     }
 
-    fn stream(&mut self, _index: u32, _kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> Go {
+    fn stream(&mut self, _index: u32, _kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> MeterAnswer {
         self.go()
     }
 }
@@ -159,11 +159,11 @@ impl Executor {
             Self::Interpreter => Core::interpreter(program).unwrap(),
             Self::Pausing(seed) => {
                 let meter = Pauses(Chance(seed));
-                let hart = Hart::<Rv64, _>::with_meter(Mode::Program, Extensions::PROGRAM, meter);
+                let hart = Hart::<Rv64, _>::with_meter(HartMode::Program, Extensions::PROGRAM, meter);
                 Core::new(program, Box::new(hart)).unwrap()
             }
             Self::Translator => {
-                let settings = Settings { when: When::Visited(1), ..Settings::default() };
+                let settings = Settings { when: TranslationTrigger::Visited(1), ..Settings::default() };
                 Core::new(program, Translations::with_settings(64, settings).run().processor()).unwrap()
             }
         }
@@ -183,7 +183,8 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 /// At once.
 fn whole(program: &Program, executor: Executor, inputs: [&[u8]; 2], limit: Option<u64>) -> Seen {
     let mut core = executor.core(program);
-    let task = Task { number: 3, first_record: 0, records: inputs[0].len() as u64, extents: &[], inputs: &inputs };
+    let task =
+        BorrowedTask { number: 3, first_record: 0, records: inputs[0].len() as u64, extents: &[], inputs: &inputs };
     let mut outputs = vec![Vec::new(); 2];
     let stop = &NEVER;
     let used = core.task(&[], task, &mut outputs, Bounds { instructions: limit, stop });
@@ -220,7 +221,7 @@ fn parts(
         let end = Some(bytes.len() as u64);
         if way.rings { Inflow::ring(Inflow::RING_BYTES_MIN + 13, end) } else { Inflow::window(end) }
     };
-    let job = CallTask {
+    let job = OwnedTask {
         number: 3,
         first_record: 0,
         records: None,
@@ -328,7 +329,7 @@ fn what_is_longer_than_its_rings_goes_through_them() {
 #[test]
 fn the_end_of_a_stream_may_be_unknown_to_the_last() {
     let program = program(COUNT, false);
-    let job = || CallTask {
+    let job = || OwnedTask {
         number: 0,
         first_record: 0,
         records: None,
@@ -356,7 +357,7 @@ fn the_end_of_a_stream_may_be_unknown_to_the_last() {
         assert_eq!(call.finish().0.state().unwrap(), (3 + 4 + 2u64).to_le_bytes());
     }
     // An unbounded output is not held in memory as a whole.
-    let open = CallTask { held: None, ..job() };
+    let open = OwnedTask { held: None, ..job() };
     let error = Call::task(Core::interpreter(&program).unwrap(), &[], open, None).unwrap_err();
     assert!(error.to_string().contains("drained"), "{error}");
 }
@@ -364,7 +365,7 @@ fn the_end_of_a_stream_may_be_unknown_to_the_last() {
 #[test]
 fn a_call_can_be_cancelled_and_its_core_used_again() {
     let (spins, block) = (program(SPINS, false), program(BLOCK, true));
-    let job = |bytes: Vec<u8>| CallTask {
+    let job = |bytes: Vec<u8>| OwnedTask {
         number: 1,
         first_record: 0,
         records: None,

@@ -5,8 +5,8 @@
 #[path = "../../tidy.rs"]
 mod tidy;
 
-/// From the bottom up; a module may use those before it, and itself. `Settings`, `When` and `Translated` stand in the
-/// root, for all.
+/// From the bottom up; a module may use those before it, and itself. `Settings`, `TranslationTrigger` and `Translated`
+/// stand in the root, for all.
 const LAYERS: tidy::Layers = &[
     &["context"],
     &["pace"],

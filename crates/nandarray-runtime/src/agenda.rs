@@ -12,12 +12,12 @@ use nandarray_cores::RunError;
 
 use crate::cut::check;
 use crate::error::StageError;
-use crate::io::Source;
-use crate::job::{Job, Step};
+use crate::io::InputSource;
+use crate::job::{Job, JobStep};
 use crate::progress::{Account, Progress};
-use crate::scheduler::{Next, Plan, Scheduler};
+use crate::scheduler::{Next, RunPlan, Scheduler};
 use crate::stage::{Failed, Origin, Rank, Stage};
-use crate::work::{DeliverJob, FinishJob, Load, Loaded, TaskJob, Work};
+use crate::work::{DeliverJob, FinishJob, JobWork, Load, LoadResult, TaskJob};
 
 /// The result of a stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Completed {
 
 /// The jobs of a run: to be done, under way, done.
 pub struct Agenda<'s, 'p> {
-    plan: Plan<'s, 'p>,
+    plan: RunPlan<'s, 'p>,
     scheduler: Scheduler<'p>,
     /// Bytes that the sink got.
     to_sink: u64,
@@ -63,7 +63,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
     /// [`StageError`]: inputs, outputs or scalars do not fit a program.
     pub fn new(
         stages: &'s [Stage<'s, 'p>],
-        source: &'s dyn Source,
+        source: &'s dyn InputSource,
         progress: &'s Progress,
         workers: usize,
         hold_bytes: u64,
@@ -73,7 +73,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
         }
         progress.begin(stages.len());
         let workers = workers.max(1) as u64;
-        let mut plan = Plan { stages, source, progress, workers, hold_bytes, readers: Vec::new() };
+        let mut plan = RunPlan { stages, source, progress, workers, hold_bytes, readers: Vec::new() };
         let scheduler = Scheduler::new(&mut plan);
         let mut runs = 0u64;
         for (number, stage) in stages.iter().enumerate() {
@@ -99,18 +99,18 @@ impl<'s, 'p> Agenda<'s, 'p> {
 
     /// Takes back a job, all of whose steps are done.
     pub fn done(&mut self, job: Job<'s, 'p>) {
-        assert_eq!(job.step(), Step::Done, "a job is done when its steps are");
+        assert_eq!(job.step(), JobStep::Done, "a job is done when its steps are");
         self.scheduler.running -= 1;
         let Job { context, rank, work } = job;
         let stage = context.number;
         let done = match work {
-            Work::Load(load) => self.loaded(stage, load),
-            Work::Task(task) => self.called(stage, *task),
-            Work::Deliver(job) => {
+            JobWork::Load(load) => self.loaded(stage, load),
+            JobWork::Task(task) => self.called(stage, *task),
+            JobWork::Deliver(job) => {
                 self.delivered(stage, rank, job);
                 Ok(())
             }
-            Work::Finish(job) => {
+            JobWork::Finish(job) => {
                 self.finished(stage, job);
                 Ok(())
             }
@@ -123,7 +123,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
     /// Takes back a job that failed. Of several failures the first in the order of [`Rank`] is reported.
     pub fn fail(&mut self, job: Job<'s, 'p>, error: RunError) {
         self.scheduler.running -= 1;
-        if let Work::Task(task) = &job.work {
+        if let JobWork::Task(task) = &job.work {
             let run = self.scheduler.stages[job.context.number].runs.get_mut(&task.run);
             run.expect("a run that a worker was at").busy = false;
         }
@@ -162,7 +162,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
     }
 
     fn loaded(&mut self, stage: usize, load: Load) -> Result<(), Failed> {
-        let Loaded { wholes, edges, bytes } = load.loaded.expect("a load that is done");
+        let LoadResult { wholes, edges, bytes } = load.loaded.expect("a load that is done");
         if let Some(edges) = edges {
             self.scheduler.stages[stage].cutter.cut_at(edges);
             let metadata = self.plan.stages[stage].program.metadata();

@@ -6,7 +6,7 @@
 
 use nandarray_cores::{InputPort, Metadata, Records, RunError, abi};
 
-use crate::io::Source;
+use crate::io::InputSource;
 use crate::queue::StreamQueue;
 
 /// A task's records in each input that is cut.
@@ -40,7 +40,7 @@ pub(crate) enum NextCut {
 }
 
 /// The rule by which inputs are cut.
-enum Way {
+enum CutRule {
     /// A number of records each.
     Even(u64),
     /// From one of these bytes to the next.
@@ -52,8 +52,8 @@ enum Way {
 }
 
 /// Cuts the inputs of a program into tasks, one after the other.
-pub(crate) struct Cutter {
-    way: Way,
+pub(crate) struct TaskCutter {
+    way: CutRule,
     /// Bytes that a task should have.
     bytes: u64,
     /// Records, or bytes, that were cut off so far.
@@ -62,7 +62,7 @@ pub(crate) struct Cutter {
     cut: u64,
 }
 
-impl Cutter {
+impl TaskCutter {
     /// Cut the inputs into tasks of about `bytes` bytes of the first one, of which `grain` are best read together.
     pub(crate) fn new(metadata: &Metadata, grain: u64, bytes: u64) -> Self {
         let bytes = bytes.max(1);
@@ -76,23 +76,23 @@ impl Cutter {
                 let wanted = (bytes / first.record_bytes).max(1);
                 // Whole rows of building blocks, where there is room for them.
                 let grained = if grain > 1 && grain <= most { wanted.next_multiple_of(grain) } else { wanted };
-                Way::Even(if grained <= most { grained } else { wanted.min(most) })
+                CutRule::Even(if grained <= most { grained } else { wanted.min(most) })
             }
-            Records::Lines => Way::Lines(0),
-            Records::Prefixed => Way::Prefixed(0),
+            Records::Lines => CutRule::Lines(0),
+            Records::Prefixed => CutRule::Prefixed(0),
         };
         Self { way, bytes: bytes.clamp(1, abi::WINDOW_BYTES), first: 0, cut: 0 }
     }
 
     /// Whether [`Self::search`] has to be called first where the first input comes from outside.
     pub(crate) fn is_to_search(&self) -> bool {
-        matches!(self.way, Way::Lines(_) | Way::Prefixed(_))
+        matches!(self.way, CutRule::Lines(_) | CutRule::Prefixed(_))
     }
 
     /// Finds the ends of records that have no common size, in an input that can be read anywhere.
     pub(crate) fn search(
         metadata: &Metadata,
-        source: &dyn Source,
+        source: &dyn InputSource,
         input: usize,
         bytes: u64,
     ) -> Result<Edges, RunError> {
@@ -107,7 +107,7 @@ impl Cutter {
 
     /// Cut there.
     pub(crate) fn cut_at(&mut self, edges: Edges) {
-        self.way = Way::At(edges.0);
+        self.way = CutRule::At(edges.0);
     }
 
     /// Tasks that were cut off so far.
@@ -123,10 +123,10 @@ impl Cutter {
     /// Number of tasks, where it is known already.
     pub(crate) fn expected(&self, metadata: &Metadata, supplies: &[Supply]) -> Option<u64> {
         match &self.way {
-            Way::Even(each) if supplies[0].closed => {
+            CutRule::Even(each) if supplies[0].closed => {
                 Some(supplies[0].bytes.div_ceil(metadata.inputs[0].record_bytes).div_ceil(*each))
             }
-            Way::At(edges) => Some(edges.len() as u64 - 1),
+            CutRule::At(edges) => Some(edges.len() as u64 - 1),
             _ => None,
         }
     }
@@ -134,7 +134,7 @@ impl Cutter {
     /// Bytes of an input that the next task may need at most.
     pub(crate) fn need(&self, metadata: &Metadata, input: usize) -> u64 {
         match &self.way {
-            Way::Even(each) => each * metadata.inputs[input].record_bytes,
+            CutRule::Even(each) => each * metadata.inputs[input].record_bytes,
             _ => self.bytes * metadata.inputs[input].record_bytes,
         }
     }
@@ -154,20 +154,20 @@ impl Cutter {
             cut.all(|(port, supply)| supply.bytes >= (first + records).saturating_mul(port.record_bytes))
         };
         let (end, mut told) = match &mut self.way {
-            Way::Even(each) if there(*each) => (first + *each, Some(0)),
-            Way::Even(each) => match all {
+            CutRule::Even(each) if there(*each) => (first + *each, Some(0)),
+            CutRule::Even(each) => match all {
                 Some(all) => (all.min(first + *each), None),
                 None => return Ok(NextCut::Wait),
             },
-            Way::At(edges) => (edges.get(self.cut as usize + 1).copied().unwrap_or(first), Some(0)),
-            Way::Lines(from) => {
+            CutRule::At(edges) => (edges.get(self.cut as usize + 1).copied().unwrap_or(first), Some(0)),
+            CutRule::Lines(from) => {
                 let queue = queue.expect("lines from outside were searched for before");
                 match line_end(queue, first, self.bytes, from) {
                     Some(edge) => edge,
                     None => return fits(first, queue.end()).map(|()| NextCut::Wait),
                 }
             }
-            Way::Prefixed(at) => {
+            CutRule::Prefixed(at) => {
                 let queue = queue.expect("prefixes from outside were searched for before");
                 match prefix_end(queue, first, self.bytes, at)? {
                     Some(edge) => edge,
@@ -179,7 +179,7 @@ impl Cutter {
         if end == first {
             return Ok(if all.is_some() { NextCut::End } else { NextCut::Wait });
         }
-        if !matches!(self.way, Way::Even(_)) {
+        if !matches!(self.way, CutRule::Even(_)) {
             let largest = metadata.inputs.iter().filter(|i| !i.whole).map(|i| i.record_bytes).max().unwrap_or(1);
             fits(first * largest, end * largest)?;
             if !there(end - first) {
@@ -244,11 +244,11 @@ pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u
     Ok(cut().all(|(_, supply)| supply.closed).then_some(all))
 }
 
-/// The end of a task, and the bytes behind it, as in [`NextCut::Task`].
-type Edge = (u64, Option<u64>);
+/// The end of a task, and the bytes behind it, as in [`NextCut::BorrowedTask`].
+type TaskEnd = (u64, Option<u64>);
 
 /// The end of a task of lines that begins at `first`, if it is there; bytes up to `from` were searched before.
-fn line_end(queue: &StreamQueue, first: u64, bytes: u64, from: &mut u64) -> Option<Edge> {
+fn line_end(queue: &StreamQueue, first: u64, bytes: u64, from: &mut u64) -> Option<TaskEnd> {
     // The line that holds the byte before is the task's.
     let least = (first + bytes - 1).max(*from);
     if let Some(at) = queue.find(b'\n', least) {
@@ -259,7 +259,7 @@ fn line_end(queue: &StreamQueue, first: u64, bytes: u64, from: &mut u64) -> Opti
 }
 
 /// The end of a task of records with prefixes that begins at `first`, if it is there; a record begins at `at`.
-fn prefix_end(queue: &StreamQueue, first: u64, bytes: u64, at: &mut u64) -> Result<Option<Edge>, RunError> {
+fn prefix_end(queue: &StreamQueue, first: u64, bytes: u64, at: &mut u64) -> Result<Option<TaskEnd>, RunError> {
     loop {
         let Some(word) = queue.word(*at) else {
             let left = queue.end() - (*at).min(queue.end());
@@ -310,7 +310,7 @@ fn fits(first: u64, end: u64) -> Result<(), RunError> {
 const LOOK_BYTES: u64 = 64 << 10;
 
 /// Where tasks begin that hold whole lines, and the end.
-fn at_lines(source: &dyn Source, input: usize, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
+fn at_lines(source: &dyn InputSource, input: usize, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
     let bytes = bytes.clamp(1, abi::WINDOW_BYTES);
     let mut edges = vec![0];
     let mut buffer = Vec::new();
@@ -337,7 +337,7 @@ fn at_lines(source: &dyn Source, input: usize, all: u64, bytes: u64) -> Result<V
 }
 
 /// Where tasks begin that hold whole records with prefixes, and the end.
-fn at_prefixes(source: &dyn Source, input: usize, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
+fn at_prefixes(source: &dyn InputSource, input: usize, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
     let bytes = bytes.clamp(1, abi::WINDOW_BYTES);
     let (mut edges, mut at) = (vec![0], 0u64);
     let (mut buffer, mut begin) = (Vec::new(), 0u64);
@@ -380,16 +380,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::io::Failure;
+    use crate::io::TransferError;
 
     struct Memory(Vec<u8>);
 
-    impl Source for Memory {
+    impl InputSource for Memory {
         fn bytes(&self, _input: usize) -> u64 {
             self.0.len() as u64
         }
 
-        fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
+        fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), TransferError> {
             into.copy_from_slice(&self.0[offset as usize..][..into.len()]);
             Ok(())
         }
@@ -405,7 +405,7 @@ mod tests {
     fn by_and_by(metadata: &Metadata, pieces: &[Vec<u8>], bytes: u64) -> Result<Vec<Cut>, String> {
         let mut queue = StreamQueue::default();
         let reader = queue.add_reader();
-        let mut tasks = Cutter::new(metadata, 0, bytes);
+        let mut tasks = TaskCutter::new(metadata, 0, bytes);
         let (mut cuts, mut left) = (Vec::new(), pieces.iter());
         loop {
             let supply = Supply { bytes: queue.end(), closed: queue.is_closed() };
@@ -437,9 +437,9 @@ mod tests {
             let pieces: Vec<Vec<u8>> =
                 pieces.into_iter().map(|piece| piece.into_iter().map(byte).collect()).collect();
             let source = Memory(pieces.concat());
-            let mut tasks = Cutter::new(&metadata, 0, bytes);
+            let mut tasks = TaskCutter::new(&metadata, 0, bytes);
             let looked = match tasks.is_to_search() {
-                true => Cutter::search(&metadata, &source, 0, bytes).map(|edges| tasks.cut_at(edges)),
+                true => TaskCutter::search(&metadata, &source, 0, bytes).map(|edges| tasks.cut_at(edges)),
                 false => Ok(()),
             };
             let supply = [Supply { bytes: source.bytes(0), closed: true }];

@@ -22,7 +22,7 @@ use crate::executor::Threads;
 use crate::inputs::InputReader;
 use crate::outputs::{OutputWriter, spaces_of};
 use crate::pipeline::pipeline;
-use crate::programs::{ProgramId, Programs, Ready};
+use crate::programs::{LoadedProgram, ProgramId, ProgramTable};
 use crate::request::{Executed, ExecutedStage, Execution, Input, OutputValue};
 use crate::stage::{Origin, Stage};
 
@@ -30,7 +30,7 @@ use crate::stage::{Origin, Stage};
 #[derive(Debug)]
 pub struct Runtime {
     device: Arc<Device>,
-    programs: RwLock<Programs>,
+    programs: RwLock<ProgramTable>,
 }
 
 impl Runtime {
@@ -86,7 +86,7 @@ impl Runtime {
         })?
     }
 
-    fn ready(&self, program: ProgramId) -> Result<Arc<Ready>> {
+    fn ready(&self, program: ProgramId) -> Result<Arc<LoadedProgram>> {
         self.programs.read().get(program)
     }
 
@@ -101,7 +101,8 @@ impl Runtime {
                  translated, so that its instructions are counted",
             ));
         }
-        let programs: Vec<Arc<Ready>> = stages.iter().map(|stage| self.ready(stage.program)).collect::<Result<_>>()?;
+        let programs: Vec<Arc<LoadedProgram>> =
+            stages.iter().map(|stage| self.ready(stage.program)).collect::<Result<_>>()?;
         let mut reader = InputReader::new(compound);
         let profiler = progress.profiler.as_ref();
         let makers = programs.iter().zip(stages).map(|(ready, stage)| ready.cores(stage.form, profiler));

@@ -10,8 +10,8 @@ use nandarray_cores::RunError;
 use parking_lot::{Condvar, Mutex};
 
 use crate::agenda::Agenda;
-use crate::io::Sink;
-use crate::job::{Job, Step};
+use crate::io::OutputSink;
+use crate::job::{Job, JobStep};
 use crate::scheduler::Next;
 
 /// Does the jobs of a run.
@@ -29,7 +29,7 @@ pub trait Executor: Debug + Send + Sync {
     /// It may end sooner, by [`Agenda::abort`].
     ///
     /// Each call is one run; several may be under way on one executor at once, from several threads.
-    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink);
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn OutputSink);
 }
 
 /// A number of threads of this machine, the caller's included.
@@ -43,7 +43,7 @@ impl Executor for Threads {
         self.0.max(1)
     }
 
-    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink) {
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn OutputSink) {
         let threads = (self.workers() as u64).min(agenda.jobs_at_once());
         let crew = Crew { agenda: Mutex::new(agenda), moved: Condvar::new(), sink: Mutex::new(sink) };
         std::thread::scope(|scope| {
@@ -64,7 +64,7 @@ struct Crew<'c, 's, 'p> {
     agenda: Mutex<&'c mut Agenda<'s, 'p>>,
     /// Notified when a job is done.
     moved: Condvar,
-    sink: Mutex<&'c mut dyn Sink>,
+    sink: Mutex<&'c mut dyn OutputSink>,
 }
 
 impl<'s, 'p> Crew<'_, 's, 'p> {
@@ -99,11 +99,11 @@ impl<'s, 'p> Crew<'_, 's, 'p> {
     fn steps(&self, job: &mut Job<'s, 'p>) -> Result<(), RunError> {
         loop {
             match job.step() {
-                Step::Done => return Ok(()),
-                Step::Fetch if job.call_where_it_lies()? => {}
-                Step::Fetch => drop(job.fetch()?),
-                Step::Call => job.call()?,
-                Step::Deliver => drop(job.deliver(&mut **self.sink.lock())?),
+                JobStep::Done => return Ok(()),
+                JobStep::Fetch if job.call_where_it_lies()? => {}
+                JobStep::Fetch => drop(job.fetch()?),
+                JobStep::Call => job.call()?,
+                JobStep::Deliver => drop(job.deliver(&mut **self.sink.lock())?),
             }
         }
     }

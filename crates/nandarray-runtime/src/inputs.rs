@@ -10,7 +10,7 @@ use nandarray::stl::translate::check_view;
 use nandarray::{Error, Result};
 use smallvec::SmallVec;
 
-use crate::io::{Failure, Source};
+use crate::io::{InputSource, TransferError};
 use crate::request::Input;
 use crate::tiles::{Tiles, packed, pieces};
 
@@ -81,7 +81,7 @@ impl<'a> ExternalInput<'a> {
     }
 }
 
-impl Source for InputReader<'_> {
+impl InputSource for InputReader<'_> {
     fn bytes(&self, input: usize) -> u64 {
         self.inputs[input].bytes
     }
@@ -108,7 +108,7 @@ impl Source for InputReader<'_> {
         }
     }
 
-    fn read(&self, input: usize, offset: u64, into: &mut [u8]) -> std::result::Result<(), Failure> {
+    fn read(&self, input: usize, offset: u64, into: &mut [u8]) -> std::result::Result<(), TransferError> {
         let this = &self.inputs[input];
         let end = offset + into.len() as u64;
         assert!(end <= this.bytes, "an input of {} bytes is read up to {end}", this.bytes);
@@ -136,7 +136,7 @@ impl Source for InputReader<'_> {
         offset: u64,
         bytes: u64,
         f: &mut dyn FnMut(&[u8]),
-    ) -> std::result::Result<(), Failure> {
+    ) -> std::result::Result<(), TransferError> {
         let this = &self.inputs[input];
         let end = offset + bytes;
         assert!(end <= this.bytes, "an input of {} bytes is lent up to {end}", this.bytes);

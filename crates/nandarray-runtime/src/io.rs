@@ -4,23 +4,23 @@
 //! caller decides what stores them: boxes of spaces, or memory.
 
 /// The error of a transfer.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub type TransferError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The external inputs of a run: each is bytes one after the other.
-pub trait Source: Sync {
+pub trait InputSource: Sync {
     /// Bytes of an input.
     fn bytes(&self, input: usize) -> u64;
     /// Fill `into` with the bytes of an input from `offset` on.
     ///
     /// # Errors
     /// The source's or the sink's own.
-    fn read(&self, input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure>;
+    fn read(&self, input: usize, offset: u64, into: &mut [u8]) -> Result<(), TransferError>;
     /// Calls `f` with the bytes of an input in place, if they are contiguous in memory; else does nothing. `f` must
     /// terminate and must not call this source: a source may hold locks meanwhile.
     ///
     /// # Errors
     /// The source's own; `f` was not called then.
-    fn lend(&self, input: usize, offset: u64, bytes: u64, f: &mut dyn FnMut(&[u8])) -> Result<(), Failure> {
+    fn lend(&self, input: usize, offset: u64, bytes: u64, f: &mut dyn FnMut(&[u8])) -> Result<(), TransferError> {
         let _ = (input, offset, bytes, f);
         Ok(())
     }
@@ -45,12 +45,12 @@ pub trait Source: Sync {
 }
 
 /// The destination of a run's outputs.
-pub trait Sink: Send {
+pub trait OutputSink: Send {
     /// Take the bytes that a task wrote to an output. Called in the order of tasks.
     ///
     /// # Errors
     /// The source's or the sink's own.
-    fn take(&mut self, output: usize, task: u64, bytes: Vec<u8>) -> Result<(), Failure>;
+    fn take(&mut self, output: usize, task: u64, bytes: Vec<u8>) -> Result<(), TransferError>;
     /// Whether an output goes into the store; otherwise it is the caller's, over the link of a modelled device.
     fn is_stored(&self, _output: usize) -> bool {
         false
@@ -59,7 +59,7 @@ pub trait Sink: Send {
     ///
     /// # Errors
     /// The source's or the sink's own.
-    fn end(&mut self, output: usize, bytes: Vec<u8>) -> Result<(), Failure> {
+    fn end(&mut self, output: usize, bytes: Vec<u8>) -> Result<(), TransferError> {
         self.take(output, u64::MAX, bytes)
     }
 }

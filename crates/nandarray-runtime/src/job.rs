@@ -1,8 +1,8 @@
 //! Jobs: units of work that the scheduler hands out to workers, cut into steps.
 //!
-//! An executor asks a job for its next [`Step`], does it by the method of the same name, and brings the job back to its
-//! [`crate::Agenda`] when there is none left. Between two steps it may do anything else: steps of other jobs, or let
-//! modelled time pass. A step does not know which worker does it, and a job's result does not depend on when.
+//! An executor asks a job for its next [`JobStep`], does it by the method of the same name, and brings the job back to
+//! its [`crate::Agenda`] when there is none left. Between two steps it may do anything else: steps of other jobs, or
+//! let modelled time pass. A step does not know which worker does it, and a job's result does not depend on when.
 //!
 //! | job | steps |
 //! | --- | --- |
@@ -15,13 +15,13 @@ use std::sync::atomic::AtomicBool;
 
 use nandarray_cores::{Call, RunError};
 
-use crate::io::Sink;
+use crate::io::OutputSink;
 use crate::stage::{Rank, TaskInput};
-use crate::work::{At, Context, Delivery, Fetched, Work};
+use crate::work::{Delivery, InputLocation, JobWork, StageContext, TaskStep};
 
 /// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum JobStep {
     /// Read bytes of its inputs: [`Job::fetch`].
     Fetch,
     /// Call a core: [`Job::call`].
@@ -55,9 +55,9 @@ pub enum JobKind {
 /// A unit of work for one worker.
 #[must_use = "a job goes back to its agenda, done or failed"]
 pub struct Job<'s, 'p> {
-    pub(crate) context: Context<'s, 'p>,
+    pub(crate) context: StageContext<'s, 'p>,
     pub(crate) rank: Rank,
-    pub(crate) work: Work<'p>,
+    pub(crate) work: JobWork<'p>,
 }
 
 impl std::fmt::Debug for Job<'_, '_> {
@@ -79,8 +79,8 @@ impl<'s, 'p> Job<'s, 'p> {
     /// Its kind.
     pub fn kind(&self) -> JobKind {
         match &self.work {
-            Work::Load(_) => JobKind::Load,
-            Work::Task(job) => {
+            JobWork::Load(_) => JobKind::Load,
+            JobWork::Task(job) => {
                 let external_bytes =
                     |input: &TaskInput| if let TaskInput::External(_, bytes) = input { *bytes } else { 0 };
                 let queued_bytes = |input: &TaskInput| match input {
@@ -94,40 +94,40 @@ impl<'s, 'p> Job<'s, 'p> {
                     queued_bytes: inputs.iter().map(queued_bytes).sum(),
                 }
             }
-            Work::Deliver(_) => JobKind::Deliver,
-            Work::Finish(_) => JobKind::Finish,
+            JobWork::Deliver(_) => JobKind::Deliver,
+            JobWork::Finish(_) => JobKind::Finish,
         }
     }
 
     /// Its next step.
-    pub fn step(&self) -> Step {
+    pub fn step(&self) -> JobStep {
         match &self.work {
-            Work::Load(load) => {
+            JobWork::Load(load) => {
                 if load.loaded.is_none() {
-                    Step::Fetch
+                    JobStep::Fetch
                 } else {
-                    Step::Done
+                    JobStep::Done
                 }
             }
-            Work::Task(job) => match job.at {
-                At::Begin | At::Call => Step::Call,
-                At::Fetch => Step::Fetch,
-                At::Done => Step::Done,
+            JobWork::Task(job) => match job.at {
+                TaskStep::Begin | TaskStep::Call => JobStep::Call,
+                TaskStep::Fetch => JobStep::Fetch,
+                TaskStep::Done => JobStep::Done,
             },
-            Work::Deliver(job) if !job.deliveries.queue.is_empty() => Step::Deliver,
-            Work::Deliver(job) => {
+            JobWork::Deliver(job) if !job.deliveries.queue.is_empty() => JobStep::Deliver,
+            JobWork::Deliver(job) => {
                 if job.state.is_empty() {
-                    Step::Done
+                    JobStep::Done
                 } else {
-                    Step::Call
+                    JobStep::Call
                 }
             }
-            Work::Finish(job) if !job.is_called => Step::Call,
-            Work::Finish(job) => {
+            JobWork::Finish(job) if !job.is_called => JobStep::Call,
+            JobWork::Finish(job) => {
                 if job.deliveries.queue.is_empty() {
-                    Step::Done
+                    JobStep::Done
                 } else {
-                    Step::Deliver
+                    JobStep::Deliver
                 }
             }
         }
@@ -141,9 +141,9 @@ impl<'s, 'p> Job<'s, 'p> {
     pub fn fetch(&mut self) -> Result<u64, RunError> {
         let Self { context, work, .. } = self;
         match work {
-            Work::Load(load) => load.fetch(context),
-            Work::Task(job) => job.fetch(context),
-            Work::Deliver(_) | Work::Finish(_) => unreachable!("a job that fetches nothing"),
+            JobWork::Load(load) => load.fetch(context),
+            JobWork::Task(job) => job.fetch(context),
+            JobWork::Deliver(_) | JobWork::Finish(_) => unreachable!("a job that fetches nothing"),
         }
     }
 
@@ -155,7 +155,7 @@ impl<'s, 'p> Job<'s, 'p> {
     pub fn call_where_it_lies(&mut self) -> Result<bool, RunError> {
         let Self { context, work, .. } = self;
         match work {
-            Work::Task(job) if job.at == At::Fetch => job.call_where_it_lies(context),
+            JobWork::Task(job) if job.at == TaskStep::Fetch => job.call_where_it_lies(context),
             _ => Ok(false),
         }
     }
@@ -167,28 +167,28 @@ impl<'s, 'p> Job<'s, 'p> {
     pub fn call(&mut self) -> Result<(), RunError> {
         let Self { context, work, .. } = self;
         match work {
-            Work::Load(_) => unreachable!("a job that calls nothing"),
-            Work::Task(job) => job.call(context),
-            Work::Deliver(job) => job.fold(context),
-            Work::Finish(job) => job.call(context),
+            JobWork::Load(_) => unreachable!("a job that calls nothing"),
+            JobWork::Task(job) => job.call(context),
+            JobWork::Deliver(job) => job.fold(context),
+            JobWork::Finish(job) => job.call(context),
         }
     }
 
     /// Instructions that its calls executed so far, without those of a call in flight ([`Self::begin_call`]).
     pub fn instructions(&self) -> u64 {
         match &self.work {
-            Work::Load(_) => 0,
-            Work::Task(job) => job.account.instructions,
-            Work::Deliver(job) => job.instructions,
-            Work::Finish(job) => job.instructions,
+            JobWork::Load(_) => 0,
+            JobWork::Task(job) => job.account.instructions,
+            JobWork::Deliver(job) => job.instructions,
+            JobWork::Finish(job) => job.instructions,
         }
     }
 
     /// Location of each input of a task, in the order in which [`Self::fetch`] reads them; empty for other jobs.
-    pub fn inputs(&self) -> Vec<Fetched> {
+    pub fn inputs(&self) -> Vec<InputLocation> {
         match &self.work {
-            Work::Task(job) => job.fetched(&self.context),
-            Work::Load(_) | Work::Deliver(_) | Work::Finish(_) => Vec::new(),
+            JobWork::Task(job) => job.fetched(&self.context),
+            JobWork::Load(_) | JobWork::Deliver(_) | JobWork::Finish(_) => Vec::new(),
         }
     }
 
@@ -198,8 +198,8 @@ impl<'s, 'p> Job<'s, 'p> {
     /// If the job is no task, or has no such input.
     pub fn input(&self, input: usize) -> &[u8] {
         match &self.work {
-            Work::Task(job) => job.input(input),
-            Work::Load(_) | Work::Deliver(_) | Work::Finish(_) => unreachable!("a job without inputs"),
+            JobWork::Task(job) => job.input(input),
+            JobWork::Load(_) | JobWork::Deliver(_) | JobWork::Finish(_) => unreachable!("a job without inputs"),
         }
     }
 
@@ -211,7 +211,7 @@ impl<'s, 'p> Job<'s, 'p> {
     pub fn begin_call(&mut self) -> Result<Option<Call<'p>>, RunError> {
         let Self { context, work, .. } = self;
         match work {
-            Work::Task(job) if job.at == At::Call => job.begin_call(context).map(Some),
+            JobWork::Task(job) if job.at == TaskStep::Call => job.begin_call(context).map(Some),
             _ => Ok(None),
         }
     }
@@ -226,8 +226,8 @@ impl<'s, 'p> Job<'s, 'p> {
     pub fn end_call(&mut self, call: Call<'p>, result: Result<Vec<u64>, RunError>) -> Result<(), RunError> {
         let Self { context, work, .. } = self;
         match work {
-            Work::Task(job) => job.end_call(context, call, result),
-            Work::Load(_) | Work::Deliver(_) | Work::Finish(_) => unreachable!("a job that begins no call"),
+            JobWork::Task(job) => job.end_call(context, call, result),
+            JobWork::Load(_) | JobWork::Deliver(_) | JobWork::Finish(_) => unreachable!("a job that begins no call"),
         }
     }
 
@@ -240,12 +240,12 @@ impl<'s, 'p> Job<'s, 'p> {
     ///
     /// # Errors
     /// [`RunError::Transfer`] as the sink says.
-    pub fn deliver(&mut self, sink: &mut dyn Sink) -> Result<Delivery, RunError> {
+    pub fn deliver(&mut self, sink: &mut dyn OutputSink) -> Result<Delivery, RunError> {
         let Self { context, work, .. } = self;
         match work {
-            Work::Deliver(job) => job.deliveries.next(context, sink),
-            Work::Finish(job) => job.deliveries.next(context, sink),
-            Work::Load(_) | Work::Task(_) => unreachable!("a job that delivers nothing"),
+            JobWork::Deliver(job) => job.deliveries.next(context, sink),
+            JobWork::Finish(job) => job.deliveries.next(context, sink),
+            JobWork::Load(_) | JobWork::Task(_) => unreachable!("a job that delivers nothing"),
         }
     }
 }

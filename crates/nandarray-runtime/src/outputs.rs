@@ -9,10 +9,10 @@ use nandarray::device::{Compound, Draft, Target};
 use nandarray::error::Shape;
 use nandarray::stl::space::{Space, SpaceId};
 use nandarray::stl::translate::check_view;
-use nandarray::stl::write::Source as Written;
+use nandarray::stl::write::Source;
 use nandarray::{Error, Result};
 
-use crate::io::{Failure, Sink};
+use crate::io::{OutputSink, TransferError};
 use crate::request::{Output, OutputValue};
 use crate::tiles::{Tiles, packed, pieces};
 
@@ -105,12 +105,12 @@ impl<'d> OutputWriter<'d> {
     }
 }
 
-impl Sink for OutputWriter<'_> {
+impl OutputSink for OutputWriter<'_> {
     fn is_stored(&self, output: usize) -> bool {
         self.places[output].is_some()
     }
 
-    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> std::result::Result<(), Failure> {
+    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> std::result::Result<(), TransferError> {
         match &mut self.places[output] {
             None => self.collected[output].extend_from_slice(&bytes),
             Some(place) => place.put(output, &mut self.drafts[place.draft], &bytes)?,
@@ -192,7 +192,7 @@ impl OutputBox<'_> {
             let source = bytes[at..at + part].as_ptr();
             at += part;
             // SAFETY: the strides are those of an array of this size, whose bytes are there.
-            draft.put(&target, unsafe { Written::from_raw(source) })
+            draft.put(&target, unsafe { Source::from_raw(source) })
         })?;
         self.written += more;
         Ok(())

@@ -10,7 +10,7 @@ use nandarray_cores::RunError;
 use crate::agenda::{Agenda, Completed};
 use crate::error::StageError;
 use crate::executor::Executor;
-use crate::io::{Sink, Source};
+use crate::io::{InputSource, OutputSink};
 use crate::progress::Progress;
 use crate::stage::Stage;
 
@@ -25,8 +25,8 @@ pub const HOLD_BYTES: u64 = 1 << 30;
 /// same one each time: the one whose task needs the fewest external records, and of several such the first stage.
 pub fn pipeline<'p>(
     stages: &[Stage<'_, 'p>],
-    source: &dyn Source,
-    sink: &mut dyn Sink,
+    source: &dyn InputSource,
+    sink: &mut dyn OutputSink,
     executor: &dyn Executor,
     hold_bytes: u64,
     progress: &Progress,

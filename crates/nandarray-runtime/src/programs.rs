@@ -19,14 +19,14 @@ const RECENT: usize = 8;
 
 /// A program and its translations so far, shared by all of its runs.
 #[derive(Debug)]
-pub(crate) struct Ready {
+pub(crate) struct LoadedProgram {
     elf: Vec<u8>,
     metadata: Option<Vec<u8>>,
     pub(crate) program: Program,
     translations: Translations,
 }
 
-impl Ready {
+impl LoadedProgram {
     fn new(elf: &[u8], metadata: Option<&[u8]>) -> Result<Self> {
         let program = Program::from_elf(elf, metadata).map_err(|e| Error::Program(Box::new(e)))?;
         let translations = Translations::new(program.bits());
@@ -53,19 +53,19 @@ impl Ready {
 
 /// The programs that are loaded.
 #[derive(Debug, Default)]
-pub(crate) struct Programs {
+pub(crate) struct ProgramTable {
     next: ProgramId,
-    loaded: BTreeMap<ProgramId, Arc<Ready>>,
+    loaded: BTreeMap<ProgramId, Arc<LoadedProgram>>,
     /// Programs that were loaded last, the latest first.
-    recent: VecDeque<Arc<Ready>>,
+    recent: VecDeque<Arc<LoadedProgram>>,
 }
 
-impl Programs {
+impl ProgramTable {
     pub(crate) fn load(&mut self, elf: &[u8], metadata: Option<&[u8]>) -> Result<ProgramId> {
         let known = self.recent.iter().position(|r| r.elf == elf && r.metadata.as_deref() == metadata);
         let ready = match known.and_then(|at| self.recent.remove(at)) {
             Some(ready) => ready,
-            None => Arc::new(Ready::new(elf, metadata)?),
+            None => Arc::new(LoadedProgram::new(elf, metadata)?),
         };
         self.recent.push_front(ready.clone());
         self.recent.truncate(RECENT);
@@ -78,7 +78,7 @@ impl Programs {
         self.loaded.remove(&id).map(drop).ok_or_else(|| unknown(id))
     }
 
-    pub(crate) fn get(&self, id: ProgramId) -> Result<Arc<Ready>> {
+    pub(crate) fn get(&self, id: ProgramId) -> Result<Arc<LoadedProgram>> {
         self.loaded.get(&id).cloned().ok_or_else(|| unknown(id))
     }
 }

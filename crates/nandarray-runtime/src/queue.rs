@@ -9,17 +9,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A chunk, and the range of its bytes that is meant.
-pub(crate) type Chunk = (Arc<Vec<u8>>, Range<usize>);
+pub(crate) type ChunkSlice = (Arc<Vec<u8>>, Range<usize>);
 
 /// Bytes that were produced at once, and their position.
 #[derive(Debug)]
-struct Entry {
+struct QueuedChunk {
     at: u64,
     bytes: Arc<Vec<u8>>,
     turn: u64,
 }
 
-impl Entry {
+impl QueuedChunk {
     fn end(&self) -> u64 {
         self.at + self.bytes.len() as u64
     }
@@ -28,7 +28,7 @@ impl Entry {
 /// An output on its way to its readers.
 #[derive(Debug, Default)]
 pub(crate) struct StreamQueue {
-    chunks: VecDeque<Entry>,
+    chunks: VecDeque<QueuedChunk>,
     end: u64,
     /// The turn of the end, once the producer has ended.
     closed: Option<u64>,
@@ -54,7 +54,7 @@ impl StreamQueue {
         if !bytes.is_empty() && self.is_read() {
             let at = self.end;
             self.end += bytes.len() as u64;
-            self.chunks.push_back(Entry { at, bytes: Arc::new(bytes), turn });
+            self.chunks.push_back(QueuedChunk { at, bytes: Arc::new(bytes), turn });
         }
     }
 
@@ -92,7 +92,7 @@ impl StreamQueue {
     }
 
     /// Consumes the bytes of a reader up to position `to`.
-    pub(crate) fn take(&mut self, reader: usize, to: u64) -> Vec<Chunk> {
+    pub(crate) fn take(&mut self, reader: usize, to: u64) -> Vec<ChunkSlice> {
         let found = self.chunks(self.readers[reader]..to);
         self.readers[reader] = to;
         let last = self.readers.iter().min().copied().unwrap_or(to);
@@ -102,11 +102,11 @@ impl StreamQueue {
         found
     }
 
-    fn chunks(&self, range: Range<u64>) -> Vec<Chunk> {
+    fn chunks(&self, range: Range<u64>) -> Vec<ChunkSlice> {
         assert!(range.end <= self.end, "bytes up to {} of {}", range.end, self.end);
         let first = self.chunks.partition_point(|one| one.end() <= range.start);
         let within = self.chunks.range(first..).take_while(|one| one.at < range.end);
-        let cut = |one: &Entry| {
+        let cut = |one: &QueuedChunk| {
             let from = range.start.max(one.at) - one.at;
             let to = range.end.min(one.end()) - one.at;
             (one.bytes.clone(), from as usize..to as usize)
@@ -143,7 +143,7 @@ impl StreamQueue {
 }
 
 /// Put chunks one behind the other.
-pub(crate) fn joined(chunks: &[Chunk], into: &mut Vec<u8>) {
+pub(crate) fn joined(chunks: &[ChunkSlice], into: &mut Vec<u8>) {
     into.clear();
     for (bytes, range) in chunks {
         into.extend_from_slice(&bytes[range.clone()]);

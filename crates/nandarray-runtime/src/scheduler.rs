@@ -13,12 +13,12 @@ use std::sync::atomic::Ordering;
 use nandarray_cores::{RunError, abi};
 
 use crate::cut::{Cut, NextCut, Supply, check};
-use crate::io::Source;
+use crate::io::InputSource;
 use crate::job::Job;
 use crate::progress::Progress;
 use crate::queue::StreamQueue;
 use crate::stage::{Failed, Origin, PendingTask, Rank, Stage, StageState, TaskInput};
-use crate::work::{Buffers, Context, DeliverJob, FinishJob, Load, TaskJob, Work};
+use crate::work::{Buffers, DeliverJob, FinishJob, JobWork, Load, StageContext, TaskJob};
 
 /// Runs that may wait for those before them, for each worker.
 const RUNS_AHEAD: u64 = 4;
@@ -36,9 +36,9 @@ pub enum Next<'s, 'p> {
 }
 
 /// The part of a run that never changes.
-pub(crate) struct Plan<'s, 'p> {
+pub(crate) struct RunPlan<'s, 'p> {
     pub(crate) stages: &'s [Stage<'s, 'p>],
-    pub(crate) source: &'s dyn Source,
+    pub(crate) source: &'s dyn InputSource,
     pub(crate) progress: &'s Progress,
     pub(crate) workers: u64,
     pub(crate) hold_bytes: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Plan<'s, 'p> {
 }
 
 /// A reader whose backlog is at its bound: the bound in bytes, the producing stage, its output, the reader's number.
-type Behind = (u64, usize, usize, usize);
+type BlockedReader = (u64, usize, usize, usize);
 
 /// The state of a run.
 pub(crate) struct Scheduler<'p> {
@@ -62,17 +62,21 @@ pub(crate) struct Scheduler<'p> {
     pub(crate) buffers: Vec<Buffers>,
 }
 
-impl<'s, 'p> Plan<'s, 'p> {
+impl<'s, 'p> RunPlan<'s, 'p> {
     /// The job of a stage.
-    fn job(&self, stage: usize, rank: Rank, work: Work<'p>) -> Job<'s, 'p> {
+    fn job(&self, stage: usize, rank: Rank, work: JobWork<'p>) -> Job<'s, 'p> {
         let readers = self.readers[stage].clone();
         let (source, progress) = (self.source, self.progress);
-        Job { context: Context { number: stage, stage: &self.stages[stage], readers, source, progress }, rank, work }
+        Job {
+            context: StageContext { number: stage, stage: &self.stages[stage], readers, source, progress },
+            rank,
+            work,
+        }
     }
 }
 
 impl<'p> Scheduler<'p> {
-    pub(crate) fn new(plan: &mut Plan<'_, 'p>) -> Self {
+    pub(crate) fn new(plan: &mut RunPlan<'_, 'p>) -> Self {
         let mut stages: Vec<StageState<'p>> = Vec::new();
         let mut read: Vec<Vec<Vec<(usize, usize)>>> = Vec::new();
         for (number, stage) in plan.stages.iter().enumerate() {
@@ -116,7 +120,7 @@ impl<'p> Scheduler<'p> {
     }
 
     /// The bytes that are there of each input of a stage.
-    pub(crate) fn supplies(&self, plan: &Plan<'_, 'p>, stage: usize) -> Vec<Supply> {
+    pub(crate) fn supplies(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> Vec<Supply> {
         let one = |origin: &Origin| match *origin {
             Origin::External(input) => Supply { bytes: plan.source.bytes(input), closed: true },
             Origin::Stage { stage, output } => {
@@ -128,7 +132,7 @@ impl<'p> Scheduler<'p> {
     }
 
     /// Picks the next job.
-    pub(crate) fn pick<'s>(&mut self, plan: &Plan<'s, 'p>) -> Next<'s, 'p> {
+    pub(crate) fn pick<'s>(&mut self, plan: &RunPlan<'s, 'p>) -> Next<'s, 'p> {
         if self.aborted {
             return Next::Over;
         }
@@ -162,9 +166,9 @@ impl<'p> Scheduler<'p> {
     /// The next job of a stage, if there is one; adds the reader that blocks it to `full`.
     fn look<'s>(
         &mut self,
-        plan: &Plan<'s, 'p>,
+        plan: &RunPlan<'s, 'p>,
         stage: usize,
-        full: &mut Vec<Behind>,
+        full: &mut Vec<BlockedReader>,
     ) -> Result<Option<Job<'s, 'p>>, Failed> {
         let each = plan.stages[stage].tasks_a_run();
         let work = &mut self.stages[stage];
@@ -197,13 +201,13 @@ impl<'p> Scheduler<'p> {
             let output = work.undelivered.remove(&run).expect("a run that is to be delivered");
             let rank = Rank { turn: output.turn, stage, run };
             let job = DeliverJob::new(&plan.stages[stage], output, work.folder.take());
-            return Ok(Some(plan.job(stage, rank, Work::Deliver(job))));
+            return Ok(Some(plan.job(stage, rank, JobWork::Deliver(job))));
         }
         if finish && work.is_over() {
             work.delivering = true;
             let job = FinishJob::new(&plan.stages[stage], work.folder.take(), work.cutter.count());
             let rank = self.end(stage);
-            return Ok(Some(plan.job(stage, rank, Work::Finish(job))));
+            return Ok(Some(plan.job(stage, rank, JobWork::Finish(job))));
         }
         let ready = work.ready();
         let due = |&(run, turn): &(u64, u64)| self.is_due(Rank { turn, stage, run });
@@ -211,7 +215,7 @@ impl<'p> Scheduler<'p> {
     }
 
     /// The job that reads a stage's whole inputs, and finds the ends of records.
-    fn load<'s>(&mut self, plan: &Plan<'s, 'p>, stage: usize) -> Job<'s, 'p> {
+    fn load<'s>(&mut self, plan: &RunPlan<'s, 'p>, stage: usize) -> Job<'s, 'p> {
         let rank = self.loads(plan, stage);
         let inputs = self.wholes(plan, stage);
         let searches = self.stages[stage].cutter.is_to_search();
@@ -219,11 +223,11 @@ impl<'p> Scheduler<'p> {
             Origin::External(input) if searches => Some(input),
             _ => None,
         };
-        plan.job(stage, rank, Work::Load(Load { inputs, search, loaded: None }))
+        plan.job(stage, rank, JobWork::Load(Load { inputs, search, loaded: None }))
     }
 
     /// The job of the next task of a run that is ready.
-    fn task<'s>(&mut self, plan: &Plan<'s, 'p>, stage: usize, number: u64) -> Job<'s, 'p> {
+    fn task<'s>(&mut self, plan: &RunPlan<'s, 'p>, stage: usize, number: u64) -> Job<'s, 'p> {
         let work = &mut self.stages[stage];
         let run = work.runs.get_mut(&number).expect("a run that is ready");
         run.busy = true;
@@ -233,11 +237,17 @@ impl<'p> Scheduler<'p> {
         let rank = Rank { turn: task.turn, stage, run: number };
         let buffers = self.buffers.pop().unwrap_or_default();
         let job = TaskJob::new(number, run.output.first, task, core, begun, buffers);
-        plan.job(stage, rank, Work::Task(Box::new(job)))
+        plan.job(stage, rank, JobWork::Task(Box::new(job)))
     }
 
     /// Cuts inputs that are there into tasks, until a run has a task to call.
-    fn hand_out(&mut self, plan: &Plan<'_, 'p>, stage: usize, each: u64, full: &mut Vec<Behind>) -> Result<(), Failed> {
+    fn hand_out(
+        &mut self,
+        plan: &RunPlan<'_, 'p>,
+        stage: usize,
+        each: u64,
+        full: &mut Vec<BlockedReader>,
+    ) -> Result<(), Failed> {
         loop {
             let work = &self.stages[stage];
             let open = work.is_open(each);
@@ -282,7 +292,7 @@ impl<'p> Scheduler<'p> {
     }
 
     /// The reader that a stage has to wait for, if there is one.
-    fn blocked_reader(&self, plan: &Plan<'_, 'p>, stage: usize) -> Option<Behind> {
+    fn blocked_reader(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> Option<BlockedReader> {
         let work = &self.stages[stage];
         for (output, queue) in work.queues.iter().enumerate() {
             for (reader, &(whose, input)) in plan.readers[stage][output].iter().enumerate() {
@@ -303,7 +313,7 @@ impl<'p> Scheduler<'p> {
     }
 
     /// Doubles the bound of a reader since all stages wait; returns whether the run goes on.
-    fn relax_backpressure(&mut self, plan: &Plan<'_, 'p>, full: &[Behind]) -> bool {
+    fn relax_backpressure(&mut self, plan: &RunPlan<'_, 'p>, full: &[BlockedReader]) -> bool {
         let Some(&(_, stage, output, reader)) = full.iter().min() else {
             assert!(self.error.is_some(), "stages that wait for each other wait for one whose readers are behind");
             return false;
@@ -320,7 +330,7 @@ impl<'p> Scheduler<'p> {
     }
 
     /// Consumes a task's inputs.
-    fn pending(&mut self, plan: &Plan<'_, 'p>, stage: usize, cut: Cut, turn: u64) -> PendingTask {
+    fn pending(&mut self, plan: &RunPlan<'_, 'p>, stage: usize, cut: Cut, turn: u64) -> PendingTask {
         let this = &plan.stages[stage];
         let number = self.stages[stage].cutter.count();
         self.stages[stage].cutter.take(cut);
@@ -347,8 +357,8 @@ impl<'p> Scheduler<'p> {
         PendingTask { number, cut, turn, extents, inputs }
     }
 
-    /// The turn of a task; `told` as in [`NextCut::Task`].
-    fn turn(&self, plan: &Plan<'_, 'p>, stage: usize, cut: Cut, told: Option<u64>) -> u64 {
+    /// The turn of a task; `told` as in [`NextCut::BorrowedTask`].
+    fn turn(&self, plan: &RunPlan<'_, 'p>, stage: usize, cut: Cut, told: Option<u64>) -> u64 {
         let (work, ports) = (&self.stages[stage], &plan.stages[stage].program.metadata().inputs);
         let mut turn = self.loads(plan, stage).turn.max(work.turn);
         for (input, port) in ports.iter().enumerate().filter(|(_, port)| !port.whole) {
@@ -363,7 +373,7 @@ impl<'p> Scheduler<'p> {
     }
 
     /// Rank of the job that loads a stage's whole inputs.
-    fn loads(&self, plan: &Plan<'_, 'p>, stage: usize) -> Rank {
+    fn loads(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> Rank {
         let ports = &plan.stages[stage].program.metadata().inputs;
         let ends = plan.stages[stage].inputs.iter().zip(ports).filter(|(_, port)| port.whole);
         let turn = ends.map(|(origin, _)| self.closed(origin)).max().unwrap_or(0);
@@ -376,7 +386,7 @@ impl<'p> Scheduler<'p> {
     }
 
     /// The turn of the end of all inputs of a stage.
-    fn ended(&self, plan: &Plan<'_, 'p>, stage: usize) -> u64 {
+    fn ended(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> u64 {
         plan.stages[stage].inputs.iter().map(|origin| self.closed(origin)).max().unwrap_or(0)
     }
 
@@ -389,7 +399,7 @@ impl<'p> Scheduler<'p> {
     }
 
     /// Rank of the error that a stage's inputs do not fit: one has ended before another, or a task would be too large.
-    fn misfit(&self, plan: &Plan<'_, 'p>, stage: usize) -> Rank {
+    fn misfit(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> Rank {
         let (work, ports) = (&self.stages[stage], &plan.stages[stage].program.metadata().inputs);
         let supplies = self.supplies(plan, stage);
         let cut = || ports.iter().zip(&supplies).filter(|(port, _)| !port.whole);
@@ -410,7 +420,7 @@ impl<'p> Scheduler<'p> {
     }
 
     /// Consumes a stage's whole inputs.
-    fn wholes(&mut self, plan: &Plan<'_, 'p>, stage: usize) -> BTreeMap<usize, TaskInput> {
+    fn wholes(&mut self, plan: &RunPlan<'_, 'p>, stage: usize) -> BTreeMap<usize, TaskInput> {
         let mut found = BTreeMap::new();
         for (input, _) in plan.stages[stage].program.metadata().inputs.iter().enumerate().filter(|(_, p)| p.whole) {
             let reader = self.stages[stage].readers[input];

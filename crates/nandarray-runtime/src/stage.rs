@@ -9,21 +9,21 @@ use std::sync::Arc;
 
 use nandarray_cores::{Core, LoadError, Program, RunError};
 
-use crate::cut::{Cut, Cutter, Edges, NextCut, Supply};
-use crate::io::Source;
+use crate::cut::{Cut, Edges, NextCut, Supply, TaskCutter};
+use crate::io::InputSource;
 use crate::progress::Account;
-use crate::queue::{Chunk, StreamQueue};
+use crate::queue::{ChunkSlice, StreamQueue};
 
 /// Number of consecutive tasks that share a core's state, if the program has one to fold.
 const TASKS_A_RUN: u64 = 16;
 
 /// Makes a core for a program: [`Core::interpreter`], or one with another processor.
-pub type Maker<'s, 'p> = &'s (dyn Fn(&'p Program) -> Result<Core<'p>, LoadError> + Sync);
+pub type CoreFactory<'s, 'p> = &'s (dyn Fn(&'p Program) -> Result<Core<'p>, LoadError> + Sync);
 
 /// The origin of an input of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The input of the run's [`Source`] with this number.
+    /// The input of the run's [`InputSource`] with this number.
     External(usize),
     /// An output of a stage before this one.
     Stage {
@@ -39,12 +39,12 @@ pub struct Stage<'s, 'p> {
     /// The program.
     pub program: &'p Program,
     /// Makes its cores.
-    pub core: Maker<'s, 'p>,
+    pub core: CoreFactory<'s, 'p>,
     /// Bit patterns of its scalars.
     pub scalars: &'s [u64],
     /// Origin of each input.
     pub inputs: Vec<Origin>,
-    /// For each output its number in the run's [`crate::Sink`], if it goes there.
+    /// For each output its number in the run's [`crate::OutputSink`], if it goes there.
     pub outputs: Vec<Option<usize>>,
     /// Bytes of the first input that a task should have.
     pub task_bytes: u64,
@@ -90,7 +90,7 @@ pub(crate) enum TaskInput {
     /// Bytes of the source: offset and count.
     External(u64, u64),
     /// An output of another stage.
-    Chunks(Vec<Chunk>),
+    Chunks(Vec<ChunkSlice>),
     /// All of a whole input.
     Whole(Arc<Vec<u8>>),
 }
@@ -116,7 +116,7 @@ pub(crate) struct RunOutput {
 }
 
 /// A run of consecutive tasks, on one core.
-pub(crate) struct Run<'p> {
+pub(crate) struct TaskRun<'p> {
     pub(crate) queue: VecDeque<PendingTask>,
     /// Number of tasks that were assigned to it.
     assigned: u64,
@@ -129,7 +129,7 @@ pub(crate) struct Run<'p> {
 
 /// The progress of a stage.
 pub(crate) struct StageState<'p> {
-    pub(crate) cutter: Cutter,
+    pub(crate) cutter: TaskCutter,
     /// For each input that another stage produces, its number among that queue's readers.
     pub(crate) readers: Vec<usize>,
     /// Whole inputs, once they are there.
@@ -137,7 +137,7 @@ pub(crate) struct StageState<'p> {
     /// Whether whole inputs are there, and ends of records were found if they have to be searched for.
     pub(crate) loaded: bool,
     pub(crate) loading: bool,
-    pub(crate) runs: BTreeMap<u64, Run<'p>>,
+    pub(crate) runs: BTreeMap<u64, TaskRun<'p>>,
     /// Runs begun.
     pub(crate) begun: u64,
     /// Whether all inputs were cut.
@@ -163,14 +163,14 @@ pub(crate) struct StageState<'p> {
 }
 
 impl<'p> StageState<'p> {
-    pub(crate) fn new(stage: &Stage<'_, 'p>, readers: Vec<usize>, source: &dyn Source) -> Self {
+    pub(crate) fn new(stage: &Stage<'_, 'p>, readers: Vec<usize>, source: &dyn InputSource) -> Self {
         let metadata = stage.program.metadata();
         let external = match stage.inputs[0] {
             Origin::External(input) => Some(input),
             Origin::Stage { .. } => None,
         };
         let grain = external.map_or(0, |input| source.grain(input));
-        let mut cutter = Cutter::new(metadata, grain, stage.task_bytes);
+        let mut cutter = TaskCutter::new(metadata, grain, stage.task_bytes);
         if let Some(edges) = external.and_then(|input| source.edges(input)) {
             cutter.cut_at(Edges::of_records(&edges, metadata));
         }
@@ -201,7 +201,7 @@ impl<'p> StageState<'p> {
 
     /// A run whose next task can be called now, and that task's turn.
     pub(crate) fn ready(&self) -> Option<(u64, u64)> {
-        let first = |(number, run): (&u64, &Run<'_>)| run.queue.front().map(|task| (*number, task.turn));
+        let first = |(number, run): (&u64, &TaskRun<'_>)| run.queue.front().map(|task| (*number, task.turn));
         self.runs.iter().filter(|(_, run)| !run.busy).find_map(first)
     }
 
@@ -214,7 +214,7 @@ impl<'p> StageState<'p> {
     pub(crate) fn assign(&mut self, each: u64, task: PendingTask) {
         if !self.is_open(each) {
             let output = RunOutput { first: task.number, ..RunOutput::default() };
-            let run = Run { queue: VecDeque::new(), assigned: 0, busy: false, core: None, output };
+            let run = TaskRun { queue: VecDeque::new(), assigned: 0, busy: false, core: None, output };
             self.runs.insert(self.begun, run);
             self.begun += 1;
         }
@@ -235,7 +235,7 @@ impl<'p> StageState<'p> {
 
     /// Moves runs that are done to those that wait for delivery; their cores are free.
     pub(crate) fn settle(&mut self, stage: usize, each: u64) -> Result<(), Failed> {
-        let over = |run: &Run<'_>, ended: bool| {
+        let over = |run: &TaskRun<'_>, ended: bool| {
             !run.busy && run.queue.is_empty() && run.core.is_some() && (ended || run.assigned == each)
         };
         let done: Vec<u64> = self.runs.iter().filter(|(_, run)| over(run, self.ended)).map(|(n, _)| *n).collect();

@@ -220,7 +220,7 @@ fn an_executor_that_dies_or_gives_up_fails_its_run() {
         fn workers(&self) -> usize {
             1
         }
-        fn run(&self, _: &mut nandarray_runtime::Agenda<'_, '_>, _: &mut dyn nandarray_runtime::Sink) {}
+        fn run(&self, _: &mut nandarray_runtime::Agenda<'_, '_>, _: &mut dyn nandarray_runtime::OutputSink) {}
     }
     let failed = run(&programs, &chain(), &source, &mut Gathered::default(), &Idle).unwrap_err();
     assert_eq!(failed.to_string(), "by hand: a worker died: the executor ended before the run did");

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 
 use nandarray_cores::{Core, Program, RunError};
 use nandarray_runtime::{
-    Completed, Failure, HOLD_BYTES, Origin, Progress, Sink, Source, Stage, StageError, Threads, pipeline,
+    Completed, HOLD_BYTES, InputSource, Origin, OutputSink, Progress, Stage, StageError, Threads, TransferError,
+    pipeline,
 };
 use proptest::prelude::*;
 
@@ -26,12 +27,12 @@ fn bytes(items: &[u64]) -> Vec<u8> {
     items.iter().flat_map(|item| item.to_le_bytes()).collect()
 }
 
-impl Source for Items {
+impl InputSource for Items {
     fn bytes(&self, _input: usize) -> u64 {
         self.0.len() as u64
     }
 
-    fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
+    fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), TransferError> {
         into.copy_from_slice(&self.0[offset as usize..][..into.len()]);
         Ok(())
     }
@@ -41,8 +42,8 @@ impl Source for Items {
 #[derive(Default)]
 struct Gathered(Vec<Vec<u8>>);
 
-impl Sink for Gathered {
-    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> Result<(), Failure> {
+impl OutputSink for Gathered {
+    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> Result<(), TransferError> {
         if self.0.len() <= output {
             self.0.resize(output + 1, Vec::new());
         }

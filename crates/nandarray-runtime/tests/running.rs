@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nandarray_cores::{Core, LoadError, Profiler, Program, RunError};
 use nandarray_runtime::{
-    Account, Executor, Failure, HOLD_BYTES, Origin, Progress, Sink, Source, Stage, Threads, pipeline,
+    Account, Executor, HOLD_BYTES, InputSource, Origin, OutputSink, Progress, Stage, Threads, TransferError, pipeline,
 };
 use proptest::prelude::*;
 
@@ -27,12 +27,12 @@ impl Items {
     }
 }
 
-impl Source for Items {
+impl InputSource for Items {
     fn bytes(&self, _input: usize) -> u64 {
         self.bytes.len() as u64
     }
 
-    fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
+    fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), TransferError> {
         if Some(self.reads.fetch_add(1, Ordering::Relaxed)) == self.fails {
             return Err("a bad block".into());
         }
@@ -51,8 +51,8 @@ struct Gathered {
     refuses: Option<u64>,
 }
 
-impl Sink for Gathered {
-    fn take(&mut self, output: usize, task: u64, bytes: Vec<u8>) -> Result<(), Failure> {
+impl OutputSink for Gathered {
+    fn take(&mut self, output: usize, task: u64, bytes: Vec<u8>) -> Result<(), TransferError> {
         assert_eq!(output, 0);
         if self.refuses == Some(task) {
             return Err("a full disk".into());
@@ -62,7 +62,7 @@ impl Sink for Gathered {
         Ok(())
     }
 
-    fn end(&mut self, output: usize, bytes: Vec<u8>) -> Result<(), Failure> {
+    fn end(&mut self, output: usize, bytes: Vec<u8>) -> Result<(), TransferError> {
         self.ends.push((output, bytes));
         Ok(())
     }

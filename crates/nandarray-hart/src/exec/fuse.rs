@@ -7,14 +7,16 @@
 
 use super::control::{self, Condition};
 use super::int::{self, Effect};
-use super::mem::{self, Access};
-use super::{Env, Flow, Handler, NEXT, Slot, State, Step, TAKEN, bits, enter, follow, next, operands, otherwise};
-use crate::isa::{Code, Op};
+use super::mem::{self, MemoryInstruction};
+use super::{
+    Env, Flow, Handler, HartState, NEXT, Step, StepSlot, TAKEN, bits, enter, follow, next, operands, otherwise,
+};
+use crate::isa::{Code, Instruction};
 use crate::xlen::Xlen;
 
 /// Fuses the pairs in the steps of one block, from its end: a branch is fused first. Instructions that are `alone` are
 /// not fused.
-pub(super) fn fuse<X: Xlen>(ops: &[Op], steps: &mut [Step<X>], alone: impl Fn(&Op) -> bool) {
+pub(super) fn fuse<X: Xlen>(ops: &[Instruction], steps: &mut [Step<X>], alone: impl Fn(&Instruction) -> bool) {
     let mut behind = ops.len();
     while behind >= 2 {
         let (first, second) = (&ops[behind - 2], &ops[behind - 1]);
@@ -35,8 +37,8 @@ macro_rules! joined {
         ) $body:block
     )*) => {$(
         unsafe fn $name<X: Xlen, $a: $first, $b: $then>(
-            $step: *const Slot<X>,
-            $s: &mut State<X>,
+            $step: *const StepSlot<X>,
+            $s: &mut HartState<X>,
             $e: &mut Env<'_, '_>,
         ) -> Flow {
             // SAFETY: the step was chosen for a pair, so there is another one behind it.
@@ -52,7 +54,7 @@ joined! {
         B::apply(operands!(second), s);
         next!(2, step, s, e)
     }
-    fn effect_access<A: Effect, B: Access>(step, second, s, e) {
+    fn effect_access<A: Effect, B: MemoryInstruction>(step, second, s, e) {
         A::apply(operands!(step), s);
         if !B::fast(operands!(second), s, e) {
             otherwise!(B::near, second, s, e)
@@ -63,14 +65,14 @@ joined! {
         A::apply(operands!(step), s);
         if B::holds(operands!(second), s) { follow!(TAKEN, second, s, e) } else { follow!(NEXT, second, s, e) }
     }
-    fn access_effect<A: Access, B: Effect>(step, second, s, e) {
+    fn access_effect<A: MemoryInstruction, B: Effect>(step, second, s, e) {
         if !A::fast(operands!(step), s, e) {
             otherwise!(A::near, step, s, e)
         }
         B::apply(operands!(second), s);
         next!(2, step, s, e)
     }
-    fn accesses<A: Access, B: Access>(step, second, s, e) {
+    fn accesses<A: MemoryInstruction, B: MemoryInstruction>(step, second, s, e) {
         if !A::fast(operands!(step), s, e) {
             otherwise!(A::near, step, s, e)
         }
@@ -79,7 +81,7 @@ joined! {
         }
         next!(2, step, s, e)
     }
-    fn access_branch<A: Access, B: Condition>(step, second, s, e) {
+    fn access_branch<A: MemoryInstruction, B: Condition>(step, second, s, e) {
         if !A::fast(operands!(step), s, e) {
             otherwise!(A::near, step, s, e)
         }

@@ -8,20 +8,20 @@
 //! faults whose value is the stream's number or the distance. A program never learns how far its bytes have arrived: it
 //! waits, or reads values that never change.
 
-use super::{Env, Exit, Flow, Slot, State, handlers, next, operands};
+use super::{Env, Exit, Flow, HartState, StepSlot, handlers, next, operands};
 use crate::streams::Look;
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
 /// The exit of a step that needs more bytes than an input has.
 #[cold]
-fn wait_input<X: Xlen>(step: *const Slot<X>, s: &mut State<X>, stream: u8, ended: bool) -> Flow {
+fn wait_input<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, stream: u8, ended: bool) -> Flow {
     s.leave(step, if ended { Exit::Exhausted(stream) } else { Exit::WaitInput(stream) })
 }
 
 /// The exit of a step that needs more room than an output has.
 #[cold]
-fn wait_output<X: Xlen>(step: *const Slot<X>, s: &mut State<X>, stream: u8, full: bool) -> Flow {
+fn wait_output<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, stream: u8, full: bool) -> Flow {
     s.leave(step, if full { Exit::Full(stream) } else { Exit::WaitOutput(stream) })
 }
 

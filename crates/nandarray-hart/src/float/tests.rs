@@ -9,7 +9,7 @@ use rustc_apfloat::ieee;
 use rustc_apfloat::{Float, Round, Status, StatusAnd};
 
 /// Numbers of all kinds: random bits, and exponents and significands near where something happens.
-fn number<F: Format>() -> impl Strategy<Value = u64> {
+fn number<F: FloatFormat>() -> impl Strategy<Value = u64> {
     let all = (F::INFINITY | F::SIGN) | ((1 << F::FRACTION) - 1);
     let near =
         (any::<bool>(), 0..1u64 << F::EXPONENT, 0..4u8, any::<u64>()).prop_map(move |(sign, exponent, kind, bits)| {
@@ -60,7 +60,7 @@ fn flags_of(status: Status) -> u8 {
 }
 
 /// Compare with the oracle: canonical NaNs, and flags but for the two differences.
-fn agree<F: Format, A: Float>(ours: u64, flags: u8, theirs: StatusAnd<A>) -> Result<(), TestCaseError> {
+fn agree<F: FloatFormat, A: Float>(ours: u64, flags: u8, theirs: StatusAnd<A>) -> Result<(), TestCaseError> {
     let expected = if theirs.value.is_nan() { F::NAN } else { theirs.value.to_bits() as u64 };
     prop_assert_eq!(ours, expected, "{:#x} {:#x}", ours, expected);
     let smallest_normal = ours & !F::SIGN == 1 << F::FRACTION;

@@ -2,8 +2,8 @@
 
 use crate::csr::{FS, MIE, MPIE, MPP, MPRV, Privilege, SIE, SPIE, SPP, TSR, TVM, TW};
 use crate::exec::{Env, Exit};
-use crate::hart::{Hart, Mode, Stop};
-use crate::isa::{Code, Format, Op};
+use crate::hart::{Hart, HartMode, Stop};
+use crate::isa::{Code, Format, Instruction};
 use crate::meter::Meter;
 use crate::trap::{Cause, Trap};
 use crate::xlen::Xlen;
@@ -17,7 +17,7 @@ const STREAMS: u32 = 0x800;
 
 /// The result of an instruction that is executed outside of blocks.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum SystemOutcome {
     /// It was executed; the next one follows.
     Next,
     /// It was executed; the one at an address follows.
@@ -28,19 +28,19 @@ pub(crate) enum Outcome {
     Leave(Exit),
 }
 
-const ILLEGAL: Outcome = Outcome::Leave(Exit::Trap { cause: Cause::IllegalInstruction, value: 0 });
+const ILLEGAL: SystemOutcome = SystemOutcome::Leave(Exit::Trap { cause: Cause::IllegalInstruction, value: 0 });
 
-fn trap(cause: Cause, value: u64) -> Outcome {
-    Outcome::Leave(Exit::Trap { cause, value })
+fn trap(cause: Cause, value: u64) -> SystemOutcome {
+    SystemOutcome::Leave(Exit::Trap { cause, value })
 }
 
 impl<X: Xlen, M: Meter> Hart<X, M> {
     /// Execute `op`, which stands at `pc`.
-    pub(crate) fn system(&mut self, op: &Op, pc: u64, env: &mut Env<'_, '_>) -> Outcome {
+    pub(crate) fn system(&mut self, op: &Instruction, pc: u64, env: &mut Env<'_, '_>) -> SystemOutcome {
         let status = self.csrs.mstatus;
         match op.code {
             Code::Ecall => match (self.mode, self.privilege) {
-                (Mode::Program, _) => Outcome::Stop(Stop::EnvironmentCall),
+                (HartMode::Program, _) => SystemOutcome::Stop(Stop::EnvironmentCall),
                 (_, Privilege::User) => trap(Cause::UserCall, 0),
                 (_, Privilege::Supervisor) => trap(Cause::SupervisorCall, 0),
                 (_, Privilege::Machine) => trap(Cause::MachineCall, 0),
@@ -48,7 +48,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
             Code::Ebreak => trap(Cause::Breakpoint, pc),
             Code::FenceI => {
                 self.forget_code(env);
-                Outcome::Next
+                SystemOutcome::Next
             }
             Code::Mret if self.privilege == Privilege::Machine => {
                 let to = Privilege::from_bits(status >> 11);
@@ -57,7 +57,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
                 self.csrs.mstatus = status & !(MIE | MPP | MPRV) | MPIE | enabled | mprv;
                 self.privilege = to;
                 self.looks_anew = true;
-                Outcome::Jump(self.csrs.mepc)
+                SystemOutcome::Jump(self.csrs.mepc)
             }
             Code::Sret
                 if self.privilege == Privilege::Machine
@@ -67,14 +67,14 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
                 self.csrs.mstatus = status & !(SIE | SPP | MPRV) | SPIE | enabled;
                 self.privilege = Privilege::from_bits(status >> 8 & 1);
                 self.looks_anew = true;
-                Outcome::Jump(self.csrs.sepc)
+                SystemOutcome::Jump(self.csrs.sepc)
             }
             // Waiting for an interrupt may end at any time; here it ends at once.
             Code::Wfi
                 if self.privilege == Privilege::Machine
                     || self.privilege == Privilege::Supervisor && status & TW == 0 =>
             {
-                Outcome::Next
+                SystemOutcome::Next
             }
             Code::SfenceVma
                 if self.privilege == Privilege::Machine
@@ -84,7 +84,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
                 if self.csrs.satp != 0 {
                     self.forget_code(env);
                 }
-                Outcome::Next
+                SystemOutcome::Next
             }
             _ if matches!(op.row().format, Format::Csr | Format::CsrImmediate) => self.csr(op, env),
             // Also floating-point instructions while that unit is off.
@@ -92,7 +92,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    fn csr(&mut self, op: &Op, env: &mut Env<'_, '_>) -> Outcome {
+    fn csr(&mut self, op: &Instruction, env: &mut Env<'_, '_>) -> SystemOutcome {
         let number = op.imm as u32;
         let immediate = op.row().format == Format::CsrImmediate;
         let operand = if immediate { u64::from(op.rs1) } else { X::unsigned(self.state.x[op.rs1 as usize]) };
@@ -104,7 +104,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
         let old = match self.read_csr(number, env) {
             Some(Ok(value)) => value,
-            Some(Err(exit)) => return Outcome::Leave(exit),
+            Some(Err(exit)) => return SystemOutcome::Leave(exit),
             None => return ILLEGAL,
         };
         if writes {
@@ -124,7 +124,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         if op.rd != 0 {
             self.state.x[op.rd as usize] = X::word(old);
         }
-        Outcome::Next
+        SystemOutcome::Next
     }
 
     fn read_csr(&self, number: u32, env: &mut Env<'_, '_>) -> Option<Result<u64, Exit>> {
@@ -156,7 +156,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
 
     /// Whether floating-point instructions are illegal now.
     pub(crate) fn float_off(&self) -> bool {
-        self.mode == Mode::Bare && self.csrs.mstatus & FS == 0
+        self.mode == HartMode::Bare && self.csrs.mstatus & FS == 0
     }
 
     /// Drop what was decoded.
@@ -168,7 +168,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
     /// Enter a trap at `pc`; the trap itself if nothing in the program handles it.
     pub(crate) fn enter_trap(&mut self, cause: Cause, value: u64, pc: u64) -> Result<(), Trap> {
         let unhandled = Trap { cause, pc, value };
-        if self.mode == Mode::Program {
+        if self.mode == HartMode::Program {
             return Err(unhandled);
         }
         let supervisor = self.privilege < Privilege::Machine && self.csrs.medeleg >> cause as u8 & 1 != 0;
@@ -184,7 +184,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
 
     /// Takes the pending interrupt, if one is enabled.
     pub(crate) fn take_interrupt(&mut self) {
-        if self.mode == Mode::Program {
+        if self.mode == HartMode::Program {
             return;
         }
         if let Some((number, supervisor)) = self.csrs.interrupt(self.privilege) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Extension, Format, Op};
+use super::{Extension, Format, Instruction};
 
 /// The kind of work that an instruction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -71,7 +71,7 @@ impl fmt::Display for Class {
     }
 }
 
-impl Op {
+impl Instruction {
     /// The kind of work that it does.
     pub fn class(&self) -> Class {
         let row = self.row();

@@ -6,7 +6,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{Code, Format, Op, TABLE};
+use super::{Code, Format, Instruction, TABLE};
 
 const X: [&str; 32] = [
     "zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "s2",
@@ -80,9 +80,9 @@ impl fmt::Display for Csr {
     }
 }
 
-struct Target(i32);
+struct BranchTarget(i32);
 
-impl fmt::Display for Target {
+impl fmt::Display for BranchTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, ". {} {}", if self.0 < 0 { '-' } else { '+' }, self.0.unsigned_abs())
     }
@@ -100,7 +100,7 @@ fn default_rounding(code: Code) -> u8 {
 }
 
 /// An instruction as text, such as `addi a0, a0, -1`.
-pub fn disassemble(op: &Op) -> String {
+pub fn disassemble(op: &Instruction) -> String {
     let row = op.row();
     let x = |number: u8| X[number as usize & 31];
     let f = |number: u8| F[number as usize & 31];
@@ -115,8 +115,8 @@ pub fn disassemble(op: &Op) -> String {
         Format::Unary => format!("{}, {}", x(rd), x(rs1)),
         Format::Load | Format::JumpRegister => format!("{}, {imm}({})", x(rd), x(rs1)),
         Format::Store => format!("{}, {imm}({})", x(rs2), x(rs1)),
-        Format::Branch => format!("{}, {}, {}", x(rs1), x(rs2), Target(imm)),
-        Format::Jump => format!("{}, {}", x(rd), Target(imm)),
+        Format::Branch => format!("{}, {}, {}", x(rs1), x(rs2), BranchTarget(imm)),
+        Format::Jump => format!("{}, {}", x(rd), BranchTarget(imm)),
         Format::Upper => format!("{}, {:#x}", x(rd), imm as u32 >> 12),
         Format::Fence if imm == FENCE_TSO => return "fence.tso".into(),
         Format::Fence if imm >> 8 == 0 => format!("{}, {}", sets(imm >> 4), sets(imm)),
@@ -234,10 +234,10 @@ fn set(text: &str) -> Parsed<i32> {
 ///
 /// # Errors
 /// [`AssembleError`] if the name, the number of operands or an operand is wrong.
-pub fn assemble(line: &str, bits: u32) -> Parsed<Op> {
+pub fn assemble(line: &str, bits: u32) -> Parsed<Instruction> {
     let line = line.trim();
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let mut op = Op { code: Code::Illegal, rd: 0, rs1: 0, rs2: 0, rs3: 0, rm: 0, len: 4, imm: 0 };
+    let mut op = Instruction { code: Code::Illegal, rd: 0, rs1: 0, rs2: 0, rs3: 0, rm: 0, len: 4, imm: 0 };
     let mut operands: Vec<&str> = rest.split(',').map(str::trim).filter(|o| !o.is_empty()).collect();
     if let (".4byte" | ".2byte", [data]) = (name, operands.as_slice()) {
         op.imm = number(data)? as i32;
@@ -245,7 +245,7 @@ pub fn assemble(line: &str, bits: u32) -> Parsed<Op> {
         return Ok(op);
     }
     if name == "fence.tso" {
-        return Ok(Op { code: Code::Fence, imm: FENCE_TSO, ..op });
+        return Ok(Instruction { code: Code::Fence, imm: FENCE_TSO, ..op });
     }
     let (plain, ordering) = [(".aqrl", 3), (".aq", 2), (".rl", 1)]
         .iter()

@@ -9,14 +9,14 @@
 mod pages;
 mod pmp;
 
-pub(crate) use pages::{Failure, Pages, Table, Tables};
+pub(crate) use pages::{PageTableFormat, PageTables, PageTranslation, WalkFailure};
 pub(crate) use pmp::{ENTRIES, Pmp};
 
 use crate::trap::Cause;
 
 /// The kind of an access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum AccessKind {
     /// It is read as data.
     Load,
     /// It is written, or read and written.
@@ -40,14 +40,14 @@ impl Fault {
     }
 
     /// The trap that it is.
-    pub(crate) fn cause(self, access: Access) -> Cause {
+    pub(crate) fn cause(self, access: AccessKind) -> Cause {
         match (access, self.page) {
-            (Access::Load, false) => Cause::LoadAccess,
-            (Access::Store, false) => Cause::StoreAccess,
-            (Access::Fetch, false) => Cause::FetchAccess,
-            (Access::Load, true) => Cause::LoadPage,
-            (Access::Store, true) => Cause::StorePage,
-            (Access::Fetch, true) => Cause::FetchPage,
+            (AccessKind::Load, false) => Cause::LoadAccess,
+            (AccessKind::Store, false) => Cause::StoreAccess,
+            (AccessKind::Fetch, false) => Cause::FetchAccess,
+            (AccessKind::Load, true) => Cause::LoadPage,
+            (AccessKind::Store, true) => Cause::StorePage,
+            (AccessKind::Fetch, true) => Cause::FetchPage,
         }
     }
 }
@@ -58,7 +58,7 @@ pub(crate) struct Who {
     /// Machine mode, which only locked protection binds.
     pub(crate) machine: bool,
     /// The page tables that translate its addresses, if any do.
-    pub(crate) pages: Option<Pages>,
+    pub(crate) pages: Option<PageTranslation>,
 }
 
 /// The rules for accesses to memory at one moment.
@@ -73,8 +73,8 @@ pub(crate) struct Guard {
 
 impl Guard {
     /// The mode in which an access is made.
-    pub(crate) fn who(&self, access: Access) -> Who {
-        if access == Access::Fetch { self.fetch } else { self.data }
+    pub(crate) fn who(&self, access: AccessKind) -> Who {
+        if access == AccessKind::Fetch { self.fetch } else { self.data }
     }
 
     /// Whether decoded instructions are still what would be fetched, once this takes the place of `before`.

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::Access;
+use super::AccessKind;
 
 /// Entries there are.
 pub(crate) const ENTRIES: usize = 16;
@@ -82,16 +82,16 @@ impl Pmp {
     }
 
     /// Whether `bytes` bytes from `address` on may be reached: all of them by one entry's word.
-    pub(crate) fn allows(&self, address: u64, bytes: u64, access: Access, machine: bool) -> bool {
+    pub(crate) fn allows(&self, address: u64, bytes: u64, access: AccessKind, machine: bool) -> bool {
         let end = address.saturating_add(bytes);
         for (entry, settings) in self.settings.iter().enumerate() {
             let range = self.range(entry);
             // An empty range inside the access matches nothing.
             if !range.is_empty() && range.start < end && address < range.end {
                 let need = match access {
-                    Access::Load => READ,
-                    Access::Store => WRITE,
-                    Access::Fetch => EXECUTE,
+                    AccessKind::Load => READ,
+                    AccessKind::Store => WRITE,
+                    AccessKind::Fetch => EXECUTE,
                 };
                 let binds = !machine || settings & LOCKED != 0;
                 return range.start <= address && end <= range.end && (!binds || settings & need != 0);

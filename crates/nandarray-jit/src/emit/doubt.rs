@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{Block, InstBuilder, MemFlagsData, Value, types};
 use cranelift_frontend::Variable;
-use nandarray_hart::isa::{Code, Format, Op};
+use nandarray_hart::isa::{Code, Format, Instruction};
 
 use super::Emit;
 use crate::registers::{self, writes_single};
@@ -56,7 +56,7 @@ enum Doubt {
     Never,
 }
 
-fn doubt(op: &Op, fma: bool) -> Doubt {
+fn doubt(op: &Instruction, fma: bool) -> Doubt {
     use Code::*;
     let nearest = |yes| if yes && matches!(op.rm, 0 | 7) { Doubt::Inexact } else { Doubt::Never };
     match op.row().format {
@@ -81,12 +81,12 @@ fn doubt(op: &Op, fma: bool) -> Doubt {
 }
 
 /// Cost of translating an instruction, relative to one that is not doubtful.
-pub(crate) fn weight(op: &Op) -> u64 {
+pub(crate) fn weight(op: &Instruction) -> u64 {
     if matches!(doubt(op, true), Doubt::Exact | Doubt::Inexact) { DOUBTFUL_WEIGHT } else { 1 }
 }
 
 /// Cuts instructions into runs: the length of each, and whether it is worth two copies.
-pub(super) fn runs(ops: &[Op], fma: bool) -> Vec<(usize, bool)> {
+pub(super) fn runs(ops: &[Instruction], fma: bool) -> Vec<(usize, bool)> {
     let doubts: Vec<Doubt> = ops.iter().map(|op| doubt(op, fma)).collect();
     let mut runs = Vec::new();
     let mut plain = 0;
@@ -267,7 +267,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Emit instructions in two copies.
-    pub(super) fn twice(&mut self, ops: &'e [Op]) {
+    pub(super) fn twice(&mut self, ops: &'e [Instruction]) {
         let (slow, join) = (self.cold_block(), self.block());
         let before = (self.index, self.pc, self.dirty, self.single, self.ranges.len());
         let written = ops.iter().fold(0, |set, op| set | registers::writes(op));

@@ -10,7 +10,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
 use nandarray_hart::float_function;
-use nandarray_hart::isa::{Code, Format, Op};
+use nandarray_hart::isa::{Code, Format, Instruction};
 
 use super::doubt::Sure;
 use super::{Emit, argument, own};
@@ -81,7 +81,7 @@ impl Emit<'_, '_> {
     }
 
     /// Call the hart's function for an instruction: the destination register's bits, or the integer.
-    fn call(&mut self, op: &Op) -> Value {
+    fn call(&mut self, op: &Instruction) -> Value {
         let format = op.row().format;
         let zero = self.b.ins().iconst(types::I64, 0);
         let from_x = matches!(format, Format::IntToFloatRounded | Format::IntToFloat);
@@ -105,7 +105,7 @@ impl Emit<'_, '_> {
     }
 
     /// The result of a call, in the form of a fast path's result.
-    fn called(&mut self, op: &Op) -> Value {
+    fn called(&mut self, op: &Instruction) -> Value {
         let bits = self.call(op);
         match op.row().format {
             Format::FloatCompare | Format::FloatToIntRounded | Format::FloatToInt => self.cut(bits, self.ty),
@@ -117,7 +117,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    fn set_result(&mut self, op: &Op, value: Value) {
+    fn set_result(&mut self, op: &Instruction, value: Value) {
         match op.row().format {
             Format::FloatCompare | Format::FloatToIntRounded | Format::FloatToInt => self.set(op.rd, value),
             _ if writes_single(op) => self.set_single(op.rd, value),
@@ -126,7 +126,7 @@ impl Emit<'_, '_> {
     }
 
     /// `fast` if it is sure, what the hart's function gives otherwise.
-    fn or_call(&mut self, op: &Op, fast: Value, sure: &[Sure]) {
+    fn or_call(&mut self, op: &Instruction, fast: Value, sure: &[Sure]) {
         if self.doubts(sure) {
             return self.set_result(op, fast);
         }
@@ -145,7 +145,13 @@ impl Emit<'_, '_> {
     }
 
     /// The same for what may be inexact: sure only if that flag stands, or if it is `exact`; never, if none is given.
-    fn or_inexact(&mut self, op: &Op, fast: Value, sure: &[Sure], exact: Option<&mut dyn FnMut(&mut Self) -> Value>) {
+    fn or_inexact(
+        &mut self,
+        op: &Instruction,
+        fast: Value,
+        sure: &[Sure],
+        exact: Option<&mut dyn FnMut(&mut Self) -> Value>,
+    ) {
         // Conditions are collected only where the flag is set already.
         if self.doubts(sure) {
             return self.set_result(op, fast);
@@ -198,7 +204,7 @@ impl Emit<'_, '_> {
         self.b.ins().fcmp(FloatCC::LessThan, magnitude, high)
     }
 
-    pub(super) fn float(&mut self, op: &Op) {
+    pub(super) fn float(&mut self, op: &Instruction) {
         use Code::*;
         let single = reads_single(op);
         let nearest = matches!(op.rm, 0 | 7);
@@ -261,7 +267,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    fn sum(&mut self, op: &Op, single: bool) {
+    fn sum(&mut self, op: &Instruction, single: bool) {
         let (a, mut b) = (self.source(single, op.rs1), self.source(single, op.rs2));
         let from = [a, b, b];
         let fast = if matches!(op.code, Code::FsubS | Code::FsubD) {
@@ -292,7 +298,7 @@ impl Emit<'_, '_> {
         );
     }
 
-    fn product(&mut self, op: &Op, single: bool) {
+    fn product(&mut self, op: &Instruction, single: bool) {
         let (a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
         let divides = matches!(op.code, Code::FdivS | Code::FdivD);
         let fast = if divides { self.b.ins().fdiv(a, b) } else { self.b.ins().fmul(a, b) };
@@ -324,7 +330,7 @@ impl Emit<'_, '_> {
         self.b.ins().band(exact, large)
     }
 
-    fn root(&mut self, op: &Op, single: bool) {
+    fn root(&mut self, op: &Instruction, single: bool) {
         let a = self.source(single, op.rs1);
         let fast = self.b.ins().sqrt(a);
         // A root that is a number above zero is one of a number above zero; subnormal ones are left out.
@@ -334,7 +340,7 @@ impl Emit<'_, '_> {
         self.or_inexact(op, fast, &sure, if known { Some(&mut exact) } else { None });
     }
 
-    fn fused(&mut self, op: &Op, single: bool) {
+    fn fused(&mut self, op: &Instruction, single: bool) {
         use Code::*;
         let (mut a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
         let mut c = self.source(single, op.rs3);
@@ -349,7 +355,7 @@ impl Emit<'_, '_> {
         self.or_inexact(op, fast, &[Sure::From(from), Sure::Normal(fast)], None);
     }
 
-    fn sign(&mut self, op: &Op, single: bool) {
+    fn sign(&mut self, op: &Instruction, single: bool) {
         use Code::*;
         let (a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
         let same = op.rs1 == op.rs2;
@@ -376,7 +382,7 @@ impl Emit<'_, '_> {
     }
 
     /// Emits a comparison that is plain as long as no operand is a NaN.
-    fn ordered(&mut self, op: &Op, single: bool) {
+    fn ordered(&mut self, op: &Instruction, single: bool) {
         use Code::*;
         let (a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
         let relation = match op.code {
@@ -396,7 +402,7 @@ impl Emit<'_, '_> {
     }
 
     /// Integers that the significand holds are exact in any mode.
-    fn integer_to_float(&mut self, op: &Op) {
+    fn integer_to_float(&mut self, op: &Instruction) {
         use Code::*;
         let single = writes_single(op);
         let ty = if single { types::F32 } else { types::F64 };
@@ -425,7 +431,7 @@ impl Emit<'_, '_> {
     }
 
     /// Towards zero, as casts are. Half of the range is certain to fit.
-    fn float_to_integer(&mut self, op: &Op, single: bool) {
+    fn float_to_integer(&mut self, op: &Instruction, single: bool) {
         use Code::*;
         let value = self.source(single, op.rs1);
         let word = matches!(op.code, FcvtWS | FcvtWuS | FcvtWD | FcvtWuD);

@@ -2,13 +2,13 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
-use nandarray_hart::isa::{Code, Op};
+use nandarray_hart::isa::{Code, Instruction};
 
 use super::Emit;
 
 impl Emit<'_, '_> {
     /// Whether a branch is taken.
-    pub(super) fn branch(&mut self, op: &Op) -> Value {
+    pub(super) fn branch(&mut self, op: &Instruction) -> Value {
         let (a, b) = (self.get(op.rs1), self.get(op.rs2));
         let condition = match op.code {
             Code::Beq => IntCC::Equal,
@@ -22,7 +22,7 @@ impl Emit<'_, '_> {
     }
 
     /// Where `jalr` goes; it sets the link.
-    pub(super) fn jump_register(&mut self, op: &Op) -> Value {
+    pub(super) fn jump_register(&mut self, op: &Instruction) -> Value {
         let base = self.get(op.rs1);
         let target = self.b.ins().iadd_imm_s(base, i64::from(op.imm));
         let target = self.b.ins().band_imm_s(target, -2);
@@ -31,7 +31,7 @@ impl Emit<'_, '_> {
         target
     }
 
-    pub(super) fn integer(&mut self, op: &Op) {
+    pub(super) fn integer(&mut self, op: &Instruction) {
         let a = self.get(op.rs1);
         let value = match op.row().format {
             nandarray_hart::isa::Format::Register => {

@@ -4,7 +4,7 @@
 //! Registers x26 to x31 are the frame's: x29 points into the program's memory, x30 into a window, x28 counts rounds,
 //! x27 inner rounds, x26 keeps the return address.
 
-use nandarray_hart::isa::{self, Code, Extensions, Format, Op, TABLE};
+use nandarray_hart::isa::{self, Code, Extensions, Format, Instruction, TABLE};
 
 /// The draws of one seed (SplitMix64).
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Chance {
 
 /// The kind of instructions that prevails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ProgramKind {
     /// Integers and memory.
     Integer,
     /// Floating point.
@@ -113,17 +113,17 @@ fn tame(code: Code) -> bool {
 }
 
 /// One random instruction.
-fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Op {
+fn some(chance: &mut Chance, bits: u32, kind: ProgramKind) -> Instruction {
     loop {
         let row = &TABLE[chance.below(TABLE.len())];
         let float = row.format.float();
         let stream = matches!(row.format, Format::StreamLoad | Format::StreamStore | Format::StreamRead);
         let wanted = match kind {
-            Kind::Integer => !float && !stream,
-            Kind::Float => float || chance.one_in(10),
-            Kind::Ordinary => tame(row.code) || chance.one_in(100),
-            Kind::Stream => stream || chance.one_in(4),
-            Kind::Any => true,
+            ProgramKind::Integer => !float && !stream,
+            ProgramKind::Float => float || chance.one_in(10),
+            ProgramKind::Ordinary => tame(row.code) || chance.one_in(100),
+            ProgramKind::Stream => stream || chance.one_in(4),
+            ProgramKind::Any => true,
         };
         if !row.width.has(bits) || !wanted {
             continue;
@@ -133,7 +133,7 @@ fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Op {
         if op.code != row.code {
             continue;
         }
-        let rare = !chance.one_in(if kind == Kind::Any { 40 } else { 4000 });
+        let rare = !chance.one_in(if kind == ProgramKind::Any { 40 } else { 4000 });
         let writes_x = !matches!(
             row.format,
             Format::FloatLoad
@@ -205,7 +205,7 @@ fn line(text: &str, bits: u32) -> u32 {
 }
 
 /// Loads and stores one after the other by one register, about an end of memory: some reach beyond it.
-fn at_an_edge(chance: &mut Chance, bits: u32, kind: Kind, words: &mut Vec<u32>) {
+fn at_an_edge(chance: &mut Chance, bits: u32, kind: ProgramKind, words: &mut Vec<u32>) {
     let (base, edge) = [(WINDOW, 256), (WINDOW, -256), (BASE, 2040), (BASE, -2040)][chance.below(4)];
     let near = (edge + chance.below(48) as i32 - 24).clamp(-2048, 2047);
     words.push(line(&format!("addi x25, x{base}, {near}"), bits));
@@ -230,7 +230,7 @@ fn at_an_edge(chance: &mut Chance, bits: u32, kind: Kind, words: &mut Vec<u32>) 
 }
 
 /// The words of a program that begins at its first.
-pub(crate) fn program(chance: &mut Chance, bits: u32, kind: Kind) -> Vec<u32> {
+pub(crate) fn program(chance: &mut Chance, bits: u32, kind: ProgramKind) -> Vec<u32> {
     let mut words = vec![line("addi x26, x1, 0", bits), line(&format!("addi x28, x0, {}", 1 + chance.below(12)), bits)];
     let top = words.len();
     let mut functions: Vec<usize> = Vec::new();

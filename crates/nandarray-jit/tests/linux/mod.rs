@@ -1,8 +1,8 @@
 //! Running a Linux program by interpreter or translator: the system calls `write` and `exit`, and no others.
 #![allow(dead_code, unreachable_pub, reason = "each test and example is a crate of its own, and takes what it needs")]
 
-use nandarray_hart::{Extensions, Hart, Limits, Mode, Program, Stop, Streams, Xlen};
-use nandarray_jit::{Costs, Settings, Statistics, Translated, When};
+use nandarray_hart::{ElfProgram, Extensions, Hart, HartMode, Limits, Stop, Streams, Xlen};
+use nandarray_jit::{Costs, Settings, Statistics, Translated, TranslationTrigger};
 
 /// System call numbers.
 const WRITE: u64 = 64;
@@ -11,7 +11,7 @@ const STACK_BYTES: u64 = 1 << 20;
 
 /// The engine that runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProgramKind {
     /// The hart itself.
     Interpreter,
     /// The translator.
@@ -36,24 +36,26 @@ pub struct Outcome {
 }
 
 /// Run a static ELF file of width `X`.
-pub fn run<X: Xlen>(elf: &[u8], kind: Kind) -> Outcome {
-    let program = Program::from_elf(elf, Extensions::PROGRAM).expect("a program");
+pub fn run<X: Xlen>(elf: &[u8], kind: ProgramKind) -> Outcome {
+    let program = ElfProgram::from_elf(elf, Extensions::PROGRAM).expect("a program");
     assert_eq!(program.bits, X::BITS);
     let mut loaded = program.load(STACK_BYTES, None).expect("memory");
-    let eager = Settings { when: When::Pays(Costs::NONE), ..Settings::default() };
-    let settings = if kind == Kind::Eager { eager } else { Settings::default() };
+    let eager = Settings { when: TranslationTrigger::Pays(Costs::NONE), ..Settings::default() };
+    let settings = if kind == ProgramKind::Eager { eager } else { Settings::default() };
     let mut translated = Translated::<X>::with_settings(Extensions::PROGRAM, settings);
-    let mut interpreter = Hart::<X>::new(Mode::Program, Extensions::PROGRAM);
+    let mut interpreter = Hart::<X>::new(HartMode::Program, Extensions::PROGRAM);
     let mut output = Vec::new();
     let memory = &mut loaded.memory;
     interpreter.call(program.entry, loaded.stack, &[]);
     translated.hart_mut().call(program.entry, loaded.stack, &[]);
     let status = loop {
         let stop = match kind {
-            Kind::Interpreter => interpreter.run(memory, &mut Streams::none(), Limits::default()),
-            Kind::Translator | Kind::Eager => translated.run(memory, &mut Streams::none(), Limits::default()),
+            ProgramKind::Interpreter => interpreter.run(memory, &mut Streams::none(), Limits::default()),
+            ProgramKind::Translator | ProgramKind::Eager => {
+                translated.run(memory, &mut Streams::none(), Limits::default())
+            }
         };
-        let hart = if kind == Kind::Interpreter { &mut interpreter } else { translated.hart_mut() };
+        let hart = if kind == ProgramKind::Interpreter { &mut interpreter } else { translated.hart_mut() };
         match stop {
             Stop::EnvironmentCall if hart.x(17) == WRITE => {
                 let (from, length) = (hart.x(11), hart.x(12));
@@ -65,7 +67,7 @@ pub fn run<X: Xlen>(elf: &[u8], kind: Kind) -> Outcome {
         }
     };
     let statistics = translated.statistics();
-    let hart = if kind == Kind::Interpreter { &interpreter } else { translated.hart() };
+    let hart = if kind == ProgramKind::Interpreter { &interpreter } else { translated.hart() };
     let registers = (0..32).map(|r| hart.x(r)).chain((0..32).map(|r| hart.f(r))).chain([u64::from(hart.fcsr())]);
     Outcome { output, status, instructions: hart.instructions(), registers: registers.collect(), statistics }
 }

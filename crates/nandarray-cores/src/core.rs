@@ -96,7 +96,7 @@ impl<'p> Core<'p> {
     /// A core that calls functions of this process.
     ///
     /// # Errors
-    /// [`LoadError::EntryPoint`]: they are not those of the program.
+    /// [`LoadError::Entry`]: they are not those of the program.
     pub fn native(program: &'p Program, entries: Native) -> Result<Self, LoadError> {
         let differs = [EntryPoint::Begin, EntryPoint::Task, EntryPoint::Merge, EntryPoint::End]
             .into_iter()

@@ -22,10 +22,12 @@
 //! # Ok::<(), nandarray_hart::MemoryError>(())
 //! ```
 
-#[cfg(feature = "elf")]
+mod access;
+#[cfg(feature = "bare")]
 pub mod bare;
 mod block;
 mod cache;
+#[cfg(feature = "bare")]
 mod csr;
 mod exec;
 mod float;
@@ -36,12 +38,14 @@ mod meter;
 mod profile;
 #[cfg(feature = "elf")]
 mod program;
+#[cfg(feature = "bare")]
 mod protect;
 mod streams;
 mod trap;
 mod xlen;
 
 pub use block::{BasicBlock, OPS_MAX};
+#[cfg(feature = "bare")]
 pub use csr::Privilege;
 pub use float::{FloatFunction, float_function};
 pub use hart::{Hart, HartMode, Limits, MappedRegion, Registers, Stop, TranslatorPort};

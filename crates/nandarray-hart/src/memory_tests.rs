@@ -1,7 +1,7 @@
 //! Tests of memory: what is reached, what is not, and what a hart may do to which region.
 
 use super::*;
-use crate::protect::Fault;
+use crate::access::Fault;
 
 #[test]
 fn regions_do_not_overlap() {

@@ -44,8 +44,6 @@ pub enum ProgramError {
         /// Its bytes in memory.
         bytes: u64,
     },
-    /// There is no such symbol.
-    Symbol(String),
     /// Its memory cannot be laid out.
     Memory(MemoryError),
 }
@@ -60,7 +58,6 @@ impl fmt::Display for ProgramError {
             Self::NoAccess => f.write_str("no segment may be read, written or executed"),
             Self::Extension(name) => write!(f, "needs the extension {name}, which the hart lacks"),
             Self::Segment { address, bytes } => write!(f, "a segment of {bytes} bytes at {address:#x} makes no sense"),
-            Self::Symbol(name) => write!(f, "no symbol {name:?}"),
             Self::Memory(error) => write!(f, "{error}"),
         }
     }
@@ -102,6 +99,7 @@ enum Wanted {
     Accessible,
     /// All: a bare machine's memory has no rights but those that the machine sets up itself. Linkers give segments none
     /// where a script's `FLAGS` has none of them.
+    #[cfg(feature = "bare")]
     All,
 }
 
@@ -131,7 +129,7 @@ impl ElfProgram {
     /// Read a program for a hart with `extensions`.
     ///
     /// # Errors
-    /// [`ProgramError`], but for its `Symbol` and `Memory`.
+    /// [`ProgramError`], but for its `Memory`.
     pub fn from_elf(bytes: &[u8], extensions: Extensions) -> Result<Self, ProgramError> {
         Self::from_elf_wanted(bytes, extensions, Wanted::Accessible)
     }
@@ -140,7 +138,8 @@ impl ElfProgram {
     /// read, written and executed.
     ///
     /// # Errors
-    /// [`ProgramError`], but for its `NoAccess`, `Symbol` and `Memory`.
+    /// [`ProgramError`], but for its `NoAccess` and `Memory`.
+    #[cfg(feature = "bare")]
     pub fn from_elf_bare(bytes: &[u8], extensions: Extensions) -> Result<Self, ProgramError> {
         Self::from_elf_wanted(bytes, extensions, Wanted::All)
     }
@@ -228,14 +227,6 @@ impl ElfProgram {
         self.symbols.iter().find(|s| s.1 == name).map(|s| s.0)
     }
 
-    /// The address of a symbol that there must be.
-    ///
-    /// # Errors
-    /// [`ProgramError::Symbol`].
-    pub fn require_symbol(&self, name: &str) -> Result<u64, ProgramError> {
-        self.symbol(name).ok_or_else(|| ProgramError::Symbol(name.to_owned()))
-    }
-
     /// The last symbol at or before an address, and the distance from it.
     pub fn symbol_at(&self, address: u64) -> Option<(&str, u64)> {
         let behind = self.symbols.partition_point(|s| s.0 <= address);
@@ -252,7 +243,7 @@ impl ElfProgram {
     /// Load it into memory of its own, with a stack of `stack_bytes` behind its last segment; at most `limit` bytes.
     ///
     /// # Errors
-    /// [`ProgramError::Memory`], [`ProgramError::ProgramSegment`].
+    /// [`ProgramError::Memory`], [`ProgramError::Segment`].
     pub fn load(&self, stack_bytes: u64, limit: Option<u64>) -> Result<Loaded, ProgramError> {
         let range = self.hull(|_| true).unwrap_or(0..0);
         let end = range.end.checked_next_multiple_of(16);
@@ -264,7 +255,7 @@ impl ElfProgram {
     /// Load it into memory of its own at `addresses`, which hold its segments; its stack is their upper end.
     ///
     /// # Errors
-    /// [`ProgramError::Memory`]; [`ProgramError::ProgramSegment`] if one lies outside.
+    /// [`ProgramError::Memory`]; [`ProgramError::Segment`] if one lies outside.
     pub fn load_within(&self, addresses: Range<u64>) -> Result<Loaded, ProgramError> {
         for segment in &self.segments {
             if segment.address < addresses.start || segment.address + segment.length > addresses.end {

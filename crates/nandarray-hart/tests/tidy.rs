@@ -10,6 +10,7 @@ mod tidy;
 /// From the bottom up; a module may use those before it, and itself. Modules of one entry do not use each other.
 const LAYERS: tidy::Layers = &[
     &["xlen", "trap", "isa"],
+    &["access"],
     &["protect"],
     &["memory", "streams", "block", "float"],
     &["meter"],

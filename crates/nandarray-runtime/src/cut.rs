@@ -244,7 +244,7 @@ pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u
     Ok(cut().all(|(_, supply)| supply.closed).then_some(all))
 }
 
-/// The end of a task, and the bytes behind it, as in [`NextCut::BorrowedTask`].
+/// The end of a task, and the bytes behind it, as in [`NextCut::Task`].
 type TaskEnd = (u64, Option<u64>);
 
 /// The end of a task of lines that begins at `first`, if it is there; bytes up to `from` were searched before.

@@ -357,7 +357,7 @@ impl<'p> Scheduler<'p> {
         PendingTask { number, cut, turn, extents, inputs }
     }
 
-    /// The turn of a task; `told` as in [`NextCut::BorrowedTask`].
+    /// The turn of a task; `told` as in [`NextCut::Task`].
     fn turn(&self, plan: &RunPlan<'_, 'p>, stage: usize, cut: Cut, told: Option<u64>) -> u64 {
         let (work, ports) = (&self.stages[stage], &plan.stages[stage].program.metadata().inputs);
         let mut turn = self.loads(plan, stage).turn.max(work.turn);

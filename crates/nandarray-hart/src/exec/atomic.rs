@@ -4,7 +4,7 @@
 //! aligned.
 
 use super::{Env, Exit, Flow, HartState, StepSlot, handlers, next, operands};
-use crate::protect::AccessKind;
+use crate::access::AccessKind;
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 

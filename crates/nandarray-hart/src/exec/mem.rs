@@ -4,7 +4,7 @@
 //! that looks for any other, or faults. The first two need no stack.
 
 use super::{Env, Exit, Flow, HartState, Step, StepSlot, handlers, next, operands, otherwise};
-use crate::protect::AccessKind;
+use crate::access::AccessKind;
 use crate::xlen::Xlen;
 
 /// Ones in the upper half of a floating-point register that holds single precision.

@@ -6,24 +6,29 @@
 //! anything takes.
 
 mod port;
+#[cfg(feature = "bare")]
+mod privileged;
+#[cfg(not(feature = "bare"))]
+#[path = "unprivileged.rs"]
+mod privileged;
 mod stop;
 mod system;
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use crate::access::AccessKind;
 use crate::block::{BasicBlock, OPS_MAX};
 use crate::cache::Cache;
-use crate::csr::{Csrs, Privilege};
 use crate::exec::{self, Env, Exit, HartState, JUMP, LEAVE};
 use crate::isa::Extensions;
 use crate::memory::Memory;
 use crate::meter::{Meter, Unmetered};
-use crate::protect::{AccessKind, Guard};
 use crate::streams::Streams;
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 pub use port::{MappedRegion, Registers, TranslatorPort};
+use privileged::Privileged;
 pub use stop::{Limits, Stop};
 use system::SystemOutcome;
 
@@ -36,6 +41,7 @@ pub enum HartMode {
     /// One function in user mode; a trap stops the hart.
     Program,
     /// A bare machine, from machine mode on; it handles its traps.
+    #[cfg(feature = "bare")]
     Bare,
 }
 
@@ -46,18 +52,14 @@ pub struct Hart<X: Xlen, M: Meter = Unmetered> {
     pub(crate) cache: Cache<X>,
     pub(crate) extensions: Extensions,
     pub(crate) mode: HartMode,
-    pub(crate) privilege: Privilege,
     /// The instruction to go on with, between runs of blocks.
     pub(crate) pc: u64,
-    pub(crate) csrs: Csrs,
+    #[cfg_attr(not(feature = "bare"), expect(dead_code, reason = "it has no state then"))]
+    privileged: Privileged,
     /// Instructions executed.
     pub(crate) retired: u64,
     /// Addresses of which blocks are kept.
     pub(crate) code: Range<u64>,
-    /// Whether registers changed that decide how memory is reached.
-    looks_anew: bool,
-    /// The guard of memory when the blocks were decoded.
-    decoded_behind: Option<Guard>,
     /// The meter; lent to the run while there is one.
     meter: Option<Box<M>>,
 }
@@ -87,23 +89,15 @@ impl<X: Xlen> Hart<X> {
 impl<X: Xlen, M: Meter> Hart<X, M> {
     /// A hart whose registers are zero, with a meter.
     pub fn with_meter(mode: HartMode, extensions: Extensions, meter: M) -> Self {
-        let all = u64::from(u32::MAX);
-        let (privilege, csrs) = match mode {
-            HartMode::Program => (Privilege::User, Csrs { mcounteren: all, scounteren: all, ..Csrs::default() }),
-            HartMode::Bare => (Privilege::Machine, Csrs::default()),
-        };
         Self {
             state: HartState::new(),
             cache: Cache::new(),
             extensions,
             mode,
-            privilege,
             pc: 0,
-            csrs,
+            privileged: Privileged::new(mode),
             retired: 0,
             code: 0..0,
-            looks_anew: false,
-            decoded_behind: None,
             meter: Some(Box::new(meter)),
         }
     }
@@ -171,11 +165,6 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         self.retired
     }
 
-    /// The privilege mode it is in.
-    pub fn privilege(&self) -> Privilege {
-        self.privilege
-    }
-
     /// The blocks that were decoded, in the order in which they were first reached.
     pub fn blocks(&self) -> &[BasicBlock] {
         &self.cache.blocks
@@ -214,7 +203,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
 
     fn run_in(&mut self, env: &mut Env<'_, '_>, limits: Limits<'_>) -> Stop {
         self.cache.unmark();
-        self.looks_anew = self.mode == HartMode::Bare;
+        self.begin_run();
         let mut left = limits.instructions.unwrap_or(u64::MAX);
         loop {
             if limits.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
@@ -223,10 +212,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
             if left == 0 {
                 return self.out_of_instructions();
             }
-            self.take_interrupt();
-            if self.looks_anew {
-                self.look(env);
-            }
+            self.between_blocks(env);
             let before = self.retired;
             let stop =
                 if left < OPS_MAX as u64 { self.part(env, left as usize) } else { self.slice(env, left.min(SLICE)) };

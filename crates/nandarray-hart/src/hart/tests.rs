@@ -314,6 +314,7 @@ fn code_that_changes_itself_is_seen() {
     assert_eq!(hart.instructions(), 4);
 }
 
+#[cfg(feature = "bare")]
 #[test]
 fn a_machine_that_traps_for_ever_ends_at_its_limit() {
     let mut memory = Memory::new();

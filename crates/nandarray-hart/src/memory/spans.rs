@@ -5,12 +5,17 @@
 //! (`guarded`). A memory keeps them as long as its regions stay what they are; its bytes are reached by pointers, while
 //! it is borrowed exclusively.
 
+#[cfg(feature = "bare")]
+mod guarded;
+#[cfg(not(feature = "bare"))]
+#[path = "spans/unguarded.rs"]
 mod guarded;
 
 use std::ops::Range;
 
+use self::guarded::Guard;
 use super::{Memory, MemoryRegion};
-use crate::protect::{Fault, Guard};
+use crate::access::Fault;
 
 impl Memory<'_> {
     /// The tables by which a hart reaches the regions: those of the last run, if the regions have not changed since.

@@ -7,8 +7,7 @@
 
 use nandarray_hart::{
     BasicBlock, Class, Counter, DataAccess, ElfProgram, Extensions, Hart, HartMode, InputStream, Limits, Memory, Meter,
-    MeterAnswer, OutputStream, Room, Rv32, Rv64, Stop, StreamAccess, Streams, Unmetered, Xlen, bare, isa,
-    isa::Instruction,
+    MeterAnswer, OutputStream, Room, Rv32, Rv64, Stop, StreamAccess, Streams, Unmetered, Xlen, isa, isa::Instruction,
 };
 
 const CODE: u64 = 0x1000;
@@ -47,7 +46,12 @@ fn execute_as<X: Xlen>(data: &[u8], mode: HartMode) {
 
 /// Any bytes as code, in memory that it may also write.
 pub fn execute(data: &[u8]) {
-    for mode in [HartMode::Program, HartMode::Bare] {
+    let modes = [
+        HartMode::Program,
+        #[cfg(feature = "bare")]
+        HartMode::Bare,
+    ];
+    for mode in modes {
         execute_as::<Rv32>(data, mode);
         execute_as::<Rv64>(data, mode);
     }
@@ -216,7 +220,8 @@ pub fn elf(data: &[u8]) {
         let span = program.segments.iter().map(|s| s.address + s.length).max().unwrap() - program.segments[0].address;
         if span < 1 << 22 {
             let limits = Limits { instructions: Some(LIMIT), stop: None };
-            let _ = bare::run(data, bare::BareOptions { limits, ..Default::default() });
+            #[cfg(feature = "bare")]
+            let _ = nandarray_hart::bare::run(data, nandarray_hart::bare::BareOptions { limits, ..Default::default() });
         }
     }
 }

@@ -5,7 +5,9 @@
 //! made when both parts may be.
 
 use super::{FastRange, RegionTable, part};
-use crate::protect::{AccessKind, Fault, Guard, PageTables, WalkFailure};
+use crate::access::{AccessKind, Fault};
+pub(crate) use crate::protect::Guard;
+use crate::protect::{PageTables, WalkFailure};
 
 const PAGE: u64 = 1 << 12;
 

@@ -20,7 +20,7 @@ mod linux;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use linux::{Outcome, ProgramKind};
+use linux::{ExecutionEngine, Outcome};
 use nandarray_hart::{Rv32, Rv64};
 
 /// User seconds of this process, and of its children that ended.
@@ -34,7 +34,7 @@ fn user_seconds() -> (f64, f64) {
 
 /// The engine that runs the program.
 enum Engine {
-    Ours(ProgramKind),
+    Ours(ExecutionEngine),
     Command(String),
 }
 
@@ -75,8 +75,8 @@ fn main() {
         assert!(executable, "{} cannot be made executable", copy.display());
         let qemu = format!("qemu-riscv{bits}");
         let mut engines = vec![
-            ("nandarray, interpreted".to_owned(), Engine::Ours(ProgramKind::Interpreter), Vec::new()),
-            ("nandarray, translated".to_owned(), Engine::Ours(ProgramKind::Translator), Vec::new()),
+            ("nandarray, interpreted".to_owned(), Engine::Ours(ExecutionEngine::Interpreter), Vec::new()),
+            ("nandarray, translated".to_owned(), Engine::Ours(ExecutionEngine::Translator), Vec::new()),
             (format!("QEMU user mode ({qemu})"), Engine::Command(qemu), Vec::new()),
         ];
         for peer in std::env::args().skip(2).filter(|_| bits == 64) {

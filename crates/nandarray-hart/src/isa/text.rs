@@ -6,7 +6,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{Code, Format, Instruction, TABLE};
+use super::{Code, Format, Instruction, Row, TABLE};
 
 const X: [&str; 32] = [
     "zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "s2",
@@ -230,6 +230,22 @@ fn set(text: &str) -> Parsed<i32> {
     })
 }
 
+/// The row of an instruction's name, and the bits of its `aq` and `rl` suffixes.
+fn row_of(name: &str, bits: u32) -> Parsed<(&'static Row, i32)> {
+    let (plain, ordering) = [(".aqrl", 3), (".aq", 2), (".rl", 1)]
+        .iter()
+        .find_map(|(suffix, bits)| name.strip_suffix(suffix).map(|plain| (plain, *bits)))
+        .unwrap_or((name, 0));
+    let row = TABLE
+        .iter()
+        .find(|r| r.name == plain && r.width.has(bits) && r.format != Format::Illegal)
+        .ok_or_else(|| AssembleError::Mnemonic(name.to_owned()))?;
+    if ordering != 0 && !matches!(row.format, Format::LoadReserved | Format::Atomic) {
+        return Err(AssembleError::Mnemonic(name.to_owned()));
+    }
+    Ok((row, ordering))
+}
+
 /// Assemble one instruction for a hart of `bits` (32 or 64) bits: what [`disassemble`] writes, as a 32-bit instruction.
 ///
 /// # Errors
@@ -247,17 +263,7 @@ pub fn assemble(line: &str, bits: u32) -> Parsed<Instruction> {
     if name == "fence.tso" {
         return Ok(Instruction { code: Code::Fence, imm: FENCE_TSO, ..op });
     }
-    let (plain, ordering) = [(".aqrl", 3), (".aq", 2), (".rl", 1)]
-        .iter()
-        .find_map(|(suffix, bits)| name.strip_suffix(suffix).map(|plain| (plain, *bits)))
-        .unwrap_or((name, 0));
-    let row = TABLE
-        .iter()
-        .find(|r| r.name == plain && r.width.has(bits) && r.format != Format::Illegal)
-        .ok_or_else(|| AssembleError::Mnemonic(name.to_owned()))?;
-    if ordering != 0 && !matches!(row.format, Format::LoadReserved | Format::Atomic) {
-        return Err(AssembleError::Mnemonic(name.to_owned()));
-    }
+    let (row, ordering) = row_of(name, bits)?;
     op.code = row.code;
     if row.format.rounded() {
         op.rm = default_rounding(op.code);

@@ -10,7 +10,7 @@ const STACK_BYTES: u64 = 1 << 20;
 
 /// The result of a program.
 #[derive(Debug, PartialEq, Eq)]
-pub struct SystemOutcome {
+pub struct ProgramOutcome {
     /// The bytes that it wrote.
     pub output: Vec<u8>,
     /// Its exit status, or why it did not come to that.
@@ -20,7 +20,7 @@ pub struct SystemOutcome {
 }
 
 /// Run a static ELF file of width `X`.
-pub fn run<X: Xlen>(elf: &[u8], limit: Option<u64>) -> SystemOutcome {
+pub fn run<X: Xlen>(elf: &[u8], limit: Option<u64>) -> ProgramOutcome {
     let program = ElfProgram::from_elf(elf, Extensions::PROGRAM).expect("a program");
     assert_eq!(program.bits, X::BITS);
     let mut loaded = program.load(STACK_BYTES, None).expect("memory");
@@ -40,5 +40,5 @@ pub fn run<X: Xlen>(elf: &[u8], limit: Option<u64>) -> SystemOutcome {
             other => break Err(other),
         }
     };
-    SystemOutcome { output, status, instructions: hart.instructions() }
+    ProgramOutcome { output, status, instructions: hart.instructions() }
 }

@@ -217,11 +217,13 @@ pub fn elf(data: &[u8]) {
         let (at, end) = (program.entry, program.entry.wrapping_add(1));
         let _ = (program.symbol_at(at), program.symbol_at(end));
         let _ = program.load_within(0x1_0000..0x11_0000);
+        #[cfg(feature = "bare")]
         let span = program.segments.iter().map(|s| s.address + s.length).max().unwrap() - program.segments[0].address;
+        #[cfg(feature = "bare")]
         if span < 1 << 22 {
             let limits = Limits { instructions: Some(LIMIT), stop: None };
-            #[cfg(feature = "bare")]
-            let _ = nandarray_hart::bare::run(data, nandarray_hart::bare::BareOptions { limits, ..Default::default() });
+            let options = nandarray_hart::bare::BareOptions { limits, ..Default::default() };
+            let _ = nandarray_hart::bare::run(data, options);
         }
     }
 }

@@ -6,7 +6,7 @@
 
 mod generate;
 
-use generate::{BASE, Chance, ProgramKind, WINDOW, float, integer, ordinary, program};
+use generate::{BASE, Chance, InstructionMix, WINDOW, float, integer, ordinary, program};
 use nandarray_hart::{
     Counter, DataAccess, Extensions, Hart, HartMode, InputStream, Limits, Memory, Meter, MeterAnswer, OutputStream,
     Room, Rv32, Rv64, Stop, StreamAccess, Streams, Unmetered, Xlen, isa,
@@ -112,10 +112,10 @@ struct Start {
     most: u64,
 }
 
-fn start(chance: &mut Chance, bits: u32, kind: ProgramKind) -> Start {
+fn start(chance: &mut Chance, bits: u32, kind: InstructionMix) -> Start {
     let words = program(chance, bits, kind);
     let limits = (0..3).map(|_| if chance.below(3) == 0 { 0 } else { 1 + chance.below(700) as u64 }).collect();
-    let tame = kind == ProgramKind::Ordinary;
+    let tame = kind == InstructionMix::Ordinary;
     let number = |chance: &mut Chance| if tame { ordinary(chance) } else { float(chance) };
     let bytes = |chance: &mut Chance, count: usize| -> Vec<u8> {
         let word = |chance: &mut Chance| if tame { ordinary(chance) } else { chance.bits() };
@@ -222,7 +222,7 @@ fn differences(a: &Seen, b: &Seen, start: &Start) -> String {
     lines.join("\n")
 }
 
-fn agree<X: Xlen>(seed: u64, kind: ProgramKind) {
+fn agree<X: Xlen>(seed: u64, kind: InstructionMix) {
     let chance = &mut Chance(seed);
     let mut start = start(chance, X::BITS, kind);
     let settings = Settings {
@@ -272,31 +272,31 @@ proptest! {
 
     #[test]
     fn integer_programs_agree(seed: u64) {
-        agree::<Rv64>(seed, ProgramKind::Integer);
-        agree::<Rv32>(seed, ProgramKind::Integer);
+        agree::<Rv64>(seed, InstructionMix::Integer);
+        agree::<Rv32>(seed, InstructionMix::Integer);
     }
 
     #[test]
     fn float_programs_agree(seed: u64) {
-        agree::<Rv64>(seed, ProgramKind::Float);
-        agree::<Rv32>(seed, ProgramKind::Float);
+        agree::<Rv64>(seed, InstructionMix::Float);
+        agree::<Rv32>(seed, InstructionMix::Float);
     }
 
     #[test]
     fn ordinary_numbers_agree(seed: u64) {
-        agree::<Rv64>(seed, ProgramKind::Ordinary);
-        agree::<Rv32>(seed, ProgramKind::Ordinary);
+        agree::<Rv64>(seed, InstructionMix::Ordinary);
+        agree::<Rv32>(seed, InstructionMix::Ordinary);
     }
 
     #[test]
     fn stream_programs_agree(seed: u64) {
-        agree::<Rv64>(seed, ProgramKind::Stream);
-        agree::<Rv32>(seed, ProgramKind::Stream);
+        agree::<Rv64>(seed, InstructionMix::Stream);
+        agree::<Rv32>(seed, InstructionMix::Stream);
     }
 
     #[test]
     fn any_programs_agree(seed: u64) {
-        agree::<Rv64>(seed, ProgramKind::Any);
-        agree::<Rv32>(seed, ProgramKind::Any);
+        agree::<Rv64>(seed, InstructionMix::Any);
+        agree::<Rv32>(seed, InstructionMix::Any);
     }
 }

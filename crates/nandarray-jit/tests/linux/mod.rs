@@ -11,7 +11,7 @@ const STACK_BYTES: u64 = 1 << 20;
 
 /// The engine that runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProgramKind {
+pub enum ExecutionEngine {
     /// The hart itself.
     Interpreter,
     /// The translator.
@@ -36,12 +36,12 @@ pub struct Outcome {
 }
 
 /// Run a static ELF file of width `X`.
-pub fn run<X: Xlen>(elf: &[u8], kind: ProgramKind) -> Outcome {
+pub fn run<X: Xlen>(elf: &[u8], kind: ExecutionEngine) -> Outcome {
     let program = ElfProgram::from_elf(elf, Extensions::PROGRAM).expect("a program");
     assert_eq!(program.bits, X::BITS);
     let mut loaded = program.load(STACK_BYTES, None).expect("memory");
     let eager = Settings { when: TranslationTrigger::Pays(Costs::NONE), ..Settings::default() };
-    let settings = if kind == ProgramKind::Eager { eager } else { Settings::default() };
+    let settings = if kind == ExecutionEngine::Eager { eager } else { Settings::default() };
     let mut translated = Translated::<X>::with_settings(Extensions::PROGRAM, settings);
     let mut interpreter = Hart::<X>::new(HartMode::Program, Extensions::PROGRAM);
     let mut output = Vec::new();
@@ -50,12 +50,12 @@ pub fn run<X: Xlen>(elf: &[u8], kind: ProgramKind) -> Outcome {
     translated.hart_mut().call(program.entry, loaded.stack, &[]);
     let status = loop {
         let stop = match kind {
-            ProgramKind::Interpreter => interpreter.run(memory, &mut Streams::none(), Limits::default()),
-            ProgramKind::Translator | ProgramKind::Eager => {
+            ExecutionEngine::Interpreter => interpreter.run(memory, &mut Streams::none(), Limits::default()),
+            ExecutionEngine::Translator | ExecutionEngine::Eager => {
                 translated.run(memory, &mut Streams::none(), Limits::default())
             }
         };
-        let hart = if kind == ProgramKind::Interpreter { &mut interpreter } else { translated.hart_mut() };
+        let hart = if kind == ExecutionEngine::Interpreter { &mut interpreter } else { translated.hart_mut() };
         match stop {
             Stop::EnvironmentCall if hart.x(17) == WRITE => {
                 let (from, length) = (hart.x(11), hart.x(12));
@@ -67,7 +67,7 @@ pub fn run<X: Xlen>(elf: &[u8], kind: ProgramKind) -> Outcome {
         }
     };
     let statistics = translated.statistics();
-    let hart = if kind == ProgramKind::Interpreter { &interpreter } else { translated.hart() };
+    let hart = if kind == ExecutionEngine::Interpreter { &interpreter } else { translated.hart() };
     let registers = (0..32).map(|r| hart.x(r)).chain((0..32).map(|r| hart.f(r))).chain([u64::from(hart.fcsr())]);
     Outcome { output, status, instructions: hart.instructions(), registers: registers.collect(), statistics }
 }

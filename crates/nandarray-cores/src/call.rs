@@ -64,14 +64,14 @@ pub struct OwnedTask {
     pub inputs: Vec<Inflow>,
     /// Bytes of each output stream that are buffered until they are drained; with `None` all of its room. Required if
     /// the end of an input is not known, since the room is not bounded then.
-    pub held: Option<usize>,
+    pub buffer_bytes: Option<usize>,
 }
 
 /// The entry point of a call, with its arguments.
 #[derive(Debug)]
 enum CallArguments {
-    Task { first_record: u64, records: Option<u64>, extents: Vec<u64>, held: Option<usize> },
-    Told(Arguments),
+    Task { first_record: u64, records: Option<u64>, extents: Vec<u64>, buffer_bytes: Option<usize> },
+    Fixed(Arguments),
 }
 
 /// State of a call.
@@ -104,7 +104,7 @@ impl<'p> Call<'p> {
     /// # Errors
     /// [`RunError::Inputs`]: there are not as many inputs as the program has, or what bounds its outputs is missing.
     pub fn task(core: Core<'p>, scalars: &[u64], job: OwnedTask, limit: Option<u64>) -> Result<Self, RunError> {
-        let OwnedTask { number, first_record, records, extents, inputs, held } = job;
+        let OwnedTask { number, first_record, records, extents, inputs, buffer_bytes } = job;
         let wanted = core.metadata().inputs.len();
         if inputs.len() != wanted {
             return Err(RunError::Inputs(format!("{} inputs for a program that takes {wanted}", inputs.len())));
@@ -113,13 +113,15 @@ impl<'p> Call<'p> {
         if !streamed && inputs.iter().any(|input| matches!(input.bytes, InflowBytes::Ring(_))) {
             return Err(RunError::Inputs("a program of windows cannot have a ring for an input".into()));
         }
-        if streamed && held.is_none() && inputs.iter().any(|input| !input.told) {
+        if streamed && buffer_bytes.is_none() && inputs.iter().any(|input| !input.end_known) {
             return Err(RunError::Inputs("an input whose end is not known needs outputs that are drained".into()));
         }
-        if let Some(held) = held.filter(|held| (*held as u64) < REACH) {
-            return Err(RunError::Inputs(format!("{held} bytes of an output held; programs look back {REACH}")));
+        if let Some(bytes) = buffer_bytes.filter(|bytes| (*bytes as u64) < REACH) {
+            return Err(RunError::Inputs(format!(
+                "a buffer of {bytes} bytes for an output; programs look back {REACH}"
+            )));
         }
-        let what = CallArguments::Task { first_record, records, extents, held };
+        let what = CallArguments::Task { first_record, records, extents, buffer_bytes };
         Ok(Self::new(core, EntryPoint::Task, number, scalars, what, inputs, limit))
     }
 
@@ -128,7 +130,7 @@ impl<'p> Call<'p> {
     /// # Errors
     /// [`RunError`].
     pub fn begin(mut core: Core<'p>, scalars: &[u64], task: u64, limit: Option<u64>) -> Result<Self, RunError> {
-        let what = CallArguments::Told(core.prepare_begin(scalars, task)?);
+        let what = CallArguments::Fixed(core.prepare_begin(scalars, task)?);
         Ok(Self::new(core, EntryPoint::Begin, task, scalars, what, Vec::new(), limit))
     }
 
@@ -143,7 +145,7 @@ impl<'p> Call<'p> {
         task: u64,
         limit: Option<u64>,
     ) -> Result<Self, RunError> {
-        let what = CallArguments::Told(core.prepare_merge(scalars, other, task)?);
+        let what = CallArguments::Fixed(core.prepare_merge(scalars, other, task)?);
         Ok(Self::new(core, EntryPoint::Merge, task, scalars, what, Vec::new(), limit))
     }
 
@@ -152,7 +154,7 @@ impl<'p> Call<'p> {
     /// # Errors
     /// [`RunError`].
     pub fn end(core: Core<'p>, scalars: &[u64], tasks: u64, limit: Option<u64>) -> Result<Self, RunError> {
-        let what = CallArguments::Told(core.told_end(scalars, tasks)?);
+        let what = CallArguments::Fixed(core.end_arguments(scalars, tasks)?);
         Ok(Self::new(core, EntryPoint::End, tasks, scalars, what, Vec::new(), limit))
     }
 
@@ -216,7 +218,7 @@ impl<'p> Call<'p> {
         self.at == CallState::Over
     }
 
-    /// The core, when it is over or not wanted any more, and each output: the bytes that it has if none were held,
+    /// The core, when it is over or not wanted any more, and each output: its bytes if it has no buffer that is drained,
     /// otherwise nothing: those that wait are in [`waiting`](Self::waiting).
     pub fn finish(mut self) -> (Core<'p>, Vec<Vec<u8>>) {
         self.put_back();
@@ -295,32 +297,32 @@ impl<'p> Call<'p> {
     /// Make room, and begin on a hart; gives the bytes of outputs if that was all.
     fn start(&mut self, stop: &AtomicBool) -> Result<Option<Vec<u64>>, RunError> {
         let bytes = |input: &Inflow| {
-            if input.told || input.is_complete() && self.core.windows(self.entry) {
+            if input.end_known || input.is_complete() && self.core.windows(self.entry) {
                 input.tail.max(input.end.unwrap_or(0))
             } else {
                 UNKNOWN
             }
         };
         let lengths: Vec<u64> = self.inputs.iter().map(bytes).collect();
-        let mut held = None;
+        let mut buffer_bytes = None;
         let mut arguments = match &self.what {
-            CallArguments::Told(arguments) => arguments.clone(),
-            CallArguments::Task { first_record, records, extents, held: wanted } => {
-                held = wanted.filter(|_| !self.core.windows(EntryPoint::Task));
+            CallArguments::Fixed(arguments) => arguments.clone(),
+            CallArguments::Task { first_record, records, extents, buffer_bytes: wanted } => {
+                buffer_bytes = wanted.filter(|_| !self.core.windows(EntryPoint::Task));
                 let port = &self.core.metadata().inputs[0];
                 let counted = if lengths[0] == UNKNOWN { UNKNOWN } else { lengths[0].div_ceil(port.record_bytes) };
                 let (number, first_record, records) = (self.number, *first_record, records.unwrap_or(counted));
                 let task = BorrowedTask { number, first_record, records, extents, inputs: &[] };
-                self.core.told_task(&self.scalars, &task, &lengths)?
+                self.core.task_arguments(&self.scalars, &task, &lengths)?
             }
         };
         // Entry points without inputs write outputs only at the end of a program.
         let takes = matches!(self.entry, EntryPoint::Task | EntryPoint::End);
         let rooms: Vec<u64> = arguments.outputs.iter().filter(|_| takes).map(|port| port.bytes).collect();
         let mut buffers = vec![Vec::new(); rooms.len()];
-        match held {
-            Some(held) => {
-                buffers.iter_mut().zip(&rooms).for_each(|(b, room)| b.resize((*room).min(held as u64) as usize, 0));
+        match buffer_bytes {
+            Some(most) => {
+                buffers.iter_mut().zip(&rooms).for_each(|(b, room)| b.resize((*room).min(most as u64) as usize, 0));
             }
             None => self.core.make_room(&mut arguments, &mut buffers),
         }
@@ -370,7 +372,7 @@ impl<'p> Call<'p> {
         if !windows {
             streams.inputs.extend(self.inputs.iter().map(Inflow::stream));
             streams.outputs.extend(self.outputs.iter_mut().map(|Outflow { bytes, head, drained, room }| {
-                // An output with all of its room held is never overwritten: it need not be drained.
+                // An output whose buffer has all of its room is never overwritten: it need not be drained.
                 let drained = if bytes.len() as u64 == *room { 0 } else { *drained };
                 OutputStream::resume(bytes, *head, drained, Room::Width).limited(*room)
             }));
@@ -378,8 +380,16 @@ impl<'p> Call<'p> {
         let stop = processor.run(memory, &mut streams, limits);
         let taken: Vec<u64> = streams.inputs.iter().map(InputStream::head).collect();
         let stored: Vec<u64> = streams.outputs.iter().map(OutputStream::head).collect();
-        self.inputs.iter_mut().zip(taken).for_each(|(input, head)| input.head = head);
-        self.outputs.iter_mut().zip(stored).for_each(|(output, head)| output.head = head);
+        for (input, head) in self.inputs.iter_mut().zip(taken) {
+            let range = input.head..=input.tail;
+            assert!(range.contains(&head), "an input's head moves to {head}, outside {range:?}");
+            input.head = head;
+        }
+        for (output, head) in self.outputs.iter_mut().zip(stored) {
+            let range = output.head..=output.room;
+            assert!(range.contains(&head), "an output's head moves to {head}, outside {range:?}");
+            output.head = head;
+        }
         stop
     }
 

@@ -180,14 +180,14 @@ impl<'p> Core<'p> {
         bounds: Bounds<'_>,
     ) -> Result<Vec<u64>, RunError> {
         let bytes: Vec<u64> = task.inputs.iter().map(|input| input.len() as u64).collect();
-        let mut arguments = self.told_task(scalars, &task, &bytes)?;
+        let mut arguments = self.task_arguments(scalars, &task, &bytes)?;
         self.make_room(&mut arguments, outputs);
         self.lend(&mut arguments, task.inputs);
         self.call(EntryPoint::Task, &arguments, task, outputs, bounds)
     }
 
     /// The arguments of a task whose inputs have `bytes` bytes each; without this process's addresses.
-    pub(crate) fn told_task(
+    pub(crate) fn task_arguments(
         &self,
         scalars: &[u64],
         task: &BorrowedTask<'_>,
@@ -236,13 +236,13 @@ impl<'p> Core<'p> {
         outputs: &mut [Vec<u8>],
         bounds: Bounds<'_>,
     ) -> Result<Vec<u64>, RunError> {
-        let mut arguments = self.told_end(scalars, tasks)?;
+        let mut arguments = self.end_arguments(scalars, tasks)?;
         self.make_room(&mut arguments, outputs);
         self.call(EntryPoint::End, &arguments, BorrowedTask::nothing(tasks), outputs, bounds)
     }
 
     /// The arguments of `nd_end`; without this process's addresses.
-    pub(crate) fn told_end(&self, scalars: &[u64], tasks: u64) -> Result<Arguments, RunError> {
+    pub(crate) fn end_arguments(&self, scalars: &[u64], tasks: u64) -> Result<Arguments, RunError> {
         let mut arguments = Arguments { task: tasks, ..self.arguments(scalars) };
         for (i, port) in self.metadata().outputs.iter().enumerate() {
             let room = if port.phase == OutputPhase::End { port.bound.room(0, 0) } else { 0 };

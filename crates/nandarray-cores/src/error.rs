@@ -158,17 +158,17 @@ pub enum RunError {
     /// Memory of a core could not be laid out.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// A stage cannot go on before another has taken what it gave, nor that one before it gave more.
-    #[error("{held} bytes are held between programs, and output {output} has to wait longer; at most {most}")]
-    Held {
+    /// A stage has to wait for a reader of its output, which in turn needs more input before it can go on.
+    #[error("{queued} bytes are queued between programs, and output {output} has to wait longer; at most {most}")]
+    QueueLimit {
         /// The output.
         output: String,
-        /// Bytes held between stages.
-        held: u64,
+        /// Bytes queued between stages.
+        queued: u64,
         /// The most.
         most: u64,
     },
-    /// The worker that was at it died of a fault of the implementation; what it says.
+    /// The worker died of a fault of the implementation, with this message.
     #[error("a worker died: {0}")]
     Worker(String),
     /// Bytes could not be fetched or delivered.
@@ -209,7 +209,7 @@ impl RunError {
             | Self::Starved { task, .. }
             | Self::Full { task, .. } => Some(*task),
             Self::Cancelled(at) => at.as_ref().map(|(task, _)| *task),
-            Self::Inputs(_) | Self::Memory(_) | Self::Held { .. } | Self::Worker(_) | Self::Transfer(_) => None,
+            Self::Inputs(_) | Self::Memory(_) | Self::QueueLimit { .. } | Self::Worker(_) | Self::Transfer(_) => None,
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct Inflow {
     pub(crate) tail: u64,
     pub(crate) end: Option<u64>,
     /// Whether its end was known when the call began.
-    pub(crate) told: bool,
+    pub(crate) end_known: bool,
 }
 
 impl Inflow {
@@ -45,19 +45,19 @@ impl Inflow {
     pub fn shared(bytes: Arc<Vec<u8>>, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= bytes.len(), "{range:?} of {} bytes", bytes.len());
         let tail = range.len() as u64;
-        Self { bytes: InflowBytes::Shared(bytes, range), head: 0, tail, end: Some(tail), told: true }
+        Self { bytes: InflowBytes::Shared(bytes, range), head: 0, tail, end: Some(tail), end_known: true }
     }
 
     /// All of an input.
     pub fn whole(bytes: Vec<u8>) -> Self {
         let tail = bytes.len() as u64;
-        Self { bytes: InflowBytes::Window(bytes), head: 0, tail, end: Some(tail), told: true }
+        Self { bytes: InflowBytes::Window(bytes), head: 0, tail, end: Some(tail), end_known: true }
     }
 
     /// An empty input of `end` bytes, if that is known; all bytes that arrive stay in memory.
     pub fn window(end: Option<u64>) -> Self {
         let bytes = Vec::with_capacity(end.unwrap_or(0).min(abi::WINDOW_BYTES) as usize);
-        Self { bytes: InflowBytes::Window(bytes), head: 0, tail: 0, end, told: end.is_some() }
+        Self { bytes: InflowBytes::Window(bytes), head: 0, tail: 0, end, end_known: end.is_some() }
     }
 
     /// An empty stream of `end` bytes, if that is known; at most `ring_bytes` of them are in memory at once.
@@ -67,7 +67,7 @@ impl Inflow {
     pub fn ring(ring_bytes: usize, end: Option<u64>) -> Self {
         assert!(ring_bytes >= Self::RING_BYTES_MIN, "a ring of {ring_bytes} bytes");
         let ring = InflowBytes::Ring(vec![0; ring_bytes].into_boxed_slice());
-        Self { bytes: ring, head: 0, tail: 0, end, told: end.is_some() }
+        Self { bytes: ring, head: 0, tail: 0, end, end_known: end.is_some() }
     }
 
     /// Bytes that have arrived.
@@ -110,6 +110,7 @@ impl Inflow {
             InflowBytes::Shared(..) => {}
         }
         self.tail += count as u64;
+        assert!(self.end.is_none_or(|end| self.tail <= end), "{} bytes arrived of {:?}", self.tail, self.end);
         count
     }
 

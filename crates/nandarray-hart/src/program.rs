@@ -249,23 +249,7 @@ impl ElfProgram {
         let end = range.end.checked_next_multiple_of(16);
         let stack = end.and_then(|end| end.checked_add(stack_bytes.checked_next_multiple_of(16)?));
         let stack = stack.ok_or(MemoryError::Overlap { base: range.end, bytes: stack_bytes })?;
-        self.lay_out(range.start..stack, limit)
-    }
-
-    /// Load it into memory of its own at `addresses`, which hold its segments; its stack is their upper end.
-    ///
-    /// # Errors
-    /// [`ProgramError::Memory`]; [`ProgramError::Segment`] if one lies outside.
-    pub fn load_within(&self, addresses: Range<u64>) -> Result<Loaded, ProgramError> {
-        for segment in &self.segments {
-            if segment.address < addresses.start || segment.address + segment.length > addresses.end {
-                return Err(ProgramError::Segment { address: segment.address, bytes: segment.length });
-            }
-        }
-        self.lay_out(addresses, None)
-    }
-
-    fn lay_out(&self, range: Range<u64>, limit: Option<u64>) -> Result<Loaded, ProgramError> {
+        let range = range.start..stack;
         let bytes = range.end - range.start;
         if self.bits == 32 && range.end > 1 << 32 {
             return Err(MemoryError::Overlap { base: range.start, bytes }.into());

@@ -204,7 +204,7 @@ struct Way {
     /// Rings, not windows.
     rings: bool,
     /// Bytes of the ring of each output.
-    held: Option<usize>,
+    buffer_bytes: Option<usize>,
 }
 
 /// In parts.
@@ -227,7 +227,7 @@ fn parts(
         records: None,
         extents: Vec::new(),
         inputs: inputs.iter().map(|bytes| inflow(bytes)).collect(),
-        held: way.held,
+        buffer_bytes: way.buffer_bytes,
     };
     let mut call = Call::task(executor.core(program), &[], job, limit).unwrap();
     let mut out = vec![Vec::new(); 2];
@@ -250,7 +250,7 @@ fn parts(
             // Something may arrive, and be drained, at any time.
             Advance::OutOfBudget | Advance::Paused => {
                 more(&mut call, 0);
-                if way.held.is_some() {
+                if way.buffer_bytes.is_some() {
                     drain(&mut call, chance.below(2) as usize, chance.below(50));
                 }
             }
@@ -263,7 +263,7 @@ fn parts(
         (0..2).for_each(|output| drain(&mut call, output, u64::MAX));
     }
     let (mut core, kept) = call.finish();
-    if way.held.is_none() && done.is_ok() {
+    if way.buffer_bytes.is_none() && done.is_ok() {
         assert_eq!(kept, out);
     }
     let outputs = done.map_err(|e| e.to_string()).map(|used| {
@@ -302,7 +302,7 @@ proptest! {
                     at_once: [1, 1, 7, 400][chance.below(4) as usize],
                     budget: [None, Some(3), Some(200)][chance.below(3) as usize],
                     rings: *name != "block" && chance.below(2) == 0,
-                    held: [None, Some(1 << 16)][chance.below(2) as usize],
+                    buffer_bytes: [None, Some(1 << 16)][chance.below(2) as usize],
                 };
                 let seen = parts(&program, executor, inputs, limit, way, &mut chance);
                 prop_assert_eq!(&seen, &at_once, "{} {:?} {:?}", name, executor, way);
@@ -320,7 +320,7 @@ fn what_is_longer_than_its_rings_goes_through_them() {
         let at_once = whole(&program, Executor::Interpreter, [&bytes, &[]], None);
         assert!(at_once.outputs.is_ok());
         for executor in [Executor::Interpreter, Executor::Translator] {
-            let way = Way { at_once: 9_000, budget: Some(20_000), rings: true, held: Some((1 << 16) + 24) };
+            let way = Way { at_once: 9_000, budget: Some(20_000), rings: true, buffer_bytes: Some((1 << 16) + 24) };
             assert!(parts(&program, executor, [&bytes, &[]], None, way, &mut chance) == at_once, "{executor:?}");
         }
     }
@@ -335,7 +335,7 @@ fn the_end_of_a_stream_may_be_unknown_to_the_last() {
         records: None,
         extents: Vec::new(),
         inputs: vec![Inflow::ring(Inflow::RING_BYTES_MIN, None), Inflow::whole(Vec::new())],
-        held: Some(1 << 16),
+        buffer_bytes: Some(1 << 16),
     };
     let stop = &NEVER;
     for executor in [Executor::Interpreter, Executor::Translator] {
@@ -357,7 +357,7 @@ fn the_end_of_a_stream_may_be_unknown_to_the_last() {
         assert_eq!(call.finish().0.state().unwrap(), (3 + 4 + 2u64).to_le_bytes());
     }
     // An unbounded output is not held in memory as a whole.
-    let open = OwnedTask { held: None, ..job() };
+    let open = OwnedTask { buffer_bytes: None, ..job() };
     let error = Call::task(Core::interpreter(&program).unwrap(), &[], open, None).unwrap_err();
     assert!(error.to_string().contains("drained"), "{error}");
 }
@@ -371,7 +371,7 @@ fn a_call_can_be_cancelled_and_its_core_used_again() {
         records: None,
         extents: Vec::new(),
         inputs: vec![Inflow::shared(Arc::new(bytes), 1..3), Inflow::window(Some(0))],
-        held: None,
+        buffer_bytes: None,
     };
     let mut call = Call::task(Core::interpreter(&spins).unwrap(), &[], job(vec![1, 2, 3]), None).unwrap();
     let stop = AtomicBool::new(false);

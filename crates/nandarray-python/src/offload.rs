@@ -104,7 +104,7 @@ struct Owned {
 
 impl Owned {
     fn tiles(&self) -> Option<Tiles<'_>> {
-        self.tiles.as_ref().map(|(first, size, told)| Tiles { first, size, told })
+        self.tiles.as_ref().map(|(first, size, told)| Tiles { first, size, extent_axes: told })
     }
 }
 

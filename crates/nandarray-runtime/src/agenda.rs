@@ -100,7 +100,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
     /// Takes back a job, all of whose steps are done.
     pub fn done(&mut self, job: Job<'s, 'p>) {
         assert_eq!(job.step(), JobStep::Done, "a job is done when its steps are");
-        self.scheduler.running -= 1;
+        self.scheduler.come_back();
         let Job { context, rank, work } = job;
         let stage = context.number;
         let done = match work {
@@ -122,7 +122,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
 
     /// Takes back a job that failed. Of several failures the first in the order of [`Rank`] is reported.
     pub fn fail(&mut self, job: Job<'s, 'p>, error: RunError) {
-        self.scheduler.running -= 1;
+        self.scheduler.come_back();
         if let JobWork::Task(task) = &job.work {
             let run = self.scheduler.stages[job.context.number].runs.get_mut(&task.run);
             run.expect("a run that a worker was at").busy = false;
@@ -181,6 +181,8 @@ impl<'s, 'p> Agenda<'s, 'p> {
         let state = &mut self.scheduler.stages[stage];
         state.account.add(account);
         let slot = state.runs.get_mut(&run).expect("a run that a worker was at");
+        let before = slot.output.tasks.last().map(|(number, _)| *number);
+        assert!(slot.busy && before < Some(task.number), "task {} comes back behind task {before:?}", task.number);
         slot.busy = false;
         slot.core = core;
         slot.output.tasks.push((task.number, outputs));
@@ -190,6 +192,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
     fn delivered(&mut self, stage: usize, rank: Rank, job: DeliverJob<'p>) {
         let DeliverJob { folder, deliveries, instructions, .. } = job;
         let state = &mut self.scheduler.stages[stage];
+        assert!(state.delivering && rank.run == state.next, "run {} is delivered in place of {}", rank.run, state.next);
         let bytes_out = deliveries.bytes;
         deliveries.on.into_iter().for_each(|(output, bytes)| state.queues[output].push(bytes, rank.turn));
         state.account.add(Account { bytes_out, instructions, ..Account::default() });
@@ -201,6 +204,8 @@ impl<'s, 'p> Agenda<'s, 'p> {
     fn finished(&mut self, stage: usize, job: FinishJob<'p>) {
         let FinishJob { state: folded, deliveries, instructions, .. } = job;
         let state = &mut self.scheduler.stages[stage];
+        let left = (state.begun - state.next, state.runs.len(), state.undelivered.len());
+        assert!(state.ended && !state.finished && left == (0, 0, 0), "stage {stage} ends before its runs: {left:?}");
         let (turn, bytes_out) = (state.turn, deliveries.bytes);
         deliveries.on.into_iter().for_each(|(output, bytes)| state.queues[output].push(bytes, turn));
         state.queues.iter_mut().for_each(|queue| queue.close(turn));

@@ -153,7 +153,7 @@ impl TaskCutter {
             let mut cut = metadata.inputs.iter().zip(supplies).filter(|(port, _)| !port.whole);
             cut.all(|(port, supply)| supply.bytes >= (first + records).saturating_mul(port.record_bytes))
         };
-        let (end, mut told) = match &mut self.way {
+        let (end, mut lookahead) = match &mut self.way {
             CutRule::Even(each) if there(*each) => (first + *each, Some(0)),
             CutRule::Even(each) => match all {
                 Some(all) => (all.min(first + *each), None),
@@ -186,14 +186,15 @@ impl TaskCutter {
                 if all.is_none() {
                     return Ok(NextCut::Wait);
                 }
-                told = None;
+                lookahead = None;
             }
         }
-        Ok(NextCut::Task(Cut { first, records: end - first }, told))
+        Ok(NextCut::Task(Cut { first, records: end - first }, lookahead))
     }
 
-    /// A task was taken.
+    /// Moves on behind a task that was cut.
     pub(crate) fn take(&mut self, cut: Cut) {
+        assert!(cut.first == self.first && cut.records > 0, "{cut:?} is taken at record {}", self.first);
         self.first += cut.records;
         self.cut += 1;
     }

@@ -52,6 +52,8 @@ impl StreamQueue {
     pub(crate) fn push(&mut self, bytes: Vec<u8>, turn: u64) {
         assert!(self.closed.is_none(), "{} bytes are pushed after the end at {}", bytes.len(), self.end);
         if !bytes.is_empty() && self.is_read() {
+            let before = self.chunks.back().map_or(0, |last| last.turn);
+            assert!(before <= turn, "bytes of turn {turn} are pushed behind those of turn {before}");
             let at = self.end;
             self.end += bytes.len() as u64;
             self.chunks.push_back(QueuedChunk { at, bytes: Arc::new(bytes), turn });
@@ -60,6 +62,7 @@ impl StreamQueue {
 
     /// Marks the end.
     pub(crate) fn close(&mut self, turn: u64) {
+        assert!(self.closed.is_none_or(|known| known == turn), "it ends at turn {turn}, and at {:?}", self.closed);
         self.closed = Some(turn);
     }
 
@@ -93,7 +96,9 @@ impl StreamQueue {
 
     /// Consumes the bytes of a reader up to position `to`.
     pub(crate) fn take(&mut self, reader: usize, to: u64) -> Vec<ChunkSlice> {
-        let found = self.chunks(self.readers[reader]..to);
+        let from = self.readers[reader];
+        assert!(from <= to && to <= self.end, "reader {reader} at {from} of {} goes to {to}", self.end);
+        let found = self.chunks(from..to);
         self.readers[reader] = to;
         let last = self.readers.iter().min().copied().unwrap_or(to);
         while self.chunks.front().is_some_and(|one| one.end() <= last) {

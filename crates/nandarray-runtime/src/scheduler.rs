@@ -107,6 +107,12 @@ impl<'p> Scheduler<'p> {
         }
     }
 
+    /// A job in flight comes back, done or failed.
+    pub(crate) fn come_back(&mut self) {
+        assert!(self.running > 0, "a job comes back that was not handed out");
+        self.running -= 1;
+    }
+
     /// Whether a job of this rank comes before the failure, if there is one.
     fn is_due(&self, rank: Rank) -> bool {
         self.error.as_ref().is_none_or(|(failed, _)| rank < *failed)
@@ -141,6 +147,7 @@ impl<'p> Scheduler<'p> {
                 self.fail((Rank { turn: 0, stage: 0, run: 0 }, RunError::Cancelled(None)));
             }
             if self.stages.iter().all(|work| work.finished) {
+                assert_eq!(self.running, 0, "all stages have ended with jobs in flight");
                 return Next::Over;
             }
             let mut full = Vec::new();
@@ -230,6 +237,7 @@ impl<'p> Scheduler<'p> {
     fn task<'s>(&mut self, plan: &RunPlan<'s, 'p>, stage: usize, number: u64) -> Job<'s, 'p> {
         let work = &mut self.stages[stage];
         let run = work.runs.get_mut(&number).expect("a run that is ready");
+        assert!(!run.busy, "run {number} of stage {stage} has a worker already");
         run.busy = true;
         let begun = run.core.is_some();
         let core = run.core.take().or_else(|| work.cores.pop());
@@ -273,8 +281,8 @@ impl<'p> Scheduler<'p> {
                     self.stages[stage].end(each, turn);
                     return self.stages[stage].settle(stage, each);
                 }
-                NextCut::Task(cut, told) => {
-                    let turn = self.turn(plan, stage, cut, told);
+                NextCut::Task(cut, lookahead) => {
+                    let turn = self.turn(plan, stage, cut, lookahead);
                     let run = if open { begun - 1 } else { begun };
                     if !self.is_due(Rank { turn, stage, run }) {
                         return Ok(());
@@ -318,10 +326,10 @@ impl<'p> Scheduler<'p> {
             assert!(self.error.is_some(), "stages that wait for each other wait for one whose readers are behind");
             return false;
         };
-        let held: u64 = self.stages.iter().flat_map(|work| &work.queues).map(StreamQueue::queued).sum();
-        if held >= plan.hold_bytes {
+        let queued: u64 = self.stages.iter().flat_map(|work| &work.queues).map(StreamQueue::queued).sum();
+        if queued >= plan.hold_bytes {
             let name = plan.stages[stage].program.metadata().outputs[output].name.clone();
-            let error = RunError::Held { output: name, held, most: plan.hold_bytes };
+            let error = RunError::QueueLimit { output: name, queued, most: plan.hold_bytes };
             self.fail((Rank { turn: u64::MAX, stage, run: 0 }, error));
             return false;
         }
@@ -357,12 +365,12 @@ impl<'p> Scheduler<'p> {
         PendingTask { number, cut, turn, extents, inputs }
     }
 
-    /// The turn of a task; `told` as in [`NextCut::Task`].
-    fn turn(&self, plan: &RunPlan<'_, 'p>, stage: usize, cut: Cut, told: Option<u64>) -> u64 {
+    /// The turn of a task; `lookahead` as in [`NextCut::Task`].
+    fn turn(&self, plan: &RunPlan<'_, 'p>, stage: usize, cut: Cut, lookahead: Option<u64>) -> u64 {
         let (work, ports) = (&self.stages[stage], &plan.stages[stage].program.metadata().inputs);
         let mut turn = self.loads(plan, stage).turn.max(work.turn);
         for (input, port) in ports.iter().enumerate().filter(|(_, port)| !port.whole) {
-            let behind = told.map(|bytes| if input == 0 { bytes } else { 0 });
+            let behind = lookahead.map(|bytes| if input == 0 { bytes } else { 0 });
             let to = behind.map_or(u64::MAX, |bytes| (cut.first + cut.records) * port.record_bytes + bytes);
             turn = turn.max(match plan.stages[stage].inputs[input] {
                 Origin::External(_) => work.cutter.count(),
@@ -440,6 +448,7 @@ impl<'p> Scheduler<'p> {
     /// Notes a stage's whole inputs.
     pub(crate) fn loaded(&mut self, stage: usize, wholes: BTreeMap<usize, Vec<u8>>) {
         let work = &mut self.stages[stage];
+        assert!(work.loading && !work.loaded, "stage {stage} is loaded twice");
         for (input, bytes) in wholes {
             work.whole[input] = Arc::new(bytes);
         }

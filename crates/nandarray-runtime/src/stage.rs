@@ -212,6 +212,8 @@ impl<'p> StageState<'p> {
 
     /// Hand a task to the last run, or to a new one.
     pub(crate) fn assign(&mut self, each: u64, task: PendingTask) {
+        let (turn, last) = (task.turn, self.turn);
+        assert!(!self.ended && turn >= last, "task {} of turn {turn} is assigned after turn {last}", task.number);
         if !self.is_open(each) {
             let output = RunOutput { first: task.number, ..RunOutput::default() };
             let run = TaskRun { queue: VecDeque::new(), assigned: 0, busy: false, core: None, output };
@@ -227,6 +229,7 @@ impl<'p> StageState<'p> {
 
     /// Notes that all inputs were cut, which is known since this turn.
     pub(crate) fn end(&mut self, each: u64, turn: u64) {
+        assert!(!self.ended, "all inputs were cut before");
         (self.ended, self.turn) = (true, self.turn.max(turn));
         if self.is_open(each) {
             self.runs.get_mut(&(self.begun - 1)).expect("the last run").output.turn = self.turn;
@@ -245,7 +248,8 @@ impl<'p> StageState<'p> {
             let turn = run.output.turn;
             run.output.state = core.state().map_err(|e| (Rank { turn, stage, run: number }, e))?;
             self.cores.push(core);
-            self.undelivered.insert(number, run.output);
+            let known = self.undelivered.insert(number, run.output);
+            assert!(number >= self.next && known.is_none(), "run {number} ends behind run {}", self.next);
         }
         Ok(())
     }

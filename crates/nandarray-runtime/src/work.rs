@@ -335,7 +335,7 @@ impl<'p> TaskJob<'p> {
             records: Some(task.cut.records),
             extents: task.extents.clone(),
             inputs: task.inputs.iter().enumerate().map(inflow).collect(),
-            held: None,
+            buffer_bytes: None,
         };
         Call::task(core, context.stage.scalars, job, context.stage.instructions)
     }

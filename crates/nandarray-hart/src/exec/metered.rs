@@ -45,9 +45,9 @@ pub(super) unsafe fn enter<X: Xlen, M: Meter>(
     }
 }
 
-/// Functions named as the plain ones of a module, which tell `$told` first. It gives whether to go on.
-macro_rules! told {
-    ($module:ident: $($name:ident ($step:ident, $o:ident, $s:ident, $e:ident) $told:expr;)*) => {$(
+/// Functions named as the plain ones of a module, which notify the meter first by `$notify`: it answers.
+macro_rules! observed {
+    ($module:ident: $($name:ident ($step:ident, $o:ident, $s:ident, $e:ident) $notify:expr;)*) => {$(
         #[allow(unused_variables, reason = "not every position needs the operands")]
         unsafe fn $name<X: Xlen, M: Meter>(
             $step: *const StepSlot<X>,
@@ -55,7 +55,7 @@ macro_rules! told {
             $e: &mut Env<'_, '_>,
         ) -> Flow {
             let $o = operands!($step);
-            if $told == MeterAnswer::Pause {
+            if $notify == MeterAnswer::Pause {
                 return $s.leave($step, Exit::Paused);
             }
             otherwise!($module::$name, $step, $s, $e)
@@ -68,7 +68,7 @@ macro_rules! accesses {
     ($chooses:ident $module:ident $address:ident: $($kind:ident $n:literal { $($code:ident $name:ident)* })*) => {
         mod $chooses {
             use super::*;
-            $(told! { $module: $(
+            $(observed! { $module: $(
                 $name (step, o, s, e) meter!(e).access(index::<X, M>(step, s), DataAccess::$kind, $address(o, s), $n);
             )* })*
             pub(super) fn choose<X: Xlen, M: Meter>(code: Code) -> Option<Handler<X>> {
@@ -121,7 +121,7 @@ macro_rules! branches {
         mod branch {
             use super::*;
             use control::Condition;
-            told! { control: $(
+            observed! { control: $(
                 $name (step, o, s, e) {
                     meter!(e).branch(control::$name::holds(o, s));
                     MeterAnswer::Proceed
@@ -156,10 +156,10 @@ macro_rules! streams {
     ($($kind:ident $position:ident $n:literal { $($code:ident $name:ident)* })*) => {
         mod streamed {
             use super::*;
-            $(told! { stream: $(
+            $(observed! { stream: $(
                 $name (step, o, s, e) tell::<X, M>(step, s, e, StreamAccess::$kind, $position::<X>, $n);
             )* })*
-            told! { stream:
+            observed! { stream:
                 wait (step, o, s, e) {
                     let bytes = X::unsigned(s.x[o.rs2 as usize]);
                     tell::<X, M>(step, s, e, StreamAccess::Wait, head_in::<X>, bytes)

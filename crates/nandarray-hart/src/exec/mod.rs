@@ -285,9 +285,9 @@ unsafe impl<X: Xlen> Sync for Steps<X> {}
 
 impl<X: Xlen> Steps<X> {
     /// Slots as `select` makes them: a header, steps, links.
-    fn new(slots: Vec<StepSlot<X>>, told: bool) -> Self {
+    fn new(slots: Vec<StepSlot<X>>, observed: bool) -> Self {
         let slots = std::ptr::NonNull::from(Box::leak(slots.into_boxed_slice()));
-        Self { slots, before: usize::from(told), marked: None }
+        Self { slots, before: usize::from(observed), marked: None }
     }
 
     /// The first step.

@@ -12,7 +12,7 @@ use crate::xlen::Xlen;
 
 /// The steps of a block, which is number `unit` in the cache: one an instruction, and one behind the last if that does
 /// not jump. Where `float_off`, instructions that need the floating-point unit are illegal. A meter that wants to is
-/// told of blocks by a step before all others, and of instructions by other functions for them.
+/// notified of blocks by a step before all others, and of instructions by functions of their own.
 pub(crate) fn steps<X: Xlen, M: Meter>(block: &BasicBlock, unit: u32, float_off: bool) -> Steps<X> {
     let mut steps: Vec<Step<X>> = Vec::with_capacity(block.ops.len() + 1);
     let mut offset = 0;
@@ -29,7 +29,7 @@ pub(crate) fn steps<X: Xlen, M: Meter>(block: &BasicBlock, unit: u32, float_off:
     if !block.ops.last().is_some_and(Instruction::ends_block) {
         steps.push(Step { run: control::end, rd: SINK, rs1: 0, rs2: 0, rs3: 0, imm: 0 });
     }
-    fuse::fuse(&block.ops, &mut steps, |op| told::<M>(op));
+    fuse::fuse(&block.ops, &mut steps, |op| observes::<M>(op));
     let header = BlockHeader { pc: block.pc, count: block.ops.len() as u32, unit };
     let mut slots = Vec::with_capacity(steps.len() + 3);
     slots.push(StepSlot { header });
@@ -42,7 +42,7 @@ pub(crate) fn steps<X: Xlen, M: Meter>(block: &BasicBlock, unit: u32, float_off:
 }
 
 /// Whether a meter observes an instruction, so that it is a step of its own.
-fn told<M: Meter>(op: &Instruction) -> bool {
+fn observes<M: Meter>(op: &Instruction) -> bool {
     match op.row().format {
         Format::Branch => M::BRANCHES,
         Format::Load | Format::Store => M::ACCESSES,

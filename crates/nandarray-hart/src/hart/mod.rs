@@ -250,7 +250,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
                 self.retired -= block.ops.len() as u64 - index as u64;
                 let (pc, op) = (block.address(index), block.ops[index]);
                 if M::BLOCKS {
-                    Self::told(env).left(block, index);
+                    Self::meter_of(env).left(block, index);
                 }
                 self.left(pc, &op, env)
             }
@@ -317,7 +317,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         env.spans.note_decoded(pc, block.bytes());
         self.code = env.spans.decoded_range();
         if M::BLOCKS {
-            Self::told(env).decoded(self.cache.blocks.len() as u32, &block);
+            Self::meter_of(env).decoded(self.cache.blocks.len() as u32, &block);
         }
         Ok(self.cache.insert::<M>(block, self.float_off()))
     }
@@ -346,7 +346,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         let Some(block) = self.decode(env, most) else { return self.fetch_trap(env) };
         let steps = exec::steps::<X, M>(&block, exec::PART, self.float_off());
         if M::BLOCKS {
-            Self::told(env).part(&block);
+            Self::meter_of(env).part(&block);
         }
         // None are left behind this block, so that it ends even where it could go on.
         self.state.left = block.ops.len() as i64;
@@ -356,7 +356,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
             let index = steps.index(self.state.at);
             self.retired += index as u64;
             if M::BLOCKS {
-                Self::told(env).left(&block, index);
+                Self::meter_of(env).left(&block, index);
             }
             return self.left(block.address(index), &block.ops[index], env);
         }
@@ -416,12 +416,12 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
     fn retire(&mut self, pc: u64, op: &crate::isa::Instruction, env: &mut Env<'_, '_>) {
         self.retired += 1;
         if M::BLOCKS {
-            Self::told(env).single(pc, op);
+            Self::meter_of(env).single(pc, op);
         }
     }
 
     /// The meter of this run.
-    fn told<'e>(env: &'e mut Env<'_, '_>) -> &'e mut M {
+    fn meter_of<'e>(env: &'e mut Env<'_, '_>) -> &'e mut M {
         // SAFETY: `run` lent this hart's own, which is reached by no other reference meanwhile; translators' harts have
         // none, and call this never.
         unsafe { env.meter::<M>() }

@@ -12,9 +12,11 @@ use crate::xlen::Xlen;
 
 /// The state of the privileged modes: none.
 #[derive(Debug)]
-pub(crate) struct Privileged;
+pub(crate) struct Unprivileged;
 
-impl Privileged {
+pub(crate) use Unprivileged as Privileged;
+
+impl Unprivileged {
     pub(crate) fn new(HartMode::Program: HartMode) -> Self {
         Self
     }

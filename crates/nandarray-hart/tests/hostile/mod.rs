@@ -216,7 +216,6 @@ pub fn elf(data: &[u8]) {
         let _ = program.load(1 << 16, Some(1 << 24));
         let (at, end) = (program.entry, program.entry.wrapping_add(1));
         let _ = (program.symbol_at(at), program.symbol_at(end));
-        let _ = program.load_within(0x1_0000..0x11_0000);
         #[cfg(feature = "bare")]
         let span = program.segments.iter().map(|s| s.address + s.length).max().unwrap() - program.segments[0].address;
         #[cfg(feature = "bare")]

@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
 use nandarray_hart::float_function;
 use nandarray_hart::isa::{Code, Format, Instruction};
 
-use super::doubt::Sure;
+use super::speculate::FloatCondition;
 use super::{Emit, argument, own};
 use crate::registers::{reads_single, writes_single};
 
@@ -125,15 +125,15 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// `fast` if it is sure, what the hart's function gives otherwise.
-    fn or_call(&mut self, op: &Instruction, fast: Value, sure: &[Sure]) {
-        if self.doubts(sure) {
+    /// `fast` if its conditions hold, the result of the hart's function otherwise.
+    fn or_call(&mut self, op: &Instruction, fast: Value, conditions: &[FloatCondition]) {
+        if self.collects(conditions) {
             return self.set_result(op, fast);
         }
         let ty = self.b.func.dfg.value_type(fast);
         let (done, result) = self.join(ty);
         let slow = self.cold_block();
-        let certain = self.certain(sure);
+        let certain = self.certain(conditions);
         self.b.ins().brif(certain, done, &argument(fast), slow, &[]);
         self.b.seal_block(slow);
         self.b.switch_to_block(slow);
@@ -144,22 +144,23 @@ impl Emit<'_, '_> {
         self.set_result(op, result);
     }
 
-    /// The same for what may be inexact: sure only if that flag stands, or if it is `exact`; never, if none is given.
+    /// The same for results that may be inexact: `fast` only if that flag is set already, or `exact` holds; never if there
+    /// is no `exact`.
     fn or_inexact(
         &mut self,
         op: &Instruction,
         fast: Value,
-        sure: &[Sure],
+        conditions: &[FloatCondition],
         exact: Option<&mut dyn FnMut(&mut Self) -> Value>,
     ) {
         // Conditions are collected only where the flag is set already.
-        if self.doubts(sure) {
+        if self.collects(conditions) {
             return self.set_result(op, fast);
         }
         let ty = self.b.func.dfg.value_type(fast);
         let (done, result) = self.join(ty);
         let (ask, slow) = (self.block(), self.cold_block());
-        let certain = self.certain(sure);
+        let certain = self.certain(conditions);
         self.b.ins().brif(certain, ask, &[], slow, &[]);
         self.b.seal_block(ask);
         self.b.switch_to_block(ask);
@@ -241,7 +242,7 @@ impl Emit<'_, '_> {
             FcvtDS => {
                 let value = self.single_of(op.rs1);
                 let wide = self.b.ins().fpromote(types::F64, value);
-                self.or_call(op, wide, &[Sure::Widened(value, wide)]);
+                self.or_call(op, wide, &[FloatCondition::Widened(value, wide)]);
             }
             FcvtSD if nearest => {
                 let value = self.double(i32::from(op.rs1));
@@ -249,7 +250,7 @@ impl Emit<'_, '_> {
                 self.or_inexact(
                     op,
                     narrow,
-                    &[Sure::From([value; 3]), Sure::Normal(narrow)],
+                    &[FloatCondition::From([value; 3]), FloatCondition::Normal(narrow)],
                     Some(&mut |e| {
                         let back = e.b.ins().fpromote(types::F64, narrow);
                         e.b.ins().fcmp(FloatCC::Equal, back, value)
@@ -281,7 +282,7 @@ impl Emit<'_, '_> {
         self.or_inexact(
             op,
             fast,
-            &[Sure::From(from), Sure::Finite(fast)],
+            &[FloatCondition::From(from), FloatCondition::Finite(fast)],
             Some(&mut |e| {
                 // The rounding error of the sum is a number itself, and this finds it if nothing overflows.
                 let part = e.b.ins().fsub(fast, a);
@@ -302,14 +303,14 @@ impl Emit<'_, '_> {
         let (a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
         let divides = matches!(op.code, Code::FdivS | Code::FdivD);
         let fast = if divides { self.b.ins().fdiv(a, b) } else { self.b.ins().fmul(a, b) };
-        let normal = [Sure::From([a, b, b]), Sure::Normal(fast)];
-        let quotient = [Sure::From([a; 3]), Sure::Normal(fast), Sure::Finite(b)];
-        let sure: &[Sure] = if divides { &quotient } else { &normal };
+        let normal = [FloatCondition::From([a, b, b]), FloatCondition::Normal(fast)];
+        let quotient = [FloatCondition::From([a; 3]), FloatCondition::Normal(fast), FloatCondition::Finite(b)];
+        let conditions: &[FloatCondition] = if divides { &quotient } else { &normal };
         // The product of two of them and the third, which it is or is not.
         let (left, right, whole) = if divides { (fast, b, a) } else { (a, b, fast) };
         let mut exact = |e: &mut Self| e.is_product(single, left, right, whole);
         let known = single || self.target.fma;
-        self.or_inexact(op, fast, sure, if known { Some(&mut exact) } else { None });
+        self.or_inexact(op, fast, conditions, if known { Some(&mut exact) } else { None });
     }
 
     /// Whether `whole` is exactly the product of `left` and `right`.
@@ -334,10 +335,10 @@ impl Emit<'_, '_> {
         let a = self.source(single, op.rs1);
         let fast = self.b.ins().sqrt(a);
         // A root that is a number above zero is one of a number above zero; subnormal ones are left out.
-        let sure = [Sure::Normal(a), Sure::Numbers(fast, fast)];
+        let conditions = [FloatCondition::Normal(a), FloatCondition::Numbers(fast, fast)];
         let mut exact = |e: &mut Self| e.is_product(single, fast, fast, a);
         let known = single || self.target.fma;
-        self.or_inexact(op, fast, &sure, if known { Some(&mut exact) } else { None });
+        self.or_inexact(op, fast, &conditions, if known { Some(&mut exact) } else { None });
     }
 
     fn fused(&mut self, op: &Instruction, single: bool) {
@@ -352,7 +353,7 @@ impl Emit<'_, '_> {
             c = self.b.ins().fneg(c);
         }
         let fast = self.b.ins().fma(a, b, c);
-        self.or_inexact(op, fast, &[Sure::From(from), Sure::Normal(fast)], None);
+        self.or_inexact(op, fast, &[FloatCondition::From(from), FloatCondition::Normal(fast)], None);
     }
 
     fn sign(&mut self, op: &Instruction, single: bool) {
@@ -398,7 +399,7 @@ impl Emit<'_, '_> {
                 self.flag(holds)
             }
         };
-        self.or_call(op, fast, &[Sure::Numbers(a, b)]);
+        self.or_call(op, fast, &[FloatCondition::Numbers(a, b)]);
     }
 
     /// Integers that the significand holds are exact in any mode.
@@ -427,7 +428,7 @@ impl Emit<'_, '_> {
             let shifted = self.b.ins().iadd_imm_s(value, 1 << bits);
             self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, shifted, 2 << bits)
         };
-        self.or_call(op, fast, &[Sure::Holds(small)]);
+        self.or_call(op, fast, &[FloatCondition::Holds(small)]);
     }
 
     /// Towards zero, as casts are. Half of the range is certain to fit.
@@ -438,20 +439,20 @@ impl Emit<'_, '_> {
         let unsigned = matches!(op.code, FcvtWuS | FcvtLuS | FcvtWuD | FcvtLuD);
         let ty = if word { types::I32 } else { types::I64 };
         let most = if word { (1u64 << 30) as f64 } else { (1u64 << 62) as f64 };
-        let mut sure = vec![Sure::Below(value, most)];
+        let mut conditions = vec![FloatCondition::Below(value, most)];
         if unsigned {
             let nothing = self.number(single, 0.0);
             let positive = self.b.ins().fcmp(FloatCC::GreaterThanOrEqual, value, nothing);
-            sure.push(Sure::Holds(positive));
+            conditions.push(FloatCondition::Holds(positive));
         }
         let cut = self.b.ins().fcvt_to_sint_sat(ty, value);
-        sure.push(Sure::Cut(value, cut));
+        conditions.push(FloatCondition::Cut(value, cut));
         let fast = if word { self.word(cut) } else { cut };
         let float = if single { types::F32 } else { types::F64 };
         self.or_inexact(
             op,
             fast,
-            &sure,
+            &conditions,
             Some(&mut |e| {
                 let back = e.b.ins().fcvt_from_sint(float, cut);
                 e.b.ins().fcmp(FloatCC::Equal, back, value)

@@ -5,10 +5,10 @@
 //! instruction that meets what the code does not know (a fault, memory of another region, a stream that has run dry)
 //! has no effect here: the function ends before it, and the interpreter executes it.
 
-mod doubt;
 mod float;
 mod int;
 mod mem;
+mod speculate;
 mod stream;
 
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -19,7 +19,7 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use nandarray_hart::isa::{Code, Format, Instruction};
 
-pub(crate) use self::doubt::weight;
+pub(crate) use self::speculate::weight;
 use crate::context::{CodeExit, Context, ContextLayout};
 use crate::region::{Edge, NodeEnd, Region, RegionNode};
 use crate::registers::{self, Knowledge, Set};
@@ -73,7 +73,7 @@ pub(crate) struct Emit<'e, 'f> {
     /// Memory that is known to be there.
     ranges: Vec<mem::Range>,
     /// In the first of two copies: the conditions collected, and the block to jump to instead of returning.
-    doubts: Option<Vec<doubt::Sure>>,
+    conditions: Option<Vec<speculate::FloatCondition>>,
     escape: Option<Block>,
     /// In the second of them.
     cold: bool,
@@ -135,7 +135,7 @@ pub(crate) fn emit<'e>(
         single: 0,
         ahead: &[],
         ranges: Vec::new(),
-        doubts: None,
+        conditions: None,
         escape: None,
         cold: false,
     };
@@ -193,9 +193,9 @@ impl<'e> Emit<'e, '_> {
         let plain = if ends { &node.ops[..node.ops.len() - 1] } else { &node.ops[..] };
         self.ranges.clear();
         let mut ops = plain;
-        for (count, doubtful) in doubt::runs(plain, self.target.fma) {
+        for (count, speculative) in speculate::runs(plain, self.target.fma) {
             let (run, rest) = ops.split_at(count);
-            if doubtful {
+            if speculative {
                 self.twice(run)
             } else {
                 self.once(run)

@@ -1,13 +1,11 @@
 //! Memory without page tables and protection, in builds without bare machines (feature `bare`): what `guarded` does
 //! where there is no guard.
 
-use std::convert::Infallible;
+/// A guard that cannot exist.
+pub(crate) use std::convert::Infallible as Guard;
 
 use super::RegionTable;
 use crate::access::Fault;
-
-/// A guard that cannot exist.
-pub(crate) type Guard = Infallible;
 
 impl RegionTable {
     pub(super) fn load_guarded<const N: usize>(&mut self, _address: u64) -> Result<[u8; N], Fault> {

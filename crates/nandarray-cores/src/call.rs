@@ -218,8 +218,8 @@ impl<'p> Call<'p> {
         self.at == CallState::Over
     }
 
-    /// The core, when it is over or not wanted any more, and each output: its bytes if it has no buffer that is drained,
-    /// otherwise nothing: those that wait are in [`waiting`](Self::waiting).
+    /// The core, when it is over or not wanted any more, and each output: its bytes if it has no buffer that is
+    /// drained, otherwise nothing: those that wait are in [`waiting`](Self::waiting).
     pub fn finish(mut self) -> (Core<'p>, Vec<Vec<u8>>) {
         self.put_back();
         let given = self.outputs.into_iter().map(|Outflow { mut bytes, head, room, .. }| {

@@ -7,7 +7,7 @@
 //! bare-metal tests.
 //!
 //! ```
-//! use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Rv64, Stop, Streams, isa};
+//! use nandarray_hart::{Extensions, Hart, HartMode, Limits, Memory, Rv64, Stop, Streams, isa};
 //!
 //! let code: Vec<u8> = ["add a0, a0, a1", "jalr zero, 0(ra)"]
 //!     .iter()
@@ -16,7 +16,7 @@
 //! let mut memory = Memory::new();
 //! memory.add_program(0x1000, 4096, 0x1800..0x2000, 0x1000..0x1800)?;
 //! memory.get_mut(0x1000..0x1008)?.copy_from_slice(&code);
-//! let mut hart = Hart::<Rv64>::new(Mode::Program, Extensions::PROGRAM);
+//! let mut hart = Hart::<Rv64>::new(HartMode::Program, Extensions::PROGRAM);
 //! hart.call(0x1000, 0x2000, &[40, 2]);
 //! assert_eq!(hart.run(&mut memory, &mut Streams::none(), Limits::default()), Stop::Returned { code: 42 });
 //! # Ok::<(), nandarray_hart::MemoryError>(())

@@ -144,8 +144,8 @@ impl Emit<'_, '_> {
         self.set_result(op, result);
     }
 
-    /// The same for results that may be inexact: `fast` only if that flag is set already, or `exact` holds; never if there
-    /// is no `exact`.
+    /// The same for results that may be inexact: `fast` only if that flag is set already, or `exact` holds; never if
+    /// there is no `exact`.
     fn or_inexact(
         &mut self,
         op: &Instruction,

@@ -1,11 +1,11 @@
 //! Doubts about floating-point results: settled one by one, or for a run of instructions at once.
 //!
-//! A result is the host's if some conditions hold ([`FloatCondition`]). Instructions one after the other that can all be executed
-//! again (no stores, no streams) are emitted twice. The first copy takes the host's results as they are, and tests at
-//! its end whether all conditions hold; most follow from others, since results of operands that are not finite are not
-//! finite either. If one fails, or the flag "inexact" is not set yet where it may be needed, the second copy, out of
-//! the way, executes the same instructions from the first on, each with its own conditions. The operations themselves
-//! are in `float`.
+//! A result is the host's if some conditions hold ([`FloatCondition`]). Instructions one after the other that can all
+//! be executed again (no stores, no streams) are emitted twice. The first copy takes the host's results as they are,
+//! and tests at its end whether all conditions hold; most follow from others, since results of operands that are not
+//! finite are not finite either. If one fails, or the flag "inexact" is not set yet where it may be needed, the second
+//! copy, out of the way, executes the same instructions from the first on, each with its own conditions. The operations
+//! themselves are in `float`.
 
 use std::collections::{HashMap, HashSet};
 

@@ -294,7 +294,7 @@ impl<'p> Call<'p> {
         Ok(Some(Advance::Done(Ok(used))))
     }
 
-    /// Make room, and begin on a hart; gives the bytes of outputs if that was all.
+    /// Allocates outputs, and begins on a hart; returns the bytes of outputs if the call is over with that.
     fn start(&mut self, stop: &AtomicBool) -> Result<Option<Vec<u64>>, RunError> {
         let bytes = |input: &Inflow| {
             if input.end_known || input.is_complete() && self.core.windows(self.entry) {

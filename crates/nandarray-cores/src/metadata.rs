@@ -205,7 +205,7 @@ impl Metadata {
     /// Read the text of the section.
     ///
     /// # Errors
-    /// [`LoadError::Metadata`] with what is wrong.
+    /// [`LoadError::Metadata`].
     pub fn parse(text: &[u8]) -> Result<Self, LoadError> {
         let end = text.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
         let raw: Raw = serde_json::from_slice(&text[..end]).map_err(|e| LoadError::Metadata(e.to_string()))?;
@@ -263,7 +263,7 @@ impl Metadata {
         })
     }
 
-    /// Bytes of scratchpad that a core needs to have: two states and what the program asks for besides.
+    /// Bytes of scratchpad that a core needs: two states, and those that the program requests.
     pub fn scratchpad(&self) -> u64 {
         (states(self.state_bytes) + self.scratchpad_bytes).max(abi::SCRATCHPAD_BYTES)
     }

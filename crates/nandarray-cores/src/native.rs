@@ -42,7 +42,7 @@ impl Native {
     /// it, is used; which several threads may call at once, with argument blocks of their own; and which reaches
     /// nothing but what its argument block names.
     pub unsafe fn new(addresses: [usize; 4]) -> Option<Self> {
-        // SAFETY: the caller vouches for what is not 0, and `None` is 0.
+        // SAFETY: the caller vouches for addresses other than 0, and `None` is 0.
         let [begin, task, merge, end] =
             addresses.map(|address| unsafe { std::mem::transmute::<usize, Option<Function>>(address) });
         Some(Self { begin, task: task?, merge, end })

@@ -271,7 +271,7 @@ impl Csrs {
         let lent = Privilege::from_bits(self.mstatus >> 11);
         let data = self.who::<X>(if self.mstatus & MPRV != 0 { lent } else { privilege });
         let mut fetch = self.who::<X>(privilege);
-        // Neither matters to what is fetched.
+        // Neither applies to fetches.
         fetch.pages = fetch.pages.map(|pages| PageTranslation { sum: false, mxr: false, ..pages });
         let addresses = if X::BITS == 32 { u64::from(u32::MAX) } else { u64::MAX };
         Guard { pmp: self.pmp.clone(), data, fetch, addresses }

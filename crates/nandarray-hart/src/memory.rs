@@ -234,7 +234,7 @@ impl<'m> Memory<'m> {
         self.insert(base, RegionBytes::Counted(bytes, range), 0..0, 0..0)
     }
 
-    /// Take back the region that begins at `base`, if there is one; gives its bytes if it has them for itself.
+    /// Takes back the region that begins at `base`, if there is one; returns its bytes if the memory owned them.
     pub fn take(&mut self, base: u64) -> Option<Vec<u8>> {
         let at = self.regions.iter().position(|r| r.base == base)?;
         self.spans = None;
@@ -284,7 +284,7 @@ impl<'m> Memory<'m> {
     /// The same bytes, to be changed by the caller; parts that the program itself may not write are among them.
     ///
     /// # Errors
-    /// [`MemoryError::Unmapped`], also for what is only lent for reading.
+    /// [`MemoryError::Unmapped`], also for regions that are lent for reading.
     pub fn get_mut(&mut self, addresses: Range<u64>) -> Result<&mut [u8], MemoryError> {
         let bytes = addresses.end.saturating_sub(addresses.start);
         let error = MemoryError::Unmapped { address: addresses.start, bytes };

@@ -1,4 +1,4 @@
-//! Tests of memory: what is reached, what is not, and what a hart may do to which region.
+//! Tests of memory: addresses inside and outside of regions, and the rights of a hart in each region.
 
 use super::*;
 use crate::access::Fault;

@@ -25,7 +25,7 @@ impl Profile {
 
     /// Address of a block, instructions in it, and how often it was entered; by address.
     ///
-    /// A block that was left before its end was entered; what was executed of blocks cut short by a limit is not here.
+    /// Entries of blocks, also of those left before their end; parts of blocks that a limit cut short are not counted.
     pub fn blocks(&self) -> impl Iterator<Item = (u64, u32, u64)> {
         self.blocks.iter().filter(|(_, (_, times))| *times > 0).map(|(pc, (ops, times))| (*pc, *ops, *times))
     }

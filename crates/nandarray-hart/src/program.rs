@@ -1,8 +1,8 @@
-//! A program from an ELF file: what is loaded where, its symbols, and whether a hart can run it.
+//! A program from an ELF file: its segments and symbols, and the check that a hart can run it.
 //!
 //! Static executables only: nothing is relocated. All segments come into one region, with the stack behind them, since
-//! what is in one region is reached fastest; only code can be executed, and only what the file says can be written.
-//! Reading ELF is the `object` crate's work; deciding what of it makes sense is done here.
+//! one region is reached fastest; only code can be executed, and only segments that the file declares writable can be
+//! written. The `object` crate reads ELF; the checks are done here.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Tests of loading programs: what is refused, by a type of its own, and what any bytes do.
+//! Tests of loading programs: refusals, each with an error of its own, and hostile bytes.
 
 use super::*;
 use crate::isa::Extension;

@@ -220,7 +220,7 @@ impl<'s> InputStream<'s> {
         }
     }
 
-    /// Wait for `bytes` bytes, but not beyond the end or more than may be waited for: as many as that leaves.
+    /// Waits for `bytes` bytes, but not beyond the end, nor for more than may be waited for; returns their number.
     pub(crate) fn wait(&self, bytes: u64) -> Look<u64> {
         let wanted = bytes.min(self.ahead()).min(self.left().unwrap_or(u64::MAX));
         if self.available() >= wanted { Look::There(wanted) } else { Look::Wait }

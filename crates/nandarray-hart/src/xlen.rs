@@ -1,4 +1,4 @@
-//! The two register widths, as types: an interpreter is compiled for each, and asks for neither while it runs.
+//! The two register widths, as types: an interpreter is compiled for each, and tests no width while it runs.
 
 use std::fmt::Debug;
 

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Costs {
     /// Picoseconds that an instruction takes less when it is translated.
     pub saved_ps: u64,
-    /// Nanoseconds that translating a region takes, whatever is in it.
+    /// Nanoseconds that translating a region takes, independent of its instructions.
     pub region_ns: u64,
     /// Nanoseconds that translating takes for each instruction of a region; some times as many for floating-point ones.
     pub instruction_ns: u64,
@@ -122,7 +122,7 @@ impl Purse {
     }
 
     fn change(&self, change: impl Fn(u64) -> Option<u64>) -> bool {
-        // Nothing else is ordered by what is in it.
+        // No other memory access depends on the order of these.
         self.ps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).is_ok()
     }
 }

@@ -214,7 +214,7 @@ impl SharedCode {
         }
     }
 
-    /// Translate what is reached from `pc` if interpreting it took as much as that will, and the purse allows it.
+    /// Translates the region from `pc` if the time it would have saved so far pays for it, and the purse allows it.
     fn weigh<X: Xlen>(
         &self,
         inner: &mut TranslatorState,

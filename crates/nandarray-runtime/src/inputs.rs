@@ -14,7 +14,7 @@ use crate::io::{InputSource, TransferError};
 use crate::request::Input;
 use crate::tiles::{Tiles, packed, pieces};
 
-/// An input with what is known of its space.
+/// An input, and its element size, length and tiles.
 #[derive(Debug)]
 pub(crate) struct ExternalInput<'a> {
     input: &'a Input<'a>,
@@ -36,7 +36,7 @@ impl<'a> InputReader<'a> {
         Self { compound, inputs: Vec::new() }
     }
 
-    /// Another input; gives its number.
+    /// Adds an input; returns its number.
     pub(crate) fn add(&mut self, input: &'a Input<'a>) -> Result<usize> {
         self.inputs.push(ExternalInput::of(self.compound, input)?);
         Ok(self.inputs.len() - 1)

@@ -37,7 +37,7 @@ pub(crate) struct StreamQueue {
 }
 
 impl StreamQueue {
-    /// Another reader, from the beginning on; gives its number.
+    /// Adds a reader at the beginning; returns its number.
     pub(crate) fn add_reader(&mut self) -> usize {
         self.readers.push(0);
         self.readers.len() - 1

@@ -1,7 +1,6 @@
 //! Atomic memory operations. One hart, so each is a load and a store; `aq` and `rl` order nothing.
 //!
-//! A reservation is an address and what was there: `sc` succeeds if nothing else is there now. Addresses must be
-//! aligned.
+//! A reservation is an address and its value: `sc` succeeds if the value is unchanged. Addresses must be aligned.
 
 use super::{Env, Exit, Flow, HartState, StepSlot, handlers, next, operands};
 use crate::access::AccessKind;

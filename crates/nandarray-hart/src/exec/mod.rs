@@ -62,7 +62,7 @@ pub(crate) enum Exit {
     Marked,
     /// A meter wants it executed later.
     Paused,
-    /// It was executed, but what was decoded behind it may be no longer true, or `tohost` was written.
+    /// It was executed, but instructions decoded behind it may have been overwritten, or `tohost` was written.
     Stored,
     /// It waits for bytes of an input stream.
     WaitInput(u8),
@@ -102,7 +102,7 @@ pub(crate) struct HartState<X: Xlen> {
     pub(crate) target: u64,
     /// Why the block was left.
     pub(crate) exit: Exit,
-    /// The address that is reserved, and what was there.
+    /// The reserved address and its value.
     pub(crate) reserved: Option<(u64, u64)>,
 }
 

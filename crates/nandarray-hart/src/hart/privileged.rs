@@ -171,7 +171,8 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         self.privileged.looks_anew = true;
     }
 
-    /// Reach memory as the registers say now; what was decoded is dropped if it might not be fetched so any more.
+    /// Applies the registers that decide how memory is reached; drops decoded blocks if they might be fetched otherwise
+    /// now.
     fn look(&mut self, env: &mut Env<'_, '_>) {
         self.privileged.looks_anew = false;
         let guard = self.privileged.csrs.guard::<X>(self.privileged.mode);

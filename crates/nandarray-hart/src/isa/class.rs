@@ -27,7 +27,7 @@ pub enum Class {
     Float,
     /// Of a stream, or of where its head and tail are.
     Stream,
-    /// Fences, control and status registers, calls, returns from traps; and what is no instruction.
+    /// Fences, control and status registers, calls, returns from traps; and illegal instructions.
     System,
 }
 

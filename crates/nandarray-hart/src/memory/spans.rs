@@ -126,7 +126,7 @@ pub(crate) struct RegionTable {
 }
 
 impl RegionTable {
-    /// A run of a hart begins, which has decoded what is at `code`, and has not looked at its registers yet.
+    /// Begins a run of a hart that has decoded the instructions at `code`, and has not set a guard yet.
     pub(crate) fn begin(&mut self, code: &Range<u64>) {
         (self.code_written, self.watch_hit) = (false, false);
         let guarded = self.guard.take().is_some();
@@ -262,7 +262,7 @@ impl RegionTable {
         true
     }
 
-    /// Read `N` bytes from what was found last in this part of the address space.
+    /// Reads `N` bytes from the region that was found last in this part of the address space.
     #[inline(always)]
     pub(crate) fn load_near<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
         let from = self.load_near[part(address)].at(address)?;
@@ -270,7 +270,7 @@ impl RegionTable {
         Some(unsafe { from.cast::<[u8; N]>().read() })
     }
 
-    /// Write `N` bytes to what was found last in this part of the address space.
+    /// Writes `N` bytes to the region that was found last in this part of the address space.
     #[inline(always)]
     pub(crate) fn store_near<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> bool {
         let Some(to) = self.store_near[part(address)].at(address) else { return false };
@@ -322,7 +322,7 @@ impl RegionTable {
         Ok(())
     }
 
-    /// Take note of what a store went to.
+    /// Notes a store to decoded instructions, or to the watched address.
     fn stored(&mut self, address: u64, end: u64) {
         if address < self.code.end && self.code.start < end {
             self.code_written = true;

@@ -1,4 +1,4 @@
-//! Physical memory protection: sixteen entries of an address and a byte that says what it means.
+//! Physical memory protection: sixteen entries of an address and a byte of settings.
 //!
 //! An entry is off, the top of a range that begins where the entry before it ends, four bytes, or a power of two that
 //! the address's low ones tell. The lowest entry that has any byte of an access decides: it must have them all, also in

@@ -1,7 +1,7 @@
 //! Floating-point arithmetic: the host's where it is certain to give result and flags, the hart's function otherwise.
 //!
 //! Code is entered only while the dynamic rounding mode is to nearest, and a result in the normal range raises no flag
-//! but "inexact". If that flag stands already nothing more is asked; otherwise what the result lacks is computed: by an
+//! but "inexact". If that flag is set already nothing more is tested; otherwise the rounding error is computed: by an
 //! error-free transformation for sums, by a fused multiply-add or in double precision for products, quotients and
 //! roots. Whatever is in doubt is left to the function that the interpreter's results come from too, called with the
 //! registers' contents. So an inexact operation makes one such call, and sets the flag.

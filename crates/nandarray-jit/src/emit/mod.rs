@@ -300,7 +300,7 @@ impl<'e> Emit<'e, '_> {
         self.unless(holds, Pc::Known(self.pc), self.count - self.index, why);
     }
 
-    /// Write back what was changed, and return.
+    /// Emits the write-back of changed registers, and the return.
     fn leave(&mut self, pc: Pc, back: usize, why: CodeExit) {
         for r in (1..32).filter(|r| self.dirty >> r & 1 != 0) {
             let value = self.b.use_var(self.x[r as usize]);

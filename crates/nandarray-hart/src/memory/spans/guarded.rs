@@ -31,7 +31,7 @@ impl RegionTable {
         })
     }
 
-    /// Forget what is kept of page tables.
+    /// Forgets pages that were translated.
     pub(crate) fn forget_pages(&mut self) {
         self.choose();
     }

@@ -1,5 +1,6 @@
 //! The outputs of a run that leave it: boxes of spaces, or memory.
 //!
+<<<<<<< HEAD
 //! An output for a box is a [`Draft`]: it is written in slabs of whole building blocks, if a slab is small enough to
 //! buffer, and becomes visible in the space only when every program has ended.
 
@@ -11,6 +12,14 @@ use nandarray::stl::space::{Space, SpaceId};
 use nandarray::stl::translate::check_view;
 use nandarray::stl::write::Source;
 use nandarray::{Error, Result};
+=======
+//! An output for a box is a [`StagedWrite`]: it is written in slabs of whole building blocks, as far as those are small
+//! enough to wait for, and stands in the space only when every program has come to its end.
+
+use std::sync::Arc;
+
+use nandarray::{Compound, Error, Result, Shape, Source as Written, Space, SpaceId, StagedWrite, Target, check_view};
+>>>>>>> main
 
 use crate::io::{OutputSink, TransferError};
 use crate::request::{Output, OutputValue};
@@ -37,7 +46,7 @@ struct OutputBox<'d> {
 
 /// The outputs of a run.
 pub(crate) struct OutputWriter<'d> {
-    drafts: Vec<Draft<'d>>,
+    drafts: Vec<StagedWrite<'d>>,
     places: Vec<Option<OutputBox<'d>>>,
     collected: Vec<Vec<u8>>,
 }
@@ -67,8 +76,13 @@ impl<'d> OutputWriter<'d> {
             apart(&theirs)?;
             let shape = space.read()?.record.shape.clone();
             theirs.iter().try_for_each(|output| within(output, &shape))?;
+<<<<<<< HEAD
             let draft = compound.draft(space.clone(), blocks(&theirs, &shape, &space.shape.block))?;
             // The draft holds the shape from now on; before, another command may have changed it.
+=======
+            let draft = compound.stage(space.clone(), blocks(&theirs, &shape, &space.shape.block))?;
+            // Nobody changes it from now on; before, somebody may have.
+>>>>>>> main
             theirs.iter().try_for_each(|output| within(output, draft.shape()))?;
             drafts.push(draft);
         }
@@ -120,8 +134,13 @@ impl OutputSink for OutputWriter<'_> {
 }
 
 impl OutputBox<'_> {
+<<<<<<< HEAD
     /// Appends bytes.
     fn put(&mut self, output: usize, draft: &mut Draft<'_>, bytes: &[u8]) -> Result<()> {
+=======
+    /// Put bytes behind what there is.
+    fn put(&mut self, output: usize, draft: &mut StagedWrite<'_>, bytes: &[u8]) -> Result<()> {
+>>>>>>> main
         let (n, item) = (bytes.len() as u64, self.item);
         if !n.is_multiple_of(item) {
             return Err(Error::invalid(format!("output {output} of {n} bytes is no whole elements of {item} bytes")));
@@ -169,7 +188,7 @@ impl OutputBox<'_> {
         ((last * inner).saturating_sub(self.written) * self.item) as usize
     }
 
-    fn write(&mut self, draft: &mut Draft<'_>, bytes: &[u8]) -> Result<()> {
+    fn write(&mut self, draft: &mut StagedWrite<'_>, bytes: &[u8]) -> Result<()> {
         let (item, more, mut at) = (self.item, bytes.len() as u64 / self.item, 0usize);
         let range = self.written..self.written + more;
         // Whole rows of tiles are as well written in the order of rows, each building block once.

@@ -189,6 +189,13 @@ struct Catalog {
     next: SpaceId,
 }
 
+impl Catalog {
+    /// Checks what every change of names must keep: each space has one name.
+    fn check(&self) {
+        assert_eq!(self.by_name.len(), self.by_id.len(), "each space has one name");
+    }
+}
+
 /// The medium's error after which a store takes no more writes, to be raised again.
 #[derive(Debug)]
 struct Refusal {

@@ -10,12 +10,11 @@ use crate::error::{Error, Result, Shape};
 use crate::media::EXTENT_BYTES;
 use crate::sched::BlockBox;
 use crate::sim::count;
-use crate::stl::plan::{Axis, BlockAt, Plan, Selection};
+use crate::stl::plan::{Axis, BlockAt, Plan, Selection, StridedBox};
+use crate::stl::prefetch::readahead::ElementBox;
 use crate::stl::read::{BufferMut, Reader};
-use crate::stl::sequence::Extent;
-use crate::stl::small::SmallBox;
 use crate::stl::space::{Inner, Space, SpaceId, to_wire};
-use crate::stl::translate::{ViewBox, check_view, translate};
+use crate::stl::translate::{check_view, translate};
 use crate::stl::work::{Work, Workers};
 use crate::stl::write::{Source, Staged, Successor, Writer, apply};
 
@@ -97,7 +96,7 @@ fn for_work(
             };
             check_view(shape, view)?;
             let (mut plans, mut bytes) = (Vec::new(), 0);
-            let wanted = ViewBox { start, step, count, strides };
+            let wanted = StridedBox { start, step, count, strides };
             translate(shape, view, &wanted, &mut |s| {
                 bytes += s.elements() * item;
                 plans.push(plan(&s)?);
@@ -125,7 +124,7 @@ fn for_work(
                 if last.get(start).is_some_and(|&l| l != i) {
                     continue;
                 }
-                translate(shape, within, &ViewBox { start, step, count, strides }, &mut |mut s| {
+                translate(shape, within, &StridedBox { start, step, count, strides }, &mut |mut s| {
                     s.offset += i as isize * stride;
                     bytes += s.elements() * item;
                     plans.push(plan(&s)?);
@@ -185,7 +184,7 @@ pub(super) fn blocks_of(space: &Space, shape: &[u64], target: &Target<'_>) -> Re
 }
 
 /// The box of a target, if it is one of the space's own shape, and not empty.
-fn boxed<'a>(shape: &[u64], target: &'a Target<'_>) -> Option<SmallBox<'a>> {
+fn boxed<'a>(shape: &[u64], target: &'a Target<'_>) -> Option<StridedBox<'a>> {
     let &Target::Box { start, step, count, strides, view } = target else { return None };
     if view.is_some_and(|v| v != shape) || [start.len(), step.len(), count.len(), strides.len()] != [shape.len(); 4] {
         return None;
@@ -195,13 +194,13 @@ fn boxed<'a>(shape: &[u64], target: &'a Target<'_>) -> Option<SmallBox<'a>> {
         (step[i] > 0 && last < shape[i]).then_some(())
     };
     (0..shape.len()).try_for_each(within)?;
-    Some(SmallBox { start, step, count, strides })
+    Some(StridedBox { start, step, count, strides })
 }
 
-fn extent(shape: &[u64], target: &Target<'_>) -> Option<Extent> {
-    let SmallBox { start, step, count, .. } = boxed(shape, target)?;
+fn extent(shape: &[u64], target: &Target<'_>) -> Option<ElementBox> {
+    let StridedBox { start, step, count, .. } = boxed(shape, target)?;
     let whole = step.iter().all(|&step| step == 1);
-    whole.then(|| Extent { start: SmallVec::from_slice(start), count: SmallVec::from_slice(count) })
+    whole.then(|| ElementBox { start: SmallVec::from_slice(start), count: SmallVec::from_slice(count) })
 }
 
 /// What reads after this one will probably want, where boxes of the space's own shape follow one another.
@@ -210,7 +209,7 @@ fn coming(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> {
     let item = space.shape.item_bytes as u64;
     // Blocks are written one behind the other along the last dimension, mostly; coded ones take any number of pages.
     let together = if space.coded() { 1 } else { (EXTENT_BYTES / space.shape.bytes as u64).max(1) };
-    let next = space.sequence.next(now, shape, &space.shape.block, together, item)?;
+    let next = space.access.reads.next(now, shape, &space.shape.block, together, item)?;
     let selection = Selection::contiguous(&next.start, &next.count, item);
     Some(Work::plans(vec![Plan::new(&selection, &space.shape.block, item)]))
 }
@@ -227,7 +226,7 @@ unsafe fn small(reader: &Reader<'_>, target: &Target<'_>, out: BufferMut) -> Opt
             let bytes = || count.iter().product::<u64>() * item;
             if let Some(view) = view.filter(|v| *v != shape.as_slice()) {
                 let fits = [start.len(), step.len(), count.len(), strides.len()] == [view.len(); 4];
-                let wanted = SmallBox { start, step, count, strides };
+                let wanted = StridedBox { start, step, count, strides };
                 // SAFETY: the caller's promise.
                 return (fits && !count.contains(&0) && unsafe { reader.small_of_view(view, &wanted, out) })
                     .then(bytes);
@@ -261,7 +260,7 @@ impl Device {
             Ok(())
         })?;
         let [(work, total)] = works.as_slice() else { return Ok(()) };
-        let Some(bytes) = reader.lend(work, coming.as_ref(), *total)? else { return Ok(()) };
+        let Some(bytes) = reader.borrow(work, coming.as_ref(), *total)? else { return Ok(()) };
         count(&self.counters.reads, 1);
         count(&self.counters.bytes_read, *total);
         f(bytes);
@@ -278,7 +277,7 @@ impl Device {
         let space = self.space(id)?;
         let inner = space.read()?;
         let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: true };
-        for_work(&space, &inner.record.shape, target, SELECTIONS_AT_ONCE, &mut |work, _| reader.locate(&work))
+        for_work(&space, &inner.record.shape, target, SELECTIONS_AT_ONCE, &mut |work, _| reader.announce(&work))
     }
 
     /// The second half: moves the bytes. The caller holds the blocks since they were located.
@@ -345,7 +344,7 @@ impl Device {
         if now != shape && (view || now.iter().zip(&shape).any(|(now, before)| now < before)) {
             return Err(was_cut(&shape));
         }
-        let axis = extent(&now, target).and_then(|written| space.successive.next(written));
+        let axis = extent(&now, target).and_then(|written| space.access.appends.next(written));
         let successive = axis.map(|axis| Successor { axis, end: now[axis] });
         self.write_work(&space, &now, &work, (bytes, successive), source, &mut |_| vec![])?;
         drop(range);
@@ -410,10 +409,10 @@ impl Device {
         let mut ops = Vec::with_capacity(staged.len());
         let mut dead = Vec::new();
         for one in staged {
-            let before = space.gathers(inner, &one.at);
+            let before = space.buffered(inner, &one.at);
             let at = one.at.clone();
             let applied = apply(inner, one);
-            self.regather(before, space.gathers(inner, &at));
+            self.regather(before, space.buffered(inner, &at));
             self.ftl.adopt(&applied.runs);
             let gone = Update::wire_gone(&applied.gone);
             if !applied.runs.is_empty() || !applied.dead.is_empty() {
@@ -487,7 +486,7 @@ impl Device {
                 all.push(BlockAt::from_slice(at));
             }
         });
-        let gathering = inner.gathered.keys().filter(|at| inner.index().get(at).is_none() && wanted(at));
+        let gathering = inner.write_buffer.keys().filter(|at| inner.index().get(at).is_none() && wanted(at));
         all.extend(gathering.cloned());
         all.sort_unstable();
         Ok(all)

@@ -29,7 +29,7 @@ use crate::sim::count;
 use crate::stl::copy::is_fill;
 use crate::stl::index::Index;
 use crate::stl::plan::BlockAt;
-use crate::stl::space::{Gathered, IndexState, Inner, Space, StoredIndex, to_wire};
+use crate::stl::space::{BufferedBlock, IndexState, Inner, Space, StoredIndex, to_wire};
 use crate::stl::write::{Gone, Staged, Writer, apply};
 
 /// A journal shorter than this is kept when the store is closed: replaying it costs less than a checkpoint.
@@ -384,18 +384,18 @@ impl Device {
         }
         let seq = self.next_seq();
         for space in self.spaces() {
-            if space.peek().gathered.is_empty() {
+            if space.peek().write_buffer.is_empty() {
                 continue;
             }
             let mut inner = space.write()?;
-            let mut blocks: Vec<BlockAt> = inner.gathered.keys().cloned().collect();
+            let mut blocks: Vec<BlockAt> = inner.write_buffer.keys().cloned().collect();
             blocks.sort_unstable();
             for at in blocks {
                 let staged = self.stage_gathered(&space, &inner, &at, seq)?;
-                let before = space.gathers(&inner, &at);
+                let before = space.buffered(&inner, &at);
                 let applied = apply(&mut inner, staged);
                 // A plain block's units that are gone left by themselves; a coded block leaves here.
-                inner.gathered.remove(&at);
+                inner.write_buffer.remove(&at);
                 self.regather(before, (0, 0));
                 self.ftl.adopt(&applied.runs);
                 let mut log = self.log.lock();
@@ -424,13 +424,13 @@ impl Device {
         let writer =
             Writer { ftl: &self.ftl, space, seq, extent: &inner.record.shape, bytes: 0, over: None, successive: None };
         let mut staged = Staged::releasing(at.clone(), seq);
-        match &inner.gathered[at] {
-            Gathered::Block(block) => {
+        match &inner.write_buffer[at] {
+            BufferedBlock::Block(block) => {
                 if !is_fill(block, &shape.fill, 0) {
                     staged.runs = writer.append_coded(at, block)?;
                 }
             }
-            Gathered::Units(units) => {
+            BufferedBlock::Units(units) => {
                 let last = units.keys().next_back().map_or(0, |u| u + 1);
                 let mut block = vec![0; last as usize * shape.page];
                 let (mut append, mut gone) = (Vec::new(), Vec::new());

@@ -16,6 +16,7 @@ impl UnitSet {
 
     /// Adds a range.
     pub fn add(&mut self, range: Range<u32>) {
+        debug_assert!(range.end as usize <= self.0.len() * 64, "units {range:?} of {}", self.0.len() * 64);
         let mut at = range.start;
         while at < range.end {
             let bit = at % 64;
@@ -30,7 +31,7 @@ impl UnitSet {
         self.0.get((unit / 64) as usize).is_some_and(|w| w >> (unit % 64) & 1 == 1)
     }
 
-    /// How many units.
+    /// Number of units.
     pub fn len(&self) -> u32 {
         self.0.iter().map(|w| w.count_ones()).sum()
     }
@@ -80,7 +81,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_set(ranges in prop::collection::vec((0u32..300, 0u32..100), 0..8), around in (0u32..300, 0u32..200)) {
+        fn agrees_with_a_set(
+            ranges in prop::collection::vec((0u32..300, 0u32..100), 0..8),
+            around in (0u32..300, 0u32..200),
+        ) {
             let mut set = UnitSet::default();
             set.clear(400);
             let mut model = std::collections::BTreeSet::new();

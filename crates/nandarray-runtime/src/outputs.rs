@@ -1,16 +1,11 @@
 //! The outputs of a run that leave it: boxes of spaces, or memory.
 //!
-//! An output for a box is a [`Draft`]: it is written in slabs of whole building blocks, as far as those are small
+//! An output for a box is a [`StagedWrite`]: it is written in slabs of whole building blocks, as far as those are small
 //! enough to wait for, and stands in the space only when every program has come to its end.
 
 use std::sync::Arc;
 
-use nandarray::device::{Compound, Draft, Target};
-use nandarray::error::Shape;
-use nandarray::stl::space::{Space, SpaceId};
-use nandarray::stl::translate::check_view;
-use nandarray::stl::write::Source as Written;
-use nandarray::{Error, Result};
+use nandarray::{Compound, Error, Result, Shape, Source as Written, Space, SpaceId, StagedWrite, Target, check_view};
 
 use crate::io::{Failure, Sink};
 use crate::request::{Output, OutputValue};
@@ -37,7 +32,7 @@ struct OutputBox<'d> {
 
 /// The outputs of a run.
 pub(crate) struct OutputWriter<'d> {
-    drafts: Vec<Draft<'d>>,
+    drafts: Vec<StagedWrite<'d>>,
     places: Vec<Option<OutputBox<'d>>>,
     collected: Vec<Vec<u8>>,
 }
@@ -66,7 +61,7 @@ impl<'d> OutputWriter<'d> {
             apart(&theirs)?;
             let shape = space.read()?.record.shape.clone();
             theirs.iter().try_for_each(|output| within(output, &shape))?;
-            let draft = compound.draft(space.clone(), blocks(&theirs, &shape, &space.shape.block))?;
+            let draft = compound.stage(space.clone(), blocks(&theirs, &shape, &space.shape.block))?;
             // Nobody changes it from now on; before, somebody may have.
             theirs.iter().try_for_each(|output| within(output, draft.shape()))?;
             drafts.push(draft);
@@ -120,7 +115,7 @@ impl Sink for OutputWriter<'_> {
 
 impl OutputBox<'_> {
     /// Put bytes behind what there is.
-    fn put(&mut self, output: usize, draft: &mut Draft<'_>, bytes: &[u8]) -> Result<()> {
+    fn put(&mut self, output: usize, draft: &mut StagedWrite<'_>, bytes: &[u8]) -> Result<()> {
         let (n, item) = (bytes.len() as u64, self.item);
         if !n.is_multiple_of(item) {
             return Err(Error::invalid(format!("output {output} of {n} bytes is no whole elements of {item} bytes")));
@@ -168,7 +163,7 @@ impl OutputBox<'_> {
         ((last * inner).saturating_sub(self.written) * self.item) as usize
     }
 
-    fn write(&mut self, draft: &mut Draft<'_>, bytes: &[u8]) -> Result<()> {
+    fn write(&mut self, draft: &mut StagedWrite<'_>, bytes: &[u8]) -> Result<()> {
         let (item, more, mut at) = (self.item, bytes.len() as u64 / self.item, 0usize);
         let range = self.written..self.written + more;
         // Whole rows of tiles are as well written in the order of rows, each building block once.

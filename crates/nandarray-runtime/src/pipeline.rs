@@ -4,7 +4,7 @@
 //! bytes alone, so that a pipeline gives what its programs give one after the other, on any executor. Of what one stage
 //! gives another only as much is in memory as its readers need to go on.
 
-use nandarray::sim::panics::caught;
+use nandarray::panics::caught;
 use nandarray_cores::RunError;
 
 use crate::agenda::{Agenda, Completed};

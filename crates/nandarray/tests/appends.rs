@@ -12,10 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::*;
 use fastrand::Rng;
-use nandarray::Error;
-use nandarray::device::{Command, Device, Mode, Options};
-use nandarray::flash::Geometry;
-use nandarray::media::fault::FaultMedia;
+use nandarray::{Device, Error, FaultMedia, Geometry, Mode, Options, command};
 
 const COLUMNS: u64 = 37;
 const KINDS: [(&str, Option<&str>, bool); 4] = [
@@ -80,7 +77,7 @@ fn lost_power_at_every_write_leaves_whole_appends() {
             let media = Arc::new(FaultMedia::default());
             let device = open(media.clone(), Mode::Append, &tiny(write_buffer_bytes)).unwrap();
             make(&device, block.clone());
-            device.execute(Command::Flush).unwrap();
+            device.execute(command::Flush).unwrap();
             media.crash_at_write(media.writes() + n);
             let (mut sizes, mut flushed) = (vec![vec![0u64]; KINDS.len()], [0; KINDS.len()]);
             let story = (|| -> Result<(), Error> {
@@ -91,7 +88,7 @@ fn lost_power_at_every_write_leaves_whole_appends() {
                         append_rows(&device, name, rows, turn as u32 + 1)?;
                     }
                     if turn % 3 == 2 {
-                        device.execute(Command::Flush)?;
+                        device.execute(command::Flush)?;
                         flushed = [turn + 1; KINDS.len()];
                     }
                 }
@@ -178,7 +175,10 @@ fn appends_beside_readers_writers_and_crashes_are_whole() {
                         seed += 1;
                         judge(media.after_kill(), &|| format!("killed, round {round}"));
                         judge(media.after_crash(seed), &|| format!("power lost, seed {seed}"));
-                        device.execute(if seed % 4 == 0 { Command::Compact } else { Command::Flush }).unwrap();
+                        device.execute(command::Flush).unwrap();
+                        if seed % 4 == 0 {
+                            device.execute(command::Compact).unwrap();
+                        }
                     }
                 });
                 let done: Vec<_> = appenders.into_iter().map(std::thread::ScopedJoinHandle::join).collect();

@@ -13,11 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::*;
-use nandarray::Result;
-use nandarray::device::{Mode, Options};
-use nandarray::flash::Geometry;
-use nandarray::media::Media;
-use nandarray::media::file::{Access, FileMedia};
+use nandarray::{FileAccess, FileMedia, Geometry, Media, Mode, Options, Result};
 
 const PAGE: u64 = 4096;
 
@@ -84,7 +80,7 @@ const SHAPE: [u64; 3] = [200, 192, 192];
 /// A store with an array, nothing of it in memory.
 fn stored(folder: &Path) -> Arc<Cache> {
     let media = Arc::new(Cache {
-        file: FileMedia::open(&folder.join("a"), Access::CreateNew, true).unwrap(),
+        file: FileMedia::open(&folder.join("a"), FileAccess::CreateNew, true).unwrap(),
         pages: Mutex::default(),
         late: AtomicU64::new(0),
         fits: AtomicBool::new(true),

@@ -14,17 +14,10 @@ use std::sync::Arc;
 
 use common::*;
 use fastrand::Rng;
-use nandarray::Error;
-use nandarray::device::{Command, Mode, Options};
-use nandarray::flash::geometry::HEAD_BYTES;
-use nandarray::flash::{Geometry, Layout, Owner, Ppa, Run, Segment};
-use nandarray::ftl::segments::SegmentState;
-use nandarray::ftl::victim::Victim;
-use nandarray::ftl::{Ftl, Verify, placement};
-use nandarray::media::Media;
-use nandarray::media::fault::FaultMedia;
-use nandarray::media::memory::MemoryMedia;
-use nandarray::sim::Counters;
+use nandarray::file_format::{HEAD_BYTES, Layout, Owner, Ppa, Run, Segment};
+use nandarray::internals::{Ftl, SegmentState, Victim, placement};
+use nandarray::probe::Counters;
+use nandarray::{Error, FaultMedia, Geometry, Media, MemoryMedia, Mode, Options, Verify, command};
 use proptest::prelude::*;
 
 const VICTIMS: [&str; 4] = ["greedy", "d-choices", "cost-benefit", "round-robin"];
@@ -374,7 +367,7 @@ fn a_full_store_takes_data_again_after_a_delete() {
         made += 1;
     }
     assert_holds(&device, &model, &|| "when full".to_owned());
-    device.execute(Command::Flush).unwrap();
+    device.execute(command::Flush).unwrap();
     for _ in 0..3 {
         for name in ["a0", "a1"] {
             let clear = Op::Clear { name: name.to_owned(), start: vec![0], count: vec![9000] };
@@ -390,7 +383,7 @@ fn a_full_store_takes_data_again_after_a_delete() {
     let write = Op::Write { name: "a1".to_owned(), part: Part::boxed(&[100], &[8000]), salt: 99 };
     write.run(&device).unwrap();
     write.tell(&mut model);
-    device.execute(Command::Flush).unwrap();
+    device.execute(command::Flush).unwrap();
     assert_holds(&device, &model, &|| "after a delete".to_owned());
     assert_sound(&device, &String::new);
 }

@@ -10,12 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::*;
-use nandarray::device::{Command, Device, Mode, NewSpace};
-use nandarray::flash::{Geometry, Layout};
-use nandarray::ftl::superblock::{FORMAT_VERSION, read_slots};
-use nandarray::media::Media;
-use nandarray::media::memory::MemoryMedia;
-use nandarray::stl::plan::Axis;
+use nandarray::file_format::{FORMAT_VERSION, Layout, read_slots};
+use nandarray::{Axis, Device, Geometry, Media, MemoryMedia, Mode, NewSpace, command};
 
 /// Small segments, so that the image is small.
 const GEOMETRY: Geometry =
@@ -193,7 +189,7 @@ fn make(media: Arc<dyn Media>) {
     for new in ARRAYS {
         let fill = vec![new.fill; new.item as usize];
         device
-            .execute(Command::Create(NewSpace {
+            .execute(command::Create(NewSpace {
                 name: new.name,
                 shape: new.shape,
                 item_bytes: new.item,

@@ -16,11 +16,8 @@ use std::sync::Arc;
 use common::disk::Disk;
 use common::*;
 use fastrand::Rng;
-use nandarray::device::{Command, Device, Finding, Mode, Options};
-use nandarray::flash::{Geometry, Layout};
-use nandarray::media::Media;
-use nandarray::media::fault::FaultMedia;
-use nandarray::{Error, Result};
+use nandarray::file_format::Layout;
+use nandarray::{Device, Error, FaultMedia, Finding, Geometry, Media, Mode, Options, Result, command};
 
 /// A workload, and what the store is made with.
 #[derive(Clone, Debug)]
@@ -136,7 +133,7 @@ fn run(workload: &Workload, media: &Arc<FaultMedia>) -> Trace {
         if op.flushes() {
             trace.flushed = trace.states.len() - 1;
         }
-        if device.gathered_bytes() == 0 {
+        if device.buffered_bytes() == 0 {
             trace.committed = trace.states.len() - 1;
         }
     }
@@ -404,21 +401,21 @@ fn crash_on_a_full_disk(n: u64, seeds: u64) -> bool {
             step(put_box(name, &[at], &[1024], at), &mut states).unwrap();
         }
     }
-    device.execute(Command::Flush).unwrap();
+    device.execute(command::Flush).unwrap();
     media.room.limit(Some(media.room.used()));
     let refused = Op::Write { name: "c".to_owned(), part: Part::all(&[BYTES]), salt: 1 }.run(&device);
     assert!(is_full(&refused.unwrap_err()));
     step(Op::Delete { name: "b".to_owned() }, &mut states).unwrap();
-    device.execute(Command::Flush).unwrap();
+    device.execute(command::Flush).unwrap();
     let mut floor = states.len() - 1;
     media.power.crash_at_write(n);
     let mut rest = || -> Result<()> {
         step(put_box("c", &[0], &[BYTES / 2], 2), &mut states)?;
-        device.execute(Command::Flush)?;
+        device.execute(command::Flush)?;
         floor = states.len() - 1;
         step(put_box("a", &[1024], &[BYTES / 4], 3), &mut states)?;
-        device.execute(Command::Compact)?;
-        device.execute(Command::Flush)?;
+        device.execute(command::Compact)?;
+        device.execute(command::Flush)?;
         floor = states.len() - 1;
         Ok(())
     };

@@ -13,15 +13,8 @@ use std::sync::{Arc, Mutex};
 
 use common::*;
 use fastrand::Rng;
-use nandarray::device::{CheckReport, Device, Mode, Options};
-use nandarray::flash::{Geometry, SegmentHeader, SegmentKind};
-use nandarray::ftl::Verify;
-use nandarray::ftl::mark::{Mark, read_marks};
-use nandarray::ftl::superblock::read_slots;
-use nandarray::media::Media;
-use nandarray::media::fault::FaultMedia;
-use nandarray::media::memory::MemoryMedia;
-use nandarray::{Error, Result};
+use nandarray::file_format::{Mark, SegmentHeader, SegmentKind, read_marks, read_slots};
+use nandarray::{CheckReport, Device, Error, FaultMedia, Geometry, Media, MemoryMedia, Mode, Options, Result, Verify};
 
 /// Where the two marks lie.
 const MARKS: [usize; 2] = [8192, 12_288];
@@ -703,8 +696,7 @@ fn an_index_that_replay_needs_is_rebuilt_by_a_salvage() {
         }
         let media = memory(&damaged);
         let (device, report) = repair(&media).unwrap_or_else(|e| panic!("byte {at}: {e}"));
-        let said =
-            |f: &nandarray::device::Finding| f.repaired.as_ref().is_some_and(|r| r.contains("rebuilt the index"));
+        let said = |f: &nandarray::Finding| f.repaired.as_ref().is_some_and(|r| r.contains("rebuilt the index"));
         assert!(report.ok() && report.dropped.is_none() && report.findings.iter().any(said), "byte {at}: {report:?}");
         assert_holds(&device, &states[states.len() - 1], &|| format!("byte {at}"));
         device.close().unwrap();

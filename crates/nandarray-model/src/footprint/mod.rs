@@ -11,8 +11,9 @@ pub use places::Places;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nandarray::flash::{Geometry, Ppa};
-use nandarray::sim::{Probe, Purpose};
+use nandarray::Geometry;
+use nandarray::file_format::Ppa;
+use nandarray::probe::{Probe, Purpose};
 use parking_lot::Mutex;
 
 use crate::flash::{Cause, Op};

@@ -4,8 +4,8 @@
 //! side behind a channel fill the planes of a die before the next die: what one multi-plane command takes. Segment s is
 //! block s of every plane, and a page's row in its segment is its page within that block.
 
-use nandarray::flash::{Geometry, Layout, Ppa, Segment};
-use nandarray::{Error, Result};
+use nandarray::file_format::{Layout, Ppa, Segment};
+use nandarray::{Error, Geometry, Result};
 
 use crate::describe::FlashGeometry;
 use crate::flash::Place;

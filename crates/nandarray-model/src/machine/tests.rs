@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use nandarray::flash::Ppa;
+use nandarray::file_format::Ppa;
 
 use super::{JobDone, JobId, JobKind, Machine, Part, RequestEnded, Status};
 use crate::describe::{self, Description};

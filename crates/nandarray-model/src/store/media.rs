@@ -13,11 +13,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nandarray::Result;
-use nandarray::flash::geometry::{OOB_BYTES, SEGMENT_HEADER_BYTES};
-use nandarray::flash::{Area, Geometry, Segment, SegmentHeader, SegmentKind};
-use nandarray::ftl::superblock::read_slots;
-use nandarray::media::Media;
+use nandarray::file_format::{Area, OOB_BYTES, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, SegmentKind, read_slots};
+use nandarray::{Geometry, Media, Result};
 use parking_lot::{Mutex, RwLock};
 
 use super::power::{WriteLog, Written};

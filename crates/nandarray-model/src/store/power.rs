@@ -9,9 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use nandarray::Result;
-use nandarray::media::Media;
-use nandarray::media::sparse::SparseMedia;
+use nandarray::{Media, Result, SparseMedia};
 
 use crate::flash::Place;
 

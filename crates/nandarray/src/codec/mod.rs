@@ -40,13 +40,14 @@ mod tests;
 
 use std::ops::Range;
 
-pub use crypt::{BlockContext, CipherKey, KEY_BYTES, KeyCheck, KeyError, SALT_BYTES};
+#[cfg(test)]
+use crypt::KEY_BYTES;
+pub use crypt::{BlockContext, CipherKey, KeyCheck, SALT_BYTES};
 pub use error::CodecError;
 pub use head::FrameTable;
-pub use spec::{
-    Algorithm, BLOCK_BYTES_MAX, CodecSpec, Compression, ELEMENT_BYTES_MAX, Filter, Framing, SpecError,
-    ZSTD_LEVEL_DEFAULT, ZSTD_LEVELS,
-};
+#[cfg(test)]
+use spec::ELEMENT_BYTES_MAX;
+pub use spec::{CodecSpec, Compression, Framing, SpecError};
 
 use crypt::{FrameCipher, FrameId};
 use frame::Scratch;

@@ -99,7 +99,7 @@ pub(super) fn from_wire(wire: &WireRuns) -> Result<Vec<Run>> {
 pub(super) struct RecordBody {
     /// The highest command number given out when the record was written.
     pub(super) seq: u64,
-    /// What changed, in order.
+    /// The changes, in order.
     pub(super) ops: Vec<Op>,
 }
 
@@ -114,9 +114,9 @@ pub(super) struct SegmentEntry {
     pub(super) bad: bool,
 }
 
-/// Where a piece of the checkpoint's stream is.
+/// Place of an index in the checkpoint's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct BlobRef {
+pub(super) struct IndexPlace {
     /// Offset in the stream.
     pub(super) at: u64,
     /// Bytes.
@@ -130,10 +130,10 @@ pub(super) struct BlobRef {
 /// A space, as the directory tells it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SpaceEntry {
-    /// What it is.
+    /// The space itself.
     pub(super) record: SpaceRecord,
-    /// Where its index is.
-    pub(super) index: BlobRef,
+    /// Place of its index.
+    pub(super) index: IndexPlace,
 }
 
 /// The directory of a checkpoint.

@@ -13,12 +13,12 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
 
-use super::command::Command;
+use super::command::NvmeCommand;
 use super::entry::{CompletionEntry, SubmissionEntry};
 use super::lent::Lent;
 use super::spaces::Views;
 use super::status::Status;
-use crate::device::{self, Device, OwnedCommand, Reply};
+use crate::device::{self, Device, OwnedCommand, command};
 
 /// What a command gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Controller {
 
     /// Decodes and executes an entry.
     pub fn submit(&self, entry: &SubmissionEntry, lent: Lent<'_>) -> CompletionEntry {
-        let done = match Command::decode(entry) {
+        let done = match NvmeCommand::decode(entry) {
             Ok(command) => self.execute(&command, lent),
             Err(status) => Err(status).into(),
         };
@@ -101,7 +101,7 @@ impl Controller {
         done: impl FnOnce(CompletionEntry) + Send + 'static,
     ) {
         let cid = entry.cid.get();
-        let begun = Command::decode(entry).and_then(|command| self.in_flight(&command, &lent));
+        let begun = NvmeCommand::decode(entry).and_then(|command| self.in_flight(&command, &lent));
         let (device, command, fua) = match begun {
             Ok(Some(begun)) => begun,
             Ok(None) => return done(self.submit(entry, lent)),
@@ -109,12 +109,12 @@ impl Controller {
         };
         let answer = move |result: Result<(), Status>| done(Completion::from(result).encode(cid));
         let again = Arc::downgrade(&device);
-        let ended = Box::new(move |result: crate::error::Result<Reply>| match (result, again.upgrade()) {
+        let ended = Box::new(move |result: crate::error::Result<()>| match (result, again.upgrade()) {
             (Ok(_), Some(device)) if fua => {
-                let flushed = Box::new(move |result: crate::error::Result<Reply>| answer(status_of(result)));
+                let flushed = Box::new(move |result: crate::error::Result<()>| answer(result.map_err(Status::from)));
                 device.submit(OwnedCommand::Flush, flushed);
             }
-            (result, _) => answer(status_of(result)),
+            (result, _) => answer(result.map_err(Status::from)),
         });
         device.submit(command, ended);
     }
@@ -122,15 +122,15 @@ impl Controller {
     /// The engine's command for a command that can be in flight, and whether it forces unit access; `None` for others.
     fn in_flight(
         &self,
-        command: &Command,
+        command: &NvmeCommand,
         lent: &Lent<'_>,
     ) -> Result<Option<(Arc<Device>, OwnedCommand, bool)>, Status> {
         Ok(match *command {
-            Command::Flush { nsid } => {
+            NvmeCommand::Flush { nsid } => {
                 self.flush_command(nsid, lent)?.map(|device| (device, OwnedCommand::Flush, false))
             }
-            Command::Read(blocks) => Some(self.read_command(&blocks, lent)?),
-            Command::Write(blocks) => Some(self.write_command(&blocks, lent)?),
+            NvmeCommand::Read(blocks) => Some(self.read_command(&blocks, lent)?),
+            NvmeCommand::Write(blocks) => Some(self.write_command(&blocks, lent)?),
             _ => None,
         })
     }
@@ -141,41 +141,37 @@ impl Controller {
     }
 
     /// Executes a command with the buffers lent to it.
-    pub fn execute(&self, command: &Command, lent: Lent<'_>) -> Completion {
+    pub fn execute(&self, command: &NvmeCommand, lent: Lent<'_>) -> Completion {
         match *command {
-            Command::Flush { nsid } => self.flush(nsid, &lent),
-            Command::Write(blocks) => self.write(&blocks, &lent),
-            Command::Read(blocks) => self.read(&blocks, &lent),
-            Command::Compare(blocks) => self.compare(&blocks, &lent),
-            Command::WriteZeroes { blocks, .. } => self.write_zeroes(&blocks, &lent),
-            Command::DatasetManagement { nsid, nr_z, ad } => self.dataset_management(nsid, nr_z, ad, &lent),
-            Command::Copy { nsid, sdlba, nr_z, fua } => self.copy(nsid, sdlba, nr_z, fua, &lent),
-            Command::OpenSpace { action, space } => {
+            NvmeCommand::Flush { nsid } => self.flush(nsid, &lent),
+            NvmeCommand::Write(blocks) => self.write(&blocks, &lent),
+            NvmeCommand::Read(blocks) => self.read(&blocks, &lent),
+            NvmeCommand::Compare(blocks) => self.compare(&blocks, &lent),
+            NvmeCommand::WriteZeroes { blocks, .. } => self.write_zeroes(&blocks, &lent),
+            NvmeCommand::DatasetManagement { nsid, nr_z, ad } => self.dataset_management(nsid, nr_z, ad, &lent),
+            NvmeCommand::Copy { nsid, sdlba, nr_z, fua } => self.copy(nsid, sdlba, nr_z, fua, &lent),
+            NvmeCommand::OpenSpace { action, space } => {
                 return match self.open_space(action, space, &lent) {
                     Ok((dsid, space)) => Completion { status: Status::SUCCESS, dw0: dsid, dw1: space },
                     Err(status) => Err(status).into(),
                 };
             }
-            Command::SpaceInformation { dsid } => self.space_information(dsid, &lent),
-            Command::CloseSpace { dsid } => self.close_space(dsid, &lent),
-            Command::DeleteSpace { space } => self.delete_space(space, &lent),
-            Command::NdRead(nd) => self.nd_read(&nd, &lent),
-            Command::NdWrite(nd) => self.nd_write(&nd, &lent),
+            NvmeCommand::SpaceInformation { dsid } => self.space_information(dsid, &lent),
+            NvmeCommand::CloseSpace { dsid } => self.close_space(dsid, &lent),
+            NvmeCommand::DeleteSpace { space } => self.delete_space(space, &lent),
+            NvmeCommand::NdRead(nd) => self.nd_read(&nd, &lent),
+            NvmeCommand::NdWrite(nd) => self.nd_write(&nd, &lent),
         }
         .into()
     }
 
     /// What force unit access asks for after a write.
     pub(super) fn after_write(device: &Device, fua: bool) -> Result<(), Status> {
-        if fua { run(device, device::Command::Flush).map(drop) } else { Ok(()) }
+        if fua { run(device, command::Flush) } else { Ok(()) }
     }
 }
 
-fn status_of(result: crate::error::Result<Reply>) -> Result<(), Status> {
-    result.map(drop).map_err(Status::from)
-}
-
 /// Executes a command of the engine.
-pub(super) fn run(device: &Device, command: device::Command<'_>) -> Result<Reply, Status> {
+pub(super) fn run<C: device::Command>(device: &Device, command: C) -> Result<C::Reply, Status> {
     device.execute(command).map_err(Status::from)
 }

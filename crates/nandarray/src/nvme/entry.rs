@@ -15,17 +15,17 @@ pub struct SubmissionEntry {
     pub opcode: u8,
     /// FUSE in bits 1:0, PSDT in bits 7:6 (CDW0 bits 15:8).
     pub flags: u8,
-    /// Command identifier (CDW0 bits 31:16).
+    /// NvmeCommand identifier (CDW0 bits 31:16).
     pub cid: U16,
     /// Namespace identifier.
     pub nsid: U32,
-    /// Command dwords 2 and 3.
+    /// NvmeCommand dwords 2 and 3.
     pub cdw2: [U32; 2],
     /// Metadata pointer.
     pub mptr: U64,
     /// Data pointer: two PRP entries or one SGL descriptor; a transport's business.
     pub dptr: [U64; 2],
-    /// Command dwords 10 to 15.
+    /// NvmeCommand dwords 10 to 15.
     pub cdw10: [U32; 6],
 }
 
@@ -75,7 +75,7 @@ pub struct CompletionEntry {
     pub sqhd: U16,
     /// Submission queue identifier; a transport fills it in.
     pub sqid: U16,
-    /// Command identifier.
+    /// NvmeCommand identifier.
     pub cid: U16,
     /// Phase tag in bit 0, which a transport fills in; the status in bits 15:1.
     pub status_phase: U16,

@@ -13,7 +13,7 @@ use super::namespace::NSID_ALL;
 use super::pages::from_text;
 use super::spaces::VIEWS_MAX;
 use super::status::Status;
-use crate::device::{self, Device, Reply};
+use crate::device::command;
 use crate::stl::block_size::DIMENSIONS_MAX;
 
 /// Bytes of the data of an identify command.
@@ -226,13 +226,6 @@ fn number(numbers: &[(&str, u64)], name: &str) -> u64 {
     numbers.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v)
 }
 
-fn numbers(device: &Device, command: device::Command<'_>) -> Result<Vec<(&'static str, u64)>, Status> {
-    match run(device, command)? {
-        Reply::Numbers(numbers) => Ok(numbers),
-        other => unreachable!("a stat gives numbers, not {other:?}"),
-    }
-}
-
 impl Controller {
     /// The data of an identify command: CNS 00h (namespace), 01h (controller), 02h (active namespaces above `nsid`) and
     /// 03h (namespace identification descriptors).
@@ -255,7 +248,7 @@ impl Controller {
                 let nguid = self.identify_namespace(nsid)?.nguid;
                 bytes[..2].copy_from_slice(&[NIDT_NGUID, 16]);
                 bytes[4..20].copy_from_slice(&nguid);
-                // Command set 0: NVM.
+                // NvmeCommand set 0: NVM.
                 bytes[20..22].copy_from_slice(&[NIDT_CSI, 1]);
             }
             _ => return Err(Status::INVALID_FIELD),
@@ -269,7 +262,7 @@ impl Controller {
     /// Namespace not ready.
     pub fn identify_controller(&self) -> Result<IdentifyController, Status> {
         let device = self.device()?;
-        let stat = numbers(&device, device::Command::Stat)?;
+        let stat = run(&device, command::Stat)?;
         let capacity = device.capacity_bytes();
         let uuid: String = device.uuid().iter().map(|b| format!("{b:02x}")).collect();
         let parts: Vec<&str> = [0..8, 8..12, 12..16, 16..20, 20..32].map(|r| &uuid[r]).to_vec();
@@ -304,7 +297,7 @@ impl Controller {
     /// Invalid namespace; namespace not ready.
     pub fn identify_namespace(&self, nsid: u32) -> Result<IdentifyNamespace, Status> {
         let ns = self.namespace(nsid)?;
-        let stat = numbers(&ns.device, device::Command::StatSpace { space: ns.space.id })?;
+        let stat = run(&ns.device, command::StatSpace { space: ns.space.id })?;
         let mut n = IdentifyNamespace::new_zeroed();
         n.nsze.set(ns.nsze);
         n.ncap.set(ns.nsze);

@@ -1,6 +1,6 @@
 //! NVMe: typed commands, the only way in for a device whose host speaks NVMe.
 //!
-//! A command arrives as a 64-byte submission entry or as a [`Command`], with buffers lent to it ([`Lent`]); a
+//! A command arrives as a 64-byte submission entry or as a [`NvmeCommand`], with buffers lent to it ([`Lent`]); a
 //! [`Controller`] turns it into commands of [`crate::device`] and answers with a [`Completion`]. Formats, sizes and
 //! status codes are those of the NVMe base specification 2.0 and the NVM command set specification 1.0; fields that
 //! count from zero on the wire end in `_z`. A namespace is a one-dimensional space of logical blocks. N-D commands
@@ -31,7 +31,7 @@ mod pages;
 mod spaces;
 mod status;
 
-pub use command::{Blocks, Command, Coordinates, NdBox, Opcode, OpenAction, Unit};
+pub use command::{Blocks, Coordinates, NdBox, NvmeCommand, Opcode, OpenAction, Unit};
 pub use controller::{Completion, Controller};
 pub use entry::{CompletionEntry, SubmissionEntry};
 pub use identify::{IDENTIFY_BYTES, IdentifyController, IdentifyNamespace, LbaFormat, NdCapabilities};

@@ -16,7 +16,7 @@ use super::controller::{Controller, run};
 use super::lent::Lent;
 use super::pages::{CopyRange, DsmRange};
 use super::status::Status;
-use crate::device::{self, Device, NewSpace, OwnedCommand, OwnedTarget, Reply, Target};
+use crate::device::{Device, NewSpace, OwnedCommand, OwnedTarget, Target, command};
 use crate::error::Error;
 use crate::stl::read::BufferMut;
 use crate::stl::space::Space;
@@ -95,13 +95,13 @@ impl Namespace {
     fn read(&self, slba: u64, nlb: u64, out: BufferMut) -> Result<(), Status> {
         let strides = [self.lba_bytes as isize];
         let target = Target::Box { start: &[slba], step: &[1], count: &[nlb], strides: &strides, view: None };
-        run(&self.device, device::Command::Read { space: self.space.id, target, out }).map(drop)
+        run(&self.device, command::Read { space: self.space.id, target, out })
     }
 
     fn write(&self, slba: u64, nlb: u64, source: Source) -> Result<(), Status> {
         let strides = [self.lba_bytes as isize];
         let target = Target::Box { start: &[slba], step: &[1], count: &[nlb], strides: &strides, view: None };
-        run(&self.device, device::Command::Write { space: self.space.id, target, source }).map(drop)
+        run(&self.device, command::Write { space: self.space.id, target, source })
     }
 
     fn target(&self, blocks: &Blocks) -> OwnedTarget {
@@ -110,7 +110,7 @@ impl Namespace {
     }
 
     fn deallocate(&self, slba: u64, nlb: u64) -> Result<(), Status> {
-        let command = device::Command::Deallocate { space: self.space.id, start: &[slba], count: &[nlb] };
+        let command = command::Deallocate { space: self.space.id, start: &[slba], count: &[nlb] };
         run(&self.device, command).map(drop)
     }
 }
@@ -150,7 +150,7 @@ impl Controller {
             attrs: "{}",
         };
         let device = self.device()?;
-        run(&device, device::Command::Create(space)).map(drop)
+        run(&device, command::Create(space)).map(drop)
     }
 
     /// Deletes a namespace.
@@ -159,7 +159,7 @@ impl Controller {
     /// Invalid namespace.
     pub fn delete_namespace(&self, nsid: u32) -> Result<(), Status> {
         let ns = self.namespace(nsid)?;
-        run(&ns.device, device::Command::Delete { name: &name(nsid) }).map(drop)
+        run(&ns.device, command::Delete { name: &name(nsid) })
     }
 
     /// Namespaces, in order of their identifiers.
@@ -168,9 +168,7 @@ impl Controller {
     /// Namespace not ready.
     pub fn namespaces(&self) -> Result<Vec<u32>, Status> {
         let device = self.device()?;
-        let Reply::Names(names) = run(&device, device::Command::List { prefix: "ns/" })? else {
-            unreachable!("a listing gives names")
-        };
+        let names = run(&device, command::List { prefix: "ns/" })?;
         let is = |nsid: &u32| Namespace::of(device.clone(), *nsid).is_ok();
         let mut found: Vec<u32> = names.iter().filter_map(|n| nsid_of(n)).filter(is).collect();
         found.sort_unstable();
@@ -180,7 +178,7 @@ impl Controller {
     pub(super) fn flush(&self, nsid: u32, lent: &Lent<'_>) -> Result<(), Status> {
         // In a store that is read only nothing can be waiting.
         let Some(device) = self.flush_command(nsid, lent)? else { return Ok(()) };
-        run(&device, device::Command::Flush).map(drop)
+        run(&device, command::Flush)
     }
 
     /// The device that a flush in flight goes to; `None` if it has nothing to do.

@@ -16,7 +16,7 @@ use super::controller::{Controller, run};
 use super::lent::Lent;
 use super::pages::{BoxPage, SpaceFlags, SpacePage, from_text, text};
 use super::status::Status;
-use crate::device::{self, Device, NewSpace, Target};
+use crate::device::{Device, NewSpace, Target, command};
 use crate::stl::block_size::DIMENSIONS_MAX;
 use crate::stl::space::{Space, SpaceId};
 use crate::stl::translate::check_view;
@@ -112,7 +112,7 @@ impl Controller {
             OpenAction::Open => by_id(&device, space)?,
             OpenAction::Resize => {
                 let space = by_id(&device, space)?;
-                run(&device, device::Command::Resize { space: space.id, shape: &dims })?;
+                run(&device, command::Resize { space: space.id, shape: &dims })?;
                 space
             }
         };
@@ -141,7 +141,7 @@ impl Controller {
         let device = self.device()?;
         let space = by_id(&device, space)?;
         let name = space.peek().record.name.clone();
-        run(&device, device::Command::Delete { name: &name })?;
+        run(&device, command::Delete { name: &name })?;
         self.views.write().open.retain(|_, view| view.space != space.id);
         Ok(())
     }
@@ -165,14 +165,14 @@ impl Controller {
     pub(super) fn nd_read(&self, nd: &NdBox, lent: &Lent<'_>) -> Result<(), Status> {
         let found = self.find(nd, lent)?;
         let out = lent.out(found.bytes)?;
-        let command = device::Command::Read { space: found.view.space, target: found.target(), out };
+        let command = command::Read { space: found.view.space, target: found.target(), out };
         run(&found.device, command).map(drop)
     }
 
     pub(super) fn nd_write(&self, nd: &NdBox, lent: &Lent<'_>) -> Result<(), Status> {
         let found = self.find(nd, lent)?;
         let source = lent.source(found.bytes)?;
-        let command = device::Command::Write { space: found.view.space, target: found.target(), source };
+        let command = command::Write { space: found.view.space, target: found.target(), source };
         run(&found.device, command)?;
         Self::after_write(&found.device, nd.fua)
     }
@@ -249,14 +249,14 @@ fn create(device: &Device, page: &SpacePage, dims: &[u64]) -> Result<Arc<Space>,
         fill: None,
         attrs: "{}",
     };
-    Ok(run(device, device::Command::Create(new))?.into_space())
+    Ok(run(device, command::Create(new))?)
 }
 
 /// Takes the key of an encrypted space, unless the engine has it.
 fn unlock(device: &Device, space: &Space, key: Option<&[u8]>) -> Result<(), Status> {
     if key.is_some() {
         let name = space.peek().record.name.clone();
-        run(device, device::Command::Open { name: &name, key })?;
+        run(device, command::Open { name: &name, key })?;
     }
     if space.encrypted() { space.codec().map(drop).map_err(Status::from) } else { Ok(()) }
 }

@@ -30,13 +30,13 @@ statuses! {
     /// Done.
     SUCCESS = 0, 0x00, false, "Successful Completion";
     /// No such command.
-    INVALID_OPCODE = 0, 0x01, true, "Invalid Command Opcode";
+    INVALID_OPCODE = 0, 0x01, true, "Invalid NvmeCommand Opcode";
     /// A field has a value that is reserved or not supported.
-    INVALID_FIELD = 0, 0x02, true, "Invalid Field in Command";
+    INVALID_FIELD = 0, 0x02, true, "Invalid Field in NvmeCommand";
     /// The engine is in a state that it should not be in.
     INTERNAL_ERROR = 0, 0x06, true, "Internal Error";
     /// The command was cancelled before it began.
-    ABORTED = 0, 0x07, false, "Command Abort Requested";
+    ABORTED = 0, 0x07, false, "NvmeCommand Abort Requested";
     /// No namespace has this id.
     INVALID_NAMESPACE = 0, 0x0b, true, "Invalid Namespace or Format";
     /// The lent buffer has another length or direction than the command.
@@ -44,7 +44,7 @@ statuses! {
     /// The store is open for reading only.
     WRITE_PROTECTED = 0, 0x20, true, "Namespace is Write Protected";
     /// Too many commands are in flight, or it would wait for ever for others.
-    INTERRUPTED = 0, 0x21, false, "Command Interrupted";
+    INTERRUPTED = 0, 0x21, false, "NvmeCommand Interrupted";
     /// A logical block, or an element of a view, lies outside.
     LBA_OUT_OF_RANGE = 0, 0x80, true, "LBA Out of Range";
     /// Capacity or disk used up.
@@ -52,7 +52,7 @@ statuses! {
     /// The store is closed, or takes no writes since a flush failed.
     NOT_READY = 0, 0x82, true, "Namespace Not Ready";
     /// A copy is longer, or has more ranges, than the namespace says.
-    SIZE_LIMIT_EXCEEDED = 1, 0x83, true, "Command Size Limit Exceeded";
+    SIZE_LIMIT_EXCEEDED = 1, 0x83, true, "NvmeCommand Size Limit Exceeded";
     /// No space has this identifier or name.
     SPACE_NOT_FOUND = 1, 0xc0, true, "Space Not Found";
     /// The name of a space to create is taken.

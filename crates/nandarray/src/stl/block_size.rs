@@ -59,6 +59,7 @@ fn equal(elements: u64, caps: &[u64]) -> Vec<u64> {
             None => sides[0] *= 2,
         }
     }
+    debug_assert!(sides.iter().all(|side| side.is_power_of_two()), "{sides:?}");
     sides
 }
 
@@ -77,6 +78,7 @@ fn balanced(elements: u64, caps: &[u64], item_bytes: u64) -> Vec<u64> {
             None => sides[0] *= 2,
         }
     }
+    debug_assert_eq!(sides.iter().product::<u64>(), elements, "{sides:?}");
     sides
 }
 

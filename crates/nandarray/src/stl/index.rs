@@ -68,6 +68,7 @@ impl BlockMap {
     /// The single run that covers these units, if there is one.
     #[inline]
     pub fn covering(&self, units: std::ops::Range<u32>) -> Option<Run> {
+        debug_assert!(!units.is_empty(), "units {units:?}");
         match self {
             Self::One(packed) => {
                 let run = Self::one(*packed);
@@ -210,6 +211,7 @@ impl Builder {
             return false;
         }
         self.last = Some(last);
+        debug_assert_eq!(at.len(), self.index.dimensions, "coordinates of a block");
         let number = last / CHUNK;
         if self.chunk.as_ref().is_none_or(|(n, _)| *n != number) {
             self.end_chunk();
@@ -322,6 +324,7 @@ impl Index {
 
     /// The leaf at these coordinates, made with all nodes on the way where it is not there.
     fn leaf_mut(&mut self, outer: &[u64]) -> &mut Sparse<BlockMap> {
+        debug_assert_eq!(outer.len() + 1, self.dimensions, "coordinates of a leaf");
         let mut node = &mut self.root;
         for (level, &coordinate) in outer.iter().enumerate() {
             let Node::Inner(children) = node else { unreachable!("levels end at the last dimension") };

@@ -16,6 +16,9 @@ use crate::error::{Error, Result, Shape};
 /// A building block's coordinate, in blocks.
 pub type BlockAt = SmallVec<[u64; 4]>;
 
+/// The loops of a copy, one a dimension.
+pub type Loops<'a> = SmallVec<[Loop<'a>; 6]>;
+
 /// A box of elements, of a space or of a view, and the places of its elements in the caller's buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct StridedBox<'a> {
@@ -270,7 +273,7 @@ impl Plan {
     pub fn task(&self, mut index: u64) -> Task<'_> {
         assert!(index < self.tasks, "task {index} of {}", self.tasks);
         let mut at: BlockAt = SmallVec::from_elem(0, self.axes.len());
-        let mut loops: SmallVec<[Loop<'_>; 6]> = SmallVec::from_elem(Loop::Table(&[]), self.axes.len());
+        let mut loops = Loops::from_elem(Loop::Table(&[]), self.axes.len());
         let (mut in_block, mut in_buffer) = (0, self.offset);
         for (i, axis) in self.axes.iter().enumerate().rev() {
             let group = axis.group(index % axis.groups());
@@ -398,7 +401,7 @@ pub struct Task<'a> {
     /// The block.
     pub at: BlockAt,
     /// Loops from block (source side) to buffer (destination side), one a dimension, not merged.
-    pub loops: SmallVec<[Loop<'a>; 6]>,
+    pub loops: Loops<'a>,
     /// The loop, by its number, that goes along the buffer's rows.
     pub row: usize,
     /// Byte offset of the first element in the block.
@@ -415,7 +418,7 @@ impl Task<'_> {
     }
 
     /// The same loops seen from the buffer (source side) to the block.
-    pub fn reversed<'t>(&self, tables: &'t mut Vec<Vec<(isize, isize)>>) -> SmallVec<[Loop<'t>; 6]> {
+    pub fn reversed<'t>(&self, tables: &'t mut Vec<Vec<(isize, isize)>>) -> Loops<'t> {
         tables.clear();
         for l in &self.loops {
             if let Loop::Table(pairs) = l {
@@ -562,7 +565,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_element_once_at_its_place(axes in prop::collection::vec(axis(), 1..4), sides in prop::collection::vec(1u64..9, 3)) {
+        fn every_element_once_at_its_place(
+            axes in prop::collection::vec(axis(), 1..4),
+            sides in prop::collection::vec(1u64..9, 3),
+        ) {
             let block = &sides[..axes.len()];
             let strides: Vec<isize> = (0..axes.len()).map(|i| [10_000, 100, 1][i]).collect();
             let selection = Selection { axes: axes.clone(), strides: strides.clone(), offset: 5 };

@@ -240,6 +240,7 @@ impl Space {
             page: page_bytes as usize,
             fill: record.fill.clone(),
         };
+        assert!(shape.units > 0 && shape.bytes <= shape.units as usize * shape.page, "units of a block: {shape:?}");
         let compression = match &record.compression {
             Some(text) => Some(text.parse::<Compression>().map_err(|e| Error::invalid(e.to_string()))?),
             None => None,
@@ -358,6 +359,7 @@ impl Space {
         let mut inner = self.inner.write();
         Self::alive(&inner)?;
         inner.load()?;
+        debug_assert!(matches!(inner.index, IndexState::Loaded(_)), "the index is loaded under the lock");
         Ok(inner)
     }
 
@@ -461,6 +463,7 @@ pub fn unpack(key: &[u8; 10], dimensions: usize) -> Option<BlockAt> {
         }
         at.push(value);
     }
+    debug_assert_eq!(at.len(), dimensions, "coordinates of a key");
     key[used..].iter().all(|&b| b == 0).then_some(at)
 }
 

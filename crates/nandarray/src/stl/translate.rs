@@ -278,8 +278,8 @@ fn space_boxes(
 }
 
 /// Number of the part of a dimension (fastest first) that is the axis: the widest, so that selections are few; of equal
-/// ones the fastest, so that each stays within few blocks. Along the last dimension the fastest may be a run, and is taken
-/// before a wider part if a selection costs no more than 16 elements that lie alone.
+/// ones the fastest, so that each stays within few blocks. Along the last dimension the fastest may be a run, and is
+/// taken before a wider part if a selection costs no more than 16 elements that lie alone.
 fn axis_of(parts: &[(u64, FactorRange)], last: bool) -> usize {
     let count = |i: usize| parts[i].1.count;
     let widest = (0..parts.len()).rev().max_by_key(|&i| count(i)).expect("a dimension has a part");

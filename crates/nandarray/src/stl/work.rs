@@ -51,6 +51,7 @@ impl Work {
                 sum
             })
             .collect();
+        assert!(ends.is_sorted(), "running sums: {ends:?}");
         Self::Plans { plans, ends }
     }
 
@@ -82,6 +83,7 @@ impl Work {
                 _ => blocks.push((at, pairs.len())),
             }
         }
+        debug_assert_eq!(pairs.len() * n, coordinates.len(), "each point once");
         Ok(Self::Points { blocks, pairs })
     }
 
@@ -145,6 +147,7 @@ impl Work {
             }
             order[place].push(i);
         }
+        debug_assert_eq!(order.iter().map(SmallVec::len).sum::<usize>() as u64, self.len(), "each task once");
         order
     }
 
@@ -268,6 +271,7 @@ pub fn run<T: Default>(
     least: u64,
     each: &(dyn Fn(Range<u64>, &mut T) -> Result<()> + Sync),
 ) -> Result<()> {
+    assert!(together > 0, "ranges begin at multiples of it");
     let helpers = (bytes / BYTES_A_HELPER).min(count.saturating_sub(1)).min(workers.helpers());
     let (Some(pool), 1.., true) = (&*workers.pool, helpers, workers.home.is_here()) else {
         return each(0..count, &mut T::default());

@@ -9,8 +9,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use nandarray::media::Media;
-use nandarray::{Error, Result};
+use nandarray::{Error, Media, Result};
 use parking_lot::Mutex;
 
 /// Bytes of a block; a page of the tiny geometry.

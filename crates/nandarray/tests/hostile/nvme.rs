@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use nandarray::device::{Device, Mode, Options};
-use nandarray::flash::Geometry;
-use nandarray::media::memory::MemoryMedia;
 use nandarray::nvme::{
-    BoxPage, Command, Controller, CopyRange, DsmRange, Lent, NewNamespace, Opcode, OpenAction, SpacePage, Status,
+    BoxPage, Controller, CopyRange, DsmRange, Lent, NewNamespace, NvmeCommand, Opcode, OpenAction, SpacePage, Status,
     SubmissionEntry,
 };
+use nandarray::{Device, Geometry, MemoryMedia, Mode, Options};
 use zerocopy::{FromBytes, IntoBytes};
 
 const OPCODES: [u8; 13] = [
@@ -116,10 +114,10 @@ pub(crate) fn entries(data: &[u8]) {
     controller.create_namespace(&new).expect("a new namespace");
     let mut page = SpacePage::new("space", &[6, 6]);
     page.item_bytes.set(4);
-    let create = Command::OpenSpace { action: OpenAction::Create, space: 0 };
+    let create = NvmeCommand::OpenSpace { action: OpenAction::Create, space: 0 };
     assert_eq!(controller.execute(&create, Lent::to_controller(page.as_bytes())).status, Status::SUCCESS);
     let view = SpacePage::new("", &[2, 18]);
-    let open = Command::OpenSpace { action: OpenAction::Open, space: 2 };
+    let open = NvmeCommand::OpenSpace { action: OpenAction::Open, space: 2 };
     assert_eq!(controller.execute(&open, Lent::to_controller(view.as_bytes())).status, Status::SUCCESS);
 
     let mut buffer = vec![0u8; BUFFER_BYTES];

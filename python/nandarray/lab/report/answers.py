@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from nandarray.lab.report.source import Source
-from nandarray.lab.report.text import number, show
+from nandarray.lab.report.text import show
+from nandarray.units import format_number as number
 
 __all__ = ["STATUS", "Line", "counts", "lines", "unanswered"]
 
-#: What may become of an answer, the sign it gets, and its words.
+#: Verdicts on an answer: sign and words.
 STATUS = {
     "within": ("✓", "within"),
     "not": ("✗", "not within"),

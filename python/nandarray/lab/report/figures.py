@@ -10,7 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from nandarray.lab.report.text import number, show
+from nandarray.lab.report.text import show
+from nandarray.units import format_number as number
 
 __all__ = ["chart_of", "summary_of"]
 
@@ -62,7 +63,7 @@ def _axis(figure: Mapping[str, Any], rows: Sequence[Row], which: str, *, always_
 
 
 def _place(axis: Chart, value: Any) -> float | None:
-    """Where a value is on an axis; None where the axis cannot show it."""
+    """Return the position of a value on an axis; None where the axis cannot show it."""
     if axis["type"] == "category":
         return None if value is None else float(axis["categories"].index(show(value)))
     if not _numeric(value) or not math.isfinite(value) or (axis["type"] == "log" and value <= 0):

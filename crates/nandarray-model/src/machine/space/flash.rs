@@ -82,7 +82,7 @@ impl StoreFlash {
         let page = self.page_bytes();
         for step in steps {
             for i in 0..step.pages {
-                let place = self.places.place(nandarray::flash::Ppa(step.first.0 + u64::from(i)));
+                let place = self.places.place(nandarray::file_format::Ppa(step.first.0 + u64::from(i)));
                 let bytes = if i + 1 == step.pages { step.last_bytes } else { page };
                 if step.op == Op::Program {
                     *self.programs.entry(age).or_default() += 1;

@@ -68,7 +68,7 @@ impl Spaces {
             let mut done = 0;
             while done < step.pages {
                 let pages = most.min(step.pages - done);
-                let first = nandarray::flash::Ppa(step.first.0 + u64::from(done));
+                let first = nandarray::file_format::Ppa(step.first.0 + u64::from(done));
                 // A host asks for whole pages.
                 extents.push(Step { first, pages, last_bytes: page, ..step });
                 done += pages;

@@ -3,8 +3,8 @@
 //! A block of three or four dimensions has short rows (64 to 256 bytes); the destination's are longer, and follow one
 //! another. So tasks whose blocks are neighbours along the destination's rows become a [`RowGroup`]: *pieces*, one a
 //! block, moved by the same loops. For every step of the outer loops all rows of the innermost one are put together
-//! piece by piece ([`rows`]), while the rows of the next step, or of the next group, are prefetched. The row's dimension
-//! is the last one along which more than one element is wanted: a piece may be single elements at a stride.
+//! piece by piece ([`rows`]), while the rows of the next step, or of the next group, are prefetched. The row's
+//! dimension is the last one along which more than one element is wanted: a piece may be single elements at a stride.
 //!
 //! Where the destination is larger than a cache, rows may be put together in a staging buffer in the innermost cache,
 //! and leave it past the caches as whole lines ([`stream`]): where the processor reads the destination before it is
@@ -112,6 +112,7 @@ impl Assembler {
     /// # Safety
     /// The promises of [`Self::add`].
     unsafe fn advance(&mut self) {
+        debug_assert!(self.building.pieces.len() <= MAX_PIECES, "{} pieces", self.building.pieces.len());
         let next = std::mem::take(&mut self.building);
         let group = std::mem::replace(&mut self.ready, next);
         // SAFETY: the promises of the additions.
@@ -128,11 +129,13 @@ impl Assembler {
             self.advance();
             self.advance();
         }
+        debug_assert!(self.ready.to.is_none() && self.building.to.is_none(), "a group was left");
         stream::fence();
     }
 }
 
-/// Splits a task's loops into those around its rows and the piece of each row, if the destination's rows are contiguous.
+/// Splits a task's loops into those around its rows and the piece of each row, if the destination's rows are
+/// contiguous.
 pub fn split_row(
     loops: &[Loop<'_>],
     row: usize,
@@ -156,6 +159,7 @@ pub fn split_row(
             Loop::Table(_) => return None,
         }
     }
+    debug_assert!(piece.is_some() || loops.len() <= row, "loop {row} of {} goes along the rows", loops.len());
     piece.filter(|_| outer.len() <= MAX_OUTER).map(|piece| (outer, piece))
 }
 

@@ -4,8 +4,8 @@
 //! on both sides are merged first, so that a whole block row, or a whole block, becomes one run. Loops are affine (a
 //! stride on either side) or tables of offsets (outer selections by index lists).
 //!
-//! Large reads go past the caches ([`copy_streaming`], [`stream`]): their destination does not fit, and reading it before
-//! it is overwritten would cost a third of the memory's bandwidth.
+//! Large reads go past the caches ([`copy_streaming`], [`stream`]): their destination does not fit, and reading it
+//! before it is overwritten would cost a third of the memory's bandwidth.
 //!
 //! The functions are unsafe: they trust their loops. Bounds are established where loops are made (`plan`).
 
@@ -33,6 +33,7 @@ pub enum Loop<'a> {
 
 /// Merges contiguous loops into the run; returns how many loops are left and the run's bytes.
 pub fn merge(loops: &mut [Loop<'_>], item_bytes: usize) -> (usize, usize) {
+    debug_assert!(item_bytes > 0, "elements have bytes");
     let mut run = item_bytes;
     let mut left = loops.len();
     while let Some(&Loop::Affine { n, from, to }) = left.checked_sub(1).map(|i| &loops[i]) {
@@ -60,6 +61,7 @@ pub fn merge(loops: &mut [Loop<'_>], item_bytes: usize) -> (usize, usize) {
         loops[kept] = this;
         kept += 1;
     }
+    debug_assert!(kept <= left && run >= item_bytes, "{kept} loops around {run} bytes");
     (kept, run)
 }
 
@@ -141,8 +143,8 @@ unsafe fn innermost(n: usize, fs: isize, ts: isize, run: usize, from: *const u8,
             64 => fixed::<64>(n, fs, ts, from, to),
             ..ROW_BYTES => {
                 let piece = RowPiece { from, items: 1, step: 0, bytes: run };
-                // Rows of a block soon lie a page apart, where the processor's own prefetching begins anew. The last rows
-                // prefetch themselves, which costs nothing.
+                // Rows of a block soon lie a page apart, where the processor's own prefetching begins anew. The last
+                // rows prefetch themselves, which costs nothing.
                 let ahead = (n as isize - PREFETCH_ROWS).max(0);
                 for (first, n, ahead_rows) in [(0, ahead, PREFETCH_ROWS), (ahead, n as isize - ahead, 0)] {
                     let (from, to) = (from.offset(first * fs), to.offset(first * ts));
@@ -191,6 +193,7 @@ unsafe fn fixed<const BYTES: usize>(n: usize, fs: isize, ts: isize, from: *const
 /// # Safety
 /// As for [`copy`], on the destination side; the loops must not be merged yet.
 pub unsafe fn fill(loops: &[Loop<'_>], pattern: &[u8], to: *mut u8) {
+    debug_assert!(!pattern.is_empty(), "the fill value is an element");
     let mut run = pattern.len();
     let mut left = loops.len();
     while let Some(&Loop::Affine { n, to: ts, .. }) = left.checked_sub(1).map(|i| &loops[i]) {
@@ -227,6 +230,7 @@ unsafe fn fill_runs(loops: &[Loop<'_>], pattern: &[u8], run: usize, to: *mut u8)
 
 /// Repeats `pattern` over `bytes`, whose length is a multiple of it (or is cut).
 pub fn fill_bytes(bytes: &mut [u8], pattern: &[u8]) {
+    debug_assert!(!pattern.is_empty(), "the fill value is an element");
     if pattern.iter().all(|&b| b == pattern[0]) {
         bytes.fill(pattern[0]);
         return;
@@ -243,6 +247,7 @@ pub fn fill_bytes(bytes: &mut [u8], pattern: &[u8]) {
 
 /// Whether `bytes`, which begin at a multiple of the pattern plus `phase` bytes, are nothing but `pattern`.
 pub fn is_fill(bytes: &[u8], pattern: &[u8], phase: usize) -> bool {
+    debug_assert!(!pattern.is_empty(), "the fill value is an element");
     if pattern.iter().all(|&b| b == pattern[0]) {
         let want = u64::from_ne_bytes([pattern[0]; 8]);
         let (head, words) = bytes.as_rchunks::<8>();

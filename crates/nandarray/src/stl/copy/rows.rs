@@ -61,6 +61,7 @@ pub struct Rows {
 /// # Safety
 /// Every row's items must be readable and the row's part writable, and the two must not overlap.
 pub unsafe fn copy(rows: &Rows, piece: &RowPiece) {
+    debug_assert!(piece.items > 0, "a piece has items");
     #[cfg(target_arch = "x86_64")]
     if super::stream::available() {
         // SAFETY: the caller's promise; the instructions are available.
@@ -148,6 +149,7 @@ impl Rows {
     /// As for [`copy`], `len` a row: from `HALF` to twice as many.
     #[inline(always)]
     unsafe fn two<const HALF: usize>(&self, len: usize) {
+        debug_assert!((HALF..=2 * HALF).contains(&len), "{len} bytes in two moves of {HALF}");
         let back = len - HALF;
         // Both are loaded before one is stored: the compiler need not think of overlaps.
         // SAFETY: the caller's promise.
@@ -163,6 +165,7 @@ impl Rows {
     /// As for [`copy`], `len` a row: a line or more.
     #[inline(always)]
     unsafe fn lines(&self, len: usize) {
+        debug_assert!(len >= LINE, "{len} bytes in whole lines");
         // SAFETY: the caller's promise.
         self.each(len, |from, to| unsafe {
             let mut at = 0;

@@ -99,6 +99,7 @@ impl<'a, 'w> Prefetcher<'a, 'w> {
             }
         }
         this.total += predicted.filter(|p| this.is_cold(p, bytes, &mut state)).map_or(0, Work::len);
+        debug_assert!(this.total >= count, "{} tasks of {count}", this.total);
         if this.cursor.get_mut().next < this.total {
             // All predicted tasks are prefetched before the command ends.
             this.window = (READAHEAD_BYTES / block).max(16).max(this.total - count);
@@ -199,6 +200,7 @@ fn join(ranges: &mut Ranges, gap: u64) {
         }
         joins
     });
+    debug_assert!(ranges.windows(2).all(|w| w[0].1 + gap < w[1].0), "ranges apart: {ranges:?}");
 }
 
 /// Takes the parts that lie in an extent out of sorted ranges, unless they are all of the extent.
@@ -211,6 +213,7 @@ fn split_extent(ranges: &mut Ranges, extent: u64) -> Ranges {
             if i == 1 { taken.push(part) } else { rest.push(part) }
         }
     }
+    debug_assert!(rest.is_sorted() && taken.is_sorted(), "ranges in order: {ranges:?}");
     if taken.as_slice() == [(start, end)] {
         return Ranges::new();
     }

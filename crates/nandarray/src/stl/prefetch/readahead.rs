@@ -8,8 +8,8 @@
 //!
 //! The window is as large as the bytes that the stream has read so far, and at most [`READAHEAD_BYTES`]; a large one is
 //! rounded up to whole building blocks. Along the last dimension it grows to all blocks that lie in one extent of the
-//! medium, at most [`EXTENTS_BYTES`]: a disk reads an extent in half the time of its parts. [`STREAMS_MAX`] streams of a
-//! space are followed at a time; the one that was longest without a step is forgotten first. Threads that share a
+//! medium, at most [`EXTENTS_BYTES`]: a disk reads an extent in half the time of its parts. [`STREAMS_MAX`] streams of
+//! a space are followed at a time; the one that was longest without a step is forgotten first. Threads that share a
 //! stream take its boxes nearly in order: a box at most [`NEAR`] of its size from the position of a stream belongs to
 //! it. Whether predicted pages are in memory already is not known here.
 
@@ -36,7 +36,7 @@ pub struct ElementBox {
 
 /// Boxes of a size that follow one another along an axis.
 #[derive(Debug, Default)]
-struct Stream {
+struct ReadStream {
     /// The one that is furthest along the axis.
     last: ElementBox,
     axis: usize,
@@ -48,7 +48,7 @@ struct Stream {
 
 /// The streams of a space that are going on, the latest first.
 #[derive(Debug, Default)]
-pub struct ReadStreams(Mutex<Vec<Stream>>);
+pub struct ReadStreams(Mutex<Vec<ReadStream>>);
 
 impl ReadStreams {
     /// Takes note of a command's box, and returns the box to prefetch beyond it, if there is one; each part once.
@@ -68,7 +68,7 @@ impl ReadStreams {
         let known = streams.iter().position(|s| follows(&s.last, &now).is_some());
         let Some(at) = known.or_else(|| streams.iter().position(|s| s.is_near(&now))) else {
             streams.truncate(STREAMS_MAX - 1);
-            streams.insert(0, Stream { last: now, ..Stream::default() });
+            streams.insert(0, ReadStream { last: now, ..ReadStream::default() });
             return None;
         };
         assert!(streams.len() <= STREAMS_MAX, "{} streams", streams.len());
@@ -76,7 +76,7 @@ impl ReadStreams {
         let stream = &mut streams[0];
         if let Some(axis) = follows(&stream.last, &now) {
             if stream.steps == 0 || stream.axis != axis {
-                *stream = Stream { axis, ..Stream::default() };
+                *stream = ReadStream { axis, ..ReadStream::default() };
             }
             stream.steps += 1;
         } else if now.start[stream.axis] <= stream.last.start[stream.axis] {
@@ -88,7 +88,7 @@ impl ReadStreams {
     }
 }
 
-impl Stream {
+impl ReadStream {
     /// The box to prefetch beyond the last one.
     fn predict(&mut self, shape: &[u64], block: &[u64], in_extent: u64, item_bytes: u64) -> Option<ElementBox> {
         let (axis, now) = (self.axis, &self.last);
@@ -112,6 +112,7 @@ impl Stream {
         if from >= goal {
             return None;
         }
+        assert!(self.predicted <= from && goal <= shape[axis], "{from}..{goal} of {} along axis {axis}", shape[axis]);
         self.predicted = goal;
         let mut next = now.clone();
         (next.start[axis], next.count[axis]) = (from, goal - from);

@@ -7,7 +7,7 @@
 //! of the last task, and of the task in the middle its first page, or all of its pages where the command is large.
 //!
 //! A probe costs as much as a small read, so that small reads go without for a number of commands
-//! ([`ResidencyBackoff`]). What a page is tested for is decided by the caller.
+//! ([`ResidencyBackoff`]). The caller names the property to test.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -64,6 +64,7 @@ impl<'a> Reader<'a> {
             for unit in head.clone() {
                 self.fetch_unit(at, map, unit, payload)?;
             }
+            assert!(!head.is_empty() && head.end <= pages, "a head in units {head:?} of {pages}");
             announced.add(head);
             let key = Space::context_key(at);
             let table = codec.frame_table(payload, self.space.context(&key));

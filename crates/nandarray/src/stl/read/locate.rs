@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
         task.touch(self.space.shape.item_bytes, page, &mut |bytes| {
             units.add((bytes.start / page) as u32..bytes.end.div_ceil(page) as u32);
         });
-        debug_assert!(units.len() > 0, "a task has elements");
+        debug_assert!(units.ranges().next().is_some(), "a task has elements");
     }
 
     /// Reads units of a plain block into a block-sized buffer.

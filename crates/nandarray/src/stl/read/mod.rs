@@ -202,6 +202,7 @@ impl<'a> Reader<'a> {
         mover: &mut Mover<'p>,
     ) -> Result<()> {
         let (item, page) = (self.space.shape.item_bytes, self.space.shape.page);
+        assert!(first <= tasks.start && tasks.end - first <= plan.tasks(), "tasks {tasks:?} of a plan from {first} on");
         let mut walk = BlockWalk::new(plan, tasks.start - first);
         // Whether the mover's loops are those of the walk, and whether the last task was compared while it was copied.
         let (mut has_loops, mut verified) = (false, false);
@@ -276,6 +277,7 @@ impl<'a> Reader<'a> {
             return Ok(false);
         }
         self.touched(task, &mut state.units);
+        debug_assert!(task.in_block < shape.bytes, "offset {} of a block of {}", task.in_block, shape.bytes);
         with_scratch(shape.units as usize * shape.page, |scratch| {
             for units in state.units.ranges() {
                 self.load(&task.at, &content, units, scratch)?;

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use crate::stl::copy::assemble::Assembler;
 use crate::stl::copy::stream::{LINE, prefetch_line};
 use crate::stl::copy::{Loop, copy, merge};
+use crate::stl::plan::Loops;
 
 /// Pieces that wait for their copy: the processor walks page tables for many at once if they are prefetched together.
 const PIECES_MAX: usize = 32;
@@ -32,8 +33,6 @@ const PAGES_MAX: usize = 256;
 
 /// Pieces of a large read that wait for those of neighbouring blocks, at most.
 const WAITING_MAX: usize = 4096;
-
-type Loops<'p> = SmallVec<[Loop<'p>; 6]>;
 
 /// The addresses of a piece, and its shape by number.
 #[derive(Clone, Copy, Debug)]
@@ -132,6 +131,7 @@ impl<'p> PieceRing<'p> {
     /// Sets the loops of the pieces to come.
     #[inline]
     pub(super) fn set_loops(&mut self, loops: Loops<'p>) {
+        debug_assert!(self.pieces.len() < PIECES_MAX, "the ring is full");
         self.shapes.push(CopyShape::new(loops, self.item_bytes));
     }
 
@@ -200,6 +200,7 @@ impl RowMover<'_> {
     /// # Safety
     /// The promises of [`Mover::push`].
     unsafe fn assemble(&mut self) {
+        debug_assert!(self.waiting.is_empty() || !self.shapes.is_empty(), "pieces have loops");
         self.waiting.sort_unstable_by_key(|piece| piece.to as usize);
         for piece in self.waiting.drain(..) {
             let (loops, row) = &self.shapes[piece.shape as usize];

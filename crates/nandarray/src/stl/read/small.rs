@@ -1,8 +1,8 @@
 //! Small reads in place: the three stages without a list of work, on the calling thread.
 //!
 //! A read of a few elements takes about a microsecond, most of which would go into allocating lists, looking whether
-//! pages are in memory and sharing work out. This way is taken only where nothing is unusual: a box of a plain space, or
-//! of a view of it, every block in one run of pages that the medium shows and that were verified before, nothing
+//! pages are in memory and sharing work out. This way is taken only where nothing is unusual: a box of a plain space,
+//! or of a view of it, every block in one run of pages that the medium shows and that were verified before, nothing
 //! buffered. Otherwise the general way ([`Reader::read`]) reads from the start.
 //!
 //! The general way also prefetches pages that are not in memory. To find out whether they are takes system calls, as
@@ -46,6 +46,7 @@ impl Reader<'_> {
             return false;
         }
         let shape = &self.space.shape;
+        debug_assert_eq!(wanted.start.len(), shape.block.len(), "dimensions of the box");
         let plan = Plan::of_box(wanted, &shape.block, &shape.strides);
         let bytes = wanted.count.iter().product::<u64>() * shape.item_bytes as u64;
         let unprobed = plan.tasks() == 1 && bytes < PROBED_BYTES_MIN;

@@ -19,12 +19,10 @@ use super::locate::{BlockContent, Located, Mapped};
 use super::mover::Mover;
 use crate::error::Result;
 use crate::stl::copy::{Loop, fill};
-use crate::stl::plan::{Task, span, touch_loops};
+use crate::stl::plan::{Loops, Task, span, touch_loops};
 
 /// Steps of a piece's first loop that stand for all.
 const ALL: usize = usize::MAX;
-
-type Loops<'t> = SmallVec<[Loop<'t>; 6]>;
 
 /// Splits one task.
 struct TaskSplitter<'s, 'a, 't> {

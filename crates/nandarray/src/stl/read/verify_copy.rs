@@ -77,6 +77,7 @@ impl<'a> Reader<'a> {
             // SAFETY: the part's elements are the task's; its pages were compared.
             unsafe { copy(&outer, &piece, from, to, together as isize * apart) };
         }
+        debug_assert!(units.range(next..mapped.run.end()).is_none(), "pages from {next} on were not compared");
         Ok(true)
     }
 

@@ -8,8 +8,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::stl::copy::Loop;
-use crate::stl::plan::{AxisGroup, BlockAt, Plan, Task};
+use crate::stl::plan::{AxisGroup, BlockAt, Loops, Plan, Task};
 
 /// The blocks of a plan, one after the other.
 #[derive(Debug)]
@@ -97,7 +96,7 @@ impl<'p> BlockWalk<'p> {
     }
 
     /// The loops over the block's elements, from the block to the buffer, one a dimension.
-    pub(super) fn loops(&self) -> SmallVec<[Loop<'p>; 6]> {
+    pub(super) fn loops(&self) -> Loops<'p> {
         let plan = self.plan;
         plan.axes.iter().zip(&self.groups).map(|(axis, (_, group))| axis.steps(group)).collect()
     }
@@ -151,7 +150,8 @@ mod tests {
                 before = loops;
                 walk.step();
             }
-            prop_assert_eq!(format!("{:?}", walk.task()), format!("{:?}", plan.task(0)), "behind the last is the first");
+            let (behind, first) = (format!("{:?}", walk.task()), format!("{:?}", plan.task(0)));
+            prop_assert_eq!(behind, first, "behind the last is the first");
         }
 
         #[test]

@@ -2,9 +2,9 @@
 //!
 //! A write has two halves. *Staging* may fail: every block touched is composed in a thread's scratch block (old content
 //! is brought in only for units that the write does not cover), units that became nothing but fill are dropped, whole
-//! units are appended, smaller parts go to the write buffer ([`buffer`]). *Applying* ([`staged`]) cannot fail: index and
-//! write buffer change under the space's lock. The caller's bytes are copied before their checksum is taken, so that a buffer changed meanwhile
-//! by another thread tears nothing but itself.
+//! units are appended, smaller parts go to the write buffer ([`buffer`]). *Applying* ([`staged`]) cannot fail: index
+//! and write buffer change under the space's lock. The caller's bytes are copied before their checksum is taken, so
+//! that a buffer changed meanwhile by another thread tears nothing but itself.
 
 pub mod buffer;
 mod cover;
@@ -146,6 +146,7 @@ impl Writer<'_> {
     unsafe fn stage_block(&self, tasks: &[Task<'_>], source: Source) -> Result<Staged> {
         let shape = &self.space.shape;
         let at = &tasks[0].at;
+        debug_assert!(tasks.iter().all(|task| task.at == *at), "tasks of one block");
         let valid = self.space.valid(self.extent, at);
         let covered = self.covered(tasks, &valid);
         if source.0.is_none() && covered.whole {
@@ -209,6 +210,7 @@ impl Writer<'_> {
         block: &mut [u8],
     ) -> Result<()> {
         let shape = &self.space.shape;
+        debug_assert!(!covered.whole, "nothing of the old content is needed");
         let inner = self.space.read()?;
         let reader = Reader { ftl: self.ftl, space: self.space, inner: &inner, watched: true };
         let at = &tasks[0].at;
@@ -271,6 +273,8 @@ impl Writer<'_> {
             .encode(block, self.space.context(&key), self.seq, &mut payload)
             .unwrap_or_else(|e| panic!("a block of its own space cannot be encoded: {e}"));
         payload.resize(payload.len().next_multiple_of(page), 0);
+        let most = self.space.coded_pages_max() as usize * page;
+        assert!(payload.len() <= most, "a payload of {} bytes; the most is {most}", payload.len());
         let units: Vec<UnitWrite> = (0..(payload.len() / page) as u32).map(|u| (u, None)).collect();
         self.ftl.append(self.space.owner(at), self.seq, &payload, &units, &mut std::iter::empty())
     }
@@ -308,6 +312,8 @@ impl Writer<'_> {
                 IndexState::Stored(_) => None,
             };
             staged.runs = self.append_units(at, map.as_ref(), block, &append)?;
+            let pages: u32 = staged.runs.iter().map(|run| run.count).sum();
+            assert_eq!(pages as usize, append.len(), "a page for each unit that is appended");
         }
         staged.gone = if covered.whole { Gone::All } else { Gone::Units(gone.ranges().collect()) };
         Ok(staged)
@@ -325,6 +331,7 @@ impl Writer<'_> {
 
     /// Appends these units of a composed block (in order), placed beside the block's other pages.
     pub fn append_units(&self, at: &BlockAt, map: Option<&BlockMap>, block: &[u8], units: &[u32]) -> Result<Vec<Run>> {
+        assert!(units.is_sorted_by(|a, b| a < b), "units in order: {units:?}");
         let old = |u: u32| map.and_then(|m| m.page_of(u));
         let writes: Vec<UnitWrite> = units.iter().map(|&u| (u, old(u))).collect();
         let kept = |r: Run| (r.unit..r.end()).filter(|u| units.binary_search(u).is_err()).map(move |u| r.page_of(u));

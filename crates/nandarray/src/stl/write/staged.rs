@@ -41,6 +41,7 @@ impl Gone {
             }
             joins
         });
+        debug_assert!(all.windows(2).all(|w| w[0].end < w[1].start), "units in order, apart: {all:?}");
         Self::Units(all)
     }
 }
@@ -99,6 +100,7 @@ pub struct Applied {
 /// Joins two stagings of one block by one command; returns the pages of the first that the second superseded, too.
 pub fn overlay(before: Option<Staged>, after: Staged) -> (Staged, Vec<Run>) {
     let Some(before) = before else { return (after, vec![]) };
+    assert_eq!(before.at, after.at, "the block that was staged twice");
     let Some(map) = BlockMap::from_runs(before.runs) else {
         let gone = before.gone.and(after.gone);
         return (Staged { gone, ..after }, vec![]);
@@ -112,6 +114,11 @@ pub fn overlay(before: Option<Staged>, after: Staged) -> (Staged, Vec<Run>) {
 /// Applies one staged block to a space's state.
 pub fn apply(inner: &mut Inner, staged: Staged) -> Applied {
     let Staged { at, seq, gone, runs, buffer, buffer_block } = staged;
+    assert!(buffer.is_empty() || buffer_block.is_none(), "block {at:?} is buffered by units and as a whole");
+    debug_assert!(
+        runs.iter().all(|run| gone.has(run.unit) && gone.has(run.end() - 1)),
+        "new pages replace others: {runs:?}"
+    );
     match inner.write_buffer.get_mut(&at) {
         Some(BufferedBlock::Units(units)) => {
             units.retain(|unit, _| !gone.has(*unit));

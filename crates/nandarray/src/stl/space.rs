@@ -18,7 +18,7 @@ use super::block_size::{BLOCK_BYTES_MAX, DIMENSIONS_MAX, UNITS_MAX};
 use super::index::Index;
 use super::plan::{BlockAt, block_strides};
 use super::prefetch::AccessHistory;
-pub use super::write::buffer::{BufferedBlock, BufferedUnit};
+pub use super::write::buffer::BufferedBlock;
 use crate::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing, KeyCheck, SALT_BYTES};
 use crate::error::{Error, Result, Shape};
 use crate::flash::{Owner, Run};

@@ -44,7 +44,7 @@ impl Work {
     /// Work from plans.
     pub fn plans(plans: Vec<Plan>) -> Self {
         let mut sum = 0;
-        let ends = plans
+        let ends: Vec<u64> = plans
             .iter()
             .map(|p| {
                 sum += p.tasks();

@@ -23,7 +23,7 @@ use crate::ftl::superblock::Superblock;
 use crate::sim::count;
 use crate::stl::copy::is_fill;
 use crate::stl::plan::BlockAt;
-use crate::stl::space::{Gathered, Inner, Space};
+use crate::stl::space::{BufferedBlock, Inner, Space};
 use crate::stl::write::{Gone, Staged, Writer, apply};
 
 /// A shorter journal is kept when the store is closed: replaying it costs less than a checkpoint.
@@ -51,8 +51,8 @@ impl Device {
     /// or many changes are pending; reclaims if that is due. The next flush, and the next command that adds anything,
     /// try a failed commit again first, and raise its error.
     pub(in crate::device) fn after_write(&self) {
-        let gathered = self.buffered_bytes.load(Ordering::Relaxed);
-        let due = gathered == 0 || gathered > self.write_buffer_bytes || self.log.lock().pending.len() > PENDING_MAX;
+        let buffered = self.buffered_bytes.load(Ordering::Relaxed);
+        let due = buffered == 0 || buffered > self.write_buffer_bytes || self.log.lock().pending.len() > PENDING_MAX;
         let done = if due { self.commit(false) } else { Ok(()) };
         if done.is_err() {
             self.behind.store(true, Ordering::Relaxed);
@@ -249,18 +249,18 @@ impl Device {
         }
         let seq = self.next_seq();
         for space in self.spaces() {
-            if space.peek().gathered.is_empty() {
+            if space.peek().write_buffer.is_empty() {
                 continue;
             }
             let mut inner = space.write()?;
-            let mut blocks: Vec<BlockAt> = inner.gathered.keys().cloned().collect();
+            let mut blocks: Vec<BlockAt> = inner.write_buffer.keys().cloned().collect();
             blocks.sort_unstable();
             for at in blocks {
-                let staged = self.stage_gathered(&space, &inner, &at, seq)?;
-                let before = space.gathers(&inner, &at);
+                let staged = self.stage_buffered(&space, &inner, &at, seq)?;
+                let before = space.buffered(&inner, &at);
                 let applied = apply(&mut inner, staged);
                 // Units of a plain block have left the buffer by themselves; a coded block leaves it here.
-                inner.gathered.remove(&at);
+                inner.write_buffer.remove(&at);
                 self.account_buffered(before, (0, 0));
                 self.ftl.adopt(&applied.runs);
                 let mut log = self.log.lock();
@@ -283,27 +283,27 @@ impl Device {
         self.ftl.promise(before.1, after.1);
     }
 
-    fn stage_gathered(&self, space: &Space, inner: &Inner, at: &BlockAt, seq: u64) -> Result<Staged> {
+    fn stage_buffered(&self, space: &Space, inner: &Inner, at: &BlockAt, seq: u64) -> Result<Staged> {
         let shape = &space.shape;
         let writer =
             Writer { ftl: &self.ftl, space, seq, extent: &inner.record.shape, bytes: 0, over: None, successive: None };
         let mut staged = Staged::releasing(at.clone(), seq);
-        match &inner.gathered[at] {
-            Gathered::Block(block) => {
+        match &inner.write_buffer[at] {
+            BufferedBlock::Block(block) => {
                 if !is_fill(block, &shape.fill, 0) {
                     staged.runs = writer.append_coded(at, block)?;
                 }
             }
-            Gathered::Units(units) => {
+            BufferedBlock::Units(units) => {
                 let last = units.keys().next_back().map_or(0, |u| u + 1);
                 let mut block = vec![0; last as usize * shape.page];
                 let (mut append, mut gone) = (Vec::new(), Vec::new());
-                for (&unit, gathered) in units {
+                for (&unit, buffered) in units {
                     let here = unit as usize * shape.page;
                     let data = shape.bytes.min(here + shape.page) - here;
                     gone.push(unit..unit + 1);
-                    if !is_fill(&gathered.bytes[..data], &shape.fill, here) {
-                        block[here..here + shape.page].copy_from_slice(&gathered.bytes);
+                    if !is_fill(&buffered.bytes[..data], &shape.fill, here) {
+                        block[here..here + shape.page].copy_from_slice(&buffered.bytes);
                         append.push(unit);
                     }
                 }

@@ -30,7 +30,7 @@ help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 .PHONY: demo
-demo: $(STAMPS)/demo $(STAMPS)/native ## store real scans and a 2 GiB array, read them every way, check every byte, print a table
+demo: $(STAMPS)/demo $(STAMPS)/native $(STAMPS)/charts ## store real scans and a 2 GiB array, read them every way, check every byte, print a table
 	$(BIN)/python examples/demo.py $(DEMO)
 
 .PHONY: test
@@ -38,7 +38,7 @@ test: setup-test ## run every test: Rust, Python, examples, documentation, lints
 	$(BIN)/python tests/run.py
 
 .PHONY: setup-test
-setup-test: $(STAMPS)/test $(STAMPS)/native ## set up what `make test` needs, run nothing
+setup-test: $(STAMPS)/test $(STAMPS)/native $(STAMPS)/charts ## set up what `make test` needs, run nothing
 	@-tools/system-packages.sh chromium qemu-user
 
 .PHONY: test-deep
@@ -89,8 +89,11 @@ fmt: $(STAMPS)/test ## put all sources into their standard form
 docs: $(STAMPS)/tools ## build the Rust documentation into target/doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 
+.PHONY: charts
+charts: $(STAMPS)/charts ## fetch and build the chart library of the lab's reports; without it they have tables alone
+
 .PHONY: wheel
-wheel: $(STAMPS)/tools ## build a wheel into dist/
+wheel: $(STAMPS)/tools $(STAMPS)/charts ## build a wheel into dist/
 	$(BIN)/maturin build --release --out dist
 
 .PHONY: clean
@@ -98,6 +101,7 @@ clean: ## remove everything that was built, downloaded or measured
 	rm -rf target fuzz/target dist .venv .hypothesis .pytest_cache .mypy_cache .ruff_cache bench-data demo-data
 	find python tests bench examples -name __pycache__ -prune -exec rm -rf {} +
 	rm -f python/nandarray/*.so
+	rm -rf python/nandarray/lab/report/charts
 
 # What is set up, and what it follows from -----------------------------------------------------------------------------
 
@@ -117,3 +121,8 @@ $(STAMPS)/test $(STAMPS)/demo $(STAMPS)/bench $(STAMPS)/torch: $(STAMPS)/%: $(ST
 $(STAMPS)/native: $(STAMPS)/tools pyproject.toml $(RUST)
 	$(BIN)/maturin develop --release --uv
 	@touch $@
+
+# Where the registry does not answer, this says so in a sentence, set-up goes on, and the next call tries again.
+$(STAMPS)/charts: $(STAMPS)/tools tools/charts/.npmrc $(wildcard tools/charts/*)
+	@command -v npm >/dev/null || $(BIN)/uv pip install --quiet -r pyproject.toml --extra charts || true
+	@if $(BIN)/python tools/charts/build.py; then touch $@; fi

@@ -1,7 +1,7 @@
-"""Check the words of the source: beginnings of sentences, words without a meaning in the field, long lines, names of types.
+"""Check the words of the source: beginnings of sentences, words without a meaning in the field, long lines, type names.
 
-It reads comments of Rust, Python and C, docstrings, and paragraphs of Markdown; `docs/internals/glossary.md` says why. The rules
-are lists in this file. Strings of the code (error messages) are read for the listed words only. Nothing is rewritten.
+It reads comments of Rust, Python and C, docstrings, and paragraphs of Markdown; `docs/internals/glossary.md` says why.
+The rules are lists in this file. Nothing is rewritten.
 
     python tools/words.py                    # everything that the tests hold
     python tools/words.py crates/nandarray   # one folder
@@ -23,10 +23,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 120
 
-#: A sentence that begins so has a clause where its subject should be. "How" and "Where" may begin a heading or a question.
+#: Beginnings of sentences with a clause in place of the subject; questions and headings are let through.
 CLAUSE = re.compile(
-    r"(What(?:ever)?|Who(?:ever|se)?|That which|Those (?:that|who|which|of)|So (?:many|much)|As many|Which(?:ever)?|Where|How"
-    r"|Told|Asked|Given|Held|Shown|Seen|Due) [a-z]"
+    r"(What(?:ever)?|Who(?:ever|se)?|That which|Those (?:that|who|which|of)|So (?:many|much)|As many|Which(?:ever)?"
+    r"|Where|How|Told|Asked|Given|Held|Shown|Seen|Due) [a-z]"
 )
 #: "Given a sorted list, ..." and "Where the host allows it, ..." are clauses beside a subject, not instead of one.
 BESIDE = re.compile(r"(?:Given|Where|Whatever|However)\b[^.:]*, ")
@@ -44,9 +44,14 @@ WORDS = {
 }
 LISTED = {re.compile(rf"\b(?:{word})\b", re.IGNORECASE): better for word, better in WORDS.items()}
 #: Files that are not ours to word, or that list words.
-SKIPPED = ("CHANGELOG.md", "docs/internals/glossary.md", "docs/lab-notes/", "tools/words.py", "tests/python/test_words.py", "vendor/")
-#: Type names that several crates declare with one meaning: the crate's own error, and the binding's face of the engine's type.
+SKIPPED = (
+    "CHANGELOG.md", "docs/internals/glossary.md", "docs/lab-notes/", "tools/words.py", "tests/python/test_words.py",
+)  # fmt: skip
+SUFFIXES = (".rs", ".py", ".md", ".c", ".h")
+#: Type names that several crates declare with one meaning: the crate's own error.
 SAME_MEANING = {"Error", "Result"}
+_PUBLIC = r"(?:pub(?:\([^)]*\))? )?"
+DECLARED = re.compile(rf"^ *{_PUBLIC}(?:struct|enum|trait|union) ([A-Z]\w*)|^{_PUBLIC}type ([A-Z]\w*)", re.MULTILINE)
 
 
 def tracked(folder: str) -> Iterator[Path]:
@@ -54,12 +59,11 @@ def tracked(folder: str) -> Iterator[Path]:
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", folder],
         cwd=ROOT, check=True, capture_output=True, text=True,
-    )
+    )  # fmt: skip
     for name in listed.stdout.splitlines():
         path = ROOT / name
-        if path.suffix in (".rs", ".py", ".md", ".c", ".h") and path.exists() and not name.startswith(SKIPPED):
-            if not any(part in name for part in SKIPPED):
-                yield path
+        if path.suffix in SUFFIXES and path.exists() and not name.startswith(SKIPPED):
+            yield path
 
 
 def rust_comments(text: str) -> Iterator[tuple[int, str]]:
@@ -85,11 +89,12 @@ def rust_comments(text: str) -> Iterator[tuple[int, str]]:
 
 def python_comments(text: str) -> Iterator[tuple[int, str]]:
     """Yield docstrings and blocks of comments as (first line, text)."""
+    behind = (None, tokenize.NEWLINE, tokenize.INDENT, tokenize.NL, tokenize.COMMENT, tokenize.DEDENT)
     before = None
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string.lstrip("#: ")
-        if token.type == tokenize.STRING and before in (None, tokenize.NEWLINE, tokenize.INDENT, tokenize.NL, tokenize.COMMENT, tokenize.DEDENT):
+        if token.type == tokenize.STRING and before in behind:
             yield token.start[0], token.string.strip("rbuf\"'")
         if token.type not in (tokenize.NL, tokenize.COMMENT):
             before = token.type
@@ -114,7 +119,8 @@ def paragraphs(text: str) -> Iterator[tuple[int, str]]:
 def c_comments(text: str) -> Iterator[tuple[int, str]]:
     """Yield comments of C as (first line, text)."""
     for found in re.finditer(r"/\*(.*?)\*/|//(.*)", text, re.DOTALL):
-        yield text[: found.start()].count("\n") + 1, (found.group(1) or found.group(2) or "").replace("\n *", "\n").strip()
+        inside = (found.group(1) or found.group(2) or "").replace("\n *", "\n")
+        yield text[: found.start()].count("\n") + 1, inside.strip()
 
 
 def sentences(text: str) -> Iterator[tuple[int, str]]:
@@ -163,7 +169,7 @@ def types() -> dict[str, list[str]]:
         if "tests" in str(path.relative_to(ROOT)):
             continue
         text = path.read_text().split("#[cfg(test)]\nmod")[0]
-        for declared in re.finditer(r"^ *(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|union) ([A-Z]\w*)|^(?:pub(?:\([^)]*\))? )?type ([A-Z]\w*)", text, re.MULTILINE):
+        for declared in DECLARED.finditer(text):
             found[declared.group(1) or declared.group(2)].append(str(path.relative_to(ROOT / "crates")))
     return {name: files for name, files in sorted(found.items()) if len(files) > 1 and name not in SAME_MEANING}
 

@@ -13,6 +13,7 @@ __all__ = [
     "Clock",
     "Flight",
     "Nvme",
+    "Selection",
     "Space",
     "Store",
     "Transaction",
@@ -27,10 +28,14 @@ __all__ = [
     "error_kinds",
     "get",
     "get_sub_block",
+    "nvme_completion",
+    "nvme_encode",
+    "nvme_space",
     "nvme_statuses",
     "program_disassemble",
     "program_run_bare",
     "replay",
+    "select",
 ]
 
 __version__: str
@@ -243,16 +248,58 @@ class Space:
     # A hole map for bounded-memory export and for repr: how many building blocks exist.
     def stat(self) -> dict[str, Any]: ...  # blocks, blocks_allocated, pages_live, bytes_stored, ...
 
-# What integers, forward slices, or a flat index array along every axis select, where the dtype is plain: read into `out`, which
-# is given back, or into a new array or scalar. None, and nothing raised, for any other expression, dtype or `out`, and for
-# what is wrong: the general way reads it, or says what it is.
+# The elements that an index expression names, compared with a shape: a box (runs alone), an outer selection (runs, and index
+# arrays each along its own axis), or points (index arrays that walk together) times a box.
+@final
+class Selection:
+    @property
+    def shape(self) -> tuple[int, ...]: ...  # of the result
+    @property
+    def scalar(self) -> bool: ...  # whether NumPy gives a scalar rather than an array without dimensions
+    @property
+    def is_box(self) -> bool: ...
+    # One entry for each axis; 0, 1 and the number of indices where it has no run.
+    @property
+    def start(self) -> tuple[int, ...]: ...
+    @property
+    def step(self) -> tuple[int, ...]: ...
+    @property
+    def lengths(self) -> tuple[int, ...]: ...
+    # For each dimension of the result its axis; None where it comes of no axis.
+    @property
+    def kept(self) -> tuple[int | None, ...]: ...
+    # For each axis its run (start, step, count); uint64 indices, flat, but for points in the shape that is stretched to
+    # `points`; or None where the mask has them.
+    @property
+    def axes(self) -> tuple[Any, ...]: ...
+    @property
+    def points(self) -> tuple[int, ...] | None: ...  # the shape over which index arrays walk together
+    @property
+    def mask(self) -> np.ndarray[Any, Any] | None: ...  # stands for all index arrays, which would be larger
+    # The shape in which native commands see the elements: points first, if any, then a length for each axis that has no
+    # points; whether each of these dimensions is reversed in the result (empty: none is); and the order of the result's
+    # dimensions that, reshaped to `counts`, is native.
+    @property
+    def counts(self) -> tuple[int, ...]: ...
+    @property
+    def reverse(self) -> tuple[bool, ...]: ...
+    @property
+    def permutation(self) -> tuple[int, ...]: ...
+
+# Reads an index expression by NumPy's rules; mode says how index arrays combine: "numpy", "outer" (each along its own axis),
+# or "pointwise" (all together, in front). Without `outer`, index arrays become points.
+def select(key: object, shape: tuple[int, ...], mode: str = "numpy", *, outer: bool = True) -> Selection: ...
+
+# Reads a selection of an array, or of the view of it, whose dtype is plain: into `out`, which is returned, or into a new array
+# or scalar. None for what `select` and the commands of a space are to do: other dtypes, large results, masks, index arrays of a
+# view, other memory. A wrong expression raises as in `select`.
 def get(
     space: Space,
     key: object,
     dtype: np.dtype[Any],
     out: object = None,
     view: tuple[int, ...] | None = None,
-    outer: bool = False,
+    mode: str = "numpy",
 ) -> Any: ...
 def get_sub_block(
     space: Space, view: tuple[int, ...], coordinate: object, sub_shape: object, dtype: np.dtype[Any], out: object = None
@@ -299,6 +346,11 @@ class Nvme:
     def identify(self, cns: int, nsid: int) -> tuple[int, bytes]: ...
 
 def nvme_statuses() -> list[tuple[int, str]]: ...
+
+# A command of nandarray.nvme.commands as its 64-byte entry; its data, if that is a part of it; its page of coordinates.
+def nvme_encode(command: object, cid: int = 0) -> tuple[bytes, bytes | None, bytes | None]: ...
+def nvme_completion(entry: bytes) -> tuple[int, int, int]: ...  # status bits, dw0, dw1
+def nvme_space(page: bytes | bytearray) -> dict[str, Any]: ...  # what space information gave
 
 # Device descriptions: a TOML text and what is changed of it, a JSON object from dotted keys to values.
 def device_presets() -> list[str]: ...

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import nandarray
 import strategies
-from nandarray.index import expression
-from nandarray.index.fast import plain
+from nandarray._nandarray import select
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +57,7 @@ def test_reading_is_as_in_numpy(scratch: nandarray.Store, case: Any, data: st.Da
 
 
 @given(data=st.data(), shape=strategies.shapes(min_dims=1, max_dims=4))
-def test_the_short_ways_agree_with_the_long_one(scratch: nandarray.Store, data: st.DataObject, shape: Any) -> None:
+def test_flat_index_arrays_along_every_axis(scratch: nandarray.Store, data: st.DataObject, shape: Any) -> None:
     model = np.arange(np.prod(shape)).reshape(shape)
     array = stored(scratch, model, data.draw(blocks(shape)))
     # A flat index array along every axis, some of them negative or outside.
@@ -80,19 +79,6 @@ def test_the_short_ways_agree_with_the_long_one(scratch: nandarray.Store, data: 
         out = np.zeros(2 * points, model.dtype)[::-2]
         assert array.read(key, out=out) is out
         same(out, expected)
-    # Integers and forward slices.
-    box = tuple(
-        data.draw(st.one_of(st.integers(0, max(0, size - 1)), st.slices(size)))
-        for size in shape[: data.draw(st.integers(0, len(shape)))]
-    )
-    short = plain(box, shape)
-    if short is not None:
-        long = expression.parse(box, shape)
-        assert short.shape == long.shape
-        if long.size:
-            runs = [axis for axis in long.axes if isinstance(axis, expression.Run)]
-            assert (short.start, short.step) == ([run.start for run in runs], [run.step for run in runs])
-            assert tuple(short.lengths) == long.counts
 
 
 @given(case=cases(), data=st.data(), seed=st.integers(0, 99))
@@ -314,22 +300,46 @@ def test_of_repeated_indices_the_last_one_wins(scratch: nandarray.Store) -> None
 
 def test_one_command_for_box_and_outer() -> None:
     for key in (np.s_[1:3, ::-1], np.s_[..., 0], np.s_[None, 2]):
-        assert expression.parse(key, (4, 5)).is_box
+        assert select(key, (4, 5)).is_box
     outer: list[Any] = [[0, 2], np.s_[:, [1, 0, 1]], np.ix_([0, 1], [2, 3]), np.s_[np.array([[0], [1]]), [1, 2]]]
     for key in outer:
-        selection = expression.parse(key, (4, 5))
+        selection = select(key, (4, 5))
         assert selection.points is None
         assert not selection.is_box
 
 
-def test_axes_of_two_to_the_64() -> None:
-    shape = (2**64, 2**63 + 1)
-    selection = expression.parse(np.s_[-1, 2**63 :], shape)
-    assert selection.axes == ((2**64 - 1, 1, 1, False), (2**63, 1, 1, False))
-    assert expression.parse(np.s_[::-3], shape).shape == ((2**64 + 2) // 3, 2**63 + 1)
-    (indices, _) = expression.parse(np.s_[[-1, 5]], shape).axes
-    assert isinstance(indices, np.ndarray)
-    assert indices.tolist() == [2**64 - 1, 5]
-    (indices, _) = expression.parse(np.s_[np.array([2**64 - 1], np.uint64)], shape).axes
-    assert isinstance(indices, np.ndarray)
-    assert indices.tolist() == [2**64 - 1]
+def test_axes_beyond_machine_integers() -> None:
+    shape = (2**64 - 1, 2**63 + 1)
+    selection = select(np.s_[-1, 2**63 :], shape)
+    assert selection.axes == ((2**64 - 2, 1, 1), (2**63, 1, 1))
+    assert select(np.s_[::-3], shape).shape == ((2**64 + 1) // 3, 2**63 + 1)
+    assert select(np.s_[-(2**63) - 5 : -3 : 2**63], shape).start == (2**63 - 6, 0)
+    (indices, _) = select(np.s_[[-1, 5]], shape).axes
+    assert indices.tolist() == [2**64 - 2, 5]
+    (indices, _) = select(np.s_[np.array([2**64 - 2], np.uint64)], shape).axes
+    assert indices.tolist() == [2**64 - 2]
+    (indices, _) = select(np.s_[[-1, 2**63]], shape).axes
+    assert indices.tolist() == [2**64 - 2, 2**63]
+    for index in (2**64 - 1, -(2**64), 2**200, [2**64 - 1], np.array([2**64 - 1], np.uint64)):
+        with pytest.raises(nandarray.BadIndexError, match="is out of bounds for"):
+            select(index, shape)
+
+
+def test_the_parts_of_a_selection() -> None:
+    """What movers read of a selection, for one of each kind."""
+    box = select(np.s_[1, ::-2, None], (4, 5, 6))
+    assert (box.start, box.step, box.lengths) == ((1, 0, 0), (1, 2, 1), (1, 3, 6))
+    assert (box.shape, box.kept, box.reverse) == ((3, 1, 6), (1, None, 2), (False, True, False))
+    assert (box.points, box.mask, box.scalar) == (None, None, False)
+    assert select((1, 2, 3), (4, 5, 6)).scalar
+    outer = select(np.s_[1:, [3, 1]], (4, 5, 6))
+    assert (outer.shape, outer.kept, outer.counts) == ((3, 2, 6), (0, 1, 2), (3, 2, 6))
+    assert outer.axes[1].tolist() == [3, 1]
+    points = select(np.s_[[0, 1], ::-1, [2, 3]], (4, 5, 6))
+    assert (points.shape, points.points, points.counts, points.reverse) == ((2, 5), (2,), (2, 5), (False, True))
+    assert points.permutation == (0, 1)
+    mask = np.ones((4, 5), bool)
+    masked = select(mask, (4, 5, 6))
+    assert (masked.shape, masked.axes, masked.mask is not None) == ((20, 6), (None, None, (0, 1, 6)), True)
+    walking = select((mask[:, 0], mask[0, :4], 0), (4, 4, 6))
+    assert (walking.shape, walking.mask) == ((4,), None)

@@ -16,6 +16,8 @@ import report_fixture as fixture
 from nandarray.lab import report
 from nandarray.present.palette import PALETTES
 
+if not report.has_charts():
+    pytest.skip("the chart library is not built: make charts", allow_module_level=True)
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -2,7 +2,7 @@
 //!
 //! A part that was built without a taker spends one branch on this.
 
-use crate::flash::Cause;
+use crate::flash::OpCause;
 
 /// Something that can be busy with one thing at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +28,7 @@ pub enum Track {
 }
 
 /// One busy time of a part of the device.
-pub type Span = nandarray_sim::Span<Track, Cause>;
+pub type Span = nandarray_sim::Span<Track, OpCause>;
 
 /// Takes the spans of a device: whatever takes [`Span`]s.
 pub trait Spans: nandarray_sim::Spans<Span> {}

@@ -4,17 +4,18 @@
 
 use std::sync::Arc;
 
-use nandarray::device::{Command, Device, Mode, NewSpace, Options, OwnedCommand, OwnedTarget, Reply, Target};
-use nandarray::nvme::{Blocks, Controller, Lent, NewNamespace, Status};
-use nandarray::sim::FlightId;
-use nandarray::stl::{read::BufferMut, space::SpaceId, write::Source};
-use nandarray::{Error, Result};
+use nandarray::nvme::{Blocks, Controller, DataBuffer, NewNamespace, Status};
+use nandarray::probe::FlightId;
+use nandarray::{
+    BufferMut, Device, Error, Mode, NewSpace, Options, OwnedCommand, OwnedTarget, Result, Source, SpaceId, Target,
+    command,
+};
 use nandarray_model::Ps;
 use nandarray_model::describe::{self, Description};
 use nandarray_model::store::{self, Bytes, Clock, IN_FLIGHT_MAX, power::WriteLog};
 use parking_lot::Mutex;
 
-type Slot = Arc<Mutex<Option<Result<Reply>>>>;
+type Slot = Arc<Mutex<Option<Result<()>>>>;
 
 struct Modelled {
     device: Arc<Device>,
@@ -71,7 +72,7 @@ impl Modelled {
             fill: None,
             attrs: "{}",
         };
-        self.device.execute(Command::Create(new)).unwrap().into_space().id
+        self.device.execute(command::Create(new)).unwrap().id
     }
 
     fn give(&self, number: u64, command: OwnedCommand, buffer: Box<[u32]>) -> Flown {
@@ -337,28 +338,24 @@ fn too_many_commands_are_refused_and_the_others_go_on() {
 fn who_would_wait_for_ever_for_a_transaction_is_told_so() {
     let store = Modelled::open(&device(&[]));
     let a = rows(&store);
-    let Reply::Transaction(transaction) =
-        store.device.execute(Command::Begin { spaces: &[(a, &[1024, 2048])] }).unwrap()
-    else {
-        panic!()
-    };
+    let transaction = store.device.execute(command::Begin { spaces: &[(a, &[1024, 2048])] }).unwrap();
     let waits = store.read(1, a, &[0, 0], &[1, 2048]);
     let source = vec![3u32; 2048];
     let (start, count, strides) = ([0, 0], [1, 2048], [8192, 4]);
     let target = Target::Box { start: &start, step: &[1, 1], count: &count, strides: &strides, view: None };
     // SAFETY: the target reaches exactly the elements of `source`.
     let from = || unsafe { Source::from_raw(source.as_ptr().cast()) };
-    let write = Command::Write { space: a, target: target.clone(), source: from() };
+    let write = command::Write { space: a, target: target.clone(), source: from() };
     assert!(matches!(store.device.execute(write), Err(Error::Busy(_))));
-    assert!(matches!(store.device.execute(Command::Resize { space: a, shape: &[5, 5] }), Err(Error::Busy(_))));
+    assert!(matches!(store.device.execute(command::Resize { space: a, shape: &[5, 5] }), Err(Error::Busy(_))));
     assert!(matches!(waits.error(), Error::Busy(_)), "the resize waited for it, and it for the transaction");
     let waits = store.read(2, a, &[0, 0], &[1, 2048]);
     assert!(!waits.is_done());
-    store.device.execute(Command::Flush).unwrap_or_else(|e| panic!("who holds the transaction goes on: {e}"));
+    store.device.execute(command::Flush).unwrap_or_else(|e| panic!("who holds the transaction goes on: {e}"));
     assert!(matches!(waits.error(), Error::Busy(_)));
     let waits = store.read(3, a, &[0, 0], &[1, 2048]);
-    store.device.execute(Command::Stage { transaction, space: a, target, source: from() }).unwrap();
-    store.device.execute(Command::Apply { transaction, changes: &[] }).unwrap();
+    store.device.execute(command::StageWrite { transaction, space: a, target, source: from() }).unwrap();
+    store.device.execute(command::Apply { transaction, changes: &[] }).unwrap();
     store.drain();
     assert!(waits.buffer.iter().all(|&v| v == 3));
     store.device.close().unwrap();
@@ -377,7 +374,7 @@ fn closing_lets_commands_in_flight_end() {
 
 #[test]
 fn a_store_without_a_clock_executes_what_is_submitted() {
-    let media = Arc::new(nandarray::media::sparse::SparseMedia::default());
+    let media = Arc::new(nandarray::SparseMedia::default());
     let device = Device::open(media, "memory", Mode::Append, &Options::default()).unwrap();
     let slot = Slot::default();
     let to = slot.clone();
@@ -389,10 +386,7 @@ const SIDE: u64 = 48;
 
 /// Runs writes of whole blocks and flushes, eight in flight; the power fails after so many events. Gives what survives,
 /// and for each block the values that it had, with how many of them a flush had promised.
-fn until_power_fails(
-    seed: u64,
-    fail_after: u64,
-) -> (Option<nandarray::media::sparse::SparseMedia>, Vec<(Vec<u32>, usize)>, u64) {
+fn until_power_fails(seed: u64, fail_after: u64) -> (Option<nandarray::SparseMedia>, Vec<(Vec<u32>, usize)>, u64) {
     let small = [("geometry.blocks", "40"), ("ftl.over_provisioning", "40 %"), ("ftl.gc_urgent_blocks", "1")];
     let description = describe::preset_with("tiny", &small).unwrap();
     let writes = Arc::new(Mutex::new(WriteLog::default()));
@@ -401,7 +395,7 @@ fn until_power_fails(
         store::open_logged(&Bytes::Memory, Mode::Append, &options, &description, None, Some(writes.clone())).unwrap();
     let store = Modelled { device: Arc::new(device), clock, order: Arc::default() };
     let a = store.create("a", &[SIDE, SIDE], &[16, 16]);
-    store.device.execute(Command::Flush).unwrap();
+    store.device.execute(command::Flush).unwrap();
     store.clock.machine(|m| m.fail_power_after(fail_after));
     let before = writes.lock().len();
     let mut chance = fastrand::Rng::with_seed(seed);
@@ -448,19 +442,16 @@ fn power_lost_with_commands_in_flight_loses_nothing_flushed() {
             let options = Options { seed, entropy: 1 + fail_after, ..Options::default() };
             let again = Device::open(Arc::new(medium), "what survives", Mode::ReadWrite, &options)
                 .unwrap_or_else(|e| panic!("{at}: {e}"));
-            let Reply::Checked(report) = again.execute(Command::Check { repair: false, accept_older: false }).unwrap()
-            else {
-                panic!()
-            };
+            let report = again.execute(command::Check { repair: false, accept_older: false }).unwrap();
             assert!(report.ok(), "{at}: {:?}", report.findings);
-            let space = again.execute(Command::Open { name: "a", key: None }).unwrap().into_space().id;
+            let space = again.execute(command::Open { name: "a", key: None }).unwrap().id;
             for (block, (values, promised)) in blocks.iter().enumerate() {
                 let mut found = vec![u32::MAX; 256];
                 let start = [block as u64 / 3 * 16, block as u64 % 3 * 16];
                 let target = boxed(&start, &[16, 16]);
                 // SAFETY: the target reaches exactly the elements of `found`.
                 let out = unsafe { BufferMut::from_raw(found.as_mut_ptr().cast()) };
-                again.execute(Command::Read { space, target: target.borrow(), out }).unwrap();
+                again.execute(command::Read { space, target: target.borrow(), out }).unwrap();
                 let which = values.iter().position(|&v| v == found[0]);
                 assert!(found.iter().all(|&v| v == found[0]), "{at}: block {block} is of two writes");
                 assert!(
@@ -483,7 +474,7 @@ fn nvme_completions_come_later_and_in_any_order() {
     let new = NewNamespace { nsid: 1, nsze: 4096, lba_bytes: 4096, compression: None, key: None };
     controller.create_namespace(&new).unwrap();
     let done: Arc<Mutex<Vec<(u16, Status, Ps)>>> = Arc::default();
-    let give = |cid: u16, command: nandarray::nvme::Command, lent: Lent<'_>| {
+    let give = |cid: u16, command: nandarray::nvme::NvmeCommand, lent: DataBuffer<'_>| {
         let (done, clock) = (done.clone(), store.clock.clone());
         // SAFETY: the buffers below outlive the drain at the end.
         unsafe {
@@ -494,16 +485,24 @@ fn nvme_completions_come_later_and_in_any_order() {
     };
     let data: Vec<Vec<u8>> = (0..64).map(|i| vec![i as u8 + 1; 8192]).collect();
     for (i, data) in data.iter().enumerate() {
-        give(i as u16, nandarray::nvme::Command::Write(Blocks::new(1, i as u64 * 40, 2)), Lent::to_controller(data));
+        give(
+            i as u16,
+            nandarray::nvme::NvmeCommand::Write(Blocks::new(1, i as u64 * 40, 2)),
+            DataBuffer::to_controller(data),
+        );
     }
     let forced = vec![200u8; 4096];
     let fua = Blocks { fua: true, ..Blocks::new(1, 4000, 1) };
-    give(100, nandarray::nvme::Command::Write(fua), Lent::to_controller(&forced));
+    give(100, nandarray::nvme::NvmeCommand::Write(fua), DataBuffer::to_controller(&forced));
     let mut back: Vec<Vec<u8>> = vec![vec![0; 8192]; 64];
     for (i, back) in back.iter_mut().enumerate() {
-        give(200 + i as u16, nandarray::nvme::Command::Read(Blocks::new(1, i as u64 * 40, 2)), Lent::to_host(back));
+        give(
+            200 + i as u16,
+            nandarray::nvme::NvmeCommand::Read(Blocks::new(1, i as u64 * 40, 2)),
+            DataBuffer::to_host(back),
+        );
     }
-    give(300, nandarray::nvme::Command::Read(Blocks::new(1, 5000, 1)), Lent::NONE);
+    give(300, nandarray::nvme::NvmeCommand::Read(Blocks::new(1, 5000, 1)), DataBuffer::NONE);
     assert_eq!(
         std::mem::take(&mut *done.lock()).iter().map(|d| (d.0, d.1)).collect::<Vec<_>>(),
         [(300, Status::LBA_OUT_OF_RANGE)]
@@ -546,7 +545,7 @@ fn many_in_flight_are_bound_by_the_busiest_resource() {
 fn closing_tells_what_waits_for_a_transaction() {
     let store = Modelled::open(&device(&[]));
     let a = rows(&store);
-    store.device.execute(Command::Begin { spaces: &[(a, &[1024, 2048])] }).unwrap();
+    store.device.execute(command::Begin { spaces: &[(a, &[1024, 2048])] }).unwrap();
     let waits = store.read(1, a, &[0, 0], &[1, 2048]);
     store.device.close().unwrap();
     assert!(matches!(waits.error(), Error::Busy(_)));
@@ -562,7 +561,7 @@ fn a_callback_may_let_time_pass_and_close_the_store() {
     let out = unsafe { BufferMut::from_raw(buffer.as_mut_ptr().cast()) };
     let (own, seen) = (store.device.clone(), Arc::new(Mutex::new(None)));
     let to = seen.clone();
-    let done = Box::new(move |result: Result<Reply>| {
+    let done = Box::new(move |result: Result<()>| {
         result.unwrap();
         // Itself is being delivered, and must not be waited for.
         while own.drive(None).unwrap() {}
@@ -578,7 +577,7 @@ fn a_callback_may_let_time_pass_and_close_the_store() {
 fn a_callback_that_panics_keeps_nobody_waiting() {
     let store = Modelled::open(&device(&[]));
     let a = rows(&store);
-    let bad = Box::new(|_: Result<Reply>| panic!("on purpose"));
+    let bad = Box::new(|_: Result<()>| panic!("on purpose"));
     let id = store.device.submit(OwnedCommand::Flush, bad);
     assert!(id.is_some());
     assert!(matches!(store.device.drive(id), Err(Error::Internal(_))));

@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use nandarray::device::{Command, Device, Mode, NewSpace, Options, Reply, Target};
-use nandarray::stl::{read::BufferMut, space::SpaceId, write::Source};
+use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, SpaceId, Target, command};
 use nandarray_model::describe::{self, Description};
 use nandarray_model::store::{self, Bytes, power::WriteLog};
 use parking_lot::Mutex;
@@ -30,7 +29,7 @@ fn contents(store: &Device, space: SpaceId) -> Vec<u32> {
     let mut to = vec![0u32; (SIDE * SIDE) as usize];
     // SAFETY: the target reaches exactly the elements of `to`.
     let out = unsafe { BufferMut::from_raw(to.as_mut_ptr().cast()) };
-    store.execute(Command::Read { space, target: all(&[SIDE as isize * 4, 4]), out }).unwrap();
+    store.execute(command::Read { space, target: all(&[SIDE as isize * 4, 4]), out }).unwrap();
     to
 }
 
@@ -38,7 +37,7 @@ fn contents(store: &Device, space: SpaceId) -> Vec<u32> {
 struct Run {
     states: Vec<Vec<u32>>,
     flushed: usize,
-    survives: Option<nandarray::media::sparse::SparseMedia>,
+    survives: Option<nandarray::SparseMedia>,
     events: u64,
 }
 
@@ -59,8 +58,8 @@ fn run(description: &Description, seed: u64, fail_after: u64) -> Run {
         fill: None,
         attrs: "{}",
     };
-    let space = store.execute(Command::Create(new)).unwrap().into_space().id;
-    store.execute(Command::Flush).unwrap();
+    let space = store.execute(command::Create(new)).unwrap().id;
+    store.execute(command::Flush).unwrap();
     clock.machine(|m| m.fail_power_after(fail_after));
     // Programs before this moment are in the flash.
     let before = writes.lock().len();
@@ -69,7 +68,7 @@ fn run(description: &Description, seed: u64, fail_after: u64) -> Run {
     let mut run = Run { states: vec![now.clone()], flushed: 0, survives: None, events: 0 };
     for round in 1..40u32 {
         if chance.u8(0..5) == 0 {
-            store.execute(Command::Flush).unwrap();
+            store.execute(command::Flush).unwrap();
             let seen = clock.machine(|m| m.power_failed().is_none());
             if seen {
                 run.flushed = run.states.len() - 1;
@@ -82,7 +81,7 @@ fn run(description: &Description, seed: u64, fail_after: u64) -> Run {
             let target = Target::Box { start: &start, step: &[1, 1], count: &count, strides: &strides, view: None };
             // SAFETY: the target reaches exactly the elements of `from`.
             let source = unsafe { Source::from_raw(from.as_ptr().cast()) };
-            store.execute(Command::Write { space, target, source }).unwrap();
+            store.execute(command::Write { space, target, source }).unwrap();
             for i in y..y + h {
                 now[(i * SIDE + x) as usize..(i * SIDE + x + w) as usize].fill(round);
             }
@@ -120,13 +119,9 @@ fn power_lost_at_any_event_leaves_a_prefix() {
                 let at = format!("seed {seed}, early completion {early}, power lost after {fail_after} events");
                 let again = Device::open(Arc::new(medium), "what survives", Mode::ReadWrite, &options)
                     .unwrap_or_else(|e| panic!("{at}: {e}"));
-                let Reply::Checked(report) =
-                    again.execute(Command::Check { repair: false, accept_older: false }).unwrap()
-                else {
-                    panic!()
-                };
+                let report = again.execute(command::Check { repair: false, accept_older: false }).unwrap();
                 assert!(report.ok(), "{at}: {:?}", report.findings);
-                let space = again.execute(Command::Open { name: "a", key: None }).unwrap().into_space().id;
+                let space = again.execute(command::Open { name: "a", key: None }).unwrap().id;
                 let found = contents(&again, space);
                 let flushed = lost.flushed;
                 let which = lost.states.iter().rposition(|s| *s == found);

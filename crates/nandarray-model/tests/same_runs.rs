@@ -7,8 +7,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use nandarray::device::{Command, Device, Mode, NewSpace, Options, Target};
-use nandarray::stl::{read::BufferMut, space::SpaceId, write::Source};
+use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, SpaceId, Target, command};
 use nandarray_model::describe::{self, Description};
 use nandarray_model::machine::Machine;
 use nandarray_model::store::{self, Bytes, Clock};
@@ -96,7 +95,7 @@ impl Modelled {
             fill: None,
             attrs: "{}",
         };
-        self.device.execute(Command::Create(new)).unwrap().into_space().id
+        self.device.execute(command::Create(new)).unwrap().id
     }
 
     fn moved(&self, space: SpaceId, start: [u64; 2], count: [u64; 2], write: bool) {
@@ -106,11 +105,11 @@ impl Modelled {
         if write {
             // SAFETY: the target reaches exactly the bytes of the vector.
             let source = unsafe { Source::from_raw(bytes.as_ptr()) };
-            self.device.execute(Command::Write { space, target, source }).unwrap();
+            self.device.execute(command::Write { space, target, source }).unwrap();
         } else {
             // SAFETY: the same.
             let out = unsafe { BufferMut::from_raw(bytes.as_mut_ptr()) };
-            self.device.execute(Command::Read { space, target, out }).unwrap();
+            self.device.execute(command::Read { space, target, out }).unwrap();
         }
     }
 }
@@ -127,7 +126,7 @@ fn stored(description: &Description) -> String {
         store.moved(space, [3, 5], [70, 90], false);
         store.moved(space, [10, 7], [9, 200], true);
     }
-    store.device.execute(Command::Flush).unwrap();
+    store.device.execute(command::Flush).unwrap();
     for depth in [1, 4, 32] {
         store.clock.batch();
         for i in 0..24u64 {
@@ -141,7 +140,7 @@ fn stored(description: &Description) -> String {
     }
     for round in 0..12u64 {
         store.moved(if round % 2 == 0 { wide } else { square }, [0, 0], [192, 256], true);
-        store.device.execute(Command::Flush).unwrap();
+        store.device.execute(command::Flush).unwrap();
     }
     store.clock.settle();
     let report = store.clock.report(&[]);

@@ -3,8 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use nandarray::device::{Command, Device, Mode, NewSpace, Options, Target};
-use nandarray::stl::{read::BufferMut, space::SpaceId, write::Source};
+use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, SpaceId, Target, command};
 use nandarray_model::Ps;
 use nandarray_model::describe::{self, Description};
 use nandarray_model::store::{self, Bytes, Clock};
@@ -49,7 +48,7 @@ fn create(store: &Modelled, name: &str, shape: &[u64], block: &[u64]) -> SpaceId
         fill: None,
         attrs: "{}",
     };
-    store.execute(Command::Create(new)).unwrap().into_space().id
+    store.execute(command::Create(new)).unwrap().id
 }
 
 fn strides(count: &[u64]) -> Vec<isize> {
@@ -71,7 +70,7 @@ fn try_write(store: &Modelled, space: SpaceId, start: &[u64], count: &[u64], fro
     let target = Target::Box { start, step: &step, count, strides: &strides, view: None };
     // SAFETY: the target reaches exactly the elements of `from`.
     let source = unsafe { Source::from_raw(from.as_ptr().cast()) };
-    store.execute(Command::Write { space, target, source }).map(drop)
+    store.execute(command::Write { space, target, source })
 }
 
 fn read(store: &Modelled, space: SpaceId, start: &[u64], count: &[u64]) -> Vec<u32> {
@@ -81,7 +80,7 @@ fn read(store: &Modelled, space: SpaceId, start: &[u64], count: &[u64]) -> Vec<u
     let target = Target::Box { start, step: &step, count, strides: &strides, view: None };
     // SAFETY: the target reaches exactly the elements of `to`.
     let out = unsafe { BufferMut::from_raw(to.as_mut_ptr().cast()) };
-    store.execute(Command::Read { space, target, out }).unwrap();
+    store.execute(command::Read { space, target, out }).unwrap();
     to
 }
 
@@ -95,7 +94,7 @@ fn bytes_are_real_and_time_passes() {
         let before = store.now();
         write(&store, a, &[0, 0], &[512, 512], &all);
         let wrote = store.now() - before;
-        store.execute(Command::Flush).unwrap();
+        store.execute(command::Flush).unwrap();
         let before = store.now();
         assert_eq!(read(&store, a, &[0, 0], &[512, 512]), all);
         let read_all = store.now() - before;
@@ -140,7 +139,7 @@ fn one_history_gives_one_trace() {
             write(&store, a, &at, &[100, 100], &some);
             assert_eq!(read(&store, a, &at, &[100, 100]), some);
         }
-        store.execute(Command::Flush).unwrap();
+        store.execute(command::Flush).unwrap();
         store.close().unwrap();
         store.clock.settle();
         (store.clock.machine(|m| m.hash()), store.now())
@@ -184,11 +183,11 @@ fn a_file_is_a_store_like_any_other() {
         write(&store, a, &[0], &[5000], &values);
         store.close().unwrap();
     }
-    let plain = nandarray::device::Device::open_file(&path, Mode::Read, &Options::default()).unwrap();
+    let plain = nandarray::Device::open_file(&path, Mode::Read, &Options::default()).unwrap();
     assert_eq!(plain.geometry().channels, 8);
     drop(plain);
     let store = open(&d, &Bytes::File(path.clone()));
-    let a = store.execute(Command::Open { name: "a", key: None }).unwrap().into_space().id;
+    let a = store.execute(command::Open { name: "a", key: None }).unwrap().id;
     assert_eq!(read(&store, a, &[0], &[5000]), values);
     assert!(store.clock.mount_time() > Ps::from_us(75), "opening read the checkpoint: {}", store.clock.mount_time());
     drop(store);
@@ -208,7 +207,7 @@ fn a_device_without_bytes_keeps_times() {
         let store = open(&device(&[]), &bytes);
         let a = create(&store, "a", &[1 << 20], &[1 << 16]);
         write(&store, a, &[0], &[1 << 20], &vec![3; 1 << 20]);
-        store.execute(Command::Flush).unwrap();
+        store.execute(command::Flush).unwrap();
         read(&store, a, &[0], &[1 << 20]);
         let now = store.now();
         store.close().unwrap();
@@ -272,7 +271,7 @@ fn an_extent_in_the_write_cache_may_outlive_its_command() {
     for row in 0..16 {
         write(&store, a, &[row, 0], &[1, 2048], &all[row as usize * 2048..][..2048]);
     }
-    store.execute(Command::Flush).unwrap();
+    store.execute(command::Flush).unwrap();
     assert_eq!(read(&store, a, &[0, 0], &[16, 2048]), all);
     store.close().unwrap();
 }
@@ -325,8 +324,8 @@ fn a_nearly_full_device_erases_a_segment_again_behind_its_last_erase() {
                     fill: None,
                     attrs: "{}",
                 };
-                match store.execute(Command::Create(new)) {
-                    Ok(reply) => arrays.push((name, reply.into_space().id, elements, 0)),
+                match store.execute(command::Create(new)) {
+                    Ok(reply) => arrays.push((name, reply.id, elements, 0)),
                     Err(e) => {
                         assert!(matches!(e, nandarray::Error::Full { .. }), "seed {seed}, step {step}: {e}");
                         full += 1;
@@ -336,7 +335,7 @@ fn a_nearly_full_device_erases_a_segment_again_behind_its_last_erase() {
             } else if rng.bool() {
                 let (name, ..) = arrays.swap_remove(some);
                 store
-                    .execute(Command::Delete { name: &name })
+                    .execute(command::Delete { name: &name })
                     .unwrap_or_else(|e| panic!("seed {seed}, step {step}: {e}"));
                 continue;
             }

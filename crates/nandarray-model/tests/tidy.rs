@@ -21,7 +21,7 @@ const LAYERS: tidy::Layers = &[
 ];
 
 /// Arrows that point up, each with its reason: file, what it uses.
-const UP: &[(&str, &str, &str)] = &[("spans.rs", "flash", "a span says what the flash was busy for: its `Cause`")];
+const UP: &[(&str, &str, &str)] = &[("spans.rs", "flash", "a span says what the flash was busy for: its `OpCause`")];
 
 #[test]
 fn arrows_only_point_down() {

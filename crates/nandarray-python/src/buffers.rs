@@ -4,13 +4,12 @@
 //! (datetime64, structured) pass as well. Checked: item size, writability, number of dimensions; the rest is the
 //! engine's.
 
-use nandarray::stl::plan::Axis;
-use nandarray::{Error, Result};
+use nandarray::{Axis, Error, Result};
 use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-/// What the engine needs to know of an array.
-pub(crate) struct Lent {
+/// Address, shape and strides of an array.
+pub(crate) struct BorrowedArray {
     /// Address of element (0, 0, ...).
     pub(crate) first: *mut u8,
     /// Elements along each dimension.
@@ -20,12 +19,12 @@ pub(crate) struct Lent {
 }
 
 // SAFETY: the address is only used while the Python caller holds the array, by one command.
-unsafe impl Send for Lent {}
+unsafe impl Send for BorrowedArray {}
 // SAFETY: as above.
-unsafe impl Sync for Lent {}
+unsafe impl Sync for BorrowedArray {}
 
 /// Looks at an array of elements of this size; `write` if it will be written to.
-pub(crate) fn lend(array: &Bound<'_, PyUntypedArray>, item_bytes: usize, write: bool) -> Result<Lent> {
+pub(crate) fn lend(array: &Bound<'_, PyUntypedArray>, item_bytes: usize, write: bool) -> Result<BorrowedArray> {
     let found = array.dtype().itemsize();
     if found != item_bytes {
         return Err(Error::Invalid(format!("the buffer has elements of {found} bytes; the array has {item_bytes}")));
@@ -38,7 +37,11 @@ pub(crate) fn lend(array: &Bound<'_, PyUntypedArray>, item_bytes: usize, write: 
     if write && flags & numpy::npyffi::NPY_ARRAY_WRITEABLE == 0 {
         return Err(Error::Invalid("the buffer is read-only".to_owned()));
     }
-    Ok(Lent { first, shape: array.shape().iter().map(|&n| n as u64).collect(), strides: array.strides().to_vec() })
+    Ok(BorrowedArray {
+        first,
+        shape: array.shape().iter().map(|&n| n as u64).collect(),
+        strides: array.strides().to_vec(),
+    })
 }
 
 /// An axis of an outer selection: (start, step, count) or a list of coordinates.

@@ -6,9 +6,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nandarray::device::{Command, Device, Mode, Options, Reply};
-use nandarray::sim::panics::caught;
-use nandarray::{Error, Result};
+use nandarray::panics::caught;
+use nandarray::{Device, Error, Mode, Options, Result, command};
 use nandarray_model::Ps;
 use nandarray_model::describe::Description;
 use nandarray_model::machine::JobKind;
@@ -18,13 +17,13 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::errors::{detached, to_py};
-use crate::store::{Shared, device_of};
+use crate::handle::{SharedRuntime, device_of};
 
-/// What of a modelled store is not the store.
-#[pyclass(module = "nandarray._nandarray", frozen)]
-pub(crate) struct Clock {
+/// The modelled clock of a store, with the timeline that is written.
+#[pyclass(module = "nandarray._nandarray", name = "Clock", frozen)]
+pub(crate) struct PyClock {
     pub(crate) clock: Arc<store::Clock>,
-    device: Shared,
+    device: SharedRuntime,
     timeline: Mutex<Option<(Timeline, PathBuf)>>,
 }
 
@@ -39,8 +38,8 @@ pub(crate) fn open(
     description: &Description,
     trace: Option<PathBuf>,
 ) -> Result<Opened> {
-    // What a crash left behind in a file must never be taken for new; a device that is new needs no chance but its
-    // seed.
+    // Pages that a crash left behind in a file must never be taken for new, so an old file needs entropy; a new device
+    // needs no chance but its seed.
     let fresh = match bytes {
         Bytes::File(path) => !path.exists(),
         Bytes::Memory | Bytes::Nowhere => true,
@@ -62,7 +61,7 @@ fn media(path: &std::path::Path, source: std::io::Error) -> Error {
     Error::Invalid(format!("the timeline {} cannot be written: {source}", path.display()))
 }
 
-impl Clock {
+impl PyClock {
     /// Asks the clock something, without the GIL: another thread may be inside of it for as long as a program runs. In
     /// a process forked from the one that opened the store, a thread that does not exist there may be.
     fn inside<T: Send>(&self, py: Python<'_>, ask: impl Send + FnOnce(&store::Clock) -> T) -> PyResult<T> {
@@ -74,7 +73,7 @@ impl Clock {
         detached(py, || ask(&self.clock)).map_err(|e| to_py(py, &e, None))
     }
 
-    pub(crate) fn new(clock: Arc<store::Clock>, device: Shared, timeline: Option<(Timeline, PathBuf)>) -> Self {
+    pub(crate) fn new(clock: Arc<store::Clock>, device: SharedRuntime, timeline: Option<(Timeline, PathBuf)>) -> Self {
         Self { clock, device, timeline: Mutex::new(timeline) }
     }
 
@@ -90,7 +89,7 @@ impl Clock {
 }
 
 #[pymethods]
-impl Clock {
+impl PyClock {
     #[getter]
     fn now_s(&self, py: Python<'_>) -> PyResult<f64> {
         self.inside(py, |clock| clock.now().seconds())
@@ -131,11 +130,11 @@ impl Clock {
 
     /// JSON, and the table as text.
     fn report(&self, py: Python<'_>) -> PyResult<(String, String)> {
-        let stat = || device_of(&self.device).and_then(|device| device.execute(Command::Stat));
+        let stat = || device_of(&self.device).and_then(|device| device.execute(command::Stat));
         let numbers = match detached(py, stat).flatten() {
-            Ok(Reply::Numbers(numbers)) => numbers,
+            Ok(numbers) => numbers,
             // A store that is closed has no numbers of its own any more.
-            Ok(_) | Err(Error::Closed(_)) => vec![],
+            Err(Error::Closed(_)) => vec![],
             Err(e) => return Err(to_py(py, &e, None)),
         };
         let report = self.inside(py, |clock| clock.report(&numbers))?;

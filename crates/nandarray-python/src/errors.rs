@@ -1,6 +1,6 @@
 //! Engine errors as the exceptions of `nandarray.errors`, found by kind.
 
-use nandarray::sim::panics::caught;
+use nandarray::panics::caught;
 use nandarray::{Error, Result};
 use nandarray_runtime as runtime;
 use pyo3::prelude::*;
@@ -9,10 +9,15 @@ use pyo3::types::PyDict;
 /// Every kind that the engine and the runtime know.
 #[pyfunction]
 pub(crate) fn error_kinds() -> Vec<&'static str> {
-    [&nandarray::error::KINDS[..], &runtime::KINDS[..]].concat()
+    [&nandarray::KINDS[..], &runtime::KINDS[..]].concat()
 }
 
-/// The exception for an error; `path` is told where the error is about opening a file.
+/// The exception of this kind with a text.
+pub(crate) fn of_kind(py: Python<'_>, kind: &str, text: &str) -> PyErr {
+    class(py, kind).and_then(|c| Ok(PyErr::from_value(c.call1((text,))?))).unwrap_or_else(|e| e)
+}
+
+/// The exception for an error; `path` goes in front of an error of the system's.
 pub(crate) fn to_py(py: Python<'_>, error: &Error, path: Option<&str>) -> PyErr {
     let text = match path {
         Some(path) if error.os_error().is_some() => format!("{path}: {error}"),
@@ -20,7 +25,7 @@ pub(crate) fn to_py(py: Python<'_>, error: &Error, path: Option<&str>) -> PyErr 
     };
     match error.os_error() {
         Some(code) => media(py, error, code, &text),
-        None => class(py, error.kind()).and_then(|c| Ok(PyErr::from_value(c.call1((text,))?))),
+        None => Ok(of_kind(py, error.kind(), &text)),
     }
     .unwrap_or_else(|e| e)
 }

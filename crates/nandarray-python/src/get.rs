@@ -1,85 +1,70 @@
-//! Small reads by one call: the commonest index expressions, from what stood between the brackets to the elements.
+//! Small reads by one call: from the objects between the brackets to the elements.
 //!
 //! A read of one element takes half a microsecond in the engine, and several times that in Python's own lists and
-//! tuples. Read here are integers and slices, lists of integers along an axis, flat index arrays along every axis, and
-//! sub-blocks of views, of arrays of numbers and texts, into new memory or into an array of the same dtype. Whatever
-//! else there is, and whatever is wrong, gives `None` and no error: `Array` and `View` then go the general way
-//! (`nandarray.array.base`), which reads the expression, or says what is wrong with it. Both must agree; a test asks both
-//! (`tests/python/test_get.py`).
+//! tuples. Boxes, outer selections and points of arrays of numbers and texts, and sub-blocks of views, are read here
+//! into new memory or into an array of the same dtype. Meaning and errors of the expression are those of `index`.
+//! Anything else (another dtype, a large result, a mask, index arrays of a view, other memory) gives `None`: the general
+//! way (`Grid` in Python) moves it. A test compares both ways (`tests/python/test_get.py`).
 //!
-//! Nothing of Python is run while the engine's locks are held: an expression is taken apart first (`expression`), and
-//! compared with the shape afterwards. The GIL is released while the engine reads, however little: what was in memory
-//! before may have to be fetched.
+//! No Python code runs while the engine's locks are held: an expression is taken apart first, and compared with the
+//! shape afterwards. The GIL is released while the engine reads, however little: memory that was resident before may
+//! have to be fetched.
 
-use nandarray::device::{Command, Target};
-use nandarray::stl::plan::Axis;
-use nandarray::stl::read::BufferMut;
+use nandarray::{Axis, BufferMut, Target, command};
 use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, NpyTypes, get_type_object, npy_intp};
 use numpy::{PY_ARRAY_API, PyArrayDescr, PyArrayDescrMethods};
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use smallvec::smallvec;
 
-use crate::expression::{DIMENSIONS, Lists, Part, Selected, array, gather, integers, part, shape_of, strides_of};
-use crate::store::Space;
+use crate::index::Dims;
+use crate::index::numpy::{array, shape_of, strides_of};
+use crate::index::rules::{ResultDim, Selected, place};
+use crate::index::selection::combination;
+use crate::index::terms::{Term, small_integers, terms};
+use crate::space::PySpace;
 
-/// The most bytes of a result: beyond, Python's share of the time is none.
-const MOST_BYTES: u64 = 16 << 20;
+/// Bytes of a result at most: beyond, Python's share of the time is none.
+const RESULT_BYTES_MAX: u64 = 16 << 20;
 
-/// The most points of one command.
-const MOST_POINTS: usize = 1 << 12;
+/// Indices of one array at most.
+const INDICES_MAX: usize = 1 << 18;
 
-/// The most bytes of an element that becomes a scalar.
+/// Points of an outer selection that are read as points at most.
+const FEW_POINTS: u64 = 1 << 12;
+
+/// Bytes at most of an element that becomes a scalar.
 const SCALAR_BYTES: usize = 64;
 
-/// Reads what `key` selects, of the space or of the view of it with this shape: into `out`, which is given back, or
-/// else into a new array or scalar. `None` if the expression, the dtype or `out` is not of the plain kind, or anything
-/// is wrong with them.
+/// Reads the selection `key` of the space, or of the view of it with this shape: into `out`, which is returned, or else
+/// into a new array or scalar. `None` for what is left to the general way.
 #[pyfunction]
-#[pyo3(signature = (space, key, dtype, out=None, view=None, outer=false))]
+#[pyo3(signature = (space, key, dtype, out=None, view=None, mode="numpy"))]
 pub(crate) fn get<'py>(
-    space: &Bound<'py, Space>,
+    space: &Bound<'py, PySpace>,
     key: &Bound<'py, PyAny>,
     dtype: &Bound<'py, PyArrayDescr>,
     out: Option<&Bound<'py, PyAny>>,
     view: Option<&Bound<'py, PyTuple>>,
-    outer: bool,
+    mode: &str,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = space.py();
-    let mut shape = [0; DIMENSIONS];
-    let Some(request) = Request::new(space, dtype, out, view, &mut shape) else { return Ok(None) };
-    let lists = if outer { Lists::Outer } else { Lists::NumPy };
-    // SAFETY: the objects are alive; the tuple's items live as long as it does.
-    unsafe {
-        if ffi::PyTuple_CheckExact(key.as_ptr()) == 0 {
-            return match part(key) {
-                Some(one) => request.selected(&[one], lists),
-                None => Ok(None),
-            };
-        }
-        let len = ffi::PyTuple_Size(key.as_ptr()) as usize;
-        if len == 0 || len > DIMENSIONS {
-            return Ok(None);
-        }
-        let mut at = [0; DIMENSIONS];
-        if let Some(at) = if request.out.is_none() { integers(key, &mut at) } else { None } {
-            if let Some(got) = request.element(at)? {
+    let mut shape = Dims::new();
+    let Some(request) = ElementRead::new(space, dtype, out, view, &mut shape) else { return Ok(None) };
+    let combination = combination(py, mode)?;
+    if out.is_none() {
+        if let Some(at) = key.cast_exact::<PyTuple>().ok().and_then(|key| small_integers(key)) {
+            if let Some(got) = request.element(&at)? {
                 return Ok(Some(got));
             }
         }
-        let item = |i: usize| Bound::from_borrowed_ptr(py, ffi::PyTuple_GetItem(key.as_ptr(), i as isize));
-        if len > 1 && !outer && (0..len).all(|i| array(&item(i)).is_some()) {
-            return request.points(len, &item);
-        }
-        let mut parts = [const { Part::Integer(0) }; DIMENSIONS];
-        for (i, place) in parts[..len].iter_mut().enumerate() {
-            match part(&item(i)) {
-                Some(part) => *place = part,
-                None => return Ok(None),
-            }
-        }
-        request.selected(&parts[..len], lists)
     }
+    let terms = terms(key)?;
+    let left = |term: &Term<'_>| term.listed() > INDICES_MAX || term.is_array() && view.is_some();
+    if terms.iter().any(left) {
+        return Ok(None);
+    }
+    request.found(|shape| Selected::of(py, &terms, shape, combination, true).map(Some).map_err(|wrong| wrong.to_py(py)))
 }
 
 /// Reads sub-block number `coordinate` of those of `sub_shape` that the view of this shape is cut into; else as
@@ -87,58 +72,49 @@ pub(crate) fn get<'py>(
 #[pyfunction]
 #[pyo3(signature = (space, view, coordinate, sub_shape, dtype, out=None))]
 pub(crate) fn get_sub_block<'py>(
-    space: &Bound<'py, Space>,
+    space: &Bound<'py, PySpace>,
     view: &Bound<'py, PyTuple>,
     coordinate: &Bound<'py, PyAny>,
     sub_shape: &Bound<'py, PyAny>,
     dtype: &Bound<'py, PyArrayDescr>,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let [mut shape, mut at] = [[0; DIMENSIONS]; 2];
-    let mut of = [0; DIMENSIONS];
-    let Some(request) = Request::new(space, dtype, out, Some(view), &mut of) else { return Ok(None) };
-    let (Some(at), Some(shape)) = (integers(coordinate, &mut at), integers(sub_shape, &mut shape)) else {
+    let mut of = Dims::new();
+    let Some(request) = ElementRead::new(space, dtype, out, Some(view), &mut of) else { return Ok(None) };
+    let (Some(at), Some(shape)) = (small_integers(coordinate), small_integers(sub_shape)) else {
         return Ok(None);
     };
-    request.found(&mut Selected::default(), |view, s| s.select_sub_block(at, shape, view))
+    request.found(|view| Ok(Selected::sub_block(&at, &shape, view)))
 }
 
-struct Request<'a, 'py> {
+/// One read: a space, perhaps as a view of another shape, and the memory of the result.
+struct ElementRead<'a, 'py> {
     py: Python<'py>,
-    space: &'a Space,
+    space: &'a PySpace,
     dtype: &'a Bound<'py, PyArrayDescr>,
     out: Option<&'a Bound<'py, PyAny>>,
-    /// The shape of the view that is read.
     view: Option<&'a [u64]>,
 }
 
-impl<'a, 'py> Request<'a, 'py> {
+impl<'a, 'py> ElementRead<'a, 'py> {
+    /// `None` if elements of this dtype are more than bytes to Python, or the view's shape is none.
     fn new(
-        space: &'a Bound<'py, Space>,
+        space: &'a Bound<'py, PySpace>,
         dtype: &'a Bound<'py, PyArrayDescr>,
         out: Option<&'a Bound<'py, PyAny>>,
         view: Option<&Bound<'py, PyTuple>>,
-        shape: &'a mut [u64; DIMENSIONS],
+        shape: &'a mut Dims<u64>,
     ) -> Option<Self> {
         if !matches!(dtype.kind(), b'b' | b'i' | b'u' | b'f' | b'c' | b'm' | b'M' | b'S' | b'U') {
             return None;
         }
-        let view = match view {
-            None => None,
-            Some(view) => {
-                let mut sizes = [0; DIMENSIONS];
-                let sizes = integers(view.as_any(), &mut sizes)?;
-                for (to, &size) in shape.iter_mut().zip(sizes) {
-                    *to = u64::try_from(size).ok()?;
-                }
-                Some(&shape[..sizes.len()])
+        if let Some(view) = view {
+            for size in small_integers(view)? {
+                shape.push(u64::try_from(size).ok()?);
             }
-        };
+        }
+        let view = view.map(|_| &shape[..]);
         Some(Self { py: space.py(), space: space.get(), dtype, out, view })
-    }
-
-    fn selected(&self, parts: &[Part<'_>], lists: Lists) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.found(&mut Selected::default(), |shape, s| s.select(self.py, parts, shape, lists))
     }
 
     /// The shape that is read, of a space that has this one.
@@ -153,34 +129,32 @@ impl<'a, 'py> Request<'a, 'py> {
     }
 
     /// Reads the element at integers, one for every axis: without a [`Selected`], which takes a tenth of the time to
-    /// fill.
+    /// fill. `None` if it is no element, or does not exist.
     fn element(&self, at: &[i64]) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (n, item) = (at.len(), self.dtype.itemsize());
-        let mut start = [0; DIMENSIONS];
+        let mut start: Dims<u64> = smallvec![0; n];
         let found = self.space.look(self.py, |space, record| {
             let shape = self.shape(record.shape())?;
             if shape.len() != n || n == 0 || space.shape.item_bytes != item || item > SCALAR_BYTES {
                 return None;
             }
             for ((to, &at), &size) in start.iter_mut().zip(at).zip(shape) {
-                let size = i64::try_from(size).ok()?;
-                let at = if at < 0 { at + size } else { at };
-                *to = (0..size).contains(&at).then_some(at as u64)?;
+                *to = place(at.into(), size)?;
             }
             Some(())
         })?;
         if found.is_none() {
             return Ok(None);
         }
-        let mut element = Element([0; SCALAR_BYTES]);
-        let (start, ones) = (&start[..n], &[1; DIMENSIONS][..n]);
-        let strides = &[1; DIMENSIONS][..n];
-        self.send(Target::Box { start, step: ones, count: ones, strides, view: self.view }, element.0.as_mut_ptr())?;
+        let mut element = ElementBytes([0; SCALAR_BYTES]);
+        let (ones, strides): (Dims<u64>, Dims<isize>) = (smallvec![1; n], smallvec![1; n]);
+        let (step, count, strides) = (&ones[..], &ones[..], &strides[..]);
+        self.send(Target::Box { start: &start, step, count, strides, view: self.view }, element.0.as_mut_ptr())?;
         self.scalar(element).map(Some)
     }
 
     /// A NumPy scalar.
-    fn scalar(&self, mut element: Element) -> PyResult<Bound<'py, PyAny>> {
+    fn scalar(&self, mut element: ElementBytes) -> PyResult<Bound<'py, PyAny>> {
         // SAFETY: the element has the dtype's bytes, and no type among those let through keeps a reference to them.
         unsafe {
             let (descr, bytes) = (self.dtype.as_dtype_ptr(), element.0.as_mut_ptr().cast());
@@ -189,91 +163,123 @@ impl<'a, 'py> Request<'a, 'py> {
         }
     }
 
-    /// Reads what `find` finds in the shape.
-    fn found(
-        &self,
-        s: &mut Selected,
-        find: impl FnOnce(&[u64], &mut Selected) -> Option<()>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// Reads the selection that `find` finds in the shape.
+    fn found(&self, find: impl FnOnce(&[u64]) -> PyResult<Option<Selected>>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let item = self.dtype.itemsize();
         let found = self.space.look(self.py, |space, record| {
-            let shape = self.shape(record.shape())?;
-            find(shape, s).filter(|()| space.shape.item_bytes == item)
+            let fits = |shape: &&[u64]| !shape.is_empty() && space.shape.item_bytes == item;
+            self.shape(record.shape()).filter(fits).map_or(Ok(None), find)
         })?;
-        if found.is_none() || s.bytes(item as u64) > MOST_BYTES || (self.view.is_some() && !s.lists.is_empty()) {
+        let Some(s) = found? else { return Ok(None) };
+        let bytes = s.shape.iter().fold(item as u64, |n, &len| n.saturating_mul(len));
+        if bytes == 0 || bytes > RESULT_BYTES_MAX || s.mask.is_some() {
             return Ok(None);
         }
-        let axes = &s.axes[..s.stay];
-        let mut strides = [item as isize; DIMENSIONS];
         if self.out.is_none() && s.scalar {
             if item > SCALAR_BYTES {
                 return Ok(None);
             }
-            let mut element = Element([0; SCALAR_BYTES]);
-            self.read(s, strides, element.0.as_mut_ptr())?;
+            let mut element = ElementBytes([0; SCALAR_BYTES]);
+            self.read(s, &[], element.0.as_mut_ptr())?;
             return self.scalar(element).map(Some);
         }
         let made;
         let (result, fields) = match self.out {
             Some(given) => {
-                let fits = |(&len, &axis): (&npy_intp, &usize)| len as u64 == s.count[axis];
                 let Some(fields) = self.fields(given) else { return Ok(None) };
-                if fields.nd as usize != s.stay || !shape_of(fields).iter().zip(axes).all(fits) {
+                if !shape_of(fields).iter().map(|&len| len as u64).eq(s.shape.iter().copied()) {
                     return Ok(None);
                 }
                 (given, fields)
             }
             None => {
-                let mut shape = [0; DIMENSIONS];
-                axes.iter().zip(&mut shape).for_each(|(&axis, len)| *len = s.count[axis] as npy_intp);
-                made = self.empty(&mut shape[..s.stay])?;
+                made = self.empty(&s.shape)?;
                 (&made, array(&made).expect("NumPy gives an array"))
             }
         };
-        axes.iter().zip(strides_of(fields)).for_each(|(&axis, &stride)| strides[axis] = stride);
-        self.read(s, strides, fields.data.cast())?;
-        Ok(Some(result.clone()))
+        Ok(self.read(s, strides_of(fields), fields.data.cast())?.then(|| result.clone()))
     }
 
-    /// The fields of the array given, if it may be read into: looked at only when the key was taken apart, which may
+    /// The fields of the caller's array, if it may be read into: looked at only when the key was taken apart, which may
     /// run Python code that changes them.
     fn fields<'f>(&self, given: &'f Bound<'py, PyAny>) -> Option<&'f npyffi::PyArrayObject_fields> {
         array(given).filter(|f| f.descr == self.dtype.as_dtype_ptr() && f.flags & NPY_ARRAY_WRITEABLE != 0)
     }
 
-    /// Reads a selection whose elements lie at these strides from `first` on: in its order, or backwards.
-    fn read(&self, s: &mut Selected, mut strides: [isize; DIMENSIONS], first: *mut u8) -> PyResult<()> {
-        let n = s.dimensions;
+    /// Reads a selection into a result with these strides; false if no command does.
+    fn read(&self, s: Selected, result_strides: &[isize], first: *mut u8) -> PyResult<bool> {
+        if s.points.is_some() {
+            return self.read_points(&s, result_strides, first);
+        }
+        let n = s.start.len();
+        let mut strides: Dims<isize> = smallvec![self.dtype.itemsize() as isize; n];
+        let mut placed = 0u64;
+        for (origin, &stride) in s.origins.iter().zip(result_strides) {
+            if let ResultDim::Axis(axis) = *origin {
+                if placed & 1 << axis != 0 {
+                    return Ok(false); // a list that is written in several dimensions
+                }
+                placed |= 1 << axis;
+                strides[axis] = stride;
+            }
+        }
         let mut offset = 0;
         for axis in (0..n).filter(|&axis| s.backwards[axis]) {
             offset += (s.count[axis] as isize - 1) * strides[axis];
             strides[axis] = -strides[axis];
         }
-        let (first, strides) = (first.wrapping_offset(offset), &strides[..n]);
-        let lists = std::mem::take(&mut s.lists);
-        let (start, step, count) = (&s.start[..n], &s.step[..n], &s.count[..n]);
-        if lists.is_empty() {
-            return self.send(Target::Box { start, step, count, strides, view: self.view }, first);
+        let first = first.wrapping_offset(offset);
+        if s.lists.is_empty() {
+            let (start, step, count) = (&s.start[..], &s.step[..], &s.count[..]);
+            self.send(Target::Box { start, step, count, strides: &strides, view: self.view }, first)?;
+            return Ok(true);
         }
-        if let Some(coordinates) = as_points(s, &lists, strides, self.dtype.itemsize()) {
-            return self
-                .send(Target::Points { coordinates: &coordinates, stride: self.dtype.itemsize() as isize }, first);
+        let item = self.dtype.itemsize() as isize;
+        if let Some(coordinates) = as_points(&s, &strides, item) {
+            self.send(Target::Points { coordinates: &coordinates, stride: item }, first)?;
+            return Ok(true);
         }
-        let range = |i: usize| Axis::Range { start: start[i], step: step[i], count: count[i] };
+        let range = |i: usize| Axis::Range { start: s.start[i], step: s.step[i], count: s.count[i] };
         let mut axes: Vec<Axis> = (0..n).map(range).collect();
-        lists.into_iter().for_each(|(axis, list)| axes[axis] = Axis::List(list));
-        self.send(Target::Outer { axes, strides }, first)
+        for list in s.lists {
+            axes[list.axis.expect("each has an axis")] = Axis::List(list.coordinates);
+        }
+        self.send(Target::Outer { axes: &axes, strides: &strides }, first)?;
+        Ok(true)
+    }
+
+    /// Reads flat index arrays of one length, and integers beside them; false for any other points.
+    fn read_points(&self, s: &Selected, result_strides: &[isize], first: *mut u8) -> PyResult<bool> {
+        let (&[points], &[stride]) = (s.points.as_deref().unwrap_or_default(), result_strides) else {
+            return Ok(false);
+        };
+        let n = s.start.len();
+        let is_flat = s.lists.iter().all(|list| list.coordinates.len() as u64 == points);
+        if !is_flat || s.runs().any(|axis| s.count[axis] != 1) {
+            return Ok(false);
+        }
+        let mut coordinates = vec![0; points as usize * n];
+        for axis in s.runs() {
+            coordinates.iter_mut().skip(axis).step_by(n).for_each(|to| *to = s.start[axis]);
+        }
+        for list in &s.lists {
+            let axis = list.axis.expect("each has an axis");
+            coordinates.iter_mut().skip(axis).step_by(n).zip(&list.coordinates).for_each(|(to, &at)| *to = at);
+        }
+        self.send(Target::Points { coordinates: &coordinates, stride }, first)?;
+        Ok(true)
     }
 
     fn send(&self, target: Target<'_>, first: *mut u8) -> PyResult<()> {
         // SAFETY: the memory is an array's, which this call holds, or this call's own; the target's counts are its
         // shape.
         let out = unsafe { BufferMut::from_raw(first) };
-        self.space.send(self.py, Command::Read { space: self.space.number(), target, out }).map(drop)
+        self.space.send(self.py, command::Read { space: self.space.number(), target, out })
     }
 
     /// An array that NumPy allocates.
-    fn empty(&self, shape: &mut [npy_intp]) -> PyResult<Bound<'py, PyAny>> {
+    fn empty(&self, shape: &[u64]) -> PyResult<Bound<'py, PyAny>> {
+        let mut shape: Dims<npy_intp> = shape.iter().map(|&len| len as npy_intp).collect();
         // SAFETY: the dtype's reference that the function takes is a new one; it makes the strides and takes the memory
         // itself.
         unsafe {
@@ -291,70 +297,21 @@ impl<'a, 'py> Request<'a, 'py> {
             Bound::from_owned_ptr_or_err(self.py, made)
         }
     }
-
-    /// Single elements: an index array along every one of `n` axes.
-    fn points(&self, n: usize, item: &dyn Fn(usize) -> Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let first = item(0);
-        if self.view.is_some() {
-            return Ok(None);
-        }
-        let Some(points) = array(&first).filter(|a| a.nd == 1).map(|a| shape_of(a)[0] as usize) else {
-            return Ok(None);
-        };
-        if points == 0 || points > MOST_POINTS {
-            return Ok(None);
-        }
-        let item_bytes = self.dtype.itemsize();
-        let shape = self.space.look(self.py, |space, record| {
-            let mut shape = [0; DIMENSIONS];
-            let fits = record.shape().len() == n && space.shape.item_bytes == item_bytes;
-            fits.then(|| {
-                shape[..n].copy_from_slice(record.shape());
-                shape
-            })
-        })?;
-        let Some(shape) = shape else { return Ok(None) };
-        let mut coordinates = vec![0; points * n];
-        for axis in 0..n {
-            let indices = item(axis);
-            let found = array(&indices).filter(|a| a.nd == 1 && shape_of(a)[0] as usize == points);
-            let Some(indices) = found else { return Ok(None) };
-            if !gather(self.py, indices, shape[axis], &mut coordinates[axis..], n) {
-                return Ok(None);
-            }
-        }
-        let made;
-        let (result, fields) = match self.out {
-            Some(given) => {
-                let Some(fields) = self.fields(given) else { return Ok(None) };
-                if fields.nd != 1 || shape_of(fields)[0] as usize != points {
-                    return Ok(None);
-                }
-                (given, fields)
-            }
-            None => {
-                made = self.empty(&mut [points as npy_intp])?;
-                (&made, array(&made).expect("NumPy gives an array"))
-            }
-        };
-        self.send(Target::Points { coordinates: &coordinates, stride: strides_of(fields)[0] }, fields.data.cast())?;
-        Ok(Some(result.clone()))
-    }
 }
 
 /// Memory of one element, as aligned as any number.
 #[repr(align(16))]
-struct Element([u8; SCALAR_BYTES]);
+struct ElementBytes([u8; SCALAR_BYTES]);
 
 /// The coordinates of all elements, if they are few, none lies beside the next in the array, and all do in the buffer:
 /// lists that are one task for each element cost more than points do.
-fn as_points(s: &Selected, lists: &[(usize, Vec<u64>)], strides: &[isize], item_bytes: usize) -> Option<Vec<u64>> {
-    let n = s.dimensions;
-    let points = s.bytes(1);
-    if points > MOST_POINTS as u64 || s.count[n - 1] > 1 && !lists.iter().any(|(axis, _)| *axis == n - 1) {
+fn as_points(s: &Selected, strides: &[isize], item_bytes: isize) -> Option<Vec<u64>> {
+    let n = s.start.len();
+    let points: u64 = s.count.iter().product();
+    if points > FEW_POINTS || s.count[n - 1] > 1 && !s.lists.iter().any(|list| list.axis == Some(n - 1)) {
         return None;
     }
-    let mut together = item_bytes as isize;
+    let mut together = item_bytes;
     for axis in (0..n).rev().filter(|&axis| s.count[axis] > 1) {
         if strides[axis] != together {
             return None;
@@ -365,10 +322,10 @@ fn as_points(s: &Selected, lists: &[(usize, Vec<u64>)], strides: &[isize], item_
     let mut inner = points;
     for axis in 0..n {
         inner /= s.count[axis];
-        let list = lists.iter().find(|(of, _)| *of == axis).map(|(_, list)| list);
+        let list = s.lists.iter().find(|list| list.axis == Some(axis));
         for (point, to) in coordinates.iter_mut().skip(axis).step_by(n).enumerate() {
             let i = point as u64 / inner % s.count[axis];
-            *to = list.map_or(s.start[axis] + i * s.step[axis], |list| list[i as usize]);
+            *to = list.map_or(s.start[axis] + i * s.step[axis], |list| list.coordinates[i as usize]);
         }
     }
     Some(coordinates)

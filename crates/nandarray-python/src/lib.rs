@@ -1,6 +1,7 @@
-//! The Python binding: from Python's words to typed commands, and from errors to exceptions. Nothing else.
+//! The Python binding: from Python's words to typed commands, and from errors to exceptions.
 //!
-//! The interface is `python/nandarray/_nandarray.pyi`; ergonomics live in Python. Every command releases the GIL. NumPy
+//! The interface is `python/nandarray/_nandarray.pyi`; ergonomics live in Python, but for the rules of index expressions
+//! (`index`), which every read passes. Every command releases the GIL. NumPy
 //! arrays are borrowed, not copied: the engine sees address, shape and byte strides. A caller who changes or reads an
 //! array from another thread while a command moves it gets what such races give in NumPy.
 //!
@@ -13,12 +14,16 @@
 //! | `errors` | engine errors as the exceptions of `nandarray.errors` |
 //! | `flight` | commands in flight on a modelled device |
 //! | `get` | small reads by one call |
-//! | `nvme` | NVMe entries, in and out |
+//! | `handle` | the device that all handles of a store share |
+//! | `index` | NumPy's index expressions |
+//! | `nvme` | NVMe controllers: entries in and out |
+//! | `nvme_commands` | NVMe commands of Python as entries and pages |
 //! | `offload` | programs beside the data |
 //! | `options` | options of opening a store |
 //! | `replay` | workloads on described devices |
-//! | `report` | what checks and openings found, as dictionaries |
-//! | `store` | the two classes |
+//! | `report` | findings of checks and openings, as dictionaries |
+//! | `space` | an array: reads and writes |
+//! | `store` | a store: arrays by name, programs |
 //! | `transaction` | writes to several spaces, made as one |
 
 mod bare;
@@ -26,14 +31,17 @@ mod buffers;
 mod clock;
 mod device;
 mod errors;
-mod expression;
 mod flight;
 mod get;
+mod handle;
+mod index;
 mod nvme;
+mod nvme_commands;
 mod offload;
 mod options;
 mod replay;
 mod report;
+mod space;
 mod store;
 mod transaction;
 
@@ -43,17 +51,22 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", nandarray::VERSION)?;
-    m.add_class::<store::Store>()?;
-    m.add_class::<store::Space>()?;
-    m.add_class::<transaction::Transaction>()?;
-    m.add_class::<nvme::Nvme>()?;
-    m.add_class::<clock::Clock>()?;
-    m.add_class::<flight::Flight>()?;
+    m.add_class::<store::PyStore>()?;
+    m.add_class::<space::PySpace>()?;
+    m.add_class::<transaction::PyTransaction>()?;
+    m.add_class::<nvme::PyNvme>()?;
+    m.add_class::<clock::PyClock>()?;
+    m.add_class::<flight::PyFlight>()?;
     m.add_class::<offload::Watch>()?;
+    m.add_class::<index::selection::PySelection>()?;
     m.add_function(wrap_pyfunction!(errors::error_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(get::get, m)?)?;
     m.add_function(wrap_pyfunction!(get::get_sub_block, m)?)?;
+    m.add_function(wrap_pyfunction!(index::selection::select, m)?)?;
     m.add_function(wrap_pyfunction!(nvme::nvme_statuses, m)?)?;
+    m.add_function(wrap_pyfunction!(nvme_commands::nvme_encode, m)?)?;
+    m.add_function(wrap_pyfunction!(nvme_commands::nvme_completion, m)?)?;
+    m.add_function(wrap_pyfunction!(nvme_commands::nvme_space, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_presets, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_preset, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_keys, m)?)?;

@@ -1,13 +1,12 @@
 //! The door of hosts that speak NVMe: entries in, entries out.
 //!
-//! Commands are made in Python (`python/nandarray/nvme/commands.py`) as the 64 bytes that any host would submit; nothing here
-//! knows what they say. A store that was refreshed has another device, which gets a controller of its own: views end,
-//! as they do when a controller is reset.
+//! A command comes as the 64 bytes that any host would submit (`nvme_commands` makes them of Python's). A store that was
+//! refreshed has another device, which gets a controller of its own: views end, as they do when a controller is reset.
 
 use std::sync::Arc;
 
 use nandarray::Error;
-use nandarray::nvme::{Controller, Lent, NewNamespace, Status};
+use nandarray::nvme::{Controller, DataBuffer, NewNamespace, Status};
 use numpy::PyUntypedArray;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -15,7 +14,7 @@ use pyo3::types::PyBytes;
 
 use crate::buffers::lend;
 use crate::errors::{detached, to_py};
-use crate::store::{Shared, device_of};
+use crate::handle::{SharedRuntime, device_of};
 
 /// Every status: its 15 bits, and its name.
 #[pyfunction]
@@ -23,14 +22,15 @@ pub(crate) fn nvme_statuses() -> Vec<(u16, &'static str)> {
     Status::ALL.iter().map(|(status, name)| (status.bits(), *name)).collect()
 }
 
-#[pyclass(module = "nandarray._nandarray", frozen)]
-pub(crate) struct Nvme {
-    device: Shared,
+/// A controller on a store.
+#[pyclass(module = "nandarray._nandarray", name = "Nvme", frozen)]
+pub(crate) struct PyNvme {
+    device: SharedRuntime,
     controller: Mutex<Arc<Controller>>,
 }
 
-impl Nvme {
-    pub(crate) fn new(device: Shared) -> nandarray::Result<Self> {
+impl PyNvme {
+    pub(crate) fn new(device: SharedRuntime) -> nandarray::Result<Self> {
         let controller = Mutex::new(Arc::new(Controller::new(&device_of(&device)?)));
         Ok(Self { device, controller })
     }
@@ -49,7 +49,7 @@ fn bits(done: Result<(), Status>) -> u16 {
 }
 
 #[pymethods]
-impl Nvme {
+impl PyNvme {
     #[pyo3(signature = (entry, data=None, *, to_host=false, page=None))]
     fn submit<'py>(
         &self,
@@ -63,7 +63,7 @@ impl Nvme {
         let entry: [u8; 64] =
             entry.try_into().map_err(|_| fail(format!("an entry of {} bytes; it has 64", entry.len())))?;
         let lent = match data.map(|array| lend(array, 1, to_host)).transpose().map_err(|e| to_py(py, &e, None))? {
-            None => Lent::NONE,
+            None => DataBuffer::NONE,
             Some(lent) => {
                 let ([bytes], [stride]) = (&lent.shape[..], &lent.strides[..]) else {
                     return Err(fail(format!("data of {} dimensions; it has one", lent.shape.len())));
@@ -74,9 +74,9 @@ impl Nvme {
                 // SAFETY: the caller's frame keeps the array, whose bytes these are, until the command is done.
                 unsafe {
                     if to_host {
-                        Lent::to_host_raw(lent.first, *bytes)
+                        DataBuffer::to_host_raw(lent.first, *bytes)
                     } else {
-                        Lent::to_controller_raw(lent.first, *bytes)
+                        DataBuffer::to_controller_raw(lent.first, *bytes)
                     }
                 }
             }

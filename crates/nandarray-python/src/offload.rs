@@ -6,8 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use nandarray::device::Device;
-use nandarray::stl::space::SpaceId;
+use nandarray::{Device, SpaceId};
 use nandarray_cores::{Form, Native, Profiler};
 use nandarray_model::store::{Clock, executor::Modelled};
 use nandarray_runtime::{
@@ -18,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::{detached, run_to_py, to_py};
-use crate::store::Space;
+use crate::space::PySpace;
 
 /// An instruction that was counted: address, class, text, times.
 type CountedOp = (u64, &'static str, String, u64);
@@ -69,7 +68,7 @@ impl Watch {
 type GivenTiles = (Vec<u64>, Vec<u64>, Vec<usize>);
 
 /// A box of a space: the space, first coordinates, distances, counts, shape of the view.
-type Boxed<'py> = (PyRef<'py, Space>, Vec<u64>, Vec<u64>, Vec<u64>, Option<Vec<u64>>);
+type Boxed<'py> = (PyRef<'py, PySpace>, Vec<u64>, Vec<u64>, Vec<u64>, Option<Vec<u64>>);
 
 #[derive(FromPyObject)]
 pub(crate) enum GivenInput<'py> {

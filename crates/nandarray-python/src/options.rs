@@ -1,9 +1,6 @@
 //! Options of opening a store, from Python's words to the engine's. What they mean is the engine's to say.
 
-use nandarray::device::Options;
-use nandarray::flash::Geometry;
-use nandarray::ftl::Verify;
-use nandarray::{Error, Result};
+use nandarray::{Error, Geometry, Options, Result, Verify};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

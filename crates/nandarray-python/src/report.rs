@@ -1,6 +1,6 @@
 //! What a check found and what opening left out, as dictionaries. The sentences are the engine's.
 
-use nandarray::device::{CheckReport, Dropped, Finding};
+use nandarray::{CheckReport, Dropped, Finding};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

@@ -1,43 +1,28 @@
-//! The two classes of the native module: a store, and a space of it.
+//! A store: opened, closed, its arrays by name, programs loaded and run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nandarray::device::{Command, Device, Mode, NewSpace, Options, OwnedCommand, Reply, Target};
-use nandarray::flash::Geometry;
-use nandarray::stl::read::BufferMut;
-use nandarray::stl::space as engine;
-use nandarray::stl::write::Source;
-use nandarray::{Error, Result};
+use nandarray::{Command, Device, Error, Geometry, Mode, NewSpace, Options, OwnedCommand, Space, command};
 use nandarray_model::describe::Description;
 use nandarray_model::store::Bytes;
 use nandarray_runtime::Runtime;
-use numpy::{PyArray2, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::{Mutex, RwLock};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use crate::buffers::{axis, lend};
-use crate::clock::{self, Clock};
+use crate::clock::{self, PyClock};
 use crate::errors::{detached, to_py};
-use crate::flight::Flight;
-use crate::nvme::Nvme;
-use crate::options;
-use crate::transaction::changes;
-use crate::{offload, report};
+use crate::flight::PyFlight;
+use crate::handle::sizes;
+use crate::handle::{SharedRuntime, changes, device_of, fail, numbers, run, runtime_of};
+use crate::nvme::PyNvme;
+use crate::space::PySpace;
+use crate::{offload, options, report};
 
-/// Runs an engine call without the GIL and turns its error into an exception.
-pub(crate) fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T>) -> PyResult<T> {
-    fail(py, detached(py, call).flatten())
-}
-
-fn fail<T>(py: Python<'_>, done: Result<T>) -> PyResult<T> {
-    done.map_err(|e| to_py(py, &e, None))
-}
-
-/// How a store was opened: to open it again on `refresh`.
+/// Arguments of opening a store, to open it again on `refresh`.
 #[derive(Clone)]
-struct Opening {
+struct ReopenArgs {
     path: PathBuf,
     options: Options,
     model: Option<Model>,
@@ -50,44 +35,21 @@ struct Model {
     bytes: Bytes,
 }
 
-/// The device of a store object with its programs; none once it is closed, so that the file is let go of while arrays
-/// still refer to it.
-pub(crate) type Shared = Arc<RwLock<Option<Arc<Runtime>>>>;
-
-fn runtime_of(shared: &Shared) -> Result<Arc<Runtime>> {
-    shared.read().clone().ok_or_else(|| Error::Closed("the store is closed".to_owned()))
-}
-
-pub(crate) fn device_of(shared: &Shared) -> Result<Arc<Device>> {
-    let found = shared.read().as_ref().map(|runtime| runtime.device().clone());
-    found.ok_or_else(|| Error::Closed("the store is closed".to_owned()))
-}
-
 fn beside(device: Device) -> Option<Arc<Runtime>> {
     Some(Arc::new(Runtime::new(Arc::new(device))))
 }
 
-#[pyclass(module = "nandarray._nandarray", frozen)]
-pub(crate) struct Store {
-    pub(crate) device: Shared,
-    opening: Opening,
+/// A store.
+#[pyclass(module = "nandarray._nandarray", name = "Store", frozen)]
+pub(crate) struct PyStore {
+    pub(crate) device: SharedRuntime,
+    opening: ReopenArgs,
     read_only: bool,
-    clock: Mutex<Option<Py<Clock>>>,
-}
-
-/// Sizes along dimensions; Python's integers have no end, ours do.
-fn sizes(py: Python<'_>, given: &[Bound<'_, PyAny>]) -> PyResult<Vec<u64>> {
-    let one = |size: &Bound<'_, PyAny>| {
-        size.extract::<u64>().map_err(|_| {
-            let e = Error::Invalid(format!("a dimension of size {size}; sizes are from 0 to {}", u64::MAX));
-            to_py(py, &e, None)
-        })
-    };
-    given.iter().map(one).collect()
+    clock: Mutex<Option<Py<PyClock>>>,
 }
 
 #[pymethods]
-impl Store {
+impl PyStore {
     #[staticmethod]
     #[pyo3(signature = (path, mode, *, capacity=None, preset=None, geometry=None, placement=None, gc_policy=None,
         verify="once", io="map", threads=None, write_buffer=None, seed=0, salvage=false))]
@@ -118,7 +80,7 @@ impl Store {
         let device = opened.map_err(|e| to_py(py, &e, Some(&path.display().to_string())))?;
         let read_only = device.read_only();
         let device = Arc::new(RwLock::new(beside(device)));
-        Ok(Self { device, opening: Opening { path, options, model: None }, read_only, clock: Mutex::new(None) })
+        Ok(Self { device, opening: ReopenArgs { path, options, model: None }, read_only, clock: Mutex::new(None) })
     }
 
     /// A store on a described device, under the modelled clock. `device` is TOML, `overrides` a JSON object.
@@ -158,15 +120,15 @@ impl Store {
         let opened = detached(py, || clock::open(&bytes, mode, options.clone(), &description, trace)).flatten();
         let (device, clock, timeline) = opened.map_err(|e| to_py(py, &e, Some(&path.display().to_string())))?;
         let read_only = device.read_only();
-        let device: Shared = Arc::new(RwLock::new(beside(device)));
-        let clock = Py::new(py, Clock::new(clock, device.clone(), timeline))?;
-        let opening = Opening { path, options, model: Some(Model { description, bytes }) };
+        let device: SharedRuntime = Arc::new(RwLock::new(beside(device)));
+        let clock = Py::new(py, PyClock::new(clock, device.clone(), timeline))?;
+        let opening = ReopenArgs { path, options, model: Some(Model { description, bytes }) };
         Ok(Self { device, opening, read_only, clock: Mutex::new(Some(clock)) })
     }
 
     /// The modelled clock, if the store has one.
     #[getter]
-    fn clock(&self, py: Python<'_>) -> Option<Py<Clock>> {
+    fn clock(&self, py: Python<'_>) -> Option<Py<PyClock>> {
         self.clock.lock().as_ref().map(|clock| clock.clone_ref(py))
     }
 
@@ -215,12 +177,12 @@ impl Store {
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        self.command(py, Command::Flush).map(drop)
+        self.command(py, command::Flush)
     }
 
     /// Submits a flush.
-    fn submit_flush(&self, py: Python<'_>) -> PyResult<Flight> {
-        Flight::submit(py, &fail(py, device_of(&self.device))?, OwnedCommand::Flush, None)
+    fn submit_flush(&self, py: Python<'_>) -> PyResult<PyFlight> {
+        PyFlight::submit(py, &fail(py, device_of(&self.device))?, OwnedCommand::Flush, None)
     }
 
     /// Lets modelled time pass until the next command in flight is delivered; whether there was one.
@@ -257,12 +219,12 @@ impl Store {
         if !self.read_only {
             return Ok(());
         }
-        let Opening { path, options, model } = self.opening.clone();
+        let ReopenArgs { path, options, model } = self.opening.clone();
         if let Some(Model { description, bytes }) = model {
             // Another opening, on a clock of its own.
             let (new, clock, _) = run(py, move || clock::open(&bytes, Mode::Read, options, &description, None))?;
             *self.device.write() = beside(new);
-            *self.clock.lock() = Some(Py::new(py, Clock::new(clock, self.device.clone(), None))?);
+            *self.clock.lock() = Some(Py::new(py, PyClock::new(clock, self.device.clone(), None))?);
             return Ok(());
         }
         // The new one is open before the old one is let go of: the readers' lock is never free in between.
@@ -271,8 +233,8 @@ impl Store {
         Ok(())
     }
 
-    fn nvme(&self, py: Python<'_>) -> PyResult<Nvme> {
-        fail(py, Nvme::new(self.device.clone()))
+    fn nvme(&self, py: Python<'_>) -> PyResult<PyNvme> {
+        fail(py, PyNvme::new(self.device.clone()))
     }
 
     #[pyo3(signature = (name, shape, itemsize, dtype, *, building_block=None, compression=None, encryption_key=None,
@@ -290,7 +252,7 @@ impl Store {
         encryption_key: Option<Vec<u8>>,
         fill: Option<Vec<u8>>,
         attrs: &str,
-    ) -> PyResult<Space> {
+    ) -> PyResult<PySpace> {
         let shape = sizes(py, &shape)?;
         let new = NewSpace {
             name,
@@ -303,23 +265,23 @@ impl Store {
             fill: fill.as_deref(),
             attrs,
         };
-        let space = self.command(py, Command::Create(new))?.into_space();
-        Ok(self.handle(space, encryption_key))
+        let space = self.command(py, command::Create(new))?;
+        Ok(self.handle(&space, encryption_key))
     }
 
     #[pyo3(signature = (name, *, encryption_key=None))]
-    fn open_space(&self, py: Python<'_>, name: &str, encryption_key: Option<Vec<u8>>) -> PyResult<Space> {
-        let command = Command::Open { name, key: encryption_key.as_deref() };
-        let space = self.command(py, command)?.into_space();
-        Ok(self.handle(space, encryption_key))
+    fn open_space(&self, py: Python<'_>, name: &str, encryption_key: Option<Vec<u8>>) -> PyResult<PySpace> {
+        let command = command::Open { name, key: encryption_key.as_deref() };
+        let space = self.command(py, command)?;
+        Ok(self.handle(&space, encryption_key))
     }
 
     fn delete(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        self.command(py, Command::Delete { name }).map(drop)
+        self.command(py, command::Delete { name })
     }
 
     fn rename(&self, py: Python<'_>, old: &str, new: &str) -> PyResult<()> {
-        self.command(py, Command::Rename { from: old, to: new }).map(drop)
+        self.command(py, command::Rename { from: old, to: new })
     }
 
     /// Deletes, renames, and sets attributes by name, in this order, all as one.
@@ -332,7 +294,7 @@ impl Store {
         attrs: Vec<(String, String)>,
     ) -> PyResult<()> {
         let changes = changes(&delete, &rename, &attrs);
-        self.command(py, Command::Together { changes: &changes }).map(drop)
+        self.command(py, command::Batch { changes: &changes })
     }
 
     fn __contains__(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
@@ -346,10 +308,7 @@ impl Store {
 
     #[pyo3(signature = (prefix=""))]
     fn names(&self, py: Python<'_>, prefix: &str) -> PyResult<Vec<String>> {
-        match self.command(py, Command::List { prefix })? {
-            Reply::Names(names) => Ok(names),
-            other => unreachable!("a listing gives names, not {other:?}"),
-        }
+        self.command(py, command::List { prefix })
     }
 
     fn describe<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
@@ -370,7 +329,7 @@ impl Store {
     }
 
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        numbers(py, self.command(py, Command::Stat)?)
+        numbers(py, self.command(py, command::Stat)?)
     }
 
     /// The numbers of every space by its name.
@@ -379,7 +338,7 @@ impl Store {
         let dict = PyDict::new(py);
         for name in self.names(py, "")? {
             let Ok(space) = device.describe(&name) else { continue }; // deleted meanwhile
-            dict.set_item(name, numbers(py, self.command(py, Command::StatSpace { space: space.id })?)?)?;
+            dict.set_item(name, numbers(py, self.command(py, command::StatSpace { space: space.id })?)?)?;
         }
         Ok(dict)
     }
@@ -391,14 +350,11 @@ impl Store {
 
     #[pyo3(signature = (*, repair=false, accept_older=false))]
     fn check<'py>(&self, py: Python<'py>, repair: bool, accept_older: bool) -> PyResult<Bound<'py, PyDict>> {
-        let Reply::Checked(report) = self.command(py, Command::Check { repair, accept_older })? else {
-            unreachable!("a check gives a report")
-        };
-        report::of_check(py, &report)
+        report::of_check(py, &self.command(py, command::Check { repair, accept_older })?)
     }
 
     fn compact<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Reply::Bytes(freed) = self.command(py, Command::Compact)? else { unreachable!("compaction gives bytes") };
+        let freed = self.command(py, command::Compact)?;
         let dict = PyDict::new(py);
         dict.set_item("bytes_freed", freed)?;
         Ok(dict)
@@ -422,372 +378,22 @@ impl Store {
     }
 }
 
-impl Store {
-    fn command(&self, py: Python<'_>, command: Command<'_>) -> PyResult<Reply> {
+impl PyStore {
+    fn command<C: Command>(&self, py: Python<'_>, command: C) -> PyResult<C::Reply> {
         let device = fail(py, device_of(&self.device))?;
-        let command = Sent(command);
-        run(py, move || {
-            let Sent(command) = { command };
-            device.execute(command)
-        })
+        run(py, move || device.execute(command))
     }
 
-    fn handle(&self, space: Arc<engine::Space>, key: Option<Vec<u8>>) -> Space {
-        Space {
-            device: self.device.clone(),
-            id: space.id,
-            name: RwLock::new(space.peek().record.name.clone()),
-            key,
-            flights: None,
-        }
+    fn handle(&self, space: &Arc<Space>, key: Option<Vec<u8>>) -> PySpace {
+        PySpace::new(self.device.clone(), space, key)
     }
 }
 
-fn numbers<'py>(py: Python<'py>, reply: Reply) -> PyResult<Bound<'py, PyDict>> {
-    let Reply::Numbers(numbers) = reply else { unreachable!("a stat gives numbers") };
-    let dict = PyDict::new(py);
-    for (name, value) in numbers {
-        dict.set_item(name, value)?;
-    }
-    Ok(dict)
-}
-
-/// A command on its way to a thread without the GIL.
-struct Sent<'a>(Command<'a>);
-
-// SAFETY: what makes a command not `Send` is the address of a lent buffer, which the caller's frame keeps alive.
-unsafe impl Send for Sent<'_> {}
-
-#[pyclass(module = "nandarray._nandarray", frozen)]
-pub(crate) struct Space {
-    device: Shared,
-    id: engine::SpaceId,
-    /// The name when it was last looked up: to find the space again after a refresh, and for messages.
-    name: RwLock<String>,
-    key: Option<Vec<u8>>,
-    /// Where reads and writes go that are submitted instead of executed.
-    flights: Option<Mutex<Vec<Flight>>>,
-}
-
-impl Space {
-    /// Its number in the device.
-    pub(crate) fn number(&self) -> engine::SpaceId {
-        self.id
-    }
-
-    /// Whether it is a space of this device.
-    pub(crate) fn of(&self, device: &Arc<Device>) -> bool {
-        self.device.read().as_ref().is_some_and(|own| Arc::ptr_eq(own.device(), device))
-    }
-
-    pub(crate) fn send(&self, py: Python<'_>, command: Command<'_>) -> PyResult<Reply> {
-        let device = fail(py, device_of(&self.device))?;
-        let command = Sent(command);
-        let (key, name) = (&self.key, &self.name);
-        run(py, move || {
-            let Sent(command) = { command };
-            if key.is_some() {
-                // After a refresh the engine has forgotten the key.
-                let name = name.read().clone();
-                let _ = device.execute(Command::Open { name: &name, key: key.as_deref() });
-            }
-            device.execute(command)
-        })
-    }
-
-    pub(crate) fn look<T>(
-        &self,
-        py: Python<'_>,
-        f: impl FnOnce(&engine::Space, &engine::SpaceRecord) -> T,
-    ) -> PyResult<T> {
-        let device = fail(py, device_of(&self.device))?;
-        let space = fail(py, device.by_id(self.id))?;
-        let inner = space.peek();
-        // Nearly always the same: a look is a part of every read, and small reads come by the million.
-        if *self.name.read() != inner.record.name {
-            *self.name.write() = inner.record.name.clone();
+impl Drop for PyStore {
+    fn drop(&mut self) {
+        // Commands in flight keep the device, and their callbacks keep them: let them end.
+        if let Ok(device) = device_of(&self.device) {
+            Python::attach(|py| py.detach(|| while let Ok(true) = device.drive(None) {}));
         }
-        Ok(f(&space, &inner.record))
-    }
-
-    fn item_bytes(&self, py: Python<'_>) -> PyResult<usize> {
-        self.look(py, |s, _| s.shape.item_bytes)
-    }
-
-    fn boxed(&self, py: Python<'_>, array: &Bound<'_, PyUntypedArray>, selection: BoxArgs, out: bool) -> PyResult<()> {
-        let lent = fail(py, lend(array, self.item_bytes(py)?, out))?;
-        let BoxArgs { start, step, view } = selection;
-        let step = step.unwrap_or_else(|| vec![1; start.len()]);
-        let target = Target::Box {
-            start: &start,
-            step: &step,
-            count: &lent.shape,
-            strides: &lent.strides,
-            view: view.as_deref(),
-        };
-        self.move_elements(py, self.transfer(target, lent.first, out), array)
-    }
-
-    /// Executes or submits a read or a write of an array's memory.
-    fn move_elements(&self, py: Python<'_>, command: Command<'_>, array: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
-        let Some(flights) = &self.flights else { return self.send(py, command).map(drop) };
-        let device = fail(py, device_of(&self.device))?;
-        let command = OwnedCommand::of(&command).expect("reads and writes can be submitted");
-        let kept = Some(array.clone().into_any().unbind());
-        flights.lock().push(Flight::submit(py, &device, command, kept)?);
-        Ok(())
-    }
-
-    fn transfer<'a>(&self, target: Target<'a>, first: *mut u8, out: bool) -> Command<'a> {
-        let space = self.id;
-        // SAFETY: address, shape and strides are those of a NumPy array that the Python caller holds; the target's
-        // counts are that shape, so every element that it reaches is the array's. Writability was checked for `out`.
-        unsafe {
-            if out {
-                Command::Read { space, target, out: BufferMut::from_raw(first) }
-            } else {
-                Command::Write { space, target, source: Source::from_raw(first) }
-            }
-        }
-    }
-
-    fn boxes(
-        &self,
-        py: Python<'_>,
-        array: &Bound<'_, PyUntypedArray>,
-        selection: BoxesArgs<'_, '_>,
-        out: bool,
-    ) -> PyResult<()> {
-        let lent = fail(py, lend(array, self.item_bytes(py)?, out))?;
-        let BoxesArgs { starts, step, view } = selection;
-        let [boxes, dimensions] = [starts.shape()[0], starts.shape()[1]];
-        if lent.shape.len() != dimensions + 1 || lent.shape[0] != boxes as u64 {
-            let e = format!("{boxes} boxes of {dimensions} dimensions; the buffer has shape {:?}", lent.shape);
-            return Err(to_py(py, &Error::Invalid(e), None));
-        }
-        let starts = starts.to_vec()?;
-        let (count, strides, stride) = (&lent.shape[1..], &lent.strides[1..], lent.strides[0]);
-        let target = Target::Boxes { starts: &starts, step: &step, count, strides, stride, view: view.as_deref() };
-        self.move_elements(py, self.transfer(target, lent.first, out), array)
-    }
-
-    fn outer(
-        &self,
-        py: Python<'_>,
-        array: &Bound<'_, PyUntypedArray>,
-        axes: Vec<Bound<'_, PyAny>>,
-        out: bool,
-    ) -> PyResult<()> {
-        let lent = fail(py, lend(array, self.item_bytes(py)?, out))?;
-        let axes = axes.iter().map(axis).collect::<PyResult<Vec<_>>>()?;
-        let counts: Vec<u64> = axes.iter().map(nandarray::stl::plan::Axis::count).collect();
-        if counts != lent.shape {
-            let e = Error::Invalid(format!("the selection has shape {counts:?}; the buffer has {:?}", lent.shape));
-            return Err(to_py(py, &e, None));
-        }
-        let target = Target::Outer { axes, strides: &lent.strides };
-        self.move_elements(py, self.transfer(target, lent.first, out), array)
-    }
-
-    fn points(
-        &self,
-        py: Python<'_>,
-        array: &Bound<'_, PyUntypedArray>,
-        coordinates: &Bound<'_, PyArray2<u64>>,
-        out: bool,
-    ) -> PyResult<()> {
-        let lent = fail(py, lend(array, self.item_bytes(py)?, out))?;
-        let points = coordinates.shape()[0];
-        if lent.shape != [points as u64] {
-            let e = Error::Invalid(format!("{points} points need a buffer of shape ({points},), not {:?}", lent.shape));
-            return Err(to_py(py, &e, None));
-        }
-        let coordinates = coordinates.to_vec()?;
-        let target = Target::Points { coordinates: &coordinates, stride: lent.strides[0] };
-        self.move_elements(py, self.transfer(target, lent.first, out), array)
-    }
-}
-
-struct BoxesArgs<'a, 'py> {
-    starts: &'a Bound<'py, PyArray2<u64>>,
-    step: Vec<u64>,
-    view: Option<Vec<u64>>,
-}
-
-struct BoxArgs {
-    start: Vec<u64>,
-    step: Option<Vec<u64>>,
-    view: Option<Vec<u64>>,
-}
-
-#[pymethods]
-impl Space {
-    /// The same space, whose reads and writes are submitted and collected.
-    fn in_flight(&self) -> Self {
-        let name = RwLock::new(self.name.read().clone());
-        Self { device: self.device.clone(), id: self.id, name, key: self.key.clone(), flights: Some(Mutex::default()) }
-    }
-
-    /// The commands that were submitted since the last time.
-    fn take_flights(&self) -> Vec<Flight> {
-        self.flights.as_ref().map(|flights| std::mem::take(&mut *flights.lock())).unwrap_or_default()
-    }
-
-    #[getter]
-    fn name(&self, py: Python<'_>) -> PyResult<String> {
-        self.look(py, |_, r| r.name.clone())
-    }
-
-    #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.look(py, |_, r| r.shape().to_vec())?)
-    }
-
-    #[getter]
-    fn itemsize(&self, py: Python<'_>) -> PyResult<usize> {
-        self.item_bytes(py)
-    }
-
-    #[getter]
-    fn dtype(&self, py: Python<'_>) -> PyResult<String> {
-        self.look(py, |_, r| r.dtype.clone())
-    }
-
-    #[getter]
-    fn building_block<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.look(py, |_, r| r.block().to_vec())?)
-    }
-
-    #[getter]
-    fn compression(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        self.look(py, |_, r| r.compression.clone())
-    }
-
-    #[getter]
-    fn encrypted(&self, py: Python<'_>) -> PyResult<bool> {
-        self.look(py, |s, _| s.encrypted())
-    }
-
-    #[getter]
-    fn fill<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &self.look(py, |_, r| r.fill.clone())?))
-    }
-
-    #[getter]
-    fn attrs(&self, py: Python<'_>) -> PyResult<String> {
-        self.look(py, |_, r| r.attrs.clone())
-    }
-
-    fn set_attrs(&self, py: Python<'_>, attrs: &str) -> PyResult<()> {
-        self.send(py, Command::SetAttrs { space: self.id, attrs }).map(drop)
-    }
-
-    fn resize(&self, py: Python<'_>, shape: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
-        let shape = sizes(py, &shape)?;
-        self.send(py, Command::Resize { space: self.id, shape: &shape }).map(drop)
-    }
-
-    #[pyo3(signature = (out, start, step=None, view=None))]
-    fn read(
-        &self,
-        py: Python<'_>,
-        out: &Bound<'_, PyUntypedArray>,
-        start: Vec<u64>,
-        step: Option<Vec<u64>>,
-        view: Option<Vec<u64>>,
-    ) -> PyResult<()> {
-        self.boxed(py, out, BoxArgs { start, step, view }, true)
-    }
-
-    #[pyo3(signature = (src, start, step=None, view=None))]
-    fn write(
-        &self,
-        py: Python<'_>,
-        src: &Bound<'_, PyUntypedArray>,
-        start: Vec<u64>,
-        step: Option<Vec<u64>>,
-        view: Option<Vec<u64>>,
-    ) -> PyResult<()> {
-        self.boxed(py, src, BoxArgs { start, step, view }, false)
-    }
-
-    /// Grows the space along an axis and writes the new part, as one; the shape then.
-    fn append<'py>(
-        &self,
-        py: Python<'py>,
-        src: &Bound<'_, PyUntypedArray>,
-        axis: usize,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let lent = fail(py, lend(src, self.item_bytes(py)?, false))?;
-        // SAFETY: as in `transfer`.
-        let source = unsafe { Source::from_raw(lent.first) };
-        let (count, strides) = (&lent.shape, &lent.strides);
-        match self.send(py, Command::Append { space: self.id, axis, count, strides, source })? {
-            Reply::Shape(shape) => PyTuple::new(py, shape),
-            other => unreachable!("an append gives a shape, not {other:?}"),
-        }
-    }
-
-    #[pyo3(signature = (out, starts, step, view=None))]
-    fn read_boxes(
-        &self,
-        py: Python<'_>,
-        out: &Bound<'_, PyUntypedArray>,
-        starts: &Bound<'_, PyArray2<u64>>,
-        step: Vec<u64>,
-        view: Option<Vec<u64>>,
-    ) -> PyResult<()> {
-        self.boxes(py, out, BoxesArgs { starts, step, view }, true)
-    }
-
-    #[pyo3(signature = (src, starts, step, view=None))]
-    fn write_boxes(
-        &self,
-        py: Python<'_>,
-        src: &Bound<'_, PyUntypedArray>,
-        starts: &Bound<'_, PyArray2<u64>>,
-        step: Vec<u64>,
-        view: Option<Vec<u64>>,
-    ) -> PyResult<()> {
-        self.boxes(py, src, BoxesArgs { starts, step, view }, false)
-    }
-
-    fn read_outer(&self, py: Python<'_>, out: &Bound<'_, PyUntypedArray>, axes: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
-        self.outer(py, out, axes, true)
-    }
-
-    fn write_outer(
-        &self,
-        py: Python<'_>,
-        src: &Bound<'_, PyUntypedArray>,
-        axes: Vec<Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        self.outer(py, src, axes, false)
-    }
-
-    fn read_points(
-        &self,
-        py: Python<'_>,
-        out: &Bound<'_, PyUntypedArray>,
-        coords: &Bound<'_, PyArray2<u64>>,
-    ) -> PyResult<()> {
-        self.points(py, out, coords, true)
-    }
-
-    fn write_points(
-        &self,
-        py: Python<'_>,
-        src: &Bound<'_, PyUntypedArray>,
-        coords: &Bound<'_, PyArray2<u64>>,
-    ) -> PyResult<()> {
-        self.points(py, src, coords, false)
-    }
-
-    fn deallocate(&self, py: Python<'_>, start: Vec<u64>, count: Vec<u64>) -> PyResult<()> {
-        self.send(py, Command::Deallocate { space: self.id, start: &start, count: &count }).map(drop)
-    }
-
-    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        numbers(py, self.send(py, Command::StatSpace { space: self.id })?)
     }
 }

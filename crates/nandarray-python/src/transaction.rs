@@ -2,33 +2,22 @@
 //!
 //! Python says when it is over; one that is dropped is given up. Slabs may come from many threads.
 
-use nandarray::Error;
-use nandarray::device::{Change, Command, Reply, Target, TransactionId};
-use nandarray::stl::write::Source;
+use nandarray::{Error, Source, Target, TransactionId, command};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 
-use crate::buffers::{Lent, lend};
+use crate::buffers::{BorrowedArray, lend};
 use crate::errors::{detached, to_py};
-use crate::store::{Shared, Space, Store, device_of, run};
+use crate::handle::{SharedRuntime, changes, device_of, run};
+use crate::space::PySpace;
+use crate::store::PyStore;
 
-#[pyclass(module = "nandarray._nandarray", frozen)]
-pub(crate) struct Transaction {
+/// A transaction: held spaces, and writes that are staged for them.
+#[pyclass(module = "nandarray._nandarray", name = "Transaction", frozen)]
+pub(crate) struct PyTransaction {
     /// Not the device itself, which would keep the file of a closed store.
-    device: Shared,
+    device: SharedRuntime,
     id: TransactionId,
-}
-
-/// Changes of names and attributes: arrays to delete, then to rename, then attributes to set.
-pub(crate) fn changes<'a>(
-    delete: &'a [String],
-    rename: &'a [(String, String)],
-    attrs: &'a [(String, String)],
-) -> Vec<Change<'a>> {
-    (delete.iter().map(|name| Change::Delete { name }))
-        .chain(rename.iter().map(|(from, to)| Change::Rename { from, to }))
-        .chain(attrs.iter().map(|(name, attrs)| Change::SetAttrs { name, attrs }))
-        .collect()
 }
 
 fn of_another_store(py: Python<'_>) -> PyErr {
@@ -36,10 +25,10 @@ fn of_another_store(py: Python<'_>) -> PyErr {
 }
 
 #[pymethods]
-impl Transaction {
+impl PyTransaction {
     /// Holds spaces, and says which shape each will have.
     #[new]
-    fn new(py: Python<'_>, store: &Store, spaces: Vec<(PyRef<'_, Space>, Vec<u64>)>) -> PyResult<Self> {
+    fn new(py: Python<'_>, store: &PyStore, spaces: Vec<(PyRef<'_, PySpace>, Vec<u64>)>) -> PyResult<Self> {
         let device = device_of(&store.device).map_err(|e| to_py(py, &e, None))?;
         if spaces.iter().any(|(space, _)| !space.of(&device)) {
             return Err(of_another_store(py));
@@ -47,16 +36,13 @@ impl Transaction {
         let spaces: Vec<_> = spaces.into_iter().map(|(space, shape)| (space.number(), shape)).collect();
         let id = run(py, move || {
             let spaces: Vec<_> = spaces.iter().map(|(id, shape)| (*id, shape.as_slice())).collect();
-            match device.execute(Command::Begin { spaces: &spaces })? {
-                Reply::Transaction(id) => Ok(id),
-                other => unreachable!("a beginning gives a transaction, not {other:?}"),
-            }
+            device.execute(command::Begin { spaces: &spaces })
         })?;
         Ok(Self { device: store.device.clone(), id })
     }
 
     /// Writes the box that begins at `start` and has the shape of `src`.
-    fn write(&self, py: Python<'_>, space: &Space, src: &Bound<'_, PyUntypedArray>, start: Vec<u64>) -> PyResult<()> {
+    fn write(&self, py: Python<'_>, space: &PySpace, src: &Bound<'_, PyUntypedArray>, start: Vec<u64>) -> PyResult<()> {
         let own = device_of(&self.device).map_err(|e| to_py(py, &e, None))?;
         if !space.of(&own) {
             return Err(of_another_store(py));
@@ -65,7 +51,7 @@ impl Transaction {
         let lent = lend(src, item_bytes, false).map_err(|e| to_py(py, &e, None))?;
         let (transaction, space) = (self.id, space.number());
         run(py, move || {
-            let lent: Lent = lent;
+            let lent: BorrowedArray = lent;
             let step = vec![1; start.len()];
             let target =
                 Target::Box { start: &start, step: &step, count: &lent.shape, strides: &lent.strides, view: None };
@@ -73,7 +59,7 @@ impl Transaction {
             // elements have the bytes of the space's, which is this store's; the target's counts are that shape, so
             // every element that it reaches is the array's.
             let source = unsafe { Source::from_raw(lent.first) };
-            own.execute(Command::Stage { transaction, space, target, source }).map(drop)
+            own.execute(command::StageWrite { transaction, space, target, source })
         })
     }
 
@@ -89,20 +75,20 @@ impl Transaction {
         let (device, transaction) = (&self.device, self.id);
         run(py, move || {
             let changes = changes(&delete, &rename, &attrs);
-            device_of(device)?.execute(Command::Apply { transaction, changes: &changes }).map(drop)
+            device_of(device)?.execute(command::Apply { transaction, changes: &changes })
         })
     }
 
-    /// Leaves everything as it was; nothing, once it is over.
+    /// Leaves everything as it was; without effect once the transaction is over.
     fn abort(&self, py: Python<'_>) {
         let (device, transaction) = (&self.device, self.id);
         // A store that was closed has no transactions.
-        let _ = detached(py, || device_of(device)?.execute(Command::Abort { transaction }));
+        let _ = detached(py, || device_of(device)?.execute(command::Abort { transaction }));
     }
 }
 
-impl Drop for Transaction {
+impl Drop for PyTransaction {
     fn drop(&mut self) {
-        let _ = device_of(&self.device).and_then(|device| device.execute(Command::Abort { transaction: self.id }));
+        let _ = device_of(&self.device).and_then(|device| device.execute(command::Abort { transaction: self.id }));
     }
 }

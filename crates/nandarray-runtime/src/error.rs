@@ -29,7 +29,7 @@ pub enum Error {
     Execution(Box<StageError>),
 }
 
-/// The stable strings of [`Error::kind`] beside the engine's ([`nandarray::error::KINDS`]). Append only.
+/// The stable strings of [`Error::kind`] beside the engine's ([`nandarray::KINDS`]). Append only.
 pub const KINDS: [&str; 2] = ["program", "execution"];
 
 impl Error {

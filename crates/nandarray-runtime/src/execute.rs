@@ -11,8 +11,8 @@
 
 use std::sync::Arc;
 
-use nandarray::device::{Compound, Device};
-use nandarray::sim::panics::caught;
+use nandarray::panics::caught;
+use nandarray::{Compound, Device};
 use nandarray_cores::{Form, RunError};
 use parking_lot::RwLock;
 

@@ -5,7 +5,7 @@
 
 use std::fmt::Debug;
 
-use nandarray::sim::panics::caught;
+use nandarray::panics::caught;
 use nandarray_cores::RunError;
 use parking_lot::{Condvar, Mutex};
 

@@ -3,11 +3,7 @@
 
 use std::ops::Range;
 
-use nandarray::device::{Compound, Target};
-use nandarray::error::Shape;
-use nandarray::stl::read::BufferMut;
-use nandarray::stl::translate::check_view;
-use nandarray::{Error, Result};
+use nandarray::{BufferMut, Compound, Error, Result, Shape, Target, check_view};
 use smallvec::SmallVec;
 
 use crate::io::{InputSource, TransferError};

@@ -4,7 +4,7 @@
 //! bytes alone, so that a pipeline produces what its programs produce one after the other, on any executor. The queue
 //! between two stages holds only as much as the readers need to go on.
 
-use nandarray::sim::panics::caught;
+use nandarray::panics::caught;
 use nandarray_cores::RunError;
 
 use crate::agenda::{Agenda, Completed};

@@ -1,6 +1,6 @@
 //! Requests to a runtime and their results: programs with their inputs and outputs, in terms of spaces and memory.
 
-use nandarray::stl::space::SpaceId;
+use nandarray::SpaceId;
 use nandarray_cores::Form;
 
 use crate::executor::Executor;

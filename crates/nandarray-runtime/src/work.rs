@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use nandarray::sim::panics::caught;
+use nandarray::panics::caught;
 use nandarray_cores::{BorrowedTask, Bounds, Call, Core, EntryPoint, Inflow, OutputPhase, RunError};
 
 use crate::cut::{Edges, TaskCutter};

@@ -7,12 +7,7 @@ mod support;
 
 use std::sync::Arc;
 
-use nandarray::device::{Command, Device, Mode, NewSpace, Options, Reply, Target};
-use nandarray::flash::Geometry;
-use nandarray::media::memory::MemoryMedia;
-use nandarray::stl::read::BufferMut;
-use nandarray::stl::space::SpaceId;
-use nandarray::stl::write;
+use nandarray::{BufferMut, Device, Geometry, MemoryMedia, Mode, NewSpace, Options, Source, SpaceId, Target, command};
 use nandarray_cores::{Form, RunError};
 use nandarray_runtime::{
     Error, Executed, Execution, Executor, HOLD_BYTES, Input, Output, OutputValue, Progress, Runtime, StageRequest,
@@ -34,7 +29,7 @@ fn make(device: &Device, name: &str, values: &[u64]) -> SpaceId {
         fill: None,
         attrs: "{}",
     };
-    let space = device.execute(Command::Create(new)).unwrap().into_space().id;
+    let space = device.execute(command::Create(new)).unwrap().id;
     fill(device, space, values);
     space
 }
@@ -43,8 +38,8 @@ fn fill(device: &Device, space: SpaceId, values: &[u64]) {
     let count = [values.len() as u64];
     let target = Target::Box { start: &[0], step: &[1], count: &count, strides: &[8], view: None };
     // SAFETY: the buffer has the elements of the box.
-    let source = unsafe { write::Source::from_raw(values.as_ptr().cast()) };
-    device.execute(Command::Write { space, target, source }).unwrap();
+    let source = unsafe { Source::from_raw(values.as_ptr().cast()) };
+    device.execute(command::Write { space, target, source }).unwrap();
 }
 
 fn content(device: &Device, space: SpaceId) -> Vec<u64> {
@@ -52,7 +47,7 @@ fn content(device: &Device, space: SpaceId) -> Vec<u64> {
     let target = Target::Box { start: &[0], step: &[1], count: &[ITEMS], strides: &[8], view: None };
     // SAFETY: the buffer has the elements of the space.
     let out = unsafe { BufferMut::from_raw(all.as_mut_ptr().cast()) };
-    device.execute(Command::Read { space, target, out }).unwrap();
+    device.execute(command::Read { space, target, out }).unwrap();
     all
 }
 
@@ -100,10 +95,8 @@ impl Store {
 
     fn is_sound(&self) {
         let device = self.runtime.device();
-        device.execute(Command::Flush).unwrap();
-        let Ok(Reply::Checked(report)) = device.execute(Command::Check { repair: false, accept_older: false }) else {
-            panic!("a check gives a report");
-        };
+        device.execute(command::Flush).unwrap();
+        let report = device.execute(command::Check { repair: false, accept_older: false }).unwrap();
         assert!(report.findings.is_empty(), "{:?}", report.findings);
     }
 }

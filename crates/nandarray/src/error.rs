@@ -1,4 +1,4 @@
-//! What can go wrong in the engine, as one closed list with the offending numbers in it.
+//! The errors of the engine, as one closed list with the offending numbers in it.
 //!
 //! Bad input and failing media are errors; a broken invariant of our own is a panic. [`Error::kind`] gives the stable,
 //! append-only string that doors (Python, wire) map from; a test of the Python package holds both lists equal. This
@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io;
 
-/// Who keeps a store from being opened.
+/// The kind of holder that keeps a store from being opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// Another writer.
@@ -21,7 +21,8 @@ impl fmt::Display for Holder {
         f.write_str(match self {
             Self::Writer => "another store object or process has it open for writing",
             Self::Readers => {
-                "others have it open for reading, and it is not emptied under them; close these, or open it with mode 'r+'"
+                "others have it open for reading, and it is not emptied under them; close these, or open it with \
+                 mode 'r+'"
             }
         })
     }
@@ -34,16 +35,16 @@ pub enum Error {
     /// No space has this name or id.
     #[error("no array named {name:?} in this store")]
     NotFound {
-        /// The name asked for.
+        /// The name.
         name: String,
     },
     /// The name is taken.
     #[error("an array named {name:?} exists already")]
     Exists {
-        /// The name asked for.
+        /// The name.
         name: String,
     },
-    /// The store file is there and the mode wants to make it.
+    /// The store file exists, and the mode creates it.
     #[error("{path} exists already")]
     FileExists {
         /// The path of the file.
@@ -59,7 +60,11 @@ pub enum Error {
     #[error("{0}")]
     Invalid(String),
     /// A view has another volume than its space.
-    #[error("a view of shape {} cannot be taken of an array of shape {}: the number of elements differs", Shape(.view), Shape(.space))]
+    #[error(
+        "a view of shape {} cannot be taken of an array of shape {}: the number of elements differs",
+        Shape(.view),
+        Shape(.space)
+    )]
     VolumeMismatch {
         /// Shape of the space.
         space: Vec<u64>,
@@ -71,31 +76,32 @@ pub enum Error {
     OutOfRange {
         /// The axis, from 0.
         axis: usize,
-        /// The largest coordinate asked for.
+        /// The largest coordinate requested.
         index: u128,
         /// The size of that axis.
         size: u64,
     },
-    /// A broken invariant of our own: a panic that was caught at the entrance. The store takes no more commands.
+    /// A broken invariant of the engine: a panic that was caught at the entrance. The store takes no more commands.
     #[error(
-        "a fault of nandarray itself, not of the data or the caller: {0}; this store object takes no more commands: close it, and open it again"
+        "a fault of nandarray itself, not of the data or the caller: {0}; this store object takes no more commands: \
+         close it, and open it again"
     )]
     Internal(String),
     /// The store is open for reading only.
     #[error("the store is open for reading only")]
     ReadOnly,
-    /// Somebody else holds the store.
+    /// Another store object or process holds the store.
     #[error("{path} is locked: {by}")]
     Locked {
         /// The path of the file.
         path: String,
-        /// Who holds it.
+        /// Its holder.
         by: Holder,
     },
     /// Capacity or disk used up.
     #[error("the store is full: {what} (capacity {capacity_bytes} bytes, {live_bytes} live)")]
     Full {
-        /// What was being asked for.
+        /// The purpose of the room that was requested.
         what: String,
         /// The configured capacity, or the size of the file where the disk is the limit.
         capacity_bytes: u64,
@@ -103,9 +109,9 @@ pub enum Error {
         live_bytes: u64,
     },
     /// The medium reported an error.
-    #[error("{op}{} failed: {source}", Place(*.offset, *.len))]
+    #[error("{op}{} failed: {source}", MediaRange(*.offset, *.len))]
     Media {
-        /// What was being done.
+        /// The operation, e.g. "write".
         op: &'static str,
         /// Byte offset in the medium.
         offset: u64,
@@ -118,7 +124,10 @@ pub enum Error {
     #[error("the store is damaged: {0}")]
     Corrupt(String),
     /// A page does not match its out-of-band record.
-    #[error("checksum mismatch in array {array:?}, building block {}, access unit {unit}, file offset {offset}: {what}", Shape(.block))]
+    #[error(
+        "checksum mismatch in array {array:?}, building block {}, access unit {unit}, file offset {offset}: {what}",
+        Shape(.block)
+    )]
     Checksum {
         /// Name of the array.
         array: String,
@@ -128,15 +137,15 @@ pub enum Error {
         unit: u32,
         /// Byte offset in the medium.
         offset: u64,
-        /// Which of the comparisons failed.
+        /// The comparison that failed, in words.
         what: String,
     },
-    /// Not one of our files.
+    /// The file is no store.
     #[error("{path} is not a nandarray store: {what}")]
     NotAStore {
         /// The path of the file.
         path: String,
-        /// Why we think so.
+        /// The reason, in words.
         what: String,
     },
     /// A format that this program does not know.
@@ -235,10 +244,10 @@ impl Error {
     }
 }
 
-/// Where on a medium something was done; nothing where that is all of it.
-struct Place(u64, u64);
+/// Prints the offset and length of an operation on a medium; nothing for the whole of it, (0, 0).
+struct MediaRange(u64, u64);
 
-impl fmt::Display for Place {
+impl fmt::Display for MediaRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self(0, 0) => Ok(()),

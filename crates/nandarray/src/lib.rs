@@ -1,12 +1,11 @@
 //! The engine of nandarray: N-dimensional arrays in flash-shaped building blocks.
 //!
-//! One engine, cut in layers whose arrows only point down (ARCHITECTURE.md): [`device`] executes typed commands over
-//! spaces ([`stl`]), which lie on pages ([`ftl`]) of a described flash ([`flash`]), whose bytes live on a medium
-//! ([`media`]). Under the wall clock the medium is a file and everything runs as fast as the machine can.
+//! One engine, cut in layers whose arrows only point down (ARCHITECTURE.md): a [`Device`] executes typed commands
+//! ([`command`]) over spaces ([`Space`]), which lie on pages of a described flash ([`Geometry`]), whose bytes live on a
+//! medium ([`Media`]). Under the wall clock the medium is a file and everything runs as fast as the machine can.
 //!
 //! ```
-//! use nandarray::device::{Command, Device, Mode, NewSpace, Options, Target};
-//! use nandarray::stl::{read::BufferMut, write::Source};
+//! use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, Target, command};
 //!
 //! let dir = tempfile::tempdir()?;
 //! let store = Device::open_file(&dir.path().join("a.nand"), Mode::Append, &Options::default())?;
@@ -14,36 +13,92 @@
 //!     name: "matrix", shape: &[300, 400], item_bytes: 4, dtype: "<f4",
 //!     block: None, compression: None, key: None, fill: None, attrs: "{}",
 //! };
-//! let space = store.execute(Command::Create(new))?.into_space().id;
+//! let space = store.execute(command::Create(new))?.id;
 //!
 //! let column = [7f32; 300];
 //! let target = Target::Box { start: &[0, 5], step: &[1, 1], count: &[300, 1], strides: &[4, 4], view: None };
 //! // SAFETY: the target reaches 300 elements of 4 bytes from the buffer's start.
 //! let source = unsafe { Source::from_raw(column.as_ptr().cast()) };
-//! store.execute(Command::Write { space, target, source })?;
+//! store.execute(command::Write { space, target, source })?;
 //!
 //! let mut row = [0f32; 400];
 //! let target = Target::Box { start: &[9, 0], step: &[1, 1], count: &[1, 400], strides: &[4, 4], view: None };
 //! // SAFETY: the target reaches 400 elements of 4 bytes from the buffer's start.
 //! let out = unsafe { BufferMut::from_raw(row.as_mut_ptr().cast()) };
-//! store.execute(Command::Read { space, target, out })?;
+//! store.execute(command::Read { space, target, out })?;
 //! assert_eq!((row[4], row[5]), (0.0, 7.0));
 //! store.close()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod codec;
-pub mod device;
-pub mod error;
-pub mod flash;
-pub mod ftl;
-pub mod media;
+#[allow(unreachable_pub, reason = "inner layers; the list below says what is public")]
+mod codec;
+mod device;
+mod error;
+#[allow(unreachable_pub, reason = "as codec")]
+mod flash;
+#[allow(unreachable_pub, reason = "as codec")]
+mod ftl;
+#[allow(unreachable_pub, reason = "as codec")]
+mod media;
 pub mod nvme;
-pub mod sched;
-pub mod sim;
-pub mod stl;
+mod sched;
+mod sim;
+#[allow(unreachable_pub, reason = "as codec")]
+mod stl;
 
-pub use error::{Error, Result};
+// A store, the commands that it takes, and their parts.
+pub use device::{Change, Command, NewSpace, Target, TransactionId, command};
+pub use device::{CheckReport, Dropped, Finding};
+pub use device::{Compound, StagedWrite};
+pub use device::{Device, Mode, Options};
+pub use device::{Done, OwnedCommand, OwnedTarget};
+pub use error::{Error, KINDS, Result, Shape};
+pub use flash::Geometry;
+pub use ftl::Verify;
+pub use sim::panics;
+pub use stl::plan::Axis;
+pub use stl::read::BufferMut;
+pub use stl::space::{Space, SpaceId, SpaceRecord};
+pub use stl::translate::check_view;
+pub use stl::write::Source;
+
+// Media: where a store's bytes live.
+pub use media::Media;
+pub use media::fault::FaultMedia;
+pub use media::file::{Access as FileAccess, FileMedia};
+pub use media::memory::MemoryMedia;
+pub use media::sparse::SparseMedia;
+
+/// The interface of a clock, or of an observer, to the commands of a store.
+pub mod probe {
+    pub use crate::sim::{Counters, FlightId, Halves, Moves, Order, Probe, Purpose};
+}
+
+/// Policies of garbage collection and wear levelling, for other flash managements than the store's.
+pub mod policy {
+    pub use crate::ftl::policy::wear_levelling::WearLevelling;
+    pub use crate::ftl::policy::{ClosedBlock, Draw, GcPolicy, ReclaimView};
+}
+
+/// The bytes of a store's file, for tools that read or make them without opening a store.
+pub mod file_format {
+    pub use crate::flash::geometry::{OOB_BYTES, SEGMENT_HEADER_BYTES};
+    pub use crate::flash::{Area, Layout, Owner, Ppa, Run, Segment, SegmentHeader, SegmentKind, crc32c};
+    pub use crate::ftl::chain::Chain;
+    pub use crate::ftl::journal;
+    pub use crate::ftl::mark::{Mark, read_marks};
+    pub use crate::ftl::superblock::{ChainStart, FORMAT_VERSION, Superblock, read_slots};
+    pub use crate::media::HEAD_BYTES;
+}
+
+/// Layers by themselves, for their own tests: no part of the interface.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing};
+    pub use crate::ftl::segments::SegmentState;
+    pub use crate::ftl::{FetchError, Ftl, placement};
+}
 
 /// Version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,5 +1,5 @@
-//! Promise: an append is there with its rows, or not there: to readers beside it, to whoever opens the store after a
-//! kill or a loss of power at any moment, and when it fails.
+//! Promise: an append is there with its rows, or not there: to readers beside it, to a process that opens the store
+//! after a kill or a loss of power at any moment, and when it fails.
 //!
 //! Rows are never written as the fill value, so a row that reads as fill within the shape is half an append. Appends
 //! here are smaller and larger than access units and building blocks, into plain, compressed and encrypted arrays whose
@@ -12,10 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::*;
 use fastrand::Rng;
-use nandarray::Error;
-use nandarray::device::{Command, Device, Mode, Options};
-use nandarray::flash::Geometry;
-use nandarray::media::fault::FaultMedia;
+use nandarray::{Device, Error, FaultMedia, Geometry, Mode, Options, command};
 
 const COLUMNS: u64 = 37;
 const KINDS: [(&str, Option<&str>, bool); 4] = [
@@ -80,7 +77,7 @@ fn lost_power_at_every_write_leaves_whole_appends() {
             let media = Arc::new(FaultMedia::default());
             let device = open(media.clone(), Mode::Append, &tiny(write_buffer_bytes)).unwrap();
             make(&device, block.clone());
-            device.execute(Command::Flush).unwrap();
+            device.execute(command::Flush).unwrap();
             media.crash_at_write(media.writes() + n);
             let (mut sizes, mut flushed) = (vec![vec![0u64]; KINDS.len()], [0; KINDS.len()]);
             let story = (|| -> Result<(), Error> {
@@ -91,7 +88,7 @@ fn lost_power_at_every_write_leaves_whole_appends() {
                         append_rows(&device, name, rows, turn as u32 + 1)?;
                     }
                     if turn % 3 == 2 {
-                        device.execute(Command::Flush)?;
+                        device.execute(command::Flush)?;
                         flushed = [turn + 1; KINDS.len()];
                     }
                 }
@@ -118,7 +115,7 @@ fn lost_power_at_every_write_leaves_whole_appends() {
     }
 }
 
-/// Appenders, a writer of rows that are there, readers, and somebody who looks at what a crash at this moment would
+/// Appenders, a writer of rows that are there, readers, and a thread that judges what a crash at this moment would
 /// leave.
 #[test]
 fn appends_beside_readers_writers_and_crashes_are_whole() {
@@ -178,7 +175,10 @@ fn appends_beside_readers_writers_and_crashes_are_whole() {
                         seed += 1;
                         judge(media.after_kill(), &|| format!("killed, round {round}"));
                         judge(media.after_crash(seed), &|| format!("power lost, seed {seed}"));
-                        device.execute(if seed % 4 == 0 { Command::Compact } else { Command::Flush }).unwrap();
+                        device.execute(command::Flush).unwrap();
+                        if seed % 4 == 0 {
+                            device.execute(command::Compact).unwrap();
+                        }
                     }
                 });
                 let done: Vec<_> = appenders.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
@@ -214,7 +214,7 @@ fn an_append_that_fails_leaves_the_shape() {
     assert!(is_full(&e), "{e}");
     let array = read_array(&device, "plain").unwrap();
     assert_eq!((array.shape, rows_of(&array.data).map(|r| r.len() as u64)), (vec![rows, COLUMNS], Some(rows)));
-    // What does not fit in itself.
+    // Parts whose shape does not fit.
     let bytes = [1; 8];
     for (name, axis, count) in [
         ("plain", 0, vec![1, COLUMNS - 1]),

@@ -1,7 +1,7 @@
 //! Promise: many threads may use one store at once. Every read sees every write whole or not at all, no command waits
-//! for ever, and the order that the journal tells is one that happened.
+//! for ever, and the order in the journal is one that happened.
 //!
-//! Writers fill boxes, each write with one value; whoever reads a box that is only ever written whole must see one
+//! Writers fill boxes, each write with one value; a reader of a box that is only ever written whole must see one
 //! value. At the same time pages are moved, checkpoints taken, arrays made, renamed and deleted under the same few
 //! names. A watchdog ends what does not end; afterwards the store must open again and be sound. Interleavings are the
 //! machine's, so a failure may not repeat; seeds only vary the load.
@@ -14,9 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use common::*;
 use fastrand::Rng;
-use nandarray::Error;
-use nandarray::device::{Command, Device, Mode, Options};
-use nandarray::flash::Geometry;
+use nandarray::{Device, Error, Geometry, Mode, Options, command};
 
 const SIDE: u64 = 64;
 
@@ -108,15 +106,17 @@ fn readers_and_writers(capacity_segments: Option<u32>, map: bool, turns: u64) {
         }
         5 => {
             while !stop.load(Ordering::Acquire) {
-                let command = if rng.u8(..8) == 0 { Command::Compact } else { Command::Flush };
-                if let Err(e) = device.execute(command) {
+                let compact = rng.u8(..8) == 0;
+                let done =
+                    if compact { device.execute(command::Compact).map(drop) } else { device.execute(command::Flush) };
+                if let Err(e) = done {
                     assert!(is_full(&e) && capacity_segments.is_some(), "{e}");
                 }
                 std::thread::yield_now();
             }
         }
         _ => {
-            // An array of its own: nobody else's writes may touch it.
+            // An array of its own: writes of other threads must not touch it.
             make(&device, "own", None);
             let mut last = 0;
             while !stop.load(Ordering::Acquire) {
@@ -229,7 +229,7 @@ fn arrays_come_and_go_under_the_same_names() {
             let held = read_all(&device).unwrap();
             assert_sound(&device, &|| format!("seed {seed}"));
             // As a process that is killed after a flush leaves it: the journal has to tell all of it.
-            device.execute(Command::Flush).unwrap();
+            device.execute(command::Flush).unwrap();
             let copy = dir.path().join("copy.nand");
             std::fs::copy(&path, &copy).unwrap();
             for path in [&copy, &path] {

@@ -5,8 +5,8 @@
 //! cut short anywhere. Bad input (no store, a newer one, a wrong key), disks that are full and blocks that wear out are
 //! here, too.
 //!
-//! Not promised, so not here: that flipped bits at the end of the journal of a store that was *not* closed are told
-//! from what a loss of power leaves there; and that wrong bytes with a right CRC-32C are noticed.
+//! Not promised, so not here: that flipped bits at the end of the journal of a store that was *not* closed are
+//! distinguished from the remains of a loss of power; and that wrong bytes with a right CRC-32C are noticed.
 
 mod common;
 
@@ -15,15 +15,8 @@ use std::sync::Arc;
 
 use common::*;
 use fastrand::Rng;
-use nandarray::Error;
-use nandarray::device::{CheckReport, Command, Device, Mode, Options};
-use nandarray::flash::Geometry;
-use nandarray::ftl::chain::Chain;
-use nandarray::ftl::journal;
-use nandarray::ftl::superblock::read_slots;
-use nandarray::media::Media;
-use nandarray::media::fault::FaultMedia;
-use nandarray::media::memory::MemoryMedia;
+use nandarray::file_format::{Chain, journal, read_slots};
+use nandarray::{CheckReport, Device, Error, FaultMedia, Geometry, Media, MemoryMedia, Mode, Options, command};
 
 fn memory(bytes: Vec<u8>) -> Arc<MemoryMedia> {
     Arc::new(MemoryMedia::with_bytes(bytes))
@@ -74,7 +67,7 @@ fn store() -> (Vec<u8>, Model) {
         if let Op::Reopen | Op::Compact = op {
             // A store that was killed gets a new checkpoint when it is opened; one that was closed goes on.
             if let Op::Compact = op {
-                device.execute(Command::Flush).unwrap();
+                device.execute(command::Flush).unwrap();
                 media = memory(media.to_bytes());
             }
             device.close().unwrap();
@@ -90,7 +83,7 @@ fn store() -> (Vec<u8>, Model) {
     (media.to_bytes(), model)
 }
 
-/// What the store's answers depend on, by byte ranges of the file.
+/// The parts of the file that the store's answers depend on, by name.
 fn depended_on(bytes: &[u8]) -> BTreeMap<&'static str, Vec<std::ops::Range<u64>>> {
     let media = memory(bytes.to_vec());
     let slots = read_slots(media.as_ref(), "it").unwrap();
@@ -135,7 +128,7 @@ fn is_typed(e: &Error) -> bool {
     matches!(e, Error::Corrupt(_) | Error::Checksum { .. } | Error::NotAStore { .. })
 }
 
-/// What became of a store.
+/// The state of a damaged store.
 struct Outcome {
     /// Arrays that cannot be read, and why.
     lost: BTreeMap<String, Error>,
@@ -277,7 +270,7 @@ fn flipped_bits_give_an_error_or_the_right_data() {
     let mut rng = Rng::with_seed(1);
     for at in 0..bytes.len() as u64 {
         let part = part_of(at);
-        // Every byte of what is small; of pages, superblocks and what nobody needs one now and then.
+        // Every byte of what is small; of pages, superblocks and unused bytes one now and then.
         let every = match part {
             Some("journal" | "checkpoint" | "records") => 1,
             Some("superblocks") if at % 4096 < 256 => 1,
@@ -408,7 +401,7 @@ fn a_full_disk_loses_nothing() {
         let mut by_size: Vec<String> = model.keys().cloned().collect();
         by_size.sort_by_key(|n| model[n].data.len());
         for name in &by_size[1..] {
-            device.execute(Command::Delete { name }).unwrap();
+            device.execute(command::Delete { name }).unwrap();
             model.remove(name);
         }
         for op in [
@@ -513,7 +506,7 @@ fn what_is_no_store_is_refused_by_name() {
     refused(b"PK\x03\x04".to_vec());
     refused(vec![0; 100_000]);
     refused(vec![0x89; 100_000]);
-    // Somebody's file is not overwritten because it was named.
+    // A file that is no store is not overwritten.
     let text = b"some text".repeat(30_000);
     assert!(matches!(open_bytes(text, Mode::Append), Err(Error::NotAStore { .. })));
     assert!(open_bytes(vec![], Mode::Append).is_ok());
@@ -523,7 +516,7 @@ fn what_is_no_store_is_refused_by_name() {
 fn a_wrong_key_is_an_error_and_never_garbage() {
     let (bytes, model) = store();
     let device = open(memory(bytes), Mode::ReadWrite, &tiny()).unwrap();
-    let open_with = |key: Option<&[u8]>| device.execute(Command::Open { name: "secret", key }).map(|r| r.into_space());
+    let open_with = |key: Option<&[u8]>| device.execute(command::Open { name: "secret", key }).map(|r| r);
     let mut wrong = KEY;
     wrong[31] ^= 1;
     for key in [None, Some(&wrong[..])] {
@@ -535,21 +528,16 @@ fn a_wrong_key_is_an_error_and_never_garbage() {
     assert!(matches!(open_with(Some(&[1, 2, 3])), Err(Error::Invalid(_))));
     // Not by its number, either, and not written.
     let id = device.describe("secret").unwrap().id;
-    let target = || nandarray::device::Target::Box {
-        start: &[0, 0],
-        step: &[1, 1],
-        count: &[1, 1],
-        strides: &[8, 8],
-        view: None,
-    };
+    let target =
+        || nandarray::Target::Box { start: &[0, 0], step: &[1, 1], count: &[1, 1], strides: &[8, 8], view: None };
     let mut buffer = [0u8; 8];
     // SAFETY: one element of 8 bytes.
-    let out = unsafe { nandarray::stl::read::BufferMut::from_raw(buffer.as_mut_ptr()) };
-    assert!(matches!(device.execute(Command::Read { space: id, target: target(), out }), Err(Error::WrongKey { .. })));
+    let out = unsafe { nandarray::BufferMut::from_raw(buffer.as_mut_ptr()) };
+    assert!(matches!(device.execute(command::Read { space: id, target: target(), out }), Err(Error::WrongKey { .. })));
     // SAFETY: as above.
-    let source = unsafe { nandarray::stl::write::Source::from_raw(buffer.as_ptr()) };
+    let source = unsafe { nandarray::Source::from_raw(buffer.as_ptr()) };
     assert!(matches!(
-        device.execute(Command::Write { space: id, target: target(), source }),
+        device.execute(command::Write { space: id, target: target(), source }),
         Err(Error::WrongKey { .. })
     ));
     assert!(open_with(Some(&KEY)).is_ok());

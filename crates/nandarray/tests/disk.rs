@@ -15,10 +15,7 @@ use std::sync::Arc;
 use common::disk::{Disk, EIO, ENOSPC, Kind};
 use common::*;
 use fastrand::Rng;
-use nandarray::device::{Command, Device, Mode, Options};
-use nandarray::flash::Geometry;
-use nandarray::media::Media;
-use nandarray::{Error, Result};
+use nandarray::{Device, Error, Geometry, Media, Mode, Options, Result, command};
 
 const SEGMENT: u64 = 16 << 10;
 
@@ -44,14 +41,14 @@ fn run(device: &Device, model: &mut Model, op: Op) {
     op.tell(model);
 }
 
-/// Two arrays of so many bytes, flushed.
+/// Two arrays of this many bytes, flushed.
 fn two_arrays(device: &Device, bytes: u64) -> Model {
     let mut model = Model::new();
     for (name, salt) in [("a", 10), ("b", 11)] {
         run(device, &mut model, array(name, &[bytes]));
         run(device, &mut model, fill(name, &[bytes], salt));
     }
-    device.execute(Command::Flush).unwrap();
+    device.execute(command::Flush).unwrap();
     model
 }
 
@@ -80,11 +77,11 @@ fn deleting_and_compacting_give_a_full_disk_its_room_back() {
         }
         assert_eq!(number(&device, "segments_bad"), 0, "{}", context());
         assert_sound(&device, &context);
-        device.execute(Command::Flush).unwrap();
+        device.execute(command::Flush).unwrap();
         assert_holds(&device, &model, &context);
         delete(&device, &mut model, "b");
-        device.execute(Command::Flush).unwrap();
-        device.execute(Command::Compact).unwrap();
+        device.execute(command::Flush).unwrap();
+        device.execute(command::Compact).unwrap();
         assert!(disk.used() + bytes * 3 / 4 < full, "{} of {full} bytes are in use; {}", disk.used(), context());
         assert!(disk.len() < length, "{}", context());
         run(&device, &mut model, fill("c", &[bytes], 13));
@@ -112,7 +109,7 @@ fn compacting_without_a_free_byte_gives_back_what_is_dead_between_live_pages() {
             run(&device, &mut model, Op::Write { name: name.to_owned(), part, salt: at });
         }
     }
-    device.execute(Command::Flush).unwrap();
+    device.execute(command::Flush).unwrap();
     disk.limit(Some(disk.used() + SEGMENT));
     run(&device, &mut model, array("c", &[4 * bytes]));
     assert!(is_full(&fill("c", &[4 * bytes], 1).run(&device).unwrap_err()));
@@ -149,7 +146,7 @@ fn fill_and_give_back(geometry: Geometry, spare: u64, seed: u64) {
             Op::Write { name: "a".to_owned(), part: Part::boxed(&[at * 1024], &[512]), salt: seed + at },
         );
     }
-    device.execute(Command::Flush).unwrap();
+    device.execute(command::Flush).unwrap();
     disk.limit(Some(disk.used() + spare));
     let mut refused = 0;
     for turn in 0..200 {
@@ -169,14 +166,14 @@ fn fill_and_give_back(geometry: Geometry, spare: u64, seed: u64) {
         }
     }
     assert!(refused > 3, "{}", context());
-    device.execute(Command::Flush).unwrap_or_else(|e| panic!("flush: {e}; {}", context()));
+    device.execute(command::Flush).unwrap_or_else(|e| panic!("flush: {e}; {}", context()));
     disk.limit(Some(disk.used()));
     let full = disk.used();
     assert_sound(&device, &context);
     let op = Op::Delete { name: "b".to_owned() };
     op.run(&device).unwrap_or_else(|e| panic!("delete: {e}; {}", context()));
     op.tell(&mut model);
-    device.execute(Command::Flush).unwrap_or_else(|e| panic!("flush after delete: {e}; {}", context()));
+    device.execute(command::Flush).unwrap_or_else(|e| panic!("flush after delete: {e}; {}", context()));
     let survivor = open(Arc::new(Disk::with_bytes(disk.to_bytes())), Mode::Read, &options(geometry, seed)).unwrap();
     assert_holds(&survivor, &model, &context);
     compact(&device).unwrap_or_else(|e| panic!("compact: {e}; {}", context()));
@@ -217,16 +214,16 @@ fn a_disk_that_others_fill_takes_deletes_and_what_they_make_room_for() {
         assert!(is_full(&e), "{e}");
         assert_sound(&device, &String::new);
         delete(&device, &mut model, "b");
-        device.execute(Command::Flush).unwrap();
+        device.execute(command::Flush).unwrap();
         if compact_first {
-            device.execute(Command::Compact).unwrap();
+            device.execute(command::Compact).unwrap();
             assert!(disk.used() + bytes * 9 / 10 < before);
         }
         // A page that gathers, then half of it, again and again: b had room for all of it.
         for salt in 21..60 {
             let part = Part::boxed(&[salt * 100], &[3]);
             run(&device, &mut model, Op::Write { name: "a".to_owned(), part, salt });
-            device.execute(Command::Flush).unwrap_or_else(|e| panic!("{e}; {compact_first}, {salt}"));
+            device.execute(command::Flush).unwrap_or_else(|e| panic!("{e}; {compact_first}, {salt}"));
             let half = Op::Write { name: "a".to_owned(), part: Part::boxed(&[0], &[bytes / 2]), salt };
             run(&device, &mut model, half);
         }
@@ -252,7 +249,7 @@ fn what_was_accepted_before_the_disk_filled_is_flushed_when_it_has_room() {
     }
     let (length, used) = (disk.len(), disk.used());
     for _ in 0..10 {
-        assert!(is_full(&device.execute(Command::Flush).unwrap_err()));
+        assert!(is_full(&device.execute(command::Flush).unwrap_err()));
         assert!(is_full(&device.close().unwrap_err()));
         assert_sound(&device, &String::new);
         assert_holds(&device, &model, &String::new);
@@ -260,7 +257,7 @@ fn what_was_accepted_before_the_disk_filled_is_flushed_when_it_has_room() {
     assert_eq!((disk.len(), number(&device, "segments_bad")), (length, 0));
     assert!(disk.used() <= used);
     disk.limit(None);
-    device.execute(Command::Flush).unwrap();
+    device.execute(command::Flush).unwrap();
     device.close().unwrap();
     drop(device);
     assert_holds(&open(disk, Mode::Read, &tiny()).unwrap(), &model, &String::new);
@@ -284,7 +281,7 @@ fn small_writes_do_not_gather_for_ever_on_a_full_disk() {
             }
         }
     }
-    assert!(refused > 150 && device.gathered_bytes() < 3 * 4096, "{refused}, {}", device.gathered_bytes());
+    assert!(refused > 150 && device.buffered_bytes() < 3 * 4096, "{refused}, {}", device.buffered_bytes());
     assert_holds(&device, &model, &String::new);
 }
 
@@ -409,14 +406,14 @@ fn a_disk_that_fails_is_no_full_store() {
     let mut model = Model::new();
     run(&device, &mut model, array("a", &[3 * SEGMENT]));
     run(&device, &mut model, fill("a", &[3 * SEGMENT], 10));
-    device.execute(Command::Flush).unwrap();
+    device.execute(command::Flush).unwrap();
     disk.fail(Kind::Write, 0, u64::MAX, EIO);
     for turn in 0..200 {
         match fill("a", &[3 * SEGMENT], 11 + turn).run(&device) {
             Err(Error::Media { .. }) => {}
             other => panic!("turn {turn}: {other:?}"),
         }
-        assert!(matches!(device.execute(Command::Compact), Ok(_) | Err(Error::Media { .. })));
+        assert!(matches!(device.execute(command::Compact), Ok(_) | Err(Error::Media { .. })));
     }
     assert_eq!(number(&device, "segments_bad"), 0);
     assert_holds(&device, &model, &String::new);
@@ -437,7 +434,7 @@ fn closing_after_a_refused_barrier_closes() {
         let mut model = two_arrays(&device, 1000);
         run(&device, &mut model, fill("a", &[1000], 5));
         disk.fail(kind, 0, 1, errno);
-        assert!(matches!(device.execute(Command::Flush), Err(Error::Media { .. })));
+        assert!(matches!(device.execute(command::Flush), Err(Error::Media { .. })));
         assert_holds(&device, &model, &String::new);
         assert!(fill("a", &[1000], 6).run(&device).is_err());
         assert!(matches!(device.close(), Err(Error::Media { .. })));
@@ -473,7 +470,7 @@ fn compacting_never_makes_a_file_longer_and_twice_changes_nothing() {
                 drop(device);
                 device = open(disk.clone(), Mode::ReadWrite, &options).unwrap();
             } else {
-                device.execute(Command::Flush).unwrap();
+                device.execute(command::Flush).unwrap();
             }
             let context = || format!("seed {seed}, round {round}");
             let before = (disk.len(), disk.used());
@@ -495,5 +492,5 @@ fn compacting_never_makes_a_file_longer_and_twice_changes_nothing() {
 }
 
 fn compact(device: &Device) -> Result<()> {
-    device.execute(Command::Compact).map(drop)
+    device.execute(command::Compact).map(drop)
 }

@@ -10,17 +10,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use nandarray::device::{Command, Device, Mode, NewSpace, Options, Target};
-use nandarray::flash::geometry::{HEAD_BYTES, OOB_BYTES};
-use nandarray::flash::{Geometry, Owner, Ppa, Run};
-use nandarray::ftl::victim::Victim;
-use nandarray::ftl::{FetchError, Ftl, Verify, placement};
-use nandarray::media::Media;
-use nandarray::media::memory::MemoryMedia;
-use nandarray::sim::Counters;
-use nandarray::stl::read::BufferMut;
-use nandarray::stl::write::Source;
-use nandarray::{Error, Result};
+use nandarray::file_format::{HEAD_BYTES, OOB_BYTES, Owner, Ppa, Run};
+use nandarray::internals::{FetchError, Ftl, placement};
+use nandarray::policy::GcPolicy;
+use nandarray::probe::Counters;
+use nandarray::{
+    BufferMut, Device, Error, Geometry, Media, MemoryMedia, Mode, NewSpace, Options, Result, Source, Target, Verify,
+    command,
+};
 
 /// Bytes from which on a read is a large one.
 const LARGE_BYTES: u64 = 4 << 20;
@@ -49,13 +46,13 @@ fn store(path: &Path, shape: &[u64], item: usize, block: Option<&[u64]>) -> Vec<
         fill: None,
         attrs: "{}",
     };
-    let space = device.execute(Command::Create(new)).unwrap().into_space().id;
+    let space = device.execute(command::Create(new)).unwrap().id;
     let (start, step) = (vec![0; shape.len()], vec![1; shape.len()]);
     let strides = strides(shape, item);
     let target = Target::Box { start: &start, step: &step, count: shape, strides: &strides, view: None };
     // SAFETY: the target is all of the array, whose bytes the vector has.
     let source = unsafe { Source::from_raw(data.as_ptr()) };
-    device.execute(Command::Write { space, target, source }).unwrap();
+    device.execute(command::Write { space, target, source }).unwrap();
     device.close().unwrap();
     data
 }
@@ -65,13 +62,13 @@ fn open(path: &Path, verify: Verify) -> Device {
 }
 
 fn read(device: &Device, start: &[u64], step: &[u64], count: &[u64], item: usize) -> Result<Vec<u8>> {
-    let space = device.execute(Command::Open { name: "a", key: None })?.into_space().id;
+    let space = device.execute(command::Open { name: "a", key: None })?.id;
     let mut out = vec![0; count.iter().product::<u64>() as usize * item];
     let strides = strides(count, item);
     let target = Target::Box { start, step, count, strides: &strides, view: None };
     // SAFETY: the vector has room for the target's elements.
     let buffer = unsafe { BufferMut::from_raw(out.as_mut_ptr()) };
-    device.execute(Command::Read { space, target, out: buffer })?;
+    device.execute(command::Read { space, target, out: buffer })?;
     Ok(out)
 }
 
@@ -168,7 +165,7 @@ fn pages_before_a_damaged_one_are_marked_and_those_behind_it_are_not() {
     const COUNT: u32 = 200;
     let geometry = Geometry::FILE;
     let media = Arc::new(MemoryMedia::with_bytes(vec![0; HEAD_BYTES as usize]));
-    let policies = || (placement::by_name("log").unwrap(), Victim::by_name("greedy").unwrap());
+    let policies = || (placement::by_name("log").unwrap(), GcPolicy::Greedy);
     let ftl = |verify| Ftl::new(media.clone(), geometry, Arc::new(Counters::default()), verify, policies(), 0, 5);
     let owner = Owner { space: 1, unit: 0, key: [7; 10] };
     let mut rng = Rng::with_seed(9);

@@ -10,12 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::*;
-use nandarray::device::{Command, Device, Mode, NewSpace};
-use nandarray::flash::{Geometry, Layout};
-use nandarray::ftl::superblock::{FORMAT_VERSION, read_slots};
-use nandarray::media::Media;
-use nandarray::media::memory::MemoryMedia;
-use nandarray::stl::plan::Axis;
+use nandarray::file_format::{FORMAT_VERSION, Layout, read_slots};
+use nandarray::{Axis, Device, Geometry, Media, MemoryMedia, Mode, NewSpace, command};
 
 /// Small segments, so that the image is small.
 const GEOMETRY: Geometry =
@@ -139,7 +135,7 @@ fn salt(name: &str) -> u64 {
     name.bytes().fold(5u64, |s, b| s.wrapping_mul(31) + u64::from(b)) | 1
 }
 
-/// What is done after the arrays were made and written whole; some before, some after the last checkpoint.
+/// The changes after the arrays were made and written whole; some before, some after the last checkpoint.
 fn changes() -> Vec<Op> {
     let name = str::to_owned;
     vec![
@@ -193,7 +189,7 @@ fn make(media: Arc<dyn Media>) {
     for new in ARRAYS {
         let fill = vec![new.fill; new.item as usize];
         device
-            .execute(Command::Create(NewSpace {
+            .execute(command::Create(NewSpace {
                 name: new.name,
                 shape: new.shape,
                 item_bytes: new.item,

@@ -161,7 +161,7 @@ fn journals() {
         let mut before = 0;
         for lsn in 1..rng.u64(2..9) {
             let payload = noise(rng, 200);
-            let (record, crc) = nandarray::ftl::journal::encode(lsn, 7, lsn / 2, before, &payload);
+            let (record, crc) = nandarray::file_format::journal::encode(lsn, 7, lsn / 2, before, &payload);
             bytes.extend(record);
             before = crc;
         }

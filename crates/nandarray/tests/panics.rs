@@ -14,12 +14,8 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use common::*;
 use fastrand::Rng;
-use nandarray::device::{Command, Device, Mode, Options};
-use nandarray::flash::Geometry;
-use nandarray::media::Media;
-use nandarray::media::memory::MemoryMedia;
-use nandarray::sim::{Halves, Probe, Purpose};
-use nandarray::{Error, Result};
+use nandarray::probe::{Halves, Probe, Purpose};
+use nandarray::{Device, Error, Geometry, Media, MemoryMedia, Mode, Options, Result, command};
 
 /// A medium in memory whose operations panic once a countdown is over.
 #[derive(Debug)]
@@ -77,8 +73,8 @@ fn is_internal<T>(done: &Result<T>) -> bool {
 
 /// The store is closed by force: the first close says why, the second has nothing to do.
 fn assert_ends(device: &Device, context: &dyn Fn() -> String) {
-    assert!(is_internal(&device.execute(Command::Flush)), "{}", context());
-    assert!(is_internal(&device.execute(Command::Check { repair: false, accept_older: false })), "{}", context());
+    assert!(is_internal(&device.execute(command::Flush)), "{}", context());
+    assert!(is_internal(&device.execute(command::Check { repair: false, accept_older: false })), "{}", context());
     assert!(is_internal(&device.close()), "{}", context());
     assert!(device.closed() && device.close().is_ok(), "{}", context());
 }
@@ -167,7 +163,7 @@ fn a_panic_in_a_helper_thread_of_a_command_is_the_commands_error() {
         let all = Part::all(&[side, side]);
         let bytes = content(1, (side * side) as usize, &[0; 4]);
         write(&device, "a", &all, &bytes).unwrap();
-        device.execute(Command::Flush).unwrap();
+        device.execute(command::Flush).unwrap();
         // Blocks are read by the caller's thread and the helpers in turn.
         media.left.store(100, Ordering::Relaxed);
         assert!(is_internal(&read(&device, "a", &all)));
@@ -195,7 +191,7 @@ fn threads_beside_the_one_that_panics_get_the_error_too() {
                 fill: 0,
             };
             make("a").run(&device).unwrap();
-            device.execute(Command::Flush).unwrap();
+            device.execute(command::Flush).unwrap();
             media.left.store(Rng::with_seed(seed).i64(1..400), Ordering::Relaxed);
             let ended = AtomicU32::new(0);
             std::thread::scope(|s| {
@@ -207,8 +203,8 @@ fn threads_beside_the_one_that_panics_get_the_error_too() {
                             let part = Part::boxed(&[i, 0], &[30, 40]);
                             let bytes = content(turn + 1, 1200, &[0; 4]);
                             let done = match turn % 5 {
-                                4 if turn % 10 == 9 => device.execute(Command::Compact).map(drop),
-                                4 => device.execute(Command::Flush).map(drop),
+                                4 if turn % 10 == 9 => device.execute(command::Compact).map(drop),
+                                4 => device.execute(command::Flush),
                                 3 => read(device, "a", &part).map(drop),
                                 _ => write(device, "a", &part, &bytes),
                             };
@@ -286,5 +282,5 @@ fn what_panics_on_purpose_is_said() {
     let device = open(Arc::new(MemoryMedia::default()), Mode::Append, &options(Geometry::TINY, 1)).unwrap();
     let first = device.panic_on_purpose().unwrap_err().to_string();
     assert!(first.contains("on purpose"), "{first}");
-    assert_eq!(device.execute(Command::Flush).unwrap_err().to_string(), first, "the first panic is what is told");
+    assert_eq!(device.execute(command::Flush).unwrap_err().to_string(), first, "the first panic is what is told");
 }

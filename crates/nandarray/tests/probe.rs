@@ -1,13 +1,10 @@
-//! Promise: who looks on is told of every building block that a command moves, and for whom pages are moved.
+//! Promise: a probe learns of every building block that a command moves, and of the purpose for which pages move.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use nandarray::device::{Command, Device, Mode, NewSpace, Options, Target};
-use nandarray::flash::Geometry;
-use nandarray::media::sparse::SparseMedia;
-use nandarray::sim::{Probe, Purpose};
-use nandarray::stl::{read::BufferMut, write::Source};
+use nandarray::probe::{Probe, Purpose};
+use nandarray::{BufferMut, Device, Geometry, Mode, NewSpace, Options, Source, SparseMedia, Target, command};
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -57,21 +54,21 @@ fn blocks_runs_and_bytes_are_told() {
         fill: None,
         attrs: "{}",
     };
-    let space = store.execute(Command::Create(new)).unwrap().into_space().id;
+    let space = store.execute(command::Create(new)).unwrap().id;
     let mut all = vec![7u32; 64 * 64];
     let told = || (seen.calls.swap(0, Relaxed), seen.runs.swap(0, Relaxed), seen.bytes.swap(0, Relaxed));
 
     let whole = Target::Box { start: &[0, 0], step: &[1, 1], count: &[64, 64], strides: &[256, 4], view: None };
     // SAFETY: the target reaches 64 x 64 elements of 4 bytes from the buffer's start.
     let source = unsafe { Source::from_raw(all.as_ptr().cast()) };
-    store.execute(Command::Write { space, target: whole.clone(), source }).unwrap();
+    store.execute(command::Write { space, target: whole.clone(), source }).unwrap();
     // Eight blocks of 32 rows of 16 elements.
     assert_eq!(told(), (8, 8 * 32, 64 * 64 * 4));
 
     let row = Target::Box { start: &[3, 0], step: &[1, 1], count: &[1, 64], strides: &[256, 4], view: None };
     // SAFETY: as above.
     let out = unsafe { BufferMut::from_raw(all.as_mut_ptr().cast()) };
-    store.execute(Command::Read { space, target: row, out }).unwrap();
+    store.execute(command::Read { space, target: row, out }).unwrap();
     assert_eq!(told(), (4, 4, 64 * 4));
 
     assert_eq!(seen.reclaims.load(Relaxed), 0);
@@ -81,9 +78,9 @@ fn blocks_runs_and_bytes_are_told() {
         all.fill(round);
         // SAFETY: as above.
         let source = unsafe { Source::from_raw(all.as_ptr().cast()) };
-        store.execute(Command::Write { space, target: half.clone(), source }).unwrap();
+        store.execute(command::Write { space, target: half.clone(), source }).unwrap();
     }
-    store.execute(Command::Compact).unwrap();
+    store.execute(command::Compact).unwrap();
     assert!(seen.reclaims.load(Relaxed) > 0);
     assert!(seen.freed.load(Relaxed) > 0);
     store.close().unwrap();

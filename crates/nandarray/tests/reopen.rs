@@ -1,16 +1,12 @@
-//! Promise: a store that is opened again tells of itself what it told before: wear, and how full its segments are; and
-//! a repair puts older content in the place of lost content only where that is asked for.
+//! Promise: a store that is opened again has the numbers that it had before: wear, and live pages of segments; and a
+//! repair puts older content in the place of lost content only if that is requested.
 
 mod common;
 
 use std::sync::Arc;
 
 use common::*;
-use nandarray::Error;
-use nandarray::device::{CheckReport, Command, Device, Mode, Options, Reply};
-use nandarray::flash::Geometry;
-use nandarray::media::fault::FaultMedia;
-use nandarray::media::memory::MemoryMedia;
+use nandarray::{CheckReport, Device, Error, FaultMedia, Geometry, MemoryMedia, Mode, Options, command};
 
 fn tiny() -> Options {
     options(Geometry::TINY, 11)
@@ -47,7 +43,7 @@ fn wear_is_kept(exact_geometry: bool) {
     for salt in 0..40 {
         fill("a", 150, 2 + 4 * salt).run(&device).unwrap();
     }
-    device.execute(Command::Flush).unwrap();
+    device.execute(command::Flush).unwrap();
     let before = wear(&device);
     assert!(before[0] >= 3 && before[1] > 40, "{before:?}");
     // Beside the writer, after a kill, after a close; read and written.
@@ -60,7 +56,7 @@ fn wear_is_kept(exact_geometry: bool) {
     }
     // A checkpoint tells of what is cut off, too; so does growing again.
     let device = open(media.clone(), Mode::ReadWrite, &options).unwrap();
-    device.execute(Command::Compact).unwrap();
+    device.execute(command::Compact).unwrap();
     let compacted = wear(&device);
     assert!(compacted[0] >= before[0] && compacted[1] > before[1], "{compacted:?}");
     device.close().unwrap();
@@ -70,7 +66,7 @@ fn wear_is_kept(exact_geometry: bool) {
     for salt in 40..50 {
         fill("a", 150, 2 + 4 * salt).run(&device).unwrap();
     }
-    device.execute(Command::Flush).unwrap();
+    device.execute(command::Flush).unwrap();
     let grown = wear(&device);
     assert!(grown[1] > compacted[1] + 10, "{grown:?}");
     device.close().unwrap();
@@ -83,7 +79,7 @@ fn wear_of_what_was_never_committed_counts() {
     let media = Arc::new(FaultMedia::default());
     let device = open(media.clone(), Mode::Append, &Options { write_buffer_bytes: 0, ..tiny() }).unwrap();
     plain("a", 150, None).run(&device).unwrap();
-    device.execute(Command::Flush).unwrap();
+    device.execute(command::Flush).unwrap();
     let opened = wear(&device)[1];
     media.crash_at_write(media.writes() + 12);
     // The journal's record may be the first write that is lost: that is the next command's error, not this one's.
@@ -102,7 +98,7 @@ fn a_reader_counts_free_rows_as_free() {
     let device = open(media.clone(), Mode::Append, &tiny()).unwrap();
     plain("a", 60, None).run(&device).unwrap();
     fill("a", 60, 2).run(&device).unwrap();
-    device.execute(Command::Flush).unwrap();
+    device.execute(command::Flush).unwrap();
     assert_eq!(number(&device, "pages_garbage"), 0);
     let beside = open(Arc::new(MemoryMedia::with_bytes(media.after_kill())), Mode::Read, &tiny()).unwrap();
     assert_eq!(number(&beside, "pages_garbage"), 0, "beside the writer");
@@ -119,7 +115,7 @@ fn a_reader_counts_free_rows_as_free() {
             .unwrap();
         fill("a", 60, 30 + 4 * salt).run(&device).unwrap();
     }
-    device.execute(Command::Flush).unwrap();
+    device.execute(command::Flush).unwrap();
     let garbage = number(&device, "pages_garbage");
     device.close().unwrap();
     drop(device);
@@ -127,10 +123,7 @@ fn a_reader_counts_free_rows_as_free() {
 }
 
 fn repair(device: &Device, accept_older: bool) -> CheckReport {
-    match device.execute(Command::Check { repair: true, accept_older }) {
-        Ok(Reply::Checked(report)) => report,
-        other => panic!("a report: {other:?}"),
-    }
+    device.execute(command::Check { repair: true, accept_older }).expect("a repair reports")
 }
 
 /// Byte offset of the page of a unit of block (0, 0).
@@ -146,7 +139,7 @@ fn overwritten(compression: Option<&'static str>) -> Vec<u8> {
     let device = open(media.clone(), Mode::Append, &tiny()).unwrap();
     plain("a", 60, compression).run(&device).unwrap();
     fill("a", 60, 5).run(&device).unwrap();
-    device.execute(Command::Flush).unwrap();
+    device.execute(command::Flush).unwrap();
     fill("a", 60, 9).run(&device).unwrap();
     let offset = page_of(&device, "a", 0);
     device.close().unwrap();
@@ -156,7 +149,7 @@ fn overwritten(compression: Option<&'static str>) -> Vec<u8> {
     bytes
 }
 
-/// What an array holds after writes with this salt.
+/// Content of an array after writes with this salt.
 fn content_of(salt: u64) -> Vec<u8> {
     content(salt, 3600, &[0])
 }
@@ -189,7 +182,7 @@ fn older_content_comes_back_only_where_it_is_accepted() {
         assert_sound(&open(media, Mode::Read, &tiny()).unwrap(), &String::new);
     }
     let device = open(Arc::new(MemoryMedia::default()), Mode::Append, &tiny()).unwrap();
-    let e = device.execute(Command::Check { repair: false, accept_older: true }).unwrap_err();
+    let e = device.execute(command::Check { repair: false, accept_older: true }).unwrap_err();
     assert!(matches!(e, Error::Invalid(_)), "{e}");
 }
 
@@ -204,7 +197,7 @@ fn an_index_is_not_rebuilt_from_older_content_unasked() {
         for kill in 0..2 {
             let device = open(media.clone(), Mode::ReadWrite, &tiny()).unwrap();
             Op::Attrs { name: "a".to_owned(), attrs: format!("{{\"kills\":{kill}}}") }.run(&device).unwrap();
-            device.execute(Command::Flush).unwrap();
+            device.execute(command::Flush).unwrap();
             media = Arc::new(MemoryMedia::with_bytes(media.to_bytes()));
         }
         let device = open(media.clone(), Mode::ReadWrite, &tiny()).unwrap();
@@ -212,7 +205,7 @@ fn an_index_is_not_rebuilt_from_older_content_unasked() {
         device.close().unwrap();
         drop(device);
         let mut bytes = media.to_bytes();
-        let slots = nandarray::ftl::superblock::read_slots(media.as_ref(), "it").unwrap();
+        let slots = nandarray::file_format::read_slots(media.as_ref(), "it").unwrap();
         for (_, superblock) in &slots {
             let first = superblock.checkpoint.first;
             bytes[Geometry::TINY.pages_offset(first) as usize] ^= 0x55;

@@ -11,11 +11,7 @@ use std::sync::Arc;
 
 use common::*;
 use fastrand::Rng;
-use nandarray::device::{Device, Mode, Options};
-use nandarray::flash::Geometry;
-use nandarray::media::Media;
-use nandarray::media::file::{Access, FileMedia};
-use nandarray::media::memory::MemoryMedia;
+use nandarray::{Device, FileAccess, FileMedia, Geometry, Media, MemoryMedia, Mode, Options};
 
 const SHAPE: [u64; 3] = [96, 130, 112];
 
@@ -114,7 +110,7 @@ fn slabs_are_read_from_where_they_lie() {
     for axis in 0..3 {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.nand");
-        slabs_across(axis, || Arc::new(FileMedia::open(&path, Access::Create, true).unwrap()));
+        slabs_across(axis, || Arc::new(FileMedia::open(&path, FileAccess::Create, true).unwrap()));
     }
 }
 
@@ -165,7 +161,7 @@ fn what_waits_to_be_told_is_bounded() {
     };
     piece.run(&device).unwrap();
     write(&device, "bytes", &Part::boxed(&[0], &[3]), &[1; 3]).unwrap();
-    assert!(device.gathered_bytes() > 0);
+    assert!(device.buffered_bytes() > 0);
     for first in (0..70_000).step_by(10_000) {
         let bytes = vec![1; 10_000 * 4096];
         write(&device, "large", &Part::boxed(&[first], &[10_000]), &bytes).unwrap();

@@ -11,10 +11,7 @@ use std::sync::Arc;
 
 use common::*;
 use fastrand::Rng;
-use nandarray::device::{Command, Device, Mode, Options};
-use nandarray::flash::Geometry;
-use nandarray::media::file::{Access, FileMedia};
-use nandarray::stl::read::BufferMut;
+use nandarray::{BufferMut, Device, FileAccess, FileMedia, Geometry, Mode, Options, command};
 use proptest::prelude::*;
 
 /// A small box, of a view now and then, or a few points, with all of the smallest and largest coordinates among them.
@@ -38,7 +35,7 @@ fn draw(rng: &mut Rng, shape: &[u64]) -> Part {
 }
 
 fn open_file(path: &std::path::Path, mode: Mode) -> Device {
-    let access = if mode == Mode::Read { Access::Read } else { Access::Create };
+    let access = if mode == Mode::Read { FileAccess::Read } else { FileAccess::Create };
     let media = Arc::new(FileMedia::open(path, access, true).unwrap());
     open(media, mode, &Options { threads: Some(2), ..options(Geometry::FILE, 5) }).unwrap()
 }
@@ -57,7 +54,7 @@ fn read_apart(device: &Device, model: &Model, name: &str, part: &Part, backwards
     let space = open_space(device, name).unwrap().id;
     // SAFETY: the buffer was sized for these strides.
     let out = unsafe { BufferMut::from_raw(buffer.as_mut_ptr().add(first)) };
-    part.target(a.shape.len(), &strides, |target| device.execute(Command::Read { space, target, out })).unwrap();
+    part.target(a.shape.len(), &strides, |target| device.execute(command::Read { space, target, out })).unwrap();
     let mut untouched = vec![0xa5; buffer.len()];
     for (i, element) in expected.chunks_exact(a.item).enumerate() {
         let at = if backwards { first - 2 * i * a.item } else { 2 * i * a.item };
@@ -86,7 +83,15 @@ proptest! {
         let part = if holes { draw_part(&mut rng, &shape, true) } else { Part::all(&shape) };
         let device = open_file(&path, Mode::Append);
         for op in [
-            Op::Create { name: name.clone(), shape: shape.clone(), item, block: Some(block), compression: None, key: false, fill: 7 },
+            Op::Create {
+                name: name.clone(),
+                shape: shape.clone(),
+                item,
+                block: Some(block),
+                compression: None,
+                key: false,
+                fill: 7,
+            },
             Op::Write { name: name.clone(), part, salt: 2 },
         ] {
             op.run(&device).unwrap();
@@ -102,7 +107,7 @@ proptest! {
         };
         // As it gathers, as it lies, and as another opening finds it, before and after all was verified.
         compare(&device, &mut rng);
-        device.execute(Command::Flush).unwrap();
+        device.execute(command::Flush).unwrap();
         compare(&device, &mut rng);
         drop(device);
         let device = open_file(&path, Mode::Read);
@@ -166,7 +171,7 @@ fn what_lies_in_place_takes_the_short_way() {
     let mut after = model.clone();
     write.tell(&mut after);
     assert!(read(&device, &name, &row).unwrap() == take(&after[&name], &row.elements(&shape)), "what gathers is seen");
-    device.execute(Command::Resize { space: space.id, shape: &[5, 500] }).unwrap();
+    device.execute(command::Resize { space: space.id, shape: &[5, 500] }).unwrap();
     let gone = read(&device, &name, &row);
     assert!(matches!(gone, Err(nandarray::Error::OutOfRange { axis: 0, index: 7, size: 5 })), "{gone:?}");
     let gone = read(&device, &name, &Part::Points(vec![4, 499, 5, 0]));

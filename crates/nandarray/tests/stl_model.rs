@@ -2,8 +2,8 @@
 //!
 //! Random commands on random arrays against a model of plain vectors, on a medium that can only be read (memory) and on
 //! one that shows its bytes in place (a mapped file), with one thread and with helpers; every read goes to a buffer
-//! with odd strides, too, and nothing beside the wanted elements may be touched. What happens when the power fails is
-//! power_loss.rs'.
+//! with odd strides, too, and nothing beside the wanted elements may be touched. Losses of power are the subject of
+//! power_loss.rs.
 
 mod common;
 
@@ -11,13 +11,10 @@ use std::sync::Arc;
 
 use common::*;
 use fastrand::Rng;
-use nandarray::device::{Command, Device, Mode, Options};
-use nandarray::flash::{Geometry, Layout};
-use nandarray::media::Media;
-use nandarray::media::file::{Access, FileMedia};
-use nandarray::media::memory::MemoryMedia;
-use nandarray::stl::read::BufferMut;
-use nandarray::stl::write::Source;
+use nandarray::file_format::Layout;
+use nandarray::{
+    BufferMut, Device, FileAccess, FileMedia, Geometry, Media, MemoryMedia, Mode, Options, Source, command,
+};
 use proptest::prelude::*;
 
 /// A buffer with gaps and reversed dimensions: its bytes, where element (0, 0, ...) lies, and its strides.
@@ -60,7 +57,7 @@ fn compare_part(device: &Device, model: &Model, rng: &mut Rng) {
     let space = open_space(device, name).unwrap().id;
     // SAFETY: the buffer was sized for these strides.
     let out = unsafe { BufferMut::from_raw(buffer.as_mut_ptr().add(first)) };
-    part.target(a.shape.len(), &strides, |target| device.execute(Command::Read { space, target, out })).unwrap();
+    part.target(a.shape.len(), &strides, |target| device.execute(command::Read { space, target, out })).unwrap();
     let mut untouched = vec![0xa5; buffer.len()];
     for (o, e) in offsets(&count, first, &strides).into_iter().zip(expected.chunks_exact(a.item)) {
         untouched[o..o + a.item].copy_from_slice(e);
@@ -84,7 +81,7 @@ fn write_oddly(device: &Device, model: &mut Model, rng: &mut Rng) {
     let space = open_space(device, &name).unwrap().id;
     // SAFETY: the buffer was sized for these strides.
     let source = unsafe { Source::from_raw(buffer.as_ptr().add(first)) };
-    part.target(a.shape.len(), &strides, |target| device.execute(Command::Write { space, target, source })).unwrap();
+    part.target(a.shape.len(), &strides, |target| device.execute(command::Write { space, target, source })).unwrap();
     put(a, &part.elements(&a.shape), &bytes);
 }
 
@@ -155,10 +152,14 @@ proptest! {
     }
 
     #[test]
-    fn a_mapped_file_holds_what_was_written(numbers in prop::collection::vec(any::<u64>(), 1..50), threads in 1usize..3, map: bool) {
+    fn a_mapped_file_holds_what_was_written(
+        numbers in prop::collection::vec(any::<u64>(), 1..50),
+        threads in 1usize..3,
+        map: bool,
+    ) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.nand");
-        run(&numbers, || Arc::new(FileMedia::open(&path, Access::Create, map).unwrap()), threads, 20_000);
+        run(&numbers, || Arc::new(FileMedia::open(&path, FileAccess::Create, map).unwrap()), threads, 20_000);
     }
 }
 

@@ -1,5 +1,6 @@
-//! Promise: what a transaction writes to several arrays is there with all of it, names and shapes included, or not
-//! there: to whoever opens the store after a kill or a loss of power at any moment, and when it is given up or fails.
+//! Promise: the writes of a transaction to several arrays are there with all of it, names and shapes included, or not
+//! at all: to a process that opens the store after a kill or a loss of power at any moment, and when it is aborted or
+//! fails.
 //!
 //! Here the variables of a data set grow along their first dimension by parts that end anywhere in a building block, a
 //! box of another array is overwritten, and a hidden array takes the place of one that is there.
@@ -9,11 +10,7 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use nandarray::Error;
-use nandarray::device::{Change, Command, Device, Mode, Options, Reply, Target, TransactionId};
-use nandarray::flash::Geometry;
-use nandarray::media::fault::FaultMedia;
-use nandarray::stl::write::Source;
+use nandarray::{Change, Device, Error, FaultMedia, Geometry, Mode, Options, Source, Target, TransactionId, command};
 
 /// Name, columns, compression, key.
 const VARIABLES: [(&str, u64, Option<&str>, bool); 3] =
@@ -43,10 +40,7 @@ fn begin(device: &Device, spaces: &[(&str, Vec<u64>)]) -> Result<TransactionId, 
         .iter()
         .map(|(name, shape)| Ok((open_space(device, name)?.id, shape.as_slice())))
         .collect::<Result<_, Error>>()?;
-    match device.execute(Command::Begin { spaces: &spaces })? {
-        Reply::Transaction(id) => Ok(id),
-        other => panic!("{other:?}"),
-    }
+    device.execute(command::Begin { spaces: &spaces })
 }
 
 fn stage(
@@ -63,7 +57,7 @@ fn stage(
     let target = Target::Box { start, step: &step, count, strides: &strides, view: None };
     // SAFETY: the buffer has the target's elements.
     let source = unsafe { Source::from_raw(bytes.as_ptr()) };
-    device.execute(Command::Stage { transaction: id, space, target, source }).map(drop)
+    device.execute(command::StageWrite { transaction: id, space, target, source })
 }
 
 /// Rows from `from` on with this value, part by part, the rest of `fixed` behind row `turn`, and the hidden array's
@@ -90,7 +84,7 @@ fn apply(device: &Device, id: TransactionId, value: u32) -> Result<(), Error> {
         Change::Rename { from: "then", to: "hidden" },
         Change::SetAttrs { name: "named", attrs: &attrs },
     ];
-    device.execute(Command::Apply { transaction: id, changes: &changes }).map(drop)
+    device.execute(command::Apply { transaction: id, changes: &changes })
 }
 
 /// The values of all rows, if everything says the same.
@@ -129,7 +123,7 @@ fn lost_power_at_every_write_leaves_whole_transactions() {
             let media = Arc::new(FaultMedia::default());
             let device = open(media.clone(), Mode::Append, &tiny(write_buffer_bytes)).unwrap();
             make(&device);
-            device.execute(Command::Flush).unwrap();
+            device.execute(command::Flush).unwrap();
             media.crash_at_write(media.writes() + n);
             let (mut sizes, mut flushed) = (vec![0], 0);
             let story = (|| -> Result<(), Error> {
@@ -139,7 +133,7 @@ fn lost_power_at_every_write_leaves_whole_transactions() {
                     let id = grow(&device, from, rows, turn as u32 + 1)?;
                     apply(&device, id, turn as u32 + 1)?;
                     if turn % 2 == 1 {
-                        device.execute(Command::Flush)?;
+                        device.execute(command::Flush)?;
                         flushed = turn + 1;
                     }
                 }
@@ -173,25 +167,25 @@ fn what_is_given_up_or_refused_leaves_nothing() {
     for how in ["aborted", "a name that is not there", "an array that was deleted"] {
         let id = grow(&device, 11, 9, 2).unwrap();
         match how {
-            "aborted" => drop(device.execute(Command::Abort { transaction: id }).unwrap()),
+            "aborted" => drop(device.execute(command::Abort { transaction: id }).unwrap()),
             "a name that is not there" => {
                 let changes = [Change::Rename { from: "nothing", to: "x" }];
-                let e = device.execute(Command::Apply { transaction: id, changes: &changes }).unwrap_err();
+                let e = device.execute(command::Apply { transaction: id, changes: &changes }).unwrap_err();
                 assert!(matches!(e, Error::NotFound { .. }), "{e}");
             }
             _ => {
                 let other = begin(&device, &[("hidden", vec![1, 1])]).unwrap();
                 stage(&device, other, "hidden", &[0, 0], &[1, 1], 9).unwrap();
-                device.execute(Command::Together { changes: &[Change::Delete { name: "hidden" }] }).unwrap();
-                let e = device.execute(Command::Apply { transaction: other, changes: &[] }).unwrap_err();
+                device.execute(command::Batch { changes: &[Change::Delete { name: "hidden" }] }).unwrap();
+                let e = device.execute(command::Apply { transaction: other, changes: &[] }).unwrap_err();
                 assert!(matches!(e, Error::Closed(_)), "{e}");
-                drop(device.execute(Command::Abort { transaction: id }).unwrap());
+                device.execute(command::Abort { transaction: id }).unwrap();
             }
         }
         assert_eq!(told(&device, &|| how.to_owned()), [1; 11]);
         let e = stage(&device, id, "a", &[0, 0], &[1, 1], 9).unwrap_err();
         assert!(matches!(e, Error::Closed(_)), "{e}");
-        device.execute(Command::Abort { transaction: id }).unwrap();
+        device.execute(command::Abort { transaction: id }).unwrap();
     }
     for (spaces, why) in [
         (vec![("a", vec![10, 37])], "cannot grow"),
@@ -210,7 +204,7 @@ fn what_is_given_up_or_refused_leaves_nothing() {
     device.close().unwrap();
     let again = open(media, Mode::ReadWrite, &tiny(0)).unwrap();
     let closed = [Change::Delete { name: "hidden" }];
-    assert!(matches!(device.execute(Command::Apply { transaction: id, changes: &closed }), Err(Error::Closed(_))));
+    assert!(matches!(device.execute(command::Apply { transaction: id, changes: &closed }), Err(Error::Closed(_))));
     let told = |name: &str| read_array(&again, name).unwrap().shape;
     assert_eq!(told("a"), [11, 37], "what was begun when the store was closed is gone");
 }
@@ -236,7 +230,7 @@ fn writers_beside_a_transaction_wait_and_lose_nothing() {
                         for name in ["a", "b"] {
                             stage(device, id, name, &[thread * 10, 0], &[10, 32], turn + 1).unwrap();
                         }
-                        device.execute(Command::Apply { transaction: id, changes: &[] }).unwrap();
+                        device.execute(command::Apply { transaction: id, changes: &[] }).unwrap();
                     }
                 });
             }
@@ -256,7 +250,7 @@ fn closing_ends_who_waits_for_a_transaction() {
     begin(&device, &[("fixed", FIXED.to_vec())]).unwrap();
     std::thread::scope(|s| {
         let waits = s.spawn(|| write(&device, "fixed", &Part::all(&FIXED), &[1; 4 * 19 * 23]));
-        // Whether it waits by now or comes later, it is told the same.
+        // Whether it waits by now or comes later, it fails the same way.
         std::thread::yield_now();
         device.close().unwrap();
         assert!(matches!(waits.join().unwrap(), Err(Error::Closed(_))));

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from nandarray import dtypes
-from nandarray._nandarray import get
+from nandarray._nandarray import get, select
 from nandarray.array import notebook
 from nandarray.array.attributes import Attributes
 from nandarray.array.base import Grid
@@ -27,8 +27,7 @@ from nandarray.array.lazy import AsType, Field
 from nandarray.array.pickling import reduce_array
 from nandarray.array.view import View, resolve_shape
 from nandarray.errors import ClosedError, InvalidError
-from nandarray.index import buffers, expression
-from nandarray.index.fast import plain
+from nandarray.index import buffers
 from nandarray.index.shapes import check_axis, check_shape
 from nandarray.index.transfer import fetch, put
 from nandarray.programs.operand import Origin
@@ -36,7 +35,7 @@ from nandarray.programs.operand import Origin
 if TYPE_CHECKING:
     from nandarray import _nandarray
     from nandarray.array.store import Store
-    from nandarray.index.expression import Mode
+    from nandarray.index.transfer import Mode
 
 __all__ = ["Array"]
 
@@ -149,12 +148,12 @@ class Array(Grid, Compute):
     # --- Reading and writing -----------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        # Integers, slices and index arrays by one native call. What that does not take, and any error, is for the rest.
+        # Small reads of plain dtypes by one native call.
         got = get(self._space, key, self._dtype)
         if got is not None:
             return got
         fields = _field_names(key) if self._dtype.names else None
-        return super().__getitem__(key) if fields is None else Field(self, fields)
+        return super()._get(key) if fields is None else Field(self, fields)
 
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
         fields = _field_names(key) if self._dtype.names else None
@@ -200,7 +199,7 @@ class Array(Grid, Compute):
                [0., 0., 0., 4., 5.]])
         """
         got = get(self._space, selection, self._dtype, out)
-        return self._get(selection, out=out) if got is None else got
+        return super()._get(selection, out=out) if got is None else got
 
     def write(self, selection: Any, values: ArrayLike) -> None:
         """Write a selection: ``a[selection] = values`` as a method.
@@ -292,7 +291,7 @@ class Array(Grid, Compute):
         if self._dtype.names and _field_names(selection) is not None:
             values = self.read(selection, out=out)
             return Submitted(self._store, [], lambda: values)
-        parsed = expression.parse(selection, self.shape, outer=self._outer)
+        parsed = select(selection, self.shape)
         own = out is None
         memory = buffers.empty(parsed.shape, self._dtype) if own else buffers.as_out(out, parsed.shape, self._dtype)
         commands = Collecting(self._store, self._space, _ArrayCommands)
@@ -318,7 +317,7 @@ class Array(Grid, Compute):
         """
         if not self._store._is_modelled():
             return self._store._submit_to_thread(lambda: self.write(selection, values))
-        parsed = expression.parse(selection, self.shape, outer=self._outer)
+        parsed = select(selection, self.shape)
         source = buffers.broadcast(buffers.as_source(values, self._dtype), parsed.shape)
         commands = Collecting(self._store, self._space, _ArrayCommands)
         put(commands, parsed, source)
@@ -479,7 +478,7 @@ class Array(Grid, Compute):
         return self._native
 
     def _get(self, key: object, mode: Mode = "numpy", out: object = None) -> Any:
-        got = get(self._space, key, self._dtype, out, outer=True) if mode == "outer" else None
+        got = get(self._space, key, self._dtype, out, None, mode)
         return super()._get(key, mode, out) if got is None else got
 
     def _rows_of_block(self) -> int:
@@ -491,8 +490,8 @@ class Array(Grid, Compute):
             return False
         if buffers.as_source(values, self._dtype).tobytes() != self._space.fill:
             return False
-        box = plain(() if key is Ellipsis else key, self.shape)
-        if box is None or any(step != 1 for step in box.step):
+        box = select(key, self.shape)
+        if not box.is_box or any(step != 1 for step in box.step):
             return False
         if 0 not in box.lengths:
             self._space.deallocate(box.start, box.lengths)

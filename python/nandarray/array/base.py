@@ -6,7 +6,6 @@ here is built from these. It holds no data and caches none: each index expressio
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from nandarray.errors import BadIndexError, InvalidError
-from nandarray.index import buffers, expression
-from nandarray.index.fast import Box, plain, plain_points
-from nandarray.index.transfer import BATCH_POINTS, Commands, fetch, put
+from nandarray._nandarray import select
+from nandarray.errors import InvalidError
+from nandarray.index import buffers
+from nandarray.index.transfer import Commands, fetch, put
 
 if TYPE_CHECKING:
-    from nandarray.index.expression import Mode, Selection
+    from nandarray.index.transfer import Mode
 
 __all__ = ["Grid", "Indexer"]
 
@@ -82,58 +81,22 @@ class Grid:
         return Indexer(self, "pointwise")
 
     def __getitem__(self, key: Any) -> Any:
-        box = plain(key, self.shape)
-        return self._get(key) if box is None else self._read_box(box)
+        return self._get(key)
 
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
-        box = plain(key, self.shape)
-        if box is None:
-            self._set(key, values)
-        else:
-            source = buffers.broadcast(buffers.as_source(values, self.dtype), box.shape)
-            if source.size:
-                self._commands().write_box(source.reshape(box.lengths), box.start, box.step)
+        self._set(key, values)
 
     def _get(self, key: object, mode: Mode = "numpy", out: object = None) -> Any:
-        if mode != "outer":
-            # The commonest expressions, and the smallest reads, by shorter ways than the rest.
-            shape = self.shape
-            box = plain(key, shape) if out is not None and mode == "numpy" else None
-            if box is not None:
-                memory = buffers.as_out(out, box.shape, self.dtype)
-                if memory.size:
-                    # Dimensions of length one come and go without a copy, whatever the strides.
-                    whole = memory if len(box.shape) == len(shape) else memory.reshape(box.lengths)
-                    self._commands().read_box(whole, box.start, box.step)
-                return out
-            coords = plain_points(key, shape, BATCH_POINTS) if self._outer else None
-            if coords is not None:
-                values = (len(coords),)
-                memory = buffers.empty(values, self.dtype) if out is None else buffers.as_out(out, values, self.dtype)
-                # What lies outside by the engine's count may be negative, or has a better message below.
-                with contextlib.suppress(BadIndexError):
-                    self._commands().read_points(memory, coords)
-                    return memory if out is None else out
-        selection = expression.parse(key, self.shape, mode=mode, outer=self._outer)
+        selection = select(key, self.shape, mode, outer=self._outer)
         if out is not None:
             fetch(self._commands(), selection, buffers.as_out(out, selection.shape, self.dtype))
             return out
-        result = self._fetch(selection)
-        return result[()] if selection.scalar else result
-
-    def _read_box(self, box: Box) -> Any:
-        result = buffers.empty(box.lengths, self.dtype)
-        if result.size:
-            self._commands().read_box(result, box.start, box.step)
-        return result.reshape(box.shape) if box.shape else result.reshape(())[()]
-
-    def _fetch(self, selection: Selection) -> np.ndarray[Any, Any]:
         result = buffers.empty(selection.shape, self.dtype)
         fetch(self._commands(), selection, result)
-        return result
+        return result[()] if selection.scalar else result
 
     def _set(self, key: object, values: ArrayLike, mode: Mode = "numpy") -> None:
-        selection = expression.parse(key, self.shape, mode=mode, outer=self._outer)
+        selection = select(key, self.shape, mode, outer=self._outer)
         source = buffers.as_source(values, self.dtype)
         put(self._commands(), selection, buffers.broadcast(source, selection.shape))
 
@@ -154,7 +117,7 @@ class Grid:
         """
         if copy is False:
             raise InvalidError("a stored array cannot become a NumPy array without a copy")
-        whole = self._fetch(expression.everything(self.shape))
+        whole: np.ndarray[Any, Any] = Grid._get(self, ...)
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from nandarray._nandarray import select
 from nandarray.array import notebook
 from nandarray.array.compute import Compute
 from nandarray.errors import ClosedError, InvalidError
-from nandarray.index import buffers, expression
+from nandarray.index import buffers
 from nandarray.index.transfer import fetch, put
 from nandarray.programs.operand import Origin
 
@@ -160,7 +161,7 @@ class Field(_Lazy, Compute):
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
         array = self._array
         with array.store._lock:
-            selection = expression.parse(key, array.shape)
+            selection = select(key, array.shape)
             elements = buffers.empty(selection.shape, array.dtype)
             fetch(array._commands(), selection, elements)
             try:

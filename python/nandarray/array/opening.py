@@ -78,7 +78,8 @@ def open(
     placement : str, optional
         Where pages go: ``"nds"`` (the four rules of the NDS paper) or ``"log"``.
     gc_policy : str, optional
-        Which block to reclaim: ``"greedy"``, ``"cost-benefit"``, ``"d-choices"`` or ``"round-robin"``.
+        Which block to reclaim: ``"greedy"``, ``"cost-benefit"``, ``"d-choices"``, ``"round-robin"`` or
+        ``"windowed-greedy"``.
     verify : {"once", "always", "never"}
         When to verify a page's checksum: at its first read (the default), at every read, or not at all.
     io : {"map", "read"}

@@ -491,3 +491,5 @@ def report_command(
         print_json({"page": str(written), "runs": [str(folder) for folder in ran], "sweeps": [str(f) for f in swept]})
     else:
         print(f"{written}: {count(len(ran), 'run')}, {count(len(swept), 'sweep')}")
+    if not report.has_charts():
+        typer.echo(report.NO_CHARTS, err=True)

@@ -1,5 +1,6 @@
-"""From index expressions to boxes, and from boxes to native commands.
+"""From selections to native commands, and from text to index expressions.
 
-:mod:`.fast` reads the commonest expressions, :mod:`.expression` all of NumPy's, :mod:`.text` those of the command line.
-:mod:`.transfer` moves the bytes of a selection, :mod:`.buffers` checks the caller's memory. Nothing here knows a store.
+An index expression is read by the native module (:func:`nandarray._nandarray.select`), which has all of NumPy's rules.
+:mod:`.transfer` moves the elements of a selection, :mod:`.text` parses slices of the command line, :mod:`.buffers`
+checks the caller's memory. Nothing here knows a store.
 """

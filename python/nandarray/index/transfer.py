@@ -1,4 +1,4 @@
-"""Moves the bytes of a :class:`~nandarray.index.expression.Selection` between memory and native commands.
+"""Moves the elements of a :class:`~nandarray._nandarray.Selection` between memory and native commands.
 
 The caller's array is brought into native order by transposing, reshaping and reversing views of it, so a box or an
 outer selection is one command on the caller's own memory. Only where index arrays of several dimensions meet a
@@ -15,13 +15,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from nandarray.index.expression import Run, Selection
+if TYPE_CHECKING:
+    from nandarray._nandarray import Selection
 
-__all__ = ["BATCH_POINTS", "Commands", "fetch", "put"]
+__all__ = ["BATCH_POINTS", "Commands", "Mode", "fetch", "put"]
+
+#: How index arrays combine: by NumPy's rules, each along its own axis, or all together in front.
+Mode = Literal["numpy", "outer", "pointwise"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -79,20 +83,23 @@ def fetch(commands: Commands, selection: Selection, out: _Array) -> None:
     out : numpy.ndarray
         Memory of the selection's shape, with any strides.
     """
-    if selection.size == 0:
+    if 0 in selection.shape:
         return
-    ordered = out.transpose(selection.permutation())
+    if selection.is_box:
+        # Dimensions of length one come and go without a copy, whatever the strides.
+        whole = out.reshape(selection.lengths)[_direction(selection)]
+        commands.read_box(whole, selection.start, selection.step)
+        return
+    ordered = out.transpose(selection.permutation)
     native = ordered.reshape(selection.counts)
     shared = np.may_share_memory(native, out)
     if not shared:
         native = np.empty(selection.counts, out.dtype)
-    forward = native[selection.flips()]
+    forward = native[_direction(selection)]
     if selection.points is not None:
         _fetch_points(commands, selection, forward)
-    elif selection.is_box:
-        commands.read_box(forward, *_corner(selection))
     else:
-        commands.read_outer(forward, _native_axes(selection))
+        commands.read_outer(forward, selection.axes)
     if not shared:
 
         def arrange() -> None:
@@ -113,24 +120,22 @@ def put(commands: Commands, selection: Selection, source: _Array) -> None:
     source : numpy.ndarray
         Values of the selection's shape; zero strides are fine.
     """
-    if selection.size == 0:
+    if 0 in selection.shape:
         return
-    forward = source.transpose(selection.permutation()).reshape(selection.counts)[selection.flips()]
+    if selection.is_box:
+        whole = source.reshape(selection.lengths)[_direction(selection)]
+        commands.write_box(whole, selection.start, selection.step)
+        return
+    forward = source.transpose(selection.permutation).reshape(selection.counts)[_direction(selection)]
     if selection.points is not None:
         _put_points(commands, selection, forward)
-    elif selection.is_box:
-        commands.write_box(forward, *_corner(selection))
     else:
-        commands.write_outer(forward, _native_axes(selection))
+        commands.write_outer(forward, selection.axes)
 
 
-def _corner(selection: Selection) -> tuple[list[int], list[int]]:
-    runs = [axis for axis in selection.axes if isinstance(axis, Run)]
-    return [run.start for run in runs], [run.step for run in runs]
-
-
-def _native_axes(selection: Selection) -> list[Any]:
-    return [(axis.start, axis.step, axis.length) if isinstance(axis, Run) else axis for axis in selection.axes]
+def _direction(selection: Selection) -> Any:
+    """Give the index that turns an array in native order into the caller's direction, and back."""
+    return (*(slice(None, None, -1) if turned else slice(None) for turned in selection.reverse), ...)
 
 
 def _fetch_points(commands: Commands, selection: Selection, out: _Array) -> None:
@@ -170,29 +175,53 @@ def _all_at_once(selection: Selection) -> int:
     return max(1, math.prod(selection.points) if selection.mask is None else selection.mask.size)
 
 
+def _batches(selection: Selection, limit: int) -> Iterator[list[_Array]]:
+    """Yield the indices of points, one flat uint64 array for each axis that has no run, ``limit`` points at a time.
+
+    With a mask there may be more, by the elements of one row.
+    """
+    assert selection.points is not None
+    mask = selection.mask
+    if mask is not None:
+        rows = max(1, limit // max(1, math.prod(mask.shape[1:])))
+        for row in range(0, mask.shape[0], rows):
+            found = [index.astype(np.uint64) for index in np.nonzero(mask[row : row + rows])]
+            found[0] += np.uint64(row)
+            if found[0].size:
+                yield found
+        return
+    points = selection.points
+    arrays = [np.broadcast_to(axis, points) for axis in selection.axes if isinstance(axis, np.ndarray)]
+    for low in range(0, math.prod(points), limit):
+        yield [array.flat[low : low + limit] for array in arrays]
+
+
 def _coordinates(selection: Selection, behind: int, limit: int) -> Iterator[_Array]:
     """Yield the coordinates of every element in order, some points with all that is behind them at a time."""
-    runs = [axis for axis in selection.axes if isinstance(axis, Run)]
+    axes = selection.axes
+    runs = [axis for axis in axes if isinstance(axis, tuple)]
     # The offsets behind a point, one row for each run: at most _BOX_ELEMENTS columns.
-    grid = np.indices([run.length for run in runs], dtype=np.uint64).reshape(len(runs), behind)
-    for points in selection.batches(limit):
-        coords = np.empty((len(points[0]), behind, len(selection.axes)), np.uint64)
+    grid = np.indices([count for _, _, count in runs], dtype=np.uint64).reshape(len(runs), behind)
+    for points in _batches(selection, limit):
+        coords = np.empty((len(points[0]), behind, len(axes)), np.uint64)
         indices, offsets = iter(points), iter(grid)
-        for axis, what in enumerate(selection.axes):
-            if isinstance(what, Run):
-                coords[:, :, axis] = next(offsets) * np.uint64(what.step) + np.uint64(what.start)
+        for axis, taken in enumerate(axes):
+            if isinstance(taken, tuple):
+                start, step, _ = taken
+                coords[:, :, axis] = next(offsets) * np.uint64(step) + np.uint64(start)
             else:
                 coords[:, :, axis] = next(indices)[:, np.newaxis]
-        yield coords.reshape(-1, len(selection.axes))
+        yield coords.reshape(-1, len(axes))
 
 
 def _boxes(selection: Selection, memory: _Array) -> tuple[_Array, _Array, list[int]]:
     """Give the memory with the axes of the boxes behind the points, where the boxes start, and their steps."""
-    step = [what.step if isinstance(what, Run) else 1 for what in selection.axes]
-    within = tuple(slice(None) if isinstance(what, Run) else np.newaxis for what in selection.axes)
-    starts = np.empty((len(memory), len(selection.axes)), np.uint64)
-    for points in selection.batches(_all_at_once(selection)):
+    axes = selection.axes
+    step = [taken[1] if isinstance(taken, tuple) else 1 for taken in axes]
+    within = tuple(slice(None) if isinstance(taken, tuple) else np.newaxis for taken in axes)
+    starts = np.empty((len(memory), len(axes)), np.uint64)
+    for points in _batches(selection, _all_at_once(selection)):
         indices = iter(points)
-        for axis, what in enumerate(selection.axes):
-            starts[:, axis] = what.start if isinstance(what, Run) else next(indices)
+        for axis, taken in enumerate(axes):
+            starts[:, axis] = taken[0] if isinstance(taken, tuple) else next(indices)
     return memory[(slice(None), *within)], starts, step

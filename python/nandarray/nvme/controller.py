@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nandarray import _nandarray
 from nandarray.errors import InvalidError
 from nandarray.nvme.commands import (
     ALL,
@@ -148,7 +149,7 @@ class Controller:
         InvalidError
             The command cannot be said on the wire, or the memory cannot be used. What a device refuses is a status.
         """
-        entry, payload, page = command.encode(), command.payload(), command.page()
+        entry, payload, page = _nandarray.nvme_encode(command)
         if payload is not None:
             if data is not None:
                 raise InvalidError(f"{type(command).__name__} brings its own data")

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from nandarray._nandarray import select
 from nandarray.errors import InvalidError
-from nandarray.index.expression import parse
-from nandarray.index.fast import plain
 from nandarray.index.text import format_slices
 from nandarray.programs import abi
 from nandarray.programs.operand import Operand
@@ -27,7 +26,6 @@ __all__ = [
     "bits",
     "counted",
     "dtype_of",
-    "expanded",
     "is_field",
     "is_stored",
     "matched",
@@ -77,57 +75,49 @@ class Boxed:
         whole = box.array
         self.array, self.view, field = whole._origin()
         self.dtype = whole.dtype.base
-        key = expanded(box.key, len(whole.shape))
-        found = plain(key, whole.shape)
-        if found is None:
-            parse(box.key, whole.shape)  # raises if this is no index expression at all
+        found = select(box.key, whole.shape)
+        self.kept: tuple[int, ...] = tuple(axis for axis in found.kept if axis is not None)
+        if not found.is_box or any(found.reverse) or len(self.kept) < len(found.kept):
             shown = format_slices(box.key if isinstance(box.key, tuple) else (box.key,)).removesuffix(",")
             raise InvalidError(f"[{shown}] of shape {whole.shape}: a program takes integers and forward slices")
-        self.start, self.step, self.lengths, self.shape = found
+        self.start, self.step, self.lengths = list(found.start), list(found.step), list(found.lengths)
+        self.shape = (*found.shape, *whole.dtype.shape)
         self.is_field = field is not None
-        self.shape = (*self.shape, *whole.dtype.shape)
         if not whole.shape:  # the engine has a scalar as one element along one dimension
             self.start, self.step, self.lengths = [0], [1], [1]
         self.tiles: tuple[list[int], list[int], list[int]] | None = None
         if isinstance(box, Tiled):
-            told = [axis for axis, part in enumerate(key) if not isinstance(part, int)]
-            first, size = [1] * len(key), [1] * len(key)
-            for axis, end, apart in zip(told, box.first, box.size, strict=True):
+            first, size = [1] * len(self.lengths), [1] * len(self.lengths)
+            for axis, end, apart in zip(self.kept, box.first, box.size, strict=True):
                 first[axis], size[axis] = end, apart
-            self.tiles = first, size, told
+            self.tiles = first, size, list(self.kept)
+
+    def part(self, places: Sequence[int | slice]) -> tuple[int | slice, ...]:
+        """Give the index expression of a part of the box.
+
+        Parameters
+        ----------
+        places : sequence of int or slice
+            On the first dimensions of the box a place or a range each, in the box's own coordinates; slices have no
+            step.
+
+        Returns
+        -------
+        tuple
+            An integer or a slice for each axis of the array.
+        """
+        made: list[int | slice] = []
+        rest = iter(places)
+        for axis, (start, step, length) in enumerate(zip(self.start, self.step, self.lengths, strict=True)):
+            run = range(start, start + step * length, step)
+            found = run[next(rest, slice(None)) if axis in self.kept else 0]
+            made.append(found if isinstance(found, int) else slice(found.start, found.stop, found.step))
+        return tuple(made)
 
     def native(self) -> tuple[Any, ...]:
         """Give what the native command takes for it."""
         box = self.array._space, self.start, self.step, self.lengths, self.view
         return box if self.tiles is None else (box, self.tiles)
-
-
-def expanded(key: Any, ndim: int) -> tuple[Any, ...]:
-    """Give an index expression with a part for each dimension: an ellipsis, and what is left out, are whole slices.
-
-    Parameters
-    ----------
-    key : index expression
-        What a :class:`Box` has.
-    ndim : int
-        Dimensions.
-
-    Returns
-    -------
-    tuple
-        As it was, if it has more parts than there are dimensions, or is none.
-    """
-    parts = tuple(map(_builtin, key if isinstance(key, tuple) else (key,)))
-    dots = [place for place, part in enumerate(parts) if part is ...] or [len(parts)]
-    before, after = parts[: dots[0]], parts[dots[0] + 1 :]
-    return (*before, *[slice(None)] * (ndim - len(before) - len(after)), *after)
-
-
-def _builtin(part: Any) -> Any:
-    """Give NumPy's integers as Python's."""
-    if isinstance(part, slice):
-        return slice(*map(_builtin, (part.start, part.stop, part.step)))
-    return int(part) if isinstance(part, np.integer) else part
 
 
 def dtype_of(given: Any) -> np.dtype[Any]:

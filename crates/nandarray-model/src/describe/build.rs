@@ -4,7 +4,7 @@
 
 use super::check;
 use super::description::*;
-use super::keys::{self, ArbitrationWord, CellWord, ComposesWord, EntriesWord, GcWord, KEYS, SchedulingWord};
+use super::keys::{self, ArbitrationWord, CellWord, ComposesWord, EntriesWord, KEYS, SchedulingWord};
 use super::problem::{Invalid, Problem};
 use super::sheet::Sheet;
 use super::value::Quantity;
@@ -322,12 +322,7 @@ impl Quantities {
             striping: if dynamic { Striping::Dynamic(order) } else { Striping::Static(order) },
             map_cache_bytes: self.maybe("ftl.map_cache"),
             map_entry_bytes: self.small("ftl.map_entry_size"),
-            gc: match self.word("ftl.gc") {
-                GcWord::Greedy => GcPolicy::Greedy,
-                GcWord::DChoices => GcPolicy::DChoices(self.small("ftl.gc_choices")),
-                GcWord::CostBenefit => GcPolicy::CostBenefit,
-                GcWord::RoundRobin => GcPolicy::RoundRobin,
-            },
+            gc: GcPolicy::by_name(self.word("ftl.gc"), self.small("ftl.gc_choices")).expect("one of its names"),
             gc_threshold: self.real("ftl.gc_threshold"),
             gc_urgent_blocks: self.small("ftl.gc_urgent_blocks"),
             gc_preemptible: self.flag("ftl.gc_preemptible"),

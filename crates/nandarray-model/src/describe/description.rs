@@ -1,6 +1,7 @@
 //! A device's description, resolved: every number in the simulation's own integer units, in the parts that the model is
 //! cut into. How it is written in TOML, with units and sources, is the business of the files beside this one.
 
+pub use nandarray::policy::GcPolicy;
 use nandarray_sim::Ps;
 
 /// A device.
@@ -303,20 +304,6 @@ pub enum StripeLevel {
     Die,
     /// P
     Plane,
-}
-
-/// Which block reclaim takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GcPolicy {
-    /// Fewest live pages.
-    Greedy,
-    /// Fewest live pages of d blocks drawn by chance (MQSim's RGA).
-    DChoices(u32),
-    /// Rosenblum and Ousterhout: age * (1 - u) / 2u.
-    CostBenefit,
-    /// One after the other.
-    RoundRobin,
 }
 
 /// Flash management of the conventional configuration.

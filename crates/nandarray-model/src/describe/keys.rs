@@ -4,6 +4,7 @@
 //! [`Description`](super::Description) is the business of `build`.
 
 use super::value::Kind;
+use nandarray::policy::GcPolicy;
 use nandarray_sim::Ps;
 
 /// A key of a description.
@@ -64,15 +65,6 @@ words!(
 words!(
     /// The names of cells.
     CellWord { Slc = "slc", Mlc = "mlc", Tlc = "tlc", Qlc = "qlc" }
-);
-words!(
-    /// The names of victim policies.
-    GcWord {
-        Greedy = "greedy",
-        DChoices = "d-choices",
-        CostBenefit = "cost-benefit",
-        RoundRobin = "round-robin",
-    }
 );
 words!(
     /// The names of queue arbitrations.
@@ -230,8 +222,8 @@ pub const KEYS: &[Key] = &[
     key("ftl.striping", Kind::Striping, "order of channel, way, die, plane in which pages are placed, first fastest"),
     key("ftl.map_cache", Kind::SizeOr("ideal", 4 * KIB, TIB), "map kept in DRAM; ideal: all of it, at no time"),
     key("ftl.map_entry_size", Kind::Size(1, 64), "a map entry"),
-    key("ftl.gc", Kind::Word(GcWord::WORDS), "which block reclaim takes"),
-    key("ftl.gc_choices", Kind::Count(1, 65_536), "d of d-choices"),
+    key("ftl.gc", Kind::Word(GcPolicy::NAMES), "which block reclaim takes"),
+    key("ftl.gc_choices", Kind::Count(1, 65_536), "d of d-choices, w of windowed-greedy"),
     key("ftl.gc_threshold", Kind::Share(0.0, 0.5), "reclaim begins when a plane has fewer free blocks than this share"),
     key("ftl.gc_urgent_blocks", Kind::Count(1, 10_000), "writes wait for reclaim when it has fewer than this many"),
     key("ftl.gc_preemptible", Kind::Flag, "whether host requests go before reclaim until it is urgent"),

@@ -11,19 +11,20 @@ pub use places::Places;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nandarray::flash::{Geometry, Ppa};
-use nandarray::sim::{Probe, Purpose};
+use nandarray::Geometry;
+use nandarray::file_format::Ppa;
+use nandarray::probe::{Probe, Purpose};
 use parking_lot::Mutex;
 
-use crate::flash::{Cause, Op};
+use crate::flash::{OpCause, OpKind};
 
 /// Consecutive pages of the store's flash that are read, or programmed, or a segment that is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// What.
-    pub op: Op,
+    pub op: OpKind,
     /// For whom.
-    pub cause: Cause,
+    pub cause: OpCause,
     /// The first page; for an erase, page 0 of the segment.
     pub first: Ppa,
     /// How many pages, at least 1; for an erase, 1.
@@ -102,7 +103,7 @@ impl Recorder {
     }
 
     /// Bytes of the data area of a segment are read or programmed, from byte `at` of the segment on.
-    pub(crate) fn pages(&self, op: Op, log: bool, segment: u32, at: u64, bytes: u64) {
+    pub(crate) fn pages(&self, op: OpKind, log: bool, segment: u32, at: u64, bytes: u64) {
         if bytes == 0 {
             return;
         }
@@ -110,16 +111,16 @@ impl Recorder {
         let (first, last) = (at / page, (at + bytes - 1) / page);
         let pages = (last - first + 1) as u32;
         let last_bytes = match (op, pages) {
-            (Op::Read, 1) => bytes as u32,
-            (Op::Read, _) => ((at + bytes - 1) % page + 1) as u32,
+            (OpKind::Read, 1) => bytes as u32,
+            (OpKind::Read, _) => ((at + bytes - 1) % page + 1) as u32,
             _ => page as u32,
         };
         let first = self.geometry.ppa(segment, first as u32);
         self.note(|state| {
             let cause = match state.purpose {
-                Purpose::Reclaim => Cause::Gc,
-                Purpose::Command if log => Cause::Map,
-                Purpose::Command => Cause::Host,
+                Purpose::Reclaim => OpCause::Gc,
+                Purpose::Command if log => OpCause::Map,
+                Purpose::Command => OpCause::Host,
             };
             state.now.steps.push(Step { op, cause, first, pages, last_bytes });
         });

@@ -4,11 +4,11 @@
 //! side behind a channel fill the planes of a die before the next die: what one multi-plane command takes. Segment s is
 //! block s of every plane, and a page's row in its segment is its page within that block.
 
-use nandarray::flash::{Geometry, Layout, Ppa, Segment};
-use nandarray::{Error, Result};
+use nandarray::file_format::{Layout, Ppa, Segment};
+use nandarray::{Error, Geometry, Result};
 
 use crate::describe::FlashGeometry;
-use crate::flash::Place;
+use crate::flash::PageAddress;
 
 /// The store's geometry on the described flash, and back.
 #[derive(Clone, Copy, Debug)]
@@ -50,17 +50,17 @@ impl Places {
     }
 
     /// The place of a page.
-    pub fn place(&self, ppa: Ppa) -> Place {
+    pub fn place(&self, ppa: Ppa) -> PageAddress {
         let (segment, page) = (self.store.segment_of(ppa), self.store.page_in_segment(ppa));
         self.on_lane(segment, page % self.store.lanes(), page / self.store.lanes())
     }
 
     /// The first page of a segment's block on its n-th plane.
-    pub fn block(&self, segment: Segment, lane: u32) -> Place {
+    pub fn block(&self, segment: Segment, lane: u32) -> PageAddress {
         self.on_lane(segment, lane, 0)
     }
 
-    fn on_lane(&self, segment: Segment, lane: u32, row: u32) -> Place {
+    fn on_lane(&self, segment: Segment, lane: u32, row: u32) -> PageAddress {
         let (channel, bank) = (lane % self.store.channels, lane / self.store.channels);
         let (plane, die, way) = (
             bank % self.flash.planes,
@@ -68,7 +68,12 @@ impl Places {
             bank / self.flash.planes / self.flash.dies,
         );
         assert!(segment < self.flash.blocks, "segment {segment} of a flash with {} blocks a plane", self.flash.blocks);
-        Place { die: self.flash.die_index(channel, way, die), block: segment, page: row as u16, plane: plane as u16 }
+        PageAddress {
+            die: self.flash.die_index(channel, way, die),
+            block: segment,
+            page: row as u16,
+            plane: plane as u16,
+        }
     }
 }
 

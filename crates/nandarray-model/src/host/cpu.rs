@@ -6,7 +6,7 @@
 //! waiting: what it is asked for meanwhile begins at once.
 
 use crate::describe;
-use crate::flash::Cause;
+use crate::flash::OpCause;
 use crate::host::Resource;
 use crate::spans::{Span, Track};
 use nandarray_sim::{Booked, Ps, energy_pj};
@@ -146,7 +146,7 @@ impl HostCpu {
 
     /// What a booking looks like on a timeline.
     pub fn span(&self, booked: Booked, what: &'static str, detail: u64) -> Span {
-        self.cores.span(booked, what, Cause::Host, detail)
+        self.cores.span(booked, what, OpCause::Host, detail)
     }
 }
 

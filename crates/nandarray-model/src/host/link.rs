@@ -9,7 +9,7 @@
 //! modelled.
 
 use crate::describe;
-use crate::flash::Cause;
+use crate::flash::OpCause;
 use crate::host::Resource;
 use crate::spans::{Span, Track};
 use nandarray_sim::{Booked, Ps};
@@ -129,7 +129,7 @@ impl HostLink {
     }
 
     /// What a message looks like on a timeline: from its first byte leaving to the last one leaving.
-    pub fn span(&self, sent: Sent, direction: Direction, what: &'static str, cause: Cause, detail: u64) -> Span {
+    pub fn span(&self, sent: Sent, direction: Direction, what: &'static str, cause: OpCause, detail: u64) -> Span {
         let booked = Booked { start: sent.start, end: sent.left, server: 0 };
         self.ways[direction as usize].span(booked, what, cause, detail)
     }

@@ -1,7 +1,7 @@
 //! What came out of a machine, and that it adds up.
 
 use super::{JobDone, JobKind, Machine};
-use crate::flash::Account;
+use crate::flash::FlashAccount;
 use crate::host::{Direction, HostCpu, HostLink, Port};
 use crate::report::{CoreTimes, Latencies, Parts, Report, Slept};
 use nandarray_sim::energy_pj;
@@ -47,7 +47,7 @@ impl Machine {
     }
 
     /// What the flash did until now.
-    pub fn flash(&self) -> Account {
+    pub fn flash(&self) -> FlashAccount {
         let mut account = self.fabric.flash.account(self.now());
         // Dies take nothing of their own while the device is asleep.
         let asleep = self.asleep() * u64::from(self.fabric.description.geometry.dies_total());

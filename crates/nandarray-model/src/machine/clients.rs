@@ -12,7 +12,7 @@ use super::block::Block;
 use super::cores::Cores;
 use super::fabric::Lent;
 use super::space::Spaces;
-use crate::flash::{Op, Outcome};
+use crate::flash::{OpKind, OpOutcome};
 use nandarray_sim::Ps;
 
 /// A number of a kind, packed where a type would not fit: in the token of a flash operation.
@@ -26,9 +26,9 @@ pub(crate) trait Packed: Copy + Debug {
 /// A flash operation that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperationEnded {
-    pub(super) op: Op,
+    pub(super) op: OpKind,
     pub(super) bytes: u32,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: OpOutcome,
 }
 
 /// A part of a machine that is told of its events and works with what is lent to it.
@@ -124,7 +124,7 @@ macro_rules! clients {
                 }
             }
 
-            pub(super) fn operation_ended(&mut self, lent: &mut Lent<'_>, now: Ps, token: u64, op: Op, outcome: Outcome) {
+            pub(super) fn operation_ended(&mut self, lent: &mut Lent<'_>, now: Ps, token: u64, op: OpKind, outcome: OpOutcome) {
                 let (kind, number) = ((token >> 56) as u8 & 0xf, token as u32);
                 let ended = OperationEnded { op, bytes: (token >> 32) as u32 & 0xff_ffff, outcome };
                 match token >> 60 {

@@ -15,7 +15,7 @@ use super::clients::{ClientEvent, Waiting};
 use super::host_io::{HostIo, IoEvent};
 use super::stages::{Stage, Stages};
 use crate::describe::Description;
-use crate::flash::{Backend, Cause, Cells, Ended, FlashEvent, Op, Operation, Outcome, Place};
+use crate::flash::{Backend, Cells, FlashEvent, FlashOp, OpCause, OpEnded, OpKind, OpOutcome, PageAddress};
 use crate::host::{Booked, Direction, HostCpu, HostLink, Port, Sent};
 use crate::spans::{Span, Spans, Track};
 use nandarray_sim::Ps;
@@ -98,7 +98,7 @@ pub(crate) struct Fabric {
     pub(super) stages: Stages,
     pub(super) dram: Port,
     pub(super) totals: Totals,
-    issued: Slab<Operation>,
+    issued: Slab<FlashOp>,
     spans: Option<Shared>,
 }
 
@@ -126,7 +126,7 @@ impl Fabric {
     }
 
     /// Handles an event of the fabric; what has ended in the flash is added to `ended`.
-    pub(super) fn happened(&mut self, now: Ps, event: FabricEvent, ended: &mut Vec<Ended>) {
+    pub(super) fn happened(&mut self, now: Ps, event: FabricEvent, ended: &mut Vec<OpEnded>) {
         match event {
             FabricEvent::Flash(event) => self.flash.handle(now, event, &mut self.events, ended),
             FabricEvent::Issue(slot) => {
@@ -137,8 +137,16 @@ impl Fabric {
     }
 
     /// Hands an operation to its channel handler, and by it to the flash; `waiting` is told when it has ended.
-    pub(super) fn issue(&mut self, now: Ps, op: Op, cause: Cause, place: Place, bytes: u32, waiting: Waiting) {
-        let operation = Operation { op, cause, place, bytes, token: waiting.token(bytes) };
+    pub(super) fn issue(
+        &mut self,
+        now: Ps,
+        op: OpKind,
+        cause: OpCause,
+        place: PageAddress,
+        bytes: u32,
+        waiting: Waiting,
+    ) {
+        let operation = FlashOp { op, cause, place, bytes, token: waiting.token(bytes) };
         let t_channel = self.description.controller.t_channel;
         let channel = self.description.geometry.channel_of(place.die);
         let at = self.stages.handle_channel(channel, now, t_channel, cause, &mut self.spans);
@@ -151,11 +159,11 @@ impl Fabric {
     }
 
     /// Counts how an operation ended.
-    pub(super) fn count(&mut self, outcome: Outcome) {
+    pub(super) fn count(&mut self, outcome: OpOutcome) {
         match outcome {
-            Outcome::Done => {}
-            Outcome::Uncorrectable => self.totals.uncorrectable += 1,
-            Outcome::Failed => self.totals.failed += 1,
+            OpOutcome::Done => {}
+            OpOutcome::Uncorrectable => self.totals.uncorrectable += 1,
+            OpOutcome::Failed => self.totals.failed += 1,
         }
     }
 
@@ -166,11 +174,11 @@ impl Fabric {
 
     /// Runs a firmware stage on what is there now; returns when it is done.
     pub(super) fn run_stage(&mut self, stage: Stage, now: Ps, lasts: Ps) -> Ps {
-        self.stages.run(stage, now, lasts, Cause::Host, &mut self.spans)
+        self.stages.run(stage, now, lasts, OpCause::Host, &mut self.spans)
     }
 
     /// Moves bytes through DRAM; returns when they are there.
-    pub(super) fn through_dram(&mut self, now: Ps, bytes: u64, what: &'static str, cause: Cause) -> Ps {
+    pub(super) fn through_dram(&mut self, now: Ps, bytes: u64, what: &'static str, cause: OpCause) -> Ps {
         let booked = self.dram.transfer(now, bytes);
         if let Some(spans) = &mut self.spans {
             if booked.end > booked.start {
@@ -194,7 +202,7 @@ impl Fabric {
 
     fn tell_sent(&mut self, sent: Sent, direction: Direction, what: &'static str) -> Sent {
         if let Some(spans) = &self.spans {
-            spans.0.lock().span(self.link.span(sent, direction, what, Cause::Host, 0));
+            spans.0.lock().span(self.link.span(sent, direction, what, OpCause::Host, 0));
         }
         sent
     }
@@ -212,7 +220,7 @@ impl Fabric {
     pub(super) fn io_span(&mut self, queue: u32, start: Ps, end: Ps, what: &'static str, io: u32) {
         if let Some(spans) = &self.spans {
             let (track, detail) = (Track::Request(queue), u64::from(io));
-            spans.0.lock().span(Span { track, start, end, what, cause: Cause::Host, detail });
+            spans.0.lock().span(Span { track, start, end, what, cause: OpCause::Host, detail });
         }
     }
 }

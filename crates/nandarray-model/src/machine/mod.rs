@@ -50,7 +50,7 @@ mod stages;
 mod tests;
 
 use crate::describe::Description;
-use crate::flash::{Cells, Ended, NandCells, Op};
+use crate::flash::{Cells, NandCells, OpEnded, OpKind};
 use crate::footprint::Places;
 use crate::ftl::FtlSetupError;
 use crate::spans::Spans;
@@ -88,7 +88,7 @@ pub struct Machine {
     fabric: Fabric,
     io: HostIo,
     clients: Clients,
-    ended: Vec<Ended>,
+    ended: Vec<OpEnded>,
     power: Option<Power>,
     seed: u64,
     hash: u64,
@@ -177,8 +177,8 @@ impl Machine {
         true
     }
 
-    fn operation_ended(&mut self, now: Ps, ended: Ended) {
-        if let (Some(power), Op::Program) = (&mut self.power, ended.op) {
+    fn operation_ended(&mut self, now: Ps, ended: OpEnded) {
+        if let (Some(power), OpKind::Program) = (&mut self.power, ended.op) {
             power.programmed(ended.place);
         }
         self.fabric.count(ended.outcome);

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::flash::Place;
+use crate::flash::PageAddress;
 use nandarray_sim::Ps;
 
 /// The contents of the flash when the power failed.
 #[derive(Clone, Debug, Default)]
 pub struct Programmed {
     /// Programs of each page that had ended.
-    pub ended: BTreeMap<Place, u32>,
+    pub ended: BTreeMap<PageAddress, u32>,
     /// Modelled time.
     pub at: Ps,
 }
@@ -40,7 +40,7 @@ impl Power {
     }
 
     /// A page is programmed.
-    pub(super) fn programmed(&mut self, place: Place) {
+    pub(super) fn programmed(&mut self, place: PageAddress) {
         *self.now.ended.entry(place).or_default() += 1;
     }
 

@@ -5,7 +5,7 @@
 //! own.
 
 use crate::describe::{Controller, Energy};
-use crate::flash::Cause;
+use crate::flash::OpCause;
 use crate::host::Resource;
 use crate::spans::{Spans, Track};
 use nandarray_sim::Ps;
@@ -57,7 +57,14 @@ impl Stages {
     }
 
     /// Runs a stage on something that is there now; returns when it is done.
-    pub(crate) fn run(&mut self, stage: Stage, now: Ps, lasts: Ps, cause: Cause, spans: &mut Option<impl Spans>) -> Ps {
+    pub(crate) fn run(
+        &mut self,
+        stage: Stage,
+        now: Ps,
+        lasts: Ps,
+        cause: OpCause,
+        spans: &mut Option<impl Spans>,
+    ) -> Ps {
         self.run_one(stage, 0, now, lasts, cause, spans)
     }
 
@@ -67,7 +74,7 @@ impl Stages {
         channel: u32,
         now: Ps,
         lasts: Ps,
-        cause: Cause,
+        cause: OpCause,
         spans: &mut Option<impl Spans>,
     ) -> Ps {
         self.run_one(Stage::Channel, channel % self.channel_handlers, now, lasts, cause, spans)
@@ -79,7 +86,7 @@ impl Stages {
         handler: u32,
         now: Ps,
         lasts: Ps,
-        cause: Cause,
+        cause: OpCause,
         spans: &mut Option<impl Spans>,
     ) -> Ps {
         if lasts == Ps::ZERO {

@@ -7,12 +7,12 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use nandarray::flash::Ppa;
+use nandarray::file_format::Ppa;
 
 use super::{JobDone, JobId, JobKind, Machine, Part, RequestEnded, Status};
-use crate::describe::{self, Description};
+use crate::describe::{self, Description, GcPolicy};
 use crate::flash::fault::{BitErrors, DeadDie, SlowDie};
-use crate::flash::{Cause, Cells, NandCells, Op, Place, Verdict};
+use crate::flash::{Cells, NandCells, OpCause, OpKind, PageAddress, Verdict};
 use crate::footprint::{Footprint, Piece, Places, Step};
 use crate::workload::{Listed, Request, RequestOp};
 use nandarray_sim::Ps;
@@ -61,7 +61,7 @@ impl Case {
 fn case() -> impl Strategy<Value = Case> {
     let words = |of: &'static [&'static str]| prop::sample::select(of).prop_map(str::to_owned);
     let settings = (
-        words(&["greedy", "d-choices", "cost-benefit", "round-robin"]),
+        words(GcPolicy::NAMES),
         words(&["ideal", "4 KiB", "32 KiB"]),
         words(&["none", "4 KiB", "32 KiB", "512 KiB"]),
         words(&["static CWDP", "static PDWC", "dynamic CWDP"]),
@@ -272,7 +272,7 @@ fn retries_and_a_slow_die_take_what_they_should() {
         ("reliability.t_read_retry", "5 us"),
         ("reliability.read_retries_max", "5"),
     ]);
-    let read = |wrap: &dyn Fn(Box<dyn Cells>, Place) -> Box<dyn Cells>| {
+    let read = |wrap: &dyn Fn(Box<dyn Cells>, PageAddress) -> Box<dyn Cells>| {
         let place = {
             let mut machine = with_blocks(Machine::new(&d, 1, None));
             machine.ftl().fill_sequential().unwrap();
@@ -396,7 +396,7 @@ fn store_machine() -> (Machine, impl Fn(u64) -> Footprint) {
     machine.add([Part::Spaces(places)]).unwrap();
     let page = places.store().page_bytes;
     let read = move |n: u64| Footprint {
-        steps: vec![Step { op: Op::Read, cause: Cause::Host, first: Ppa(n), pages: 1, last_bytes: page }],
+        steps: vec![Step { op: OpKind::Read, cause: OpCause::Host, first: Ppa(n), pages: 1, last_bytes: page }],
         pieces: vec![Piece { steps_end: 1, runs: 1, bytes: u64::from(page) }],
         ..Footprint::default()
     };

@@ -12,7 +12,7 @@ mod table;
 
 use serde::Serialize;
 
-use crate::flash::{Account, Cause};
+use crate::flash::{FlashAccount, OpCause};
 use crate::ftl::FtlReport;
 use crate::host::{Direction, HostCpu, HostLink, Port};
 use crate::workload::RequestOp;
@@ -84,8 +84,8 @@ pub struct ByCause {
 
 impl From<[u64; 4]> for ByCause {
     fn from(by: [u64; 4]) -> Self {
-        let of = |cause: Cause| by[cause as usize];
-        Self { host: of(Cause::Host), map: of(Cause::Map), gc: of(Cause::Gc), wear: of(Cause::Wear) }
+        let of = |cause: OpCause| by[cause as usize];
+        Self { host: of(OpCause::Host), map: of(OpCause::Map), gc: of(OpCause::Gc), wear: of(OpCause::Wear) }
     }
 }
 
@@ -309,7 +309,7 @@ pub struct Parts<'a> {
     /// Modelled time at rest.
     pub now: Ps,
     /// The flash.
-    pub flash: &'a Account,
+    pub flash: &'a FlashAccount,
     /// Flash management.
     pub ftl: Option<&'a FtlReport>,
     /// The link.
@@ -370,7 +370,7 @@ impl IdleReport {
 }
 
 impl FlashReport {
-    fn new(account: &Account) -> Self {
+    fn new(account: &FlashAccount) -> Self {
         let c = &account.counts;
         Self {
             senses: c.senses.into(),
@@ -394,7 +394,7 @@ impl ManagementReport {
     fn new(ftl: &FtlReport) -> Self {
         Self {
             capacity_bytes: ftl.capacity_pages * u64::from(ftl.page_bytes),
-            write_amplification: (ftl.programs[Cause::Host as usize] > 0).then_some(ftl.write_amplification),
+            write_amplification: (ftl.programs[OpCause::Host as usize] > 0).then_some(ftl.write_amplification),
             trimmed_pages: ftl.trimmed,
             map_hits: ftl.map_hits,
             map_misses: ftl.map_misses,

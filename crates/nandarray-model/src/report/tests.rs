@@ -22,7 +22,7 @@ fn report() -> Report {
         latencies.record(RequestOp::Read, 4096, Ps::from_us(n), Ps::from_us(n + 90), true);
         latencies.record(RequestOp::Write, 4096, Ps::from_us(n), Ps::from_us(n + 20), n != 7);
     }
-    let flash = Account {
+    let flash = FlashAccount {
         elapsed: now,
         counts: Default::default(),
         in_flight: 0,

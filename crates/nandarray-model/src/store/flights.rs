@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nandarray::Error;
-use nandarray::sim::{FlightId, Halves, Order};
+use nandarray::probe::{FlightId, Halves, Order};
 
 use nandarray_sim::Ps;
 

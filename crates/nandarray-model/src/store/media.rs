@@ -13,15 +13,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nandarray::Result;
-use nandarray::flash::geometry::{OOB_BYTES, SEGMENT_HEADER_BYTES};
-use nandarray::flash::{Area, Geometry, Segment, SegmentHeader, SegmentKind};
-use nandarray::ftl::superblock::read_slots;
-use nandarray::media::Media;
+use nandarray::file_format::{Area, OOB_BYTES, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, SegmentKind, read_slots};
+use nandarray::{Geometry, Media, Result};
 use parking_lot::{Mutex, RwLock};
 
 use super::power::{WriteLog, Written};
-use crate::flash::Op;
+use crate::flash::OpKind;
 use crate::footprint::{Places, Recorder};
 
 /// A medium under the modelled clock.
@@ -107,13 +104,13 @@ impl Media for ModelMedia {
         let geometry = self.geometry;
         match self.geometry.area_at(offset) {
             Area::Pages(segment, at) => {
-                self.recorder.pages(Op::Read, self.is_log(segment), segment, at, out.len() as u64);
+                self.recorder.pages(OpKind::Read, self.is_log(segment), segment, at, out.len() as u64);
             }
             Area::Records(segment, _) => {
                 let all = u64::from(geometry.pages_per_segment()) * OOB_BYTES;
                 // Fewer come with their pages, which are read anyhow.
                 if out.len() as u64 == all {
-                    self.recorder.pages(Op::Read, true, segment, 0, all.min(geometry.segment_data_bytes()));
+                    self.recorder.pages(OpKind::Read, true, segment, 0, all.min(geometry.segment_data_bytes()));
                 }
             }
             Area::None | Area::Header(_) => {}
@@ -126,7 +123,7 @@ impl Media for ModelMedia {
         match self.geometry.area_at(offset) {
             Area::Pages(segment, at) => {
                 let log = self.is_log(segment);
-                self.recorder.pages(Op::Program, log, segment, at, bytes.len() as u64);
+                self.recorder.pages(OpKind::Program, log, segment, at, bytes.len() as u64);
                 if !self.keeps_data && !log {
                     return Ok(());
                 }
@@ -145,7 +142,7 @@ impl Media for ModelMedia {
         let Area::Pages(segment, at) = self.geometry.area_at(offset) else {
             unreachable!("commands in flight read pages of data");
         };
-        self.recorder.pages(Op::Read, self.is_log(segment), segment, at, len);
+        self.recorder.pages(OpKind::Read, self.is_log(segment), segment, at, len);
     }
 
     fn sync(&self) -> Result<()> {

@@ -33,13 +33,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
-use nandarray::device::{Device, Mode, Options};
-use nandarray::flash::Geometry;
-use nandarray::ftl::Verify;
-use nandarray::media::Media;
-use nandarray::media::sparse::SparseMedia;
-use nandarray::sim::{FlightId, Halves, Moves, Probe, Purpose};
-use nandarray::{Error, Result};
+use nandarray::probe::{FlightId, Halves, Moves, Probe, Purpose};
+use nandarray::{Device, Error, Geometry, Media, Mode, Options, Result, SparseMedia, Verify};
 use parking_lot::{Condvar, Mutex, ReentrantMutex, ReentrantMutexGuard};
 
 use crate::describe::Description;
@@ -464,7 +459,7 @@ impl Clock {
     }
 
     /// What came out since opening. Commands other than reads and writes (flush, create, ...) are its "flush".
-    /// `numbers` are the store's own ([`nandarray::device::Command::Stat`]).
+    /// `numbers` are the store's own ([`command::Stat`]).
     pub fn report(&self, numbers: &[(&'static str, u64)]) -> Report {
         self.with(|state| {
             let mut report = state.machine.report(&state.latencies);

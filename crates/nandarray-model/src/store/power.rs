@@ -9,11 +9,9 @@
 
 use std::collections::BTreeMap;
 
-use nandarray::Result;
-use nandarray::media::Media;
-use nandarray::media::sparse::SparseMedia;
+use nandarray::{Media, Result, SparseMedia};
 
-use crate::flash::Place;
+use crate::flash::PageAddress;
 
 /// A write of the engine.
 #[derive(Clone, Debug)]
@@ -25,9 +23,9 @@ pub(super) enum Written {
     /// The controller's own: a segment's header and empty records.
     Own(u64, Vec<u8>),
     /// Pages from an offset on, the first from byte `within` of it; the place of each.
-    Pages { offset: u64, within: usize, bytes: Vec<u8>, places: Vec<Place> },
+    Pages { offset: u64, within: usize, bytes: Vec<u8>, places: Vec<PageAddress> },
     /// Records of pages, each with the place of its page; bytes of one record.
-    Records(u64, Vec<u8>, Vec<Place>),
+    Records(u64, Vec<u8>, Vec<PageAddress>),
 }
 
 /// Every write since a medium was made.
@@ -51,11 +49,11 @@ impl WriteLog {
         &self,
         before: usize,
         writes: usize,
-        ended: &BTreeMap<Place, u32>,
+        ended: &BTreeMap<PageAddress, u32>,
         page_bytes: usize,
     ) -> Result<SparseMedia> {
         let medium = SparseMedia::default();
-        let mut issued: BTreeMap<Place, u32> = BTreeMap::new();
+        let mut issued: BTreeMap<PageAddress, u32> = BTreeMap::new();
         let mut all_ended = true;
         for (n, write) in self.writes[..writes].iter().enumerate() {
             match write {

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prost::Message;
 
 use crate::describe::FlashGeometry;
-use crate::flash::Cause;
+use crate::flash::OpCause;
 use crate::spans::{Span, Spans, Track};
 use nandarray_sim::Ps;
 use proto::{
@@ -355,12 +355,12 @@ impl Writer {
 }
 
 /// A cause, in a word.
-fn cause_name(cause: Cause) -> &'static str {
+fn cause_name(cause: OpCause) -> &'static str {
     match cause {
-        Cause::Host => "host",
-        Cause::Map => "map",
-        Cause::Gc => "gc",
-        Cause::Wear => "wear",
+        OpCause::Host => "host",
+        OpCause::Map => "map",
+        OpCause::Gc => "gc",
+        OpCause::Wear => "wear",
     }
 }
 

@@ -86,7 +86,7 @@ fn drawn(packets: &[TracePacket]) -> Vec<Slice> {
 }
 
 fn span(track: Track, start_ns: u64, end_ns: u64, what: &'static str) -> Span {
-    Span { track, start: Ps::from_ns(start_ns), end: Ps::from_ns(end_ns), what, cause: Cause::Host, detail: 7 }
+    Span { track, start: Ps::from_ns(start_ns), end: Ps::from_ns(end_ns), what, cause: OpCause::Host, detail: 7 }
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn tracks_stand_in_their_groups() {
         span(Track::LinkDown, 0, 10, "command"),
         span(Track::Stage(1), 10, 20, "translate"),
         span(Track::Channel(1), 20, 30, "command"),
-        Span { cause: Cause::Gc, ..span(Track::Die(7), 30, 80, "sense") },
+        Span { cause: OpCause::Gc, ..span(Track::Die(7), 30, 80, "sense") },
         span(Track::Dram, 80, 90, "data"),
         span(Track::HostCore(3), 90, 100, "complete"),
     ];
@@ -183,7 +183,7 @@ proptest! {
             start: Ps(start),
             end: Ps(start + lasts),
             what: ["sense", "program", "data out", "erase"][what],
-            cause: Cause::ALL[what],
+            cause: OpCause::ALL[what],
             detail,
         }).collect();
         let (packets, end) = written(&spans, TimelineOptions::default());

@@ -40,23 +40,24 @@ mod tests;
 
 use std::ops::Range;
 
-pub use crypt::{BlockContext, CipherKey, KEY_BYTES, KeyCheck, KeyError, SALT_BYTES};
+#[cfg(test)]
+use crypt::KEY_BYTES;
+pub use crypt::{BlockContext, CipherKey, KeyCheck, SALT_BYTES};
 pub use error::CodecError;
 pub use head::FrameTable;
-pub use spec::{
-    Algorithm, BLOCK_BYTES_MAX, CodecSpec, Compression, ELEMENT_BYTES_MAX, Filter, Framing, SpecError,
-    ZSTD_LEVEL_DEFAULT, ZSTD_LEVELS,
-};
+#[cfg(test)]
+use spec::ELEMENT_BYTES_MAX;
+pub use spec::{CodecSpec, Compression, Framing, SpecError};
 
 use crypt::{FrameCipher, FrameId};
 use frame::Scratch;
-use head::{HeadWriter, Layout};
+use head::{FrameLayout, HeadWriter};
 
 /// Encoder and decoder of the building blocks of one space.
 #[derive(Debug)]
 pub struct Codec {
     spec: CodecSpec,
-    layout: Layout,
+    layout: FrameLayout,
     /// Present exactly when `spec.encrypted`.
     cipher: Option<FrameCipher>,
 }
@@ -74,7 +75,7 @@ impl Codec {
             (true, None) => return Err(SpecError::KeyMissing),
             (false, Some(_)) => return Err(SpecError::KeyUnexpected),
         };
-        Ok(Self { spec, layout: Layout::new(&spec), cipher })
+        Ok(Self { spec, layout: FrameLayout::new(&spec), cipher })
     }
 
     /// The spec this was built from.

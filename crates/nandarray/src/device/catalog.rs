@@ -33,7 +33,7 @@ impl Device {
         self.ready()?;
         check_name(new.name)?;
         let item_bytes = new.item_bytes;
-        // Before anything of that size is made.
+        // Before anything of that size is allocated.
         check_item_bytes(item_bytes)?;
         let scalar = new.shape.is_empty();
         let shape: &[u64] = if scalar { &[1] } else { new.shape };
@@ -47,7 +47,8 @@ impl Device {
         let encryption = new.key.map(|key| self.encryption(key)).transpose()?;
         let _pages = self.reserve_metadata(new.attrs.len())?;
         let _epoch = self.epoch.read();
-        // The log first and until it is told: nobody may use a name in it before it says how the name came to be.
+        // The log is locked before the catalog, and both are held until the change is queued: otherwise a change to
+        // this space could be logged ahead of its creation.
         let mut log = self.log.lock();
         let mut catalog = self.catalog.write();
         if catalog.by_name.contains_key(new.name) {
@@ -67,13 +68,13 @@ impl Device {
             attrs: new.attrs.to_owned(),
         };
         let index = IndexState::Loaded(Index::new(record.shape.len().max(1)));
-        let framing = Framing::of_format(log.superblock.version);
+        let framing = Framing::of_format(log.superblock().version);
         let space = Space::new(record.clone(), index, self.geometry().page_bytes, framing)?;
         space.unlock(new.key)?;
         catalog.next += 1;
         catalog.by_name.insert(new.name.to_owned(), record.id);
         catalog.by_id.insert(record.id, space.clone());
-        log.pending.push(Op::Create(record));
+        log.queue([Op::Create(record)]);
         drop((catalog, log, _epoch));
         self.after_write();
         Ok(space)
@@ -107,7 +108,7 @@ impl Device {
         Ok(space)
     }
 
-    /// A space by name without its key: what may be told about it.
+    /// A space by name, without its key: for its shape, type and attributes.
     ///
     /// # Errors
     /// [`Error::NotFound`].
@@ -139,7 +140,7 @@ impl Device {
             }
             catalog.by_name.remove(name);
             catalog.by_id.remove(&space.id);
-            log.pending.push(Op::Delete(space.id));
+            log.queue([Op::Delete(space.id)]);
             drop((catalog, log));
             let dead = self.empty_space(&space, &mut inner);
             self.ftl.release(dead.into_iter());
@@ -148,12 +149,12 @@ impl Device {
         Ok(())
     }
 
-    /// Takes everything from a space that is deleted, and gives the pages that it had.
+    /// Empties a space that is deleted, and returns the pages that it had.
     pub(super) fn empty_space(&self, space: &Space, inner: &mut Inner) -> Vec<Run> {
         let mut dead = Vec::new();
         inner.index().for_each(&mut |_, map| dead.extend(map.runs()));
         for at in inner.gathered.keys() {
-            self.regather(space.gathers(inner, at), (0, 0));
+            self.account_buffered(space.gathers(inner, at), (0, 0));
         }
         inner.gathered.clear();
         *inner.index_mut() = Index::new(space.shape.block.len());
@@ -172,7 +173,7 @@ impl Device {
                 return Err(Error::Closed(format!("array {:?} was deleted", inner.record.name)));
             }
             attrs.clone_into(&mut inner.record.attrs);
-            self.log.lock().pending.push(Op::Attrs(id, attrs.to_owned()));
+            self.log.lock().queue([Op::Attrs(id, attrs.to_owned())]);
         }
         self.after_write();
         Ok(())
@@ -197,7 +198,7 @@ impl Device {
             ("segment_bytes", geometry.segment_bytes()),
             ("segments", usage.segments),
             ("segments_free", usage.free),
-            ("segments_waiting", usage.dying),
+            ("segments_waiting", usage.pending_free),
             ("segments_metadata", usage.chain),
             ("segments_bad", usage.bad),
             ("pages_live", usage.live_pages),
@@ -206,7 +207,7 @@ impl Device {
             ("erases_min", usage.erases.0),
             ("erases_max", usage.erases.1),
             ("erases_total", usage.erases.2),
-            ("bytes_gathered", self.gathered_bytes.load(Ordering::Relaxed) as u64),
+            ("bytes_gathered", self.buffered_bytes.load(Ordering::Relaxed) as u64),
         ];
         numbers.extend(self.counters.list());
         numbers

@@ -1,56 +1,64 @@
 //! Comparing everything with everything.
 //!
-//! Verified: both superblocks; the directory; every index; of every mapped page that it lies where pages may lie, that
-//! nobody else maps it, its checksum, its out-of-band record and that record's CRC, and that the record names the owner
-//! that maps it; the live pages of every segment against the indexes; that coded blocks decode (if they are not
-//! encrypted, or unlocked). Not verified: pages that nobody maps; the content of what is not coded beyond its checksum.
+//! Verified: both superblocks; the directory; every index; of every mapped page its place, that only one unit maps it,
+//! its checksum, its out-of-band record and that record's CRC, and that the record names the owner that maps it; the
+//! live pages of every segment against the indexes; that coded blocks decode (if they are not encrypted, or unlocked).
+//! Not verified: pages that no index maps; the content of plain blocks beyond its checksum.
 //!
-//! Mending is `repair`'s.
+//! `repair` mends the findings.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::recover::directory_copies;
-use super::repair::BadUnit;
 use super::{Device, Dropped};
 use crate::error::{Error, Result};
 use crate::flash::geometry::LOST_SEGMENT;
 use crate::flash::{Owner, Ppa, Run, Segment};
 use crate::ftl::LOST;
 use crate::ftl::superblock::{is_blank, read_slots};
+use crate::stl::plan::BlockAt;
 use crate::stl::read::Reader;
 use crate::stl::space::{Space, SpaceId};
 
-/// How often a reader looks for a superblock that a writer may be writing.
-const LOOKS: usize = 3;
+/// Attempts of a reader to read a superblock that a writer may be writing.
+const READS_OF_SUPERBLOCKS: usize = 3;
 
-/// One thing that is wrong.
+/// One fault of a store.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The array, if it is one's.
+    /// Name of the array that it concerns.
     pub array: Option<String>,
-    /// What is wrong, with its numbers.
+    /// The fault, with its numbers.
     pub message: String,
-    /// What was done about it.
+    /// The repair, if there was one.
     pub repaired: Option<String>,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
-    /// What is wrong.
+    /// All faults.
     pub findings: Vec<Finding>,
     /// Journal records that were left out when the store was opened.
     pub dropped: Option<Dropped>,
-    /// What opening the store for writing found damaged, and put right.
+    /// Damage that opening the store for writing found and repaired.
     pub mended: Vec<String>,
-    /// Arrays looked at.
+    /// Number of arrays checked.
     pub arrays: u64,
-    /// Building blocks looked at.
+    /// Number of building blocks checked.
     pub blocks: u64,
-    /// Pages compared.
+    /// Number of pages compared.
     pub pages: u64,
+}
+
+/// A mapped page that failed a check.
+pub(super) struct BadUnit {
+    /// Index of its finding in the report.
+    pub(super) finding: usize,
+    pub(super) at: BlockAt,
+    pub(super) unit: u32,
 }
 
 impl CheckReport {
@@ -84,7 +92,7 @@ impl Device {
                 Err(e) => return Err(e),
             }
         }
-        // Writes wait: what one array maps is compared with what all of them do.
+        // Writes wait: the pages that one array maps are compared with those of all others.
         let rest = self.epoch.write();
         self.check_superblocks(&mut report);
         for (copy, intact) in directory_copies(self).into_iter().enumerate() {
@@ -95,7 +103,7 @@ impl Device {
         if let Some(why) = self.opening.passed_over.as_ref().filter(|_| self.read_only()) {
             report.add(None, format!("the newest checkpoint cannot be used, the one before it was: {why}"));
         }
-        self.opening.rebuilt.tell(&mut report);
+        self.opening.rebuilt.add_to(&mut report);
         let mut bad: Vec<(Arc<Space>, BadUnit)> = Vec::new();
         let mut unreadable: Vec<(Arc<Space>, usize)> = Vec::new();
         let mut owners: HashMap<u64, (SpaceId, u32)> = HashMap::new();
@@ -124,7 +132,7 @@ impl Device {
     fn check_superblocks(&self, report: &mut CheckReport) {
         let media = self.ftl.media().as_ref();
         let mut slots = read_slots(media, "the store");
-        for _ in 0..LOOKS {
+        for _ in 0..READS_OF_SUPERBLOCKS {
             // A writer beside us may be writing one at this moment.
             if !self.read_only() || slots.as_ref().is_ok_and(|s| s.len() == 2) {
                 break;
@@ -204,7 +212,7 @@ impl Device {
         failed.map_or(Ok(bad), Err)
     }
 
-    /// Compares one page with its record and its owner; tells what is wrong.
+    /// Compares one page with its record and its owner; returns the fault in words.
     fn inspect(&self, ppa: Ppa, owner: Owner) -> Result<Option<String>> {
         let mut bytes = vec![0; self.geometry().page_bytes as usize];
         self.ftl.media().read_at(self.geometry().page_offset(ppa), &mut bytes)?;

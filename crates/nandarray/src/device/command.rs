@@ -1,22 +1,18 @@
 //! The engine's only entrance: typed commands.
 //!
-//! They follow the NDS paper's interface (section 5.1 and the command set of 5.3.1): make, open, resize and delete a
-//! space; move one sub-block of a space or of a view by one command; flush, deallocate, tell. Dimensions are in
-//! elements, slowest-varying first; strides in bytes. A view is named in the command, not opened first: translating
-//! costs less than looking a handle up.
+//! A command is a struct that borrows what it needs; its type fixes the type of the reply ([`super::Command`]).
+//! Commands follow the NDS paper's interface (section 5.1 and the command set of 5.3.1): create, open, resize and
+//! delete a space; move one sub-block of a space or of a view by one command; flush, deallocate, read numbers.
+//! Dimensions are in elements, slowest-varying first; strides in bytes. A view is named in the command, not opened
+//! first: translating costs less than looking up a handle.
 
-use std::sync::Arc;
-
-use super::Device;
-use super::check::CheckReport;
 use super::transaction::TransactionId;
-use crate::error::Result;
 use crate::stl::plan::Axis;
 use crate::stl::read::BufferMut;
-use crate::stl::space::{Space, SpaceId};
+use crate::stl::space::SpaceId;
 use crate::stl::write::Source;
 
-/// A space to make.
+/// The description of a space to create.
 #[derive(Clone, Debug)]
 pub struct NewSpace<'a> {
     /// Its name.
@@ -39,7 +35,7 @@ pub struct NewSpace<'a> {
     pub attrs: &'a str,
 }
 
-/// Which elements of a space a command moves, and where they lie in the buffer.
+/// The elements of a space that a command moves, and their places in the buffer.
 #[derive(Clone, Debug)]
 pub enum Target<'a> {
     /// `start + step * [0, count)` of the space, or of the view of it with this shape.
@@ -57,8 +53,8 @@ pub enum Target<'a> {
     },
     /// The product of a range or list for each dimension.
     Outer {
-        /// One a dimension.
-        axes: Vec<Axis>,
+        /// One for each dimension.
+        axes: &'a [Axis],
         /// Byte strides in the buffer.
         strides: &'a [isize],
     },
@@ -111,235 +107,178 @@ pub enum Change<'a> {
     },
 }
 
-/// A command.
+/// Creates a space; the reply is the space.
 #[derive(Debug)]
-pub enum Command<'a> {
-    /// Makes a space. Gives [`Reply::Space`].
-    Create(NewSpace<'a>),
-    /// Opens a space by name. Gives [`Reply::Space`].
-    Open {
-        /// Its name.
-        name: &'a str,
-        /// Its key, if it is encrypted.
-        key: Option<&'a [u8]>,
-    },
-    /// Deletes a space.
-    Delete {
-        /// Its name.
-        name: &'a str,
-    },
-    /// Gives a space another name.
-    Rename {
-        /// Its name.
-        from: &'a str,
-        /// Its new name, which must be free.
-        to: &'a str,
-    },
-    /// Makes several changes, one after the other, as one: all of them or none.
-    Together {
-        /// The changes; each sees those before it.
-        changes: &'a [Change<'a>],
-    },
-    /// Grows a space along one dimension and writes the new part, as one. Gives [`Reply::Shape`]: the shape then.
-    Append {
-        /// The space.
-        space: SpaceId,
-        /// The dimension.
-        axis: usize,
-        /// Elements of the new part: the space's own numbers but along the dimension.
-        count: &'a [u64],
-        /// Byte strides in the buffer.
-        strides: &'a [isize],
-        /// Where from.
-        source: Source,
-    },
-    /// Holds spaces against all other writes, for what a transaction will make of them. Gives [`Reply::Transaction`].
-    ///
-    /// A thread that holds a space by a transaction must not write to it otherwise: it would wait for itself.
-    Begin {
-        /// The spaces, each once, and the shape that each will have: as many dimensions, none smaller.
-        spaces: &'a [(SpaceId, &'a [u64])],
-    },
-    /// Writes elements of a space of a transaction, within the shape that it will have. Nobody sees them before the
-    /// end.
-    Stage {
-        /// Which transaction.
-        transaction: TransactionId,
-        /// The space.
-        space: SpaceId,
-        /// Which elements.
-        target: Target<'a>,
-        /// Where from.
-        source: Source,
-    },
-    /// Ends a transaction: shapes, elements and changes are made as one, all or none. It is over also when this fails.
-    Apply {
-        /// Which transaction.
-        transaction: TransactionId,
-        /// Changes of names and attributes that belong to it, made after all else.
-        changes: &'a [Change<'a>],
-    },
-    /// Ends a transaction, and leaves everything as it was. One that is over, or never was, is no error.
-    Abort {
-        /// Which transaction.
-        transaction: TransactionId,
-    },
-    /// Grows or cuts a space. What is cut off and grown again reads as fill.
-    Resize {
-        /// The space.
-        space: SpaceId,
-        /// Its new shape; as many dimensions as before.
-        shape: &'a [u64],
-    },
-    /// Replaces a space's attributes.
-    SetAttrs {
-        /// The space.
-        space: SpaceId,
-        /// Its new attributes.
-        attrs: &'a str,
-    },
-    /// Moves elements from a space to a buffer.
-    Read {
-        /// The space.
-        space: SpaceId,
-        /// Which.
-        target: Target<'a>,
-        /// Where to.
-        out: BufferMut,
-    },
-    /// Moves elements from a buffer to a space.
-    Write {
-        /// The space.
-        space: SpaceId,
-        /// Which.
-        target: Target<'a>,
-        /// Where from.
-        source: Source,
-    },
-    /// Gives a box back: it reads as fill from then on, and blocks within take no space.
-    Deallocate {
-        /// The space.
-        space: SpaceId,
-        /// First coordinate.
-        start: &'a [u64],
-        /// Elements.
-        count: &'a [u64],
-    },
-    /// Makes everything that was written so far durable.
-    Flush,
-    /// Compares everything with everything. Gives [`Reply::Checked`].
-    Check {
-        /// Mend what the records allow.
-        repair: bool,
-        /// Where the newest content is damaged, map the newest intact content before it. Without, it stays an error.
-        accept_older: bool,
-    },
-    /// Moves live pages together and cuts the file. Gives [`Reply::Bytes`]: what was given back.
-    Compact,
-    /// Tells numbers. Gives [`Reply::Numbers`].
-    Stat,
-    /// Tells numbers of one space. Gives [`Reply::Numbers`].
-    StatSpace {
-        /// The space.
-        space: SpaceId,
-    },
-    /// Names with this prefix. Gives [`Reply::Names`].
-    List {
-        /// How they begin.
-        prefix: &'a str,
-    },
-}
+pub struct Create<'a>(pub NewSpace<'a>);
 
-/// What a command gives.
+/// Opens a space by name; the reply is the space.
 #[derive(Debug)]
-pub enum Reply {
-    /// Nothing but that it is done.
-    Done,
-    /// A space.
-    Space(Arc<Space>),
-    /// A shape.
-    Shape(Vec<u64>),
-    /// Names in order.
-    Names(Vec<String>),
-    /// Numbers by name.
-    Numbers(Vec<(&'static str, u64)>),
-    /// What a check found.
-    Checked(CheckReport),
-    /// Bytes.
-    Bytes(u64),
-    /// A transaction.
-    Transaction(TransactionId),
+pub struct Open<'a> {
+    /// Name of the space.
+    pub name: &'a str,
+    /// Its key, if it is encrypted.
+    pub key: Option<&'a [u8]>,
 }
 
-impl Reply {
-    /// The space of a reply that has one.
-    ///
-    /// # Panics
-    /// For any other reply.
-    pub fn into_space(self) -> Arc<Space> {
-        match self {
-            Self::Space(space) => space,
-            other => panic!("the reply has no space: {other:?}"),
-        }
-    }
+/// Deletes a space.
+#[derive(Debug)]
+pub struct Delete<'a> {
+    /// Name of the space.
+    pub name: &'a str,
 }
 
-impl Command<'_> {
-    /// Whether the command changes the store.
-    pub fn writes(&self) -> bool {
-        match self {
-            Self::Open { .. } | Self::Read { .. } | Self::Stat | Self::StatSpace { .. } | Self::List { .. } => false,
-            Self::Check { repair, .. } => *repair,
-            Self::Create(_)
-            | Self::Delete { .. }
-            | Self::Rename { .. }
-            | Self::Together { .. }
-            | Self::Append { .. }
-            | Self::Begin { .. }
-            | Self::Stage { .. }
-            | Self::Apply { .. }
-            | Self::Abort { .. }
-            | Self::Resize { .. }
-            | Self::SetAttrs { .. }
-            | Self::Write { .. }
-            | Self::Deallocate { .. }
-            | Self::Flush
-            | Self::Compact => true,
-        }
-    }
+/// Renames a space.
+#[derive(Debug)]
+pub struct Rename<'a> {
+    /// Name of the space.
+    pub from: &'a str,
+    /// Its new name, which must be free.
+    pub to: &'a str,
+}
 
-    pub(super) fn run(self, device: &Device) -> Result<Reply> {
-        match self {
-            Self::Create(new) => device.create(&new).map(Reply::Space),
-            Self::Open { name, key } => device.open_space(name, key).map(Reply::Space),
-            Self::Delete { name } => device.delete(name).map(|()| Reply::Done),
-            Self::Rename { from, to } => device.together(&[Change::Rename { from, to }]).map(|()| Reply::Done),
-            Self::Together { changes } => device.together(changes).map(|()| Reply::Done),
-            Self::Append { space, axis, count, strides, source } => {
-                device.append(space, axis, count, strides, source).map(Reply::Shape)
-            }
-            Self::Begin { spaces } => device.begin(spaces).map(Reply::Transaction),
-            Self::Stage { transaction, space, target, source } => {
-                device.stage(transaction, space, &target, source).map(|()| Reply::Done)
-            }
-            Self::Apply { transaction, changes } => {
-                device.apply_transaction(transaction, changes).map(|()| Reply::Done)
-            }
-            Self::Abort { transaction } => {
-                device.abort(transaction);
-                Ok(Reply::Done)
-            }
-            Self::Resize { space, shape } => device.resize(space, shape).map(|()| Reply::Done),
-            Self::SetAttrs { space, attrs } => device.set_attrs(space, attrs).map(|()| Reply::Done),
-            Self::Read { space, target, out } => device.read(space, target, out).map(|()| Reply::Done),
-            Self::Write { space, target, source } => device.write(space, target, source).map(|()| Reply::Done),
-            Self::Deallocate { space, start, count } => device.deallocate(space, start, count).map(|()| Reply::Done),
-            Self::Flush => device.flush().map(|()| Reply::Done),
-            Self::Check { repair, accept_older } => device.check(repair, accept_older).map(Reply::Checked),
-            Self::Compact => device.compact().map(Reply::Bytes),
-            Self::Stat => Ok(Reply::Numbers(device.stat())),
-            Self::StatSpace { space } => device.stat_space(space).map(Reply::Numbers),
-            Self::List { prefix } => Ok(Reply::Names(device.list(prefix))),
-        }
-    }
+/// Makes several changes in order, as one: all of them or none.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    /// The changes; each sees those before it.
+    pub changes: &'a [Change<'a>],
+}
+
+/// Grows a space along one dimension and writes the new part, as one; the reply is the new shape.
+#[derive(Debug)]
+pub struct Append<'a> {
+    /// The space.
+    pub space: SpaceId,
+    /// The dimension.
+    pub axis: usize,
+    /// Elements of the new part: the space's own numbers but along the dimension.
+    pub count: &'a [u64],
+    /// Byte strides in the buffer.
+    pub strides: &'a [isize],
+    /// The elements.
+    pub source: Source,
+}
+
+/// Begins a transaction: reserves whole spaces against all other writes; the reply is the transaction.
+///
+/// A thread that reserves a space by a transaction must not write to it otherwise: it would wait for itself.
+#[derive(Debug)]
+pub struct Begin<'a> {
+    /// The spaces, each once, and the shape that each will have: as many dimensions, none smaller.
+    pub spaces: &'a [(SpaceId, &'a [u64])],
+}
+
+/// Writes elements of a space of a transaction, within the shape that it will have. No reader sees them before the
+/// transaction is applied.
+#[derive(Debug)]
+pub struct StageWrite<'a> {
+    /// The transaction.
+    pub transaction: TransactionId,
+    /// The space.
+    pub space: SpaceId,
+    /// The elements to write.
+    pub target: Target<'a>,
+    /// Their values.
+    pub source: Source,
+}
+
+/// Ends a transaction: shapes, elements and changes are made as one, all or none. It is over also when this fails.
+#[derive(Debug)]
+pub struct Apply<'a> {
+    /// The transaction.
+    pub transaction: TransactionId,
+    /// Changes of names and attributes that belong to it, made after all else.
+    pub changes: &'a [Change<'a>],
+}
+
+/// Ends a transaction and leaves everything as it was. A transaction that is over, or never was, is no error.
+#[derive(Debug)]
+pub struct Abort {
+    /// The transaction.
+    pub transaction: TransactionId,
+}
+
+/// Grows or cuts a space. A part that is cut off and grown again reads as fill.
+#[derive(Debug)]
+pub struct Resize<'a> {
+    /// The space.
+    pub space: SpaceId,
+    /// Its new shape; as many dimensions as before.
+    pub shape: &'a [u64],
+}
+
+/// Replaces a space's attributes.
+#[derive(Debug)]
+pub struct SetAttrs<'a> {
+    /// The space.
+    pub space: SpaceId,
+    /// Its new attributes.
+    pub attrs: &'a str,
+}
+
+/// Moves elements from a space to a buffer.
+#[derive(Debug)]
+pub struct Read<'a> {
+    /// The space.
+    pub space: SpaceId,
+    /// The elements to read.
+    pub target: Target<'a>,
+    /// Destination.
+    pub out: BufferMut,
+}
+
+/// Moves elements from a buffer to a space.
+#[derive(Debug)]
+pub struct Write<'a> {
+    /// The space.
+    pub space: SpaceId,
+    /// The elements to write.
+    pub target: Target<'a>,
+    /// Their values.
+    pub source: Source,
+}
+
+/// Gives a box back: it reads as fill from then on, and blocks within take no space.
+#[derive(Debug)]
+pub struct Deallocate<'a> {
+    /// The space.
+    pub space: SpaceId,
+    /// First coordinate.
+    pub start: &'a [u64],
+    /// Number of elements along each dimension.
+    pub count: &'a [u64],
+}
+
+/// Makes every earlier write durable.
+#[derive(Debug)]
+pub struct Flush;
+
+/// Compares all metadata and pages with each other; the reply is the report.
+#[derive(Debug)]
+pub struct Check {
+    /// Mend what the records allow.
+    pub repair: bool,
+    /// Where the newest content is damaged, map the newest intact content before it. Without, it stays an error.
+    pub accept_older: bool,
+}
+
+/// Moves live pages together and cuts the file; the reply is the number of bytes by which it shrank.
+#[derive(Debug)]
+pub struct Compact;
+
+/// Reads the store's numbers; the reply has each with its name.
+#[derive(Debug)]
+pub struct Stat;
+
+/// Reads the numbers of one space; the reply has each with its name.
+#[derive(Debug)]
+pub struct StatSpace {
+    /// The space.
+    pub space: SpaceId,
+}
+
+/// Lists names with a prefix; the reply has them in order.
+#[derive(Debug)]
+pub struct List<'a> {
+    /// The prefix.
+    pub prefix: &'a str,
 }

@@ -1,8 +1,8 @@
 //! Compaction: live pages in as few segments as they need, at the front of the medium, and the medium cut behind them.
 //!
 //! Blocks that lie apart are brought together first (`defragment`). Then segments that are not full are emptied into
-//! others, the journal begins anew with a single generation of metadata, and what lies behind free segments moves to
-//! the front. Each step is a command of its own to recovery; each needs room that the ones before it made, so the
+//! others, the journal begins anew with a single generation of metadata, and segments behind free ones move to the
+//! front. Each step is a command of its own to recovery; each needs room that the ones before it made, so the
 //! medium may grow meanwhile. It is not longer afterwards: where nothing would become shorter nothing is moved, which
 //! makes a second call do nothing.
 //!
@@ -23,12 +23,12 @@ const VICTIMS_AT_ONCE: usize = 16;
 const TRIES_ON_A_FULL_DISK: usize = 8;
 
 impl Device {
-    /// Gives the bytes by which the medium is shorter.
+    /// Compacts the store; returns the bytes by which the medium is shorter.
     pub(super) fn compact(&self) -> Result<u64> {
         self.sound()?;
         let before = self.ftl.media().len();
-        // Moving takes room before it gives any: a full disk gets what dead pages have of it first, and whenever that
-        // stops it.
+        // Moving takes room before it gives any: a full disk gets the room of dead pages first, and again whenever it
+        // is full.
         self.give_dead_room()?;
         let mut packed = self.pack();
         for _ in 0..TRIES_ON_A_FULL_DISK {
@@ -38,7 +38,7 @@ impl Device {
             packed = self.pack();
         }
         self.truncate()?;
-        self.ftl.give_room_back()?;
+        self.ftl.discard_free()?;
         let freed = before.saturating_sub(self.ftl.media().len());
         match packed {
             Err(Error::Full { .. }) if freed > 0 => Ok(freed),
@@ -46,12 +46,12 @@ impl Device {
         }
     }
 
-    /// Gives a disk that has no room what free segments and dead pages have of it; whether either had any.
+    /// Gives the room of free segments and dead pages back to a full disk; returns whether there was any.
     fn give_dead_room(&self) -> Result<bool> {
         if !self.ftl.is_tight() {
             return Ok(false);
         }
-        let mut some = self.ftl.give_room_back()?;
+        let mut some = self.ftl.discard_free()?;
         // Each dead page is given once, so this ends.
         while self.make_room()? {
             some = true;
@@ -60,7 +60,7 @@ impl Device {
     }
 
     fn pack(&self) -> Result<()> {
-        // Nothing is freed beside readers: what is moved would only be there twice.
+        // Nothing is freed beside readers: moved pages would only be there twice.
         if !self.ftl.media().if_no_readers(&mut || Ok(()))? {
             return self.commit_with_room(true);
         }
@@ -70,16 +70,16 @@ impl Device {
         let apart = self.anything_apart()?;
         {
             let _reclaim = self.reclaim.lock();
-            self.commit_and_bury()?;
+            self.commit_and_free()?;
             if !apart && self.is_packed() {
                 return Ok(());
             }
         }
-        // Lanes that are level: what is written one after the other lies so, too.
+        // Level lanes: pages that are written one after the other lie so, too.
         self.ftl.close_open();
         self.defragment()?;
         let _reclaim = self.reclaim.lock();
-        self.commit_and_bury()?;
+        self.commit_and_free()?;
         self.fill_segments()?;
         if !self.has_least_metadata() {
             self.only_generation()?;
@@ -94,7 +94,7 @@ impl Device {
         // An empty journal is the mark that nothing was written since. Metadata goes behind the pages first, then back
         // in front.
         for _ in 0..2 {
-            if self.log.lock().at > 0 || self.metadata_fits_in_front() {
+            if self.log.lock().has_records() || self.metadata_fits_in_front() {
                 self.only_generation()?;
             }
         }
@@ -103,12 +103,9 @@ impl Device {
 
     /// Whether nothing was written since the store was compacted, or made.
     fn is_as_compaction_left_it(&self) -> bool {
-        let nothing_new = {
-            let log = self.log.lock();
-            log.at == 0 && log.pending.is_empty()
-        };
-        let dying = self.ftl.with_segments(|s| s.dying());
-        nothing_new && dying == 0 && self.gathered_bytes() == 0 && self.has_least_metadata()
+        let nothing_new = self.log.lock().is_as_checkpointed();
+        let pending_free = self.ftl.with_segments(|s| s.pending_free());
+        nothing_new && pending_free == 0 && self.buffered_bytes() == 0 && self.has_least_metadata()
     }
 
     /// Whether packing would not make the medium shorter.
@@ -126,15 +123,12 @@ impl Device {
 
     /// Whether the checkpoint and a journal of one segment are all the metadata that there is.
     fn has_least_metadata(&self) -> bool {
-        let log = self.log.lock();
-        log.previous.is_empty()
-            && log.doubtful.is_empty()
-            && log.chain.as_ref().is_none_or(|chain| chain.segments().len() == 1)
+        self.log.lock().has_least_metadata()
     }
 
     /// Whether metadata could be written anew in front of where its last segment is.
     fn metadata_fits_in_front(&self) -> bool {
-        let needed = self.log.lock().checkpoint.len() + 1;
+        let needed = self.log.lock().checkpoint_segments() + 1;
         self.ftl.with_segments(|s| {
             let last = s.infos().iter().rposition(|i| i.state == Chain);
             last.is_some_and(|last| s.free().range(..last as Segment).count() >= needed)
@@ -150,16 +144,12 @@ impl Device {
         })
     }
 
-    /// Empties what is not full into other segments; each round's dead segments are the next one's room.
+    /// Empties segments that are not full into others; each round's dead segments are the next one's room.
     fn fill_segments(&self) -> Result<()> {
         self.ftl.close_open();
-        self.commit_and_bury()?;
+        self.commit_and_free()?;
         for _ in 0..64 {
-            let victims: Vec<Segment> = self.ftl.with_segments(|s| {
-                let mut some = s.candidates();
-                some.sort_by_key(|c| c.live);
-                some.iter().map(|c| c.segment).collect()
-            });
+            let victims = self.ftl.with_segments(|s| s.emptiest_first());
             if victims.len() < 2 {
                 break;
             }
@@ -177,7 +167,7 @@ impl Device {
                 self.empty_densely(victim)?;
                 moved += 1;
             }
-            self.commit_and_bury()?;
+            self.commit_and_free()?;
             if moved < 2 {
                 break;
             }
@@ -185,7 +175,7 @@ impl Device {
         Ok(())
     }
 
-    /// From the end to the free places in front.
+    /// Moves segments at the end to free places in front.
     fn move_to_front(&self) -> Result<()> {
         while let Some((last, open)) = self.behind_free() {
             if open {
@@ -193,7 +183,7 @@ impl Device {
             }
             let live = self.ftl.with_segments(|s| s.info(last).live);
             self.empty_densely(last)?;
-            self.commit_and_bury()?;
+            self.commit_and_free()?;
             if live > 0 && self.ftl.with_segments(|s| s.info(last).live) >= live {
                 break;
             }

@@ -1,15 +1,15 @@
 //! A compound command: reads, and writes that are applied as one, of a caller that decides in between what comes next.
 //!
-//! Programs beside the data work so (`nandarray-runtime`): they read boxes as they go, and what they write is staged in
-//! [`Draft`]s, which are applied together at the end. To a probe, and to a process that is forked meanwhile, all of it
-//! is one command. Several threads may work for one compound command; each reads for itself. What a caller does between
-//! its calls is its own affair: it holds no lock of the engine then but the block ranges of its drafts.
+//! Programs beside the data work so (`nandarray-runtime`): they read boxes as they go, and their output is staged in
+//! [`StagedWrite`]s, which are applied together at the end. To a probe, and to a process that is forked meanwhile, all
+//! of it is one command. Several threads may work for one compound command; each reads for itself. Between its calls a
+//! caller holds no lock of the engine but the block ranges of its staged writes.
 
 use std::sync::Arc;
 
 use super::Device;
 use super::command::Target;
-use super::draft::Draft;
+use super::staged_write::StagedWrite;
 use crate::error::{Error, Result};
 use crate::sched::BlockBox;
 use crate::sim::{Moves, Order};
@@ -26,7 +26,7 @@ pub struct Compound<'d> {
 }
 
 impl Device {
-    /// Runs `work` as one command. `writes` tells whether it stages writes.
+    /// Runs `work` as one command; `writes` says whether it stages writes.
     ///
     /// A panic inside of `work` counts as one of the engine, after which the store takes no more commands: a caller
     /// whose own code may panic catches that inside of `work`. The engine's calls in it report their own panics as
@@ -51,7 +51,7 @@ impl Device {
         self.enter().map(drop)
     }
 
-    /// Whether a probe looks on: the modelled clock.
+    /// Whether the store has a probe, such as a modelled clock.
     pub fn is_watched(&self) -> bool {
         self.ftl.probe().is_some()
     }
@@ -69,38 +69,38 @@ impl<'d> Compound<'d> {
     /// Reads elements on the calling thread. The read sees every write whole or not at all.
     ///
     /// # Errors
-    /// As [`super::Command::Read`].
+    /// As [`super::command::Read`].
     pub fn read(&self, space: SpaceId, target: Target<'_>, out: BufferMut) -> Result<()> {
-        self.device.guarded(|| self.device.read_by(&self.alone, space, target, out))
+        self.device.guarded(|| self.device.read_by(&self.alone, space, &target, out))
     }
 
     /// Calls `f` with a target's bytes where they lie; does not if they do not lie together. The space cannot be
     /// written meanwhile: `f` must come to its end, must not panic, and must call nothing of this device.
     ///
     /// # Errors
-    /// As [`super::Command::Read`]; `f` was not called then.
+    /// As [`super::command::Read`]; `f` was not called then.
     pub fn lend(&self, space: SpaceId, target: Target<'_>, f: &mut dyn FnMut(&[u8])) -> Result<()> {
         self.device.guarded(|| self.device.lend(space, target, f))
     }
 
-    /// Begins a draft of writes to a space, and holds these building blocks against other writes (first and last one
-    /// along each dimension; none holds all). Who needs several begins them in the order of their spaces' numbers.
+    /// Begins a staged write to a space, and reserves these building blocks against other writes (first and last one
+    /// along each dimension; none reserves all). Several are begun in the order of their spaces' numbers.
     ///
     /// # Errors
-    /// As [`super::Command::Write`], before any byte is written.
-    pub fn draft(&self, space: Arc<Space>, blocks: BlockBox) -> Result<Draft<'d>> {
-        self.device.guarded(|| Draft::begin(self.device, space, blocks))
+    /// As [`super::command::Write`], before any byte is written.
+    pub fn stage(&self, space: Arc<Space>, blocks: BlockBox) -> Result<StagedWrite<'d>> {
+        self.device.guarded(|| StagedWrite::begin(self.device, space, blocks))
     }
 
-    /// Applies drafts together, all or none.
+    /// Applies staged writes together, all or none.
     ///
     /// # Errors
     /// [`Error::Closed`] if the store was closed or a space deleted meanwhile.
-    pub fn apply(&self, drafts: Vec<Draft<'d>>) -> Result<()> {
-        self.device.guarded(|| self.device.apply_drafts(drafts))
+    pub fn apply(&self, writes: Vec<StagedWrite<'d>>) -> Result<()> {
+        self.device.guarded(|| self.device.apply_staged(writes))
     }
 
-    /// Tells a probe that this command runs so many programs, interpreted and translated.
+    /// Reports to the probe the number of programs that this command runs, interpreted and translated.
     pub fn runs_programs(&self, interpreted: u64, translated: u64) {
         if let Some(probe) = self.device.ftl.probe() {
             probe.executed(interpreted, translated);

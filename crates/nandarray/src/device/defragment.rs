@@ -1,9 +1,9 @@
 //! Defragmentation: blocks whose pages lie apart are written again as a whole, by a command of its own a block.
 //!
 //! A block that was written in parts (slabs that end within it, parts overwritten since) has its pages in as many
-//! places. In memory that costs little (`stl/fragments.rs`); a disk is asked once a place. Compaction brings such
-//! blocks together before it packs segments. What gathers in memory stays there; coded blocks are written whole in any
-//! case.
+//! places. In memory that costs little (`stl/fragments.rs`); a disk is read once a place. Compaction brings such
+//! blocks together before it packs segments. Units in the write buffer stay there; coded blocks are written whole in
+//! any case.
 //!
 //! Each block is read and appended under its range lock, and applied only if its index entry is what it was: reclaim
 //! moves pages without asking for ranges.
@@ -19,8 +19,7 @@ use crate::stl::plan::BlockAt;
 use crate::stl::space::{Space, to_wire};
 use crate::stl::write::{Gone, remap};
 
-/// Extents of at least so many bytes on average are left as they are: a disk loses nothing by going from one to the
-/// next.
+/// Average size from which on extents are left as they are: a disk loses nothing by going from one to the next.
 const EXTENT_BYTES: u64 = 128 << 10;
 
 /// Blocks that are looked up at a time: bounds the memory that the list takes.
@@ -30,8 +29,8 @@ const BLOCKS_AT_ONCE: usize = 1 << 16;
 const COMMIT_BYTES: u64 = 64 << 20;
 
 impl Device {
-    /// Writes every plain block again whose pages lie in too many places; gives how many. Ends early where there is no
-    /// room. The caller holds no lock.
+    /// Rewrites every plain block whose pages lie in too many places; returns their number. Ends early if the store is
+    /// full. The caller holds no lock.
     pub(super) fn defragment(&self) -> Result<u64> {
         let (mut blocks, mut bytes) = (0, 0);
         for space in self.spaces().into_iter().filter(|space| !space.coded()) {
@@ -57,7 +56,7 @@ impl Device {
                     }
                     if bytes >= COMMIT_BYTES {
                         bytes = 0;
-                        self.commit_and_bury()?;
+                        self.commit_and_free()?;
                     }
                 }
             }
@@ -102,13 +101,13 @@ impl Device {
         extents > least && pages * u64::from(self.geometry().page_bytes) / extents < EXTENT_BYTES
     }
 
-    /// Appends a block's pages side by side; gives how many, none if that brings nothing or somebody was there first.
+    /// Appends a block's pages side by side; returns their number, 0 if that gains nothing or the block has changed.
     fn rewrite(&self, space: &Space, at: &BlockAt) -> Result<u64> {
         let _range = self.hold(space, at.iter().map(|&c| (c, c)).collect())?;
         let (page, owner) = (space.shape.page, space.owner(at));
         let mut block = Vec::new();
         let map = {
-            // Held while pages are copied, so that no segment is opened again meanwhile.
+            // The space stays locked while pages are copied, so that no segment is opened again meanwhile.
             let inner = space.read()?;
             let Some(map) = inner.index().get(at).filter(|map| self.lies_apart(map)) else { return Ok(0) };
             block.resize(map.runs().map(|r| r.end()).max().unwrap_or(0) as usize * page, 0);
@@ -138,7 +137,7 @@ impl Device {
             }
         };
         if inner.index().get(at) != Some(&map) {
-            // Reclaim was here meanwhile.
+            // Reclaim has moved its pages meanwhile.
             self.ftl.abandon(&runs);
             return Ok(0);
         }
@@ -148,14 +147,14 @@ impl Device {
         let update =
             Update { space: space.id, seq, at: at.to_vec(), gone: Update::wire_gone(&gone), runs: to_wire(&runs) };
         let mut log = self.log.lock();
-        log.pending.push(Op::Update(update));
+        log.queue([Op::Update(update)]);
         self.ftl.release(dead.into_iter());
         count(&self.counters.pages_moved, units.len() as u64);
         Ok(units.len() as u64)
     }
 }
 
-/// In how many places on the medium these runs, in order of units, lie.
+/// Number of extents that these runs, in order of units, form on the medium.
 fn extents(runs: impl Iterator<Item = Run>) -> u64 {
     let (mut extents, mut next) = (0, None);
     for run in runs {

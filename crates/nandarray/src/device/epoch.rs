@@ -16,31 +16,31 @@ pub(super) struct Epoch {
 }
 
 /// Holds the epoch, shared or exclusively, until it is dropped.
-pub(super) struct Held<'a, G> {
+pub(super) struct EpochGuard<'a, G> {
     torn: &'a AtomicBool,
     _guard: G,
 }
 
 impl Epoch {
     /// Waits for no cut to be taken.
-    pub(super) fn read(&self) -> Held<'_, RwLockReadGuard<'_, ()>> {
-        Held { _guard: self.lock.read(), torn: &self.torn }
+    pub(super) fn read(&self) -> EpochGuard<'_, RwLockReadGuard<'_, ()>> {
+        EpochGuard { _guard: self.lock.read(), torn: &self.torn }
     }
 
     /// Waits for no command to be applied.
-    pub(super) fn write(&self) -> Held<'_, RwLockWriteGuard<'_, ()>> {
-        Held { _guard: self.lock.write(), torn: &self.torn }
+    pub(super) fn write(&self) -> EpochGuard<'_, RwLockWriteGuard<'_, ()>> {
+        EpochGuard { _guard: self.lock.write(), torn: &self.torn }
     }
 
-    /// Whether a holder panicked. Final for whoever holds the epoch exclusively.
+    /// Whether a holder panicked. The answer is final while the epoch is held exclusively.
     pub(super) fn is_torn(&self) -> bool {
         self.torn.load(Ordering::Acquire)
     }
 }
 
-impl<G> Drop for Held<'_, G> {
+impl<G> Drop for EpochGuard<'_, G> {
     fn drop(&mut self) {
-        // Fields are dropped after this, so the note is there before anybody else gets the lock.
+        // Fields are dropped after this, so the flag is set before another thread gets the lock.
         if std::thread::panicking() {
             self.torn.store(true, Ordering::Release);
         }

@@ -19,10 +19,10 @@ use crate::stl::translate::{ViewBox, check_view, translate};
 use crate::stl::work::{Work, Workers};
 use crate::stl::write::{Source, Staged, Successor, Writer, apply};
 
-/// Selections of a view that are worked on at once: bounds the memory that a badly aligned view takes.
+/// Selections of a view in one batch: bounds the memory that a badly aligned view takes.
 const SELECTIONS_AT_ONCE: usize = 4096;
 
-/// As one batch: a write is whole or absent, and a block that several selections share must be composed once.
+/// All selections in one batch: a write is whole or absent, and a block that several share must be composed once.
 const ALL_AT_ONCE: usize = usize::MAX;
 
 /// Checks that boxes have the dimensions of the shape, and are equal or disjoint.
@@ -50,111 +50,154 @@ fn check_boxes(starts: &[u64], step: &[u64], count: &[u64], strides: &[isize], s
     Ok(())
 }
 
-/// A write was told a shape that the array does not have any more when it is the write's turn.
+/// The error of a write that was planned for a shape which the array no longer has when its blocks are granted.
 fn was_cut(shape: &[u64]) -> Error {
     Error::invalid(format!("the array was resized from shape {} during this write", Shape(shape)))
 }
 
-/// Calls `each` with the work of a target, in batches where it is a view's.
-fn for_work(
-    space: &Space,
-    shape: &[u64],
-    target: &Target<'_>,
+/// Takes a batch of work, and its bytes.
+type EachWork<'e> = &'e mut dyn FnMut(Work, u64) -> Result<()>;
+
+/// Turns targets into work on a space that has this shape.
+struct Planner<'a> {
+    space: &'a Space,
+    shape: &'a [u64],
+    /// Selections of a view in one batch of work.
     at_once: usize,
-    each: &mut dyn FnMut(Work, u64) -> Result<()>,
-) -> Result<()> {
-    let item = space.shape.item_bytes as u64;
-    let plan = |s: &Selection| {
-        s.check_blocks(&space.shape.block)?;
-        Ok(Plan::new(s, &space.shape.block, item))
-    };
-    let single = |s: Selection, each: &mut dyn FnMut(Work, u64) -> Result<()>| {
-        s.check(shape)?;
-        let elements = s.elements();
-        if elements == 0 { Ok(()) } else { each(Work::plans(vec![plan(&s)?]), elements.saturating_mul(item)) }
-    };
-    match target {
+}
+
+impl Planner<'_> {
+    fn item(&self) -> u64 {
+        self.space.shape.item_bytes as u64
+    }
+
+    fn plan(&self, selection: &Selection) -> Result<Plan> {
+        selection.check_blocks(&self.space.shape.block)?;
+        Ok(Plan::new(selection, &self.space.shape.block, self.item()))
+    }
+
+    /// The work of one selection of the space itself.
+    fn single(&self, selection: Selection, each: EachWork<'_>) -> Result<()> {
+        selection.check(self.shape)?;
+        let elements = selection.elements();
+        if elements == 0 {
+            return Ok(());
+        }
+        each(Work::plans(vec![self.plan(&selection)?]), elements.saturating_mul(self.item()))
+    }
+
+    /// The work of a box of the space, or of a view of it.
+    fn of_box(&self, wanted: &ViewBox<'_>, view: Option<&[u64]>, each: EachWork<'_>) -> Result<()> {
+        let &ViewBox { start, step, count, strides } = wanted;
+        let n = view.map_or(self.shape.len(), <[u64]>::len);
+        if [start.len(), step.len(), count.len(), strides.len()] != [n; 4] {
+            return Err(Error::invalid(format!(
+                "the selection has {} dimensions; {} are needed for shape {}",
+                start.len(),
+                n,
+                Shape(view.unwrap_or(self.shape))
+            )));
+        }
+        let Some(view) = view.filter(|v| *v != self.shape) else {
+            let axis = |i: usize| Axis::Range { start: start[i], step: step[i], count: count[i] };
+            let s = Selection { axes: (0..n).map(axis).collect(), strides: strides.to_vec(), offset: 0 };
+            return self.single(s, each);
+        };
+        check_view(self.shape, view)?;
+        let mut batch = PlanBatch { planner: self, plans: Vec::new(), bytes: 0 };
+        translate(self.shape, view, wanted, &mut |s| batch.add(&s, each))?;
+        batch.finish(each)
+    }
+
+    /// The work of boxes of one size, whose first coordinates are `starts` and which lie `stride` bytes apart in the
+    /// buffer.
+    fn of_boxes(
+        &self,
+        starts: &[u64],
+        stride: isize,
+        one: &ViewBox<'_>,
+        within: &[u64],
+        each: EachWork<'_>,
+    ) -> Result<()> {
+        check_boxes(starts, one.step, one.count, one.strides, within)?;
+        check_view(self.shape, within)?;
+        let boxes = starts.chunks_exact(within.len()).enumerate();
+        // Boxes that are written must be disjoint: of equal ones the last counts.
+        let last: HashMap<&[u64], usize> = if self.at_once == ALL_AT_ONCE {
+            boxes.clone().map(|(i, start)| (start, i)).collect()
+        } else {
+            HashMap::new()
+        };
+        let mut batch = PlanBatch { planner: self, plans: Vec::new(), bytes: 0 };
+        for (i, start) in boxes.filter(|(i, start)| last.get(start).is_none_or(|last| last == i)) {
+            translate(self.shape, within, &ViewBox { start, ..*one }, &mut |mut s| {
+                s.offset += i as isize * stride;
+                batch.add(&s, each)
+            })?;
+        }
+        batch.finish(each)
+    }
+
+    /// The work of single elements.
+    fn of_points(&self, coordinates: &[u64], stride: isize, each: EachWork<'_>) -> Result<()> {
+        let n = self.shape.len();
+        if coordinates.len() % n != 0 {
+            return Err(Error::invalid(format!("{} coordinates are no points of {n} dimensions", coordinates.len())));
+        }
+        let work = Work::points(coordinates, self.shape, &self.space.shape.block, &self.space.shape.strides, stride)?;
+        let bytes = (coordinates.len() / n) as u64 * self.item();
+        if bytes == 0 { Ok(()) } else { each(work, bytes) }
+    }
+}
+
+/// Plans that wait to become one batch of work.
+struct PlanBatch<'a> {
+    planner: &'a Planner<'a>,
+    plans: Vec<Plan>,
+    bytes: u64,
+}
+
+impl PlanBatch<'_> {
+    /// Adds a selection; calls `each` when the batch is full.
+    fn add(&mut self, selection: &Selection, each: EachWork<'_>) -> Result<()> {
+        self.bytes += selection.elements() * self.planner.item();
+        self.plans.push(self.planner.plan(selection)?);
+        if self.plans.len() < self.planner.at_once {
+            return Ok(());
+        }
+        each(Work::plans(std::mem::take(&mut self.plans)), std::mem::take(&mut self.bytes))
+    }
+
+    /// Calls `each` with the rest, if there is any.
+    fn finish(self, each: EachWork<'_>) -> Result<()> {
+        if self.plans.is_empty() { Ok(()) } else { each(Work::plans(self.plans), self.bytes) }
+    }
+}
+
+/// Calls `each` with the work of a target, in batches of `at_once` selections if it is a view's.
+fn for_work(space: &Space, shape: &[u64], target: &Target<'_>, at_once: usize, each: EachWork<'_>) -> Result<()> {
+    let planner = Planner { space, shape, at_once };
+    match *target {
         // No dimensions: the one element of a scalar, or of a space of volume 1 seen as one.
         Target::Box { start: [], count: [], view, .. } if view.is_some() || shape == [1] => {
             check_view(shape, view.unwrap_or(&[1]))?;
             let n = shape.len();
-            single(Selection::contiguous(&vec![0; n], &vec![1; n], item), each)
+            planner.single(Selection::contiguous(&vec![0; n], &vec![1; n], planner.item()), each)
         }
         Target::Box { start, step, count, strides, view } => {
-            let n = view.map_or(shape.len(), <[u64]>::len);
-            if [start.len(), step.len(), count.len(), strides.len()] != [n; 4] {
-                return Err(Error::invalid(format!(
-                    "the selection has {} dimensions; {} are needed for shape {}",
-                    start.len(),
-                    n,
-                    Shape(view.unwrap_or(shape))
-                )));
-            }
-            let Some(view) = view.filter(|v| *v != shape) else {
-                let axis = |i: usize| Axis::Range { start: start[i], step: step[i], count: count[i] };
-                let s = Selection { axes: (0..n).map(axis).collect(), strides: strides.to_vec(), offset: 0 };
-                return single(s, each);
-            };
-            check_view(shape, view)?;
-            let (mut plans, mut bytes) = (Vec::new(), 0);
-            let wanted = ViewBox { start, step, count, strides };
-            translate(shape, view, &wanted, &mut |s| {
-                bytes += s.elements() * item;
-                plans.push(plan(&s)?);
-                if plans.len() < at_once {
-                    return Ok(());
-                }
-                each(Work::plans(std::mem::take(&mut plans)), std::mem::take(&mut bytes))
-            })?;
-            if plans.is_empty() { Ok(()) } else { each(Work::plans(plans), bytes) }
+            planner.of_box(&ViewBox { start, step, count, strides }, view, each)
         }
         Target::Boxes { starts, step, count, strides, stride, view } => {
-            let within = view.unwrap_or(shape);
-            check_boxes(starts, step, count, strides, within)?;
-            check_view(shape, within)?;
-            let n = within.len();
-            let boxes = starts.chunks_exact(n).enumerate();
-            // Boxes that are written must be disjoint: of equal ones the last counts.
-            let last: HashMap<&[u64], usize> = if at_once == ALL_AT_ONCE {
-                boxes.clone().map(|(i, start)| (start, i)).collect()
-            } else {
-                HashMap::new()
-            };
-            let (mut plans, mut bytes) = (Vec::new(), 0);
-            for (i, start) in boxes {
-                if last.get(start).is_some_and(|&l| l != i) {
-                    continue;
-                }
-                translate(shape, within, &ViewBox { start, step, count, strides }, &mut |mut s| {
-                    s.offset += i as isize * stride;
-                    bytes += s.elements() * item;
-                    plans.push(plan(&s)?);
-                    if plans.len() < at_once {
-                        return Ok(());
-                    }
-                    each(Work::plans(std::mem::take(&mut plans)), std::mem::take(&mut bytes))
-                })?;
-            }
-            if bytes == 0 { Ok(()) } else { each(Work::plans(plans), bytes) }
+            let one = ViewBox { start: &[], step, count, strides };
+            planner.of_boxes(starts, stride, &one, view.unwrap_or(shape), each)
         }
         Target::Outer { axes, strides } => {
             if strides.len() != axes.len() {
                 return Err(Error::invalid("as many strides as axes are needed"));
             }
-            single(Selection { axes: axes.clone(), strides: strides.to_vec(), offset: 0 }, each)
+            planner.single(Selection { axes: axes.to_vec(), strides: strides.to_vec(), offset: 0 }, each)
         }
-        Target::Points { coordinates, stride } => {
-            if coordinates.len() % shape.len() != 0 {
-                return Err(Error::invalid(format!(
-                    "{} coordinates are no points of {} dimensions",
-                    coordinates.len(),
-                    shape.len()
-                )));
-            }
-            let work = Work::points(coordinates, shape, &space.shape.block, &space.shape.strides, *stride)?;
-            let bytes = coordinates.len() as u64 / shape.len() as u64 * item;
-            if bytes == 0 { Ok(()) } else { each(work, bytes) }
-        }
+        Target::Points { coordinates, stride } => planner.of_points(coordinates, stride, each),
     }
 }
 
@@ -204,8 +247,8 @@ fn extent(shape: &[u64], target: &Target<'_>) -> Option<Extent> {
     whole.then(|| Extent { start: SmallVec::from_slice(start), count: SmallVec::from_slice(count) })
 }
 
-/// What reads after this one will probably want, where boxes of the space's own shape follow one another.
-fn coming(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> {
+/// The prediction of the next read, where boxes of the space's own shape follow one another.
+fn predicted(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> {
     let now = extent(shape, target)?;
     let item = space.shape.item_bytes as u64;
     // Blocks are written one behind the other along the last dimension, mostly; coded ones take any number of pages.
@@ -246,33 +289,32 @@ unsafe fn small(reader: &Reader<'_>, target: &Target<'_>, out: BufferMut) -> Opt
 }
 
 impl Device {
-    /// Calls `f` with a target's bytes where they lie; does not if they do not lie together.
+    /// Calls `f` with a target's bytes in place; does not if they do not lie together.
     ///
-    /// The space can be read meanwhile and not be written: `f` must come to its end, and ask for nothing of this
-    /// device.
+    /// The space can be read meanwhile and not be written: `f` must come to its end, and call nothing of this device.
     pub(super) fn lend(&self, id: SpaceId, target: Target<'_>, f: &mut dyn FnMut(&[u8])) -> Result<()> {
         let space = self.space(id)?;
         let inner = space.read()?;
         let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: true };
-        let coming = coming(&space, &inner.record.shape, &target);
+        let predicted = predicted(&space, &inner.record.shape, &target);
         let mut works = SmallVec::<[(Work, u64); 1]>::new();
         for_work(&space, &inner.record.shape, &target, ALL_AT_ONCE, &mut |work, bytes| {
             works.push((work, bytes));
             Ok(())
         })?;
         let [(work, total)] = works.as_slice() else { return Ok(()) };
-        let Some(bytes) = reader.lend(work, coming.as_ref(), *total)? else { return Ok(()) };
+        let Some(bytes) = reader.lend(work, predicted.as_ref(), *total)? else { return Ok(()) };
         count(&self.counters.reads, 1);
         count(&self.counters.bytes_read, *total);
         f(bytes);
         Ok(())
     }
 
-    pub(super) fn read(&self, id: SpaceId, target: Target<'_>, out: BufferMut) -> Result<()> {
+    pub(super) fn read(&self, id: SpaceId, target: &Target<'_>, out: BufferMut) -> Result<()> {
         self.read_by(&self.workers, id, target, out)
     }
 
-    /// The first half of a read in flight: tells whoever looks on, and the medium, which pages it will read. Moves no
+    /// The first half of a read in flight: reports the pages that it will read to the probe and the medium. Moves no
     /// byte.
     pub(super) fn locate(&self, id: SpaceId, target: &Target<'_>) -> Result<()> {
         let space = self.space(id)?;
@@ -282,12 +324,12 @@ impl Device {
     }
 
     /// The second half: moves the bytes. The caller holds the blocks since they were located.
-    pub(super) fn read_located(&self, id: SpaceId, target: Target<'_>, out: BufferMut) -> Result<()> {
+    pub(super) fn read_located(&self, id: SpaceId, target: &Target<'_>, out: BufferMut) -> Result<()> {
         let space = self.space(id)?;
         let inner = space.read()?;
         let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: false };
         let mut total = 0;
-        for_work(&space, &inner.record.shape, &target, SELECTIONS_AT_ONCE, &mut |work, bytes| {
+        for_work(&space, &inner.record.shape, target, SELECTIONS_AT_ONCE, &mut |work, bytes| {
             total += bytes;
             // SAFETY: a `BufferMut` is made by the promise that it covers its command's target.
             unsafe { reader.read(&self.workers, &work, None, bytes, out) }
@@ -297,49 +339,41 @@ impl Device {
         Ok(())
     }
 
-    /// The same with other helpers.
-    pub(super) fn read_by(&self, workers: &Workers, id: SpaceId, target: Target<'_>, out: BufferMut) -> Result<()> {
+    /// Reads elements with the help of these workers.
+    pub(super) fn read_by(&self, workers: &Workers, id: SpaceId, target: &Target<'_>, out: BufferMut) -> Result<()> {
         let space = self.space(id)?;
         // One guard for the whole command: it sees every write whole or not at all.
         let inner = space.read()?;
         let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: true };
-        let coming = coming(&space, &inner.record.shape, &target);
-        if coming.is_none() {
+        let predicted = predicted(&space, &inner.record.shape, target);
+        if predicted.is_none() {
             // SAFETY: a `BufferMut` is made by the promise that it covers its command's target.
-            if let Some(bytes) = unsafe { small(&reader, &target, out) } {
+            if let Some(bytes) = unsafe { small(&reader, target, out) } {
                 count(&self.counters.reads, 1);
                 count(&self.counters.bytes_read, bytes);
                 return Ok(());
             }
         }
         let mut total = 0;
-        for_work(&space, &inner.record.shape, &target, SELECTIONS_AT_ONCE, &mut |work, bytes| {
+        for_work(&space, &inner.record.shape, target, SELECTIONS_AT_ONCE, &mut |work, bytes| {
             total += bytes;
             // SAFETY: a `BufferMut` is made by the promise that it covers its command's target.
-            unsafe { reader.read(workers, &work, coming.as_ref(), bytes, out) }
+            unsafe { reader.read(workers, &work, predicted.as_ref(), bytes, out) }
         })?;
         count(&self.counters.reads, 1);
         count(&self.counters.bytes_read, total);
         Ok(())
     }
 
-    pub(super) fn write(&self, id: SpaceId, target: Target<'_>, source: Source) -> Result<()> {
-        self.write_to(id, &target, source, false)
-    }
-
-    /// The same of a command in flight, which holds the blocks.
-    pub(super) fn write_held(&self, id: SpaceId, target: &Target<'_>, source: Source) -> Result<()> {
-        self.write_to(id, target, source, true)
-    }
-
-    fn write_to(&self, id: SpaceId, target: &Target<'_>, source: Source, held: bool) -> Result<()> {
+    /// Writes elements; a command in flight holds (`held`) the blocks already.
+    pub(super) fn write(&self, id: SpaceId, target: &Target<'_>, source: Source, held: bool) -> Result<()> {
         self.ready()?;
         let space = self.space(id)?;
         let shape = space.read()?.record.shape.clone();
         let Some((work, bytes)) = plan_box(&space, &shape, target)? else { return Ok(()) };
         let range = if held { None } else { Some(self.hold(&space, work.bounds(shape.len()))?) };
-        // The shape was read before the range was ours. What grew since still has the elements wanted, at the same
-        // places; but a view of it is no longer one.
+        // The shape was read before the range was granted. A space that grew since still has the target's elements, at
+        // the same coordinates; but a view of it is no longer one.
         let now = space.read()?.record.shape.clone();
         let view = matches!(target, Target::Box { view: Some(_), .. } | Target::Boxes { view: Some(_), .. });
         if now != shape && (view || now.iter().zip(&shape).any(|(now, before)| now < before)) {
@@ -347,7 +381,7 @@ impl Device {
         }
         let axis = extent(&now, target).and_then(|written| space.successive.next(written));
         let successive = axis.map(|axis| Successor { axis, end: now[axis] });
-        self.write_work(&space, &now, &work, (bytes, successive), source, &mut |_| vec![])?;
+        self.write_work(&space, &now, &work, (bytes, successive), source, None)?;
         drop(range);
         count(&self.counters.writes, 1);
         count(&self.counters.bytes_written, bytes);
@@ -355,8 +389,8 @@ impl Device {
         Ok(())
     }
 
-    /// Stages and applies work of so many bytes, which may be one of a row of commands, on a space that has this shape,
-    /// or will have it when `more`, the changes that belong to the command, are applied. The caller holds the range.
+    /// Stages and applies work of `bytes` bytes, which may be one of a row of commands (`successive`), on a space that
+    /// has this shape, or gets it by the command (`grow`). The caller holds the range.
     pub(super) fn write_work(
         &self,
         space: &Space,
@@ -364,7 +398,7 @@ impl Device {
         work: &Work,
         (bytes, successive): (u64, Option<Successor>),
         source: Source,
-        more: &mut dyn FnMut(&mut Inner) -> Vec<Op>,
+        grow: Option<&[u64]>,
     ) -> Result<()> {
         if space.coded() {
             space.codec()?;
@@ -372,21 +406,16 @@ impl Device {
         let mut writer =
             Writer { ftl: &self.ftl, space, seq: self.next_seq(), extent: shape, bytes, over: None, successive };
         let pages = writer.pages_needed(work);
-        // What the write buffer cannot hold would leave it before it is complete.
+        // Units that the write buffer cannot hold would leave it before they are complete.
         let fits = pages.saturating_mul(space.shape.page as u64) <= self.write_buffer_bytes as u64;
         writer.successive = successive.filter(|_| fits);
         // SAFETY: a `Source` buffer is made by the promise that it covers its command's target.
         let staged = self.stage_in(pages, &mut || unsafe { writer.stage(&self.workers, work, source) })?;
-        self.apply(space, staged, more)
+        self.apply(space, staged, grow)
     }
 
-    /// Makes staged blocks, and what belongs to them, visible at once.
-    pub(super) fn apply(
-        &self,
-        space: &Space,
-        staged: Vec<Staged>,
-        more: &mut dyn FnMut(&mut Inner) -> Vec<Op>,
-    ) -> Result<()> {
+    /// Makes staged blocks, and the new shape if there is one, visible at once.
+    pub(super) fn apply(&self, space: &Space, staged: Vec<Staged>, shape: Option<&[u64]>) -> Result<()> {
         let _epoch = self.epoch.read();
         let mut inner = match space.write() {
             Ok(inner) => inner,
@@ -395,25 +424,20 @@ impl Device {
                 return Err(e);
             }
         };
-        self.apply_to(space, &mut inner, staged, more);
+        self.apply_to(space, &mut inner, staged, shape);
         Ok(())
     }
 
-    /// The same to a space that is held, under the epoch.
-    pub(super) fn apply_to(
-        &self,
-        space: &Space,
-        inner: &mut Inner,
-        staged: Vec<Staged>,
-        more: &mut dyn FnMut(&mut Inner) -> Vec<Op>,
-    ) {
+    /// Applies staged blocks, and a new shape, to a space whose lock the caller holds, under the epoch.
+    pub(super) fn apply_to(&self, space: &Space, inner: &mut Inner, staged: Vec<Staged>, shape: Option<&[u64]>) {
+        assert!(!inner.deleted, "space {} is deleted, and nothing is applied to it", space.id);
         let mut ops = Vec::with_capacity(staged.len());
         let mut dead = Vec::new();
         for one in staged {
             let before = space.gathers(inner, &one.at);
             let at = one.at.clone();
             let applied = apply(inner, one);
-            self.regather(before, space.gathers(inner, &at));
+            self.account_buffered(before, space.gathers(inner, &at));
             self.ftl.adopt(&applied.runs);
             let gone = Update::wire_gone(&applied.gone);
             if !applied.runs.is_empty() || !applied.dead.is_empty() {
@@ -423,9 +447,17 @@ impl Device {
             }
             dead.extend(applied.dead);
         }
-        ops.extend(more(inner));
+        if let Some(shape) = shape.filter(|&shape| shape != inner.record.shape) {
+            assert!(
+                shape.len() == inner.record.shape.len(),
+                "a space keeps its {} dimensions",
+                inner.record.shape.len()
+            );
+            inner.record.shape = shape.to_vec();
+            ops.push(Op::Resize(space.id, shape.to_vec()));
+        }
         let mut log = self.log.lock();
-        log.pending.extend(ops);
+        log.queue(ops);
         self.ftl.release(dead.into_iter());
     }
 
@@ -473,12 +505,12 @@ impl Device {
                 }
             }
         }
-        self.apply(&space, staged, &mut |_| vec![])?;
+        self.apply(&space, staged, None)?;
         self.after_write();
         Ok(())
     }
 
-    /// Coordinates of blocks that have pages or gather, and that `wanted` takes; in order.
+    /// Coordinates of blocks with pages or buffered units that `wanted` accepts; in order.
     pub(super) fn existing(space: &Space, wanted: &dyn Fn(&[u64]) -> bool) -> Result<Vec<BlockAt>> {
         let inner = space.read()?;
         let mut all = Vec::new();

@@ -1,50 +1,53 @@
 //! The composition root: builds the layers from one description and is the only entrance to them.
 //!
-//! Everything is asked for by a [`Command`]; doors (Python, the CLI, later NVMe and GPU queues) build the same
+//! Every request is a [`Command`]; doors (Python, the CLI, later NVMe and GPU queues) build the same
 //! commands. Executing one copies and serialises nothing: buffers are lent, names borrowed.
 //!
 //! | file | one idea |
 //! | --- | --- |
-//! | `command` | the commands and their replies |
+//! | `command`, `execute` | the commands; their replies and the calls that execute them |
 //! | `io` | read, write, deallocate: from a command to the layers below |
-//! | `draft` | what a long command writes bit by bit, applied as one |
-//! | `flight` | commands in two halves, between which time may pass |
+//! | `staged_write` | parts of a long write, applied as one |
+//! | `flight`, `owned` | commands in two halves, between which time may pass; commands that own what they need |
 //! | `epoch` | the lock between commands that change something and the journal's cuts |
 //! | `reshape` | resize, append |
 //! | `catalog` | create, open, delete, attributes, numbers |
 //! | `compound` | reads, and drafts applied as one, of a caller that decides in between: programs beside the data |
 //! | `transaction` | writes to several spaces, over several commands, applied as one |
-//! | `together` | several changes of names and attributes as one command |
-//! | `log` | commit: the journal; checkpoints; flush |
-//! | `recover`, `opening` | format, open, replay; what opening left out |
+//! | `batch` | several changes of names and attributes as one command |
+//! | `log` | the journal: commit, checkpoint, flush |
+//! | `recover`, `replay`, `opening` | create, open; apply the journal; the records that opening left out |
 //! | `reclaim`, `compact`, `defragment` | garbage collection, compaction; bringing together what lies apart |
 //! | `check`, `repair` | comparing everything with everything; mending what the records allow |
 //! | `wire` | what journal and directory say |
 //!
 //! Order of locks: block ranges, transaction, reclaim, commit, epoch, space, log, catalog; any may be skipped, none
 //! taken out of order. With one exception: a checkpoint, which holds epoch exclusively, looks into spaces under the
-//! log's lock. Whoever holds a space and waits for the log also holds epoch shared, so there is nobody to wait for in a
-//! circle.
+//! log's lock. A thread that holds a space and waits for the log also holds epoch shared, so no circle of waiting can
+//! form.
 
+mod batch;
 mod catalog;
 mod check;
-mod command;
+pub mod command;
 mod compact;
 mod compound;
 mod defragment;
-mod draft;
 mod epoch;
+mod execute;
 mod flight;
 mod io;
 mod log;
+mod oob_scan;
 mod opening;
+mod owned;
 mod reclaim;
 mod recover;
 mod repair;
+mod replay;
 mod reshape;
 mod salvage;
-mod together;
-mod told;
+mod staged_write;
 mod transaction;
 mod wire;
 
@@ -56,27 +59,30 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, RwLock};
 
 pub use check::{CheckReport, Finding};
-pub use command::{Change, Command, NewSpace, Reply, Target};
+pub use command::{Change, NewSpace, Target};
 pub use compound::Compound;
-pub use draft::Draft;
-pub use flight::{Done, OwnedCommand, OwnedTarget};
+pub use execute::Command;
+pub use flight::Done;
 pub use opening::Dropped;
+pub use owned::{OwnedCommand, OwnedTarget};
+pub use staged_write::StagedWrite;
 pub use transaction::TransactionId;
 
 use crate::error::{Error, Holder, Result};
 use crate::flash::Geometry;
+use crate::ftl::policy::wear_levelling::WearLevelling;
 use crate::ftl::{Ftl, Verify};
 use crate::media::Media;
 use crate::media::file::{Access, FileMedia};
 use crate::sim::panics::caught;
-use crate::sim::process::{Inside, Place};
+use crate::sim::process::{Inside, ProcessScope};
 use crate::sim::{Counters, Moves, Order, Probe, Purpose};
 use crate::stl::space::{Space, SpaceId};
 use crate::stl::work::Workers;
 use epoch::Epoch;
 use log::Log;
 
-/// What a store is opened for, as in h5py.
+/// The mode in which a store is opened, as in h5py.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Reading; the store must be there.
@@ -110,7 +116,7 @@ impl Mode {
     }
 }
 
-/// How a store is opened. What fixes the format (geometry, placement, victim, capacity) counts when it is made.
+/// Options for opening a store. Geometry and capacity count only when it is created: they fix its format.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Shape of a new store's flash.
@@ -124,21 +130,23 @@ pub struct Options {
     pub placement: Option<String>,
     /// Victim policy by name; `None` keeps the store's, or takes `greedy`.
     pub victim: Option<String>,
+    /// Wear levelling; none by default, since an SSD below the file levels its own.
+    pub wear_levelling: WearLevelling,
     /// When pages are compared with their checksum.
     pub verify: Verify,
     /// Whether files are mapped for reading.
     pub map: bool,
     /// Threads that work on a command, the caller's included; `None` is one a core.
     pub threads: Option<usize>,
-    /// Bytes that may gather in memory before they are appended.
+    /// Size of the write buffer: bytes that may wait in memory before they are appended.
     pub write_buffer_bytes: usize,
-    /// Chance of the engine, together with `entropy`.
+    /// Seed of the engine's chance, together with `entropy`.
     pub seed: u64,
-    /// Something that differs between openings, so that what a crash left behind is never taken for new.
+    /// A number that differs between openings, so that pages left behind by a crash are never taken for new.
     pub entropy: u64,
     /// Open a damaged store as far as it can be read, for repair.
     pub salvage: bool,
-    /// Who looks on: the modelled clock.
+    /// Observer of commands: the modelled clock.
     pub probe: Option<Arc<dyn Probe>>,
 }
 
@@ -161,6 +169,7 @@ impl Default for Options {
             capacity_bytes: None,
             placement: None,
             victim: None,
+            wear_levelling: WearLevelling::default(),
             verify: Verify::Once,
             map: true,
             threads: None,
@@ -214,19 +223,19 @@ pub struct Device {
     counters: Arc<Counters>,
     workers: Workers,
     catalog: RwLock<Catalog>,
-    /// Held shared while a command is applied, exclusively while the journal takes a cut.
+    /// The lock held shared while a command is applied, exclusively while the journal takes a cut.
     epoch: Epoch,
     commit: Mutex<()>,
     reclaim: Mutex<()>,
     log: Mutex<Log>,
     seq: AtomicU64,
-    gathered_bytes: AtomicUsize,
-    /// Whether what commands left behind could not be committed.
+    buffered_bytes: AtomicUsize,
+    /// Whether changes of earlier commands could not be committed yet.
     behind: AtomicBool,
     write_buffer_bytes: usize,
     read_only: bool,
     closed: AtomicBool,
-    /// Set once a barrier failed: what is on the medium is unknown from then on (the kernel forgets failed pages).
+    /// Set once a barrier failed: the medium's content is unknown from then on (the kernel forgets failed pages).
     failed: Mutex<Option<Refusal>>,
     /// The message of the first panic inside a command: memory may be half changed, so nothing is done with it any
     /// more.
@@ -235,8 +244,8 @@ pub struct Device {
     uuid: [u8; 16],
     capacity_bytes: u64,
     transactions: Mutex<transaction::Transactions>,
-    /// Where threads are while they execute commands.
-    place: Place,
+    /// Entered by threads while they execute commands.
+    scope: ProcessScope,
 }
 
 impl Device {
@@ -297,7 +306,7 @@ impl Device {
     /// # Errors
     /// As the command says; the store is unchanged then. [`Error::Internal`] if the engine panicked, in this command or
     /// in an earlier one: the store takes no more commands then, and what was flushed is there when it is opened again.
-    pub fn execute<'a>(&self, command: Command<'a>) -> Result<Reply> {
+    pub fn execute<C: Command>(&self, command: C) -> Result<C::Reply> {
         let _inside = self.enter()?;
         if self.read_only && command.writes() {
             return Err(Error::ReadOnly);
@@ -342,8 +351,8 @@ impl Device {
     /// ([`Error::Media`]), or a command panicked ([`Error::Internal`]): that is said once, and the store is closed.
     pub fn close(&self) -> Result<()> {
         let done = self.close_once();
-        if self.closed() && self.place.is_here() {
-            // Commands that wait for a transaction that nobody will end any more are told so.
+        if self.closed() && self.scope.is_here() {
+            // Ends the waiting of commands for a transaction that cannot end any more.
             self.spaces().iter().for_each(|space| space.ranges.close());
         }
         done
@@ -353,16 +362,15 @@ impl Device {
         if self.closed() {
             return Ok(());
         }
-        if !self.place.is_here() {
-            // What there is to flush is the other process's.
+        if !self.scope.is_here() {
+            // Only the process that opened the store flushes it.
             self.closed.store(true, Ordering::Release);
             return Ok(());
         }
-        let _inside = self.place.enter();
+        let _inside = self.scope.enter();
         // Nothing of a store that panicked is written: what is on the medium is whole, what is in memory may not be.
         let done = self.whole().and_then(|()| {
-            // Commands in flight come to their end first; those that wait for a transaction that nobody ended are told
-            // so.
+            // Commands in flight come to their end first; those that wait for an open transaction fail.
             if let Some(probe) = self.ftl.probe() {
                 self.guarded(|| {
                     while probe.drive(None) {}
@@ -411,7 +419,7 @@ impl Device {
         self.opening.dropped.as_ref()
     }
 
-    /// Names the store for good.
+    /// The store's identifier, which never changes.
     pub fn uuid(&self) -> [u8; 16] {
         self.uuid
     }
@@ -421,7 +429,7 @@ impl Device {
         self.ftl.policies()
     }
 
-    /// Runs `f` for a purpose, which a probe is told.
+    /// Runs `f` for a purpose, which is reported to the probe.
     fn for_purpose<T>(&self, purpose: Purpose, f: impl FnOnce() -> T) -> T {
         let Some(probe) = self.ftl.probe() else { return f() };
         let before = probe.purpose(purpose);
@@ -432,12 +440,12 @@ impl Device {
 
     /// The calling thread is inside of a command until what is returned is dropped.
     fn enter(&self) -> Result<Inside> {
-        let inside = self.place.enter();
+        let inside = self.scope.enter();
         if self.closed() {
             return Err(Error::Closed("the store is closed".to_owned()));
         }
         self.whole()?;
-        if !self.place.is_here() {
+        if !self.scope.is_here() {
             self.forked()?;
         }
         Ok(inside)
@@ -447,16 +455,17 @@ impl Device {
     #[cold]
     fn forked(&self) -> Result<()> {
         if !self.read_only {
-            // What the other process erases and writes is not known here.
+            // Writes and erases of the other process are not known here.
             return Err(Error::Closed(
                 "this process was forked from one that has the store open for writing; open it here, for reading"
                     .to_owned(),
             ));
         }
-        if self.place.was_left_inside() {
+        if self.scope.was_left_inside() {
             // Its locks are held for good.
             return Err(Error::Closed(
-                "this process was forked while another thread was in a command of the store; `refresh` it here, or open it again"
+                "this process was forked while another thread was in a command of the store; `refresh` it here, or \
+                 open it again"
                     .to_owned(),
             ));
         }
@@ -499,7 +508,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // A store that is dropped open is closed as well as can be; whoever wants to know closes it.
+        // A store that is dropped open is closed as well as can be; a caller that needs the result calls `close`.
         let _ = self.close();
     }
 }

@@ -1,8 +1,8 @@
 //! Journal records that opening a store left out, for `check` and for callers of `open`.
 //!
 //! A loss of power leaves journal records that no flush had promised; opening drops those from the first that is not
-//! whole. Records that were durable are dropped only by a salvage, and that is damage. Nothing is decided here:
-//! `recover` decides, this tells.
+//! whole. Records that were durable are dropped only by a salvage, and that is damage. `recover` decides; this file
+//! only describes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,12 +12,12 @@ use super::salvage::Rebuilt;
 use super::wire::{Op, RecordBody};
 use crate::stl::space::SpaceId;
 
-/// What opening found, beside the store itself.
+/// Findings of opening, beside the store itself.
 #[derive(Debug, Default)]
 pub(super) struct Opening {
     /// The journal's records that are not part of the store.
     pub(super) dropped: Option<Dropped>,
-    /// Why the newest checkpoint could not be used, where the one before was read instead.
+    /// The reason why the newest checkpoint could not be used, if the one before was read instead.
     pub(super) passed_over: Option<String>,
     /// Whether one of the superblocks was damaged.
     pub(super) superblock_damaged: bool,
@@ -31,7 +31,7 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// What was damaged and is no more.
+    /// Damage that opening has repaired, in words.
     pub(super) fn mended(&self) -> Vec<String> {
         let passed_over = self.passed_over.as_ref().map(|why| {
             format!("the newest checkpoint could not be used ({why}), the one before it was, and a new one was written")
@@ -47,7 +47,7 @@ impl Opening {
 pub struct Dropped {
     /// The first record's number.
     pub first: u64,
-    /// The last one's that is known of.
+    /// The last known record's number.
     pub last: u64,
     /// Whether the first of them was durable: they are lost to damage. Otherwise no flush had promised any of them.
     pub durable: bool,
@@ -60,12 +60,12 @@ pub struct Dropped {
 }
 
 impl Dropped {
-    /// How many records there are.
+    /// Number of records.
     pub fn records(&self) -> u64 {
         self.last - self.first + 1
     }
 
-    /// What records tell of the arrays that they change.
+    /// Notes the names of the arrays that these records change.
     pub(super) fn name_arrays<'a>(&mut self, bodies: impl Iterator<Item = &'a [u8]>, catalog: &Catalog) {
         let mut made: BTreeMap<SpaceId, String> = BTreeMap::new();
         let mut names = BTreeSet::new();
@@ -125,8 +125,8 @@ mod tests {
         let many = Dropped { first: 4, last: 7, durable: true, arrays, pages_taken: 13, pages_lost: 2 };
         assert_eq!(
             many.to_string(),
-            "the journal was damaged: 4 records (4 to 7) lost; changed 2 arrays: [\"a\", \"number 3\"]; newer pages: 13 taken, 2 \
-             lost"
+            "the journal was damaged: 4 records (4 to 7) lost; changed 2 arrays: [\"a\", \"number 3\"]; newer pages: \
+             13 taken, 2 lost"
         );
     }
 }

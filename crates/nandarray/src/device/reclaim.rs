@@ -31,17 +31,17 @@ const VICTIMS_A_COMMAND: usize = 4;
 /// Segments whose dead pages are given to a full disk at once; more if they are less than half of what there is.
 const SEGMENTS_DISCARDED_AT_ONCE: usize = 16;
 
-/// Where moved pages go.
+/// Destination of moved pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lanes {
+enum MoveTo {
     /// As if they were overwritten: under the paper's rules to the channel and bank that they were on.
-    Kept,
+    SameLanes,
     /// As if they were new: side by side.
-    Fresh,
+    NextPlaces,
 }
 
 /// Pages of one block in a victim, written by one command: (unit, page).
-type Group = Vec<(u32, Ppa)>;
+type BlockPages = Vec<(u32, Ppa)>;
 
 impl Device {
     /// Promises pages, making room if there is not enough.
@@ -54,7 +54,7 @@ impl Device {
             };
             let _reclaim = self.reclaim.lock();
             let usage = self.ftl.usage();
-            let state = (usage.free, usage.garbage_pages, usage.dying);
+            let state = (usage.free, usage.garbage_pages, usage.pending_free);
             if last == Some(state) {
                 if std::mem::replace(&mut journal_is_short, true) {
                     return Err(full);
@@ -63,22 +63,22 @@ impl Device {
                 continue;
             }
             last = Some(state);
-            // What is dead may only wait for a barrier; else move.
-            self.commit_and_bury()?;
+            // Dead pages may only wait for a barrier; if that is not enough, live ones are moved.
+            self.commit_and_free()?;
             if self.ftl.reserve(pages, false).is_err() {
                 self.reclaim_some(&|| true)?;
-                self.commit_and_bury()?;
+                self.commit_and_free()?;
             }
         }
     }
 
-    /// Promises pages and stages what takes them. The disk may have less room than was promised: garbage is collected
-    /// then, and staging tried again for as long as that frees anything.
+    /// Promises pages and stages the blocks that take them. The disk may have less room than was promised: garbage is
+    /// collected then, and staging tried again for as long as that frees anything.
     pub(super) fn stage_in(&self, pages: u64, stage: &mut dyn FnMut() -> Result<Vec<Staged>>) -> Result<Vec<Staged>> {
         let _pages = self.reserve(pages)?;
         loop {
             let staged = stage().and_then(|staged| {
-                // What is applied has to be told.
+                // A change that is applied has to fit into the journal.
                 let held = self.hold_journal(staged.iter().map(Staged::journal_bytes).sum());
                 held.inspect_err(|_| staged.iter().for_each(|s| self.ftl.abandon(&s.runs))).map(|()| staged)
             });
@@ -93,35 +93,35 @@ impl Device {
         }
     }
 
-    /// Makes room on a disk that has none; whether a segment is free now that was not, or pages gave theirs.
+    /// Makes room on a full disk; returns whether a segment became free, or dead pages gave up theirs.
     pub(super) fn make_room(&self) -> Result<bool> {
         let freed = || self.ftl.with_segments(|s| s.freed());
         let _reclaim = self.reclaim.lock();
         let before = freed();
-        let made = self.commit_and_bury().and_then(|()| Ok(freed() > before || self.discard_dead()?));
+        let made = self.commit_and_free().and_then(|()| Ok(freed() > before || self.discard_dead()?));
         match made {
             Err(Error::Full { .. }) => Ok(freed() > before),
             made => made,
         }
     }
 
-    /// Gives the disk what dead pages between live ones have of it; whether there were any. Each of them is taken once,
-    /// so it ends.
+    /// Gives the room of dead pages between live ones back to the disk; returns whether there were any. Each page is
+    /// given back once, so it ends.
     fn discard_dead(&self) -> Result<bool> {
         if self.ftl.with_segments(|s| s.with_dead_room().is_empty()) {
             return Ok(false);
         }
         let _commit = self.commit.lock();
-        // Nothing dies while it is looked at.
+        // No page dies meanwhile.
         let _epoch = self.epoch.write();
         self.whole()?;
         self.drain()?;
-        // The first record makes known what is dead, the second one that this is durable.
+        // The first record says which pages are dead, the second one that the first is durable.
         for always in [false, true] {
             let lsn = {
                 let mut log = self.log.lock();
                 self.write_record(&mut log, always)?;
-                log.next_lsn - 1
+                log.last_lsn()
             };
             self.barrier(lsn)?;
         }
@@ -168,8 +168,8 @@ impl Device {
         Ok(())
     }
 
-    /// Empties segments that the policy chooses, no more than fit into one: they are free only after a barrier, and
-    /// what is kept back must do until then. The caller holds the reclaim lock.
+    /// Empties segments that the policy chooses, no more than fit into one: they are free only after a barrier, and the
+    /// reserve must do until then. The caller holds the reclaim lock.
     fn reclaim_some(&self, wanted: &dyn Fn() -> bool) -> Result<()> {
         let mut room = self.geometry().pages_per_segment();
         for _ in 0..VICTIMS_A_COMMAND {
@@ -179,26 +179,26 @@ impl Device {
                 break;
             }
             room -= live;
-            self.empty(victim, Lanes::Kept)?;
+            self.empty(victim, MoveTo::SameLanes)?;
         }
         Ok(())
     }
 
     /// Moves every live page out of a segment.
-    fn empty(&self, victim: Segment, lanes: Lanes) -> Result<()> {
-        self.for_purpose(Purpose::Reclaim, || self.move_all(victim, lanes))
+    fn empty(&self, victim: Segment, to: MoveTo) -> Result<()> {
+        self.for_purpose(Purpose::Reclaim, || self.move_all(victim, to))
     }
 
     /// The same with the pages side by side: for compaction.
     pub(super) fn empty_densely(&self, victim: Segment) -> Result<()> {
-        self.empty(victim, Lanes::Fresh)
+        self.empty(victim, MoveTo::NextPlaces)
     }
 
-    fn move_all(&self, victim: Segment, lanes: Lanes) -> Result<()> {
+    fn move_all(&self, victim: Segment, to: MoveTo) -> Result<()> {
         let mut all_moved = true;
         for ((id, at, seq), group) in self.live_of(victim)? {
             let Some(space) = self.catalog.read().by_id.get(&id).cloned() else { continue };
-            match self.move_group(&space, &at, seq, &group, lanes) {
+            match self.move_group(&space, &at, seq, &group, to) {
                 Ok(()) => {}
                 Err(Error::Checksum { .. }) => all_moved = false,
                 Err(Error::Closed(_)) => {} // deleted meanwhile
@@ -214,9 +214,9 @@ impl Device {
     }
 
     /// The live pages of a segment, by block and command, in an order that depends on nothing else.
-    fn live_of(&self, victim: Segment) -> Result<BTreeMap<(SpaceId, BlockAt, u64), Group>> {
+    fn live_of(&self, victim: Segment) -> Result<BTreeMap<(SpaceId, BlockAt, u64), BlockPages>> {
         let geometry = self.geometry();
-        let mut groups: BTreeMap<(SpaceId, BlockAt, u64), Group> = BTreeMap::new();
+        let mut groups: BTreeMap<(SpaceId, BlockAt, u64), BlockPages> = BTreeMap::new();
         for (page, record) in self.ftl.oob_of_segment(victim)?.into_iter().enumerate() {
             let Some(record) = record else { continue };
             let (ppa, owner) = (geometry.ppa(victim, page as u32), record.owner());
@@ -225,7 +225,7 @@ impl Device {
             let Ok(inner) = space.read() else { continue };
             let unit = u32::from(owner.unit);
             let at = if spilled {
-                // The record has a hash; only the index knows whose it is.
+                // The record has only a hash of the coordinate; the index knows which block maps the page.
                 let mut found = None;
                 inner.index().for_each(&mut |at, map| {
                     if map.page_of(unit) == Some(ppa) {
@@ -245,7 +245,7 @@ impl Device {
         Ok(groups)
     }
 
-    fn move_group(&self, space: &Space, at: &BlockAt, seq: u64, group: &Group, lanes: Lanes) -> Result<()> {
+    fn move_group(&self, space: &Space, at: &BlockAt, seq: u64, group: &BlockPages, to: MoveTo) -> Result<()> {
         let page = self.geometry().page_bytes as usize;
         let last = group.last().map_or(0, |g| g.0) as usize;
         let mut block = vec![0; (last + 1) * page];
@@ -258,7 +258,8 @@ impl Device {
                 .map_err(|e| space.page_error(&space.peek().record.name, at, e))?;
         }
         self.hold_journal(Staged::releasing(at.clone(), seq).journal_bytes() + group.len() as u64 * RUN_JOURNAL_BYTES)?;
-        let writes: Vec<_> = group.iter().map(|&(unit, ppa)| (unit, (lanes == Lanes::Kept).then_some(ppa))).collect();
+        let writes: Vec<_> =
+            group.iter().map(|&(unit, ppa)| (unit, (to == MoveTo::SameLanes).then_some(ppa))).collect();
         let runs = self.ftl.append(owner, seq, &block, &writes, &mut std::iter::empty())?;
         let _epoch = self.epoch.read();
         let mut inner = match space.write() {
@@ -270,7 +271,7 @@ impl Device {
         };
         let map = inner.index().get(at);
         if !group.iter().all(|&(unit, ppa)| map.and_then(|m| m.page_of(unit)) == Some(ppa)) {
-            // Overwritten meanwhile; what is left of the group is found when the segment is looked at again.
+            // Overwritten meanwhile; the rest of these pages is found when the segment is examined again.
             self.ftl.abandon(&runs);
             return Ok(());
         }
@@ -280,27 +281,27 @@ impl Device {
         let update =
             Update { space: space.id, seq, at: at.to_vec(), gone: Update::wire_gone(&gone), runs: to_wire(&runs) };
         let mut log = self.log.lock();
-        log.pending.push(Op::Update(update));
+        log.queue([Op::Update(update)]);
         self.ftl.release(dead.into_iter());
         count(&self.counters.pages_moved, group.len() as u64);
         Ok(())
     }
 
-    /// Begins a new journal; twice, so that the generation before lets go of its segments, too.
+    /// Begins a new journal; twice, so that the generation before releases its segments, too.
     fn shorten_journal(&self) -> Result<()> {
         for _ in 0..2 {
             let _commit = self.commit.lock();
             let _epoch = self.epoch.write();
             let mut log = self.log.lock();
-            if log.pending.is_empty() {
+            if !log.has_pending() {
                 self.checkpoint(&mut log)?;
             }
         }
         Ok(())
     }
 
-    /// Bytes that wait in memory to become pages.
-    pub fn gathered_bytes(&self) -> usize {
-        self.gathered_bytes.load(Ordering::Relaxed)
+    /// Bytes in the write buffer.
+    pub fn buffered_bytes(&self) -> usize {
+        self.buffered_bytes.load(Ordering::Relaxed)
     }
 }

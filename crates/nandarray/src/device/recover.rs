@@ -1,13 +1,11 @@
 //! Making a store, opening one, and replaying its journal.
 //!
 //! Opening reads a superblock, the checkpoint's directory (not the indexes: those are read when a space is touched),
-//! then the journal. Records that were durable are believed; those behind may tell of pages that a loss of power took,
-//! so each page is compared with its record first, and the first record that fails ends the journal, as does the first
-//! that is torn. Nothing is written while a store is only read. A store that was not closed properly gets a new
-//! checkpoint, so that what was dropped can never come back. What was dropped is told (`opening`).
+//! then the journal (`replay`). Nothing is written while a store is only read. A store that was not closed properly
+//! gets a new checkpoint, so that dropped records can never come back; `opening` reports them.
 //!
-//! Beside a writer, a reader takes the marks first, then the superblocks, then the length, then the journal: what each
-//! of them says to be there is there by the time that the next is read.
+//! Beside a writer, a reader takes the marks first, then the superblocks, then the length, then the journal: each names
+//! only things that are there by the time that the next is read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -16,31 +14,30 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, RwLock};
 
 use super::epoch::Epoch;
-use super::log::{Blob, CheckpointStream, Log};
+use super::log::{CheckpointIndex, CheckpointStream, JournalEnd, Log};
 use super::opening::{Dropped, Opening};
+use super::replay::{Journals, Replay, Replayed, is_damaged, read_journals, replay_all};
 use super::salvage::{self, Rebuilt};
-use super::wire::{Directory, Op, RecordBody, Update};
+use super::wire::Directory;
 use super::{Catalog, Device, Mode, Options};
 use crate::codec::Framing;
 use crate::error::{Error, Result};
 use crate::flash::geometry::{HEAD_BYTES, SEGMENTS_MAX};
-use crate::flash::{Geometry, Owner, Run, Segment, crc32c};
+use crate::flash::{Geometry, Segment, crc32c};
 use crate::ftl::chain::Chain;
-use crate::ftl::journal::{self, End};
+use crate::ftl::journal;
 use crate::ftl::mark::{Mark, marked, next_place, read_marks};
-use crate::ftl::superblock::{ChainStart, LSN_MAX, OpenSegment, Superblock, is_blank as slot_is_blank, read_slots};
-use crate::ftl::victim::Victim;
+use crate::ftl::policy::GcPolicy;
+use crate::ftl::superblock::{ChainStart, LSN_MAX, ResumePoint, Superblock, is_blank as slot_is_blank, read_slots};
 use crate::ftl::wear::OpenedSince;
 use crate::ftl::{Ftl, placement};
 use crate::media::Media;
-use crate::sim::process::Place;
+use crate::sim::process::ProcessScope;
 use crate::sim::{Chance, Counters};
-use crate::stl::index::Index;
-use crate::stl::space::{IndexState, Space, owner_space, unpack};
+use crate::stl::space::{IndexState, Space};
 use crate::stl::work::Workers;
-use crate::stl::write::remap;
 
-/// A store has at least so many segments: two generations of checkpoint and journal, what is kept back, and some for
+/// Segments of the smallest store: two generations of checkpoint and journal, the reserve for the next, and some for
 /// pages.
 const SEGMENTS_MIN: u64 = 16;
 
@@ -56,7 +53,7 @@ pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Opti
     let marks = read_marks(media.as_ref())?;
     let slots = read_slots(media.as_ref(), name).map_err(|e| blank_or_else(e, media.as_ref(), options))?;
     let read_only = mode == Mode::Read;
-    // The generation before may tell all that the newest one does not: nothing is salvaged before that is tried.
+    // The generation before may be intact where the newest is not: nothing is salvaged before that is tried.
     let passes: &[Damage] =
         if options.salvage { &[Damage::RefusedEverywhere, Damage::Salvaged] } else { &[Damage::Refused] };
     let mut failed = None;
@@ -78,31 +75,31 @@ pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Opti
     Err(failed.expect("there is at least one slot, and it failed"))
 }
 
-/// What becomes of damage that is found while a store is opened.
+/// Treatment of damage that is found while a store is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Damage {
     /// It is an error, but for indexes that opening does not need: reading their arrays will be one.
     Refused,
     /// It is an error.
     RefusedEverywhere,
-    /// What can be read is the store.
+    /// The store consists of everything that can be read.
     Salvaged,
 }
 
-/// Which copies of the directory are intact in the checkpoint that counts.
+/// Whether each copy of the directory is intact, in the checkpoint that counts.
 pub(super) fn directory_copies(device: &Device) -> [bool; 2] {
-    let superblock = device.log.lock().superblock.clone();
+    let superblock = device.log.lock().superblock().clone();
     let stream = CheckpointStream::of(device.ftl.media(), &superblock);
     superblock.directory_at.map(|at| {
         stream.read(at, superblock.directory_bytes).is_ok_and(|bytes| crc32c(&bytes) == superblock.directory_crc)
     })
 }
 
-/// The store as the other superblock and the journals since tell it, to be read; `None` if they do not tell all of it.
+/// The store as the other superblock and the journals since describe it, to be read; `None` if they lack a record.
 pub(super) fn generation_before(device: &Device) -> Option<Device> {
-    let (slot, next_lsn) = {
+    let (slot, last_lsn) = {
         let log = device.log.lock();
-        (log.slot, log.next_lsn)
+        (log.slot(), log.last_lsn())
     };
     let media = device.ftl.media();
     let marks = read_marks(media.as_ref()).ok()?;
@@ -116,11 +113,11 @@ pub(super) fn generation_before(device: &Device) -> Option<Device> {
         &Options { threads: Some(1), ..Options::default() },
     )
     .ok()?;
-    let same = before.log.lock().next_lsn == next_lsn;
+    let same = before.log.lock().last_lsn() == last_lsn;
     same.then_some(before)
 }
 
-/// Whether this is a store whose making was cut short: no head yet, and no more than making writes.
+/// Whether this is a store whose creation was cut short: no head yet, and no more bytes than creation writes.
 fn is_blank(media: &dyn Media, geometry: &Geometry) -> Result<bool> {
     if media.len() > geometry.medium_bytes(4) {
         return Ok(false);
@@ -130,20 +127,24 @@ fn is_blank(media: &dyn Media, geometry: &Geometry) -> Result<bool> {
     Ok(head.iter().all(|&b| b == 0))
 }
 
-/// The error for what is no store, saying so where one was about to be made.
+/// The error for a medium that is no store, which mentions a creation that was cut short.
 fn blank_or_else(e: Error, media: &dyn Media, options: &Options) -> Error {
     match e {
         Error::NotAStore { path, .. } if is_blank(media, &options.geometry).unwrap_or(false) => {
-            let what = "its head is blank; if the making of a store was cut short here, nothing was stored yet, and mode \"a\" makes it";
+            let what = "its head is blank; if the making of a store was cut short here, nothing was stored yet, and \
+                        mode \"a\" makes it";
             Error::NotAStore { path, what: what.to_owned() }
         }
         e => e,
     }
 }
 
-fn policies(options: &Options, placed: &str, taken: &str) -> Result<(Box<dyn placement::Placement>, Victim)> {
+/// Blocks that `d-choices` draws, and the window of `windowed-greedy`.
+const GC_CHOICES: u32 = 10;
+
+fn policies(options: &Options, placed: &str, taken: &str) -> Result<(Box<dyn placement::Placement>, GcPolicy)> {
     let policy = placement::by_name(options.placement.as_deref().unwrap_or(placed))?;
-    Ok((policy, Victim::by_name(options.victim.as_deref().unwrap_or(taken))?))
+    Ok((policy, GcPolicy::by_name(options.victim.as_deref().unwrap_or(taken), GC_CHOICES)?))
 }
 
 fn workers(options: &Options) -> Result<Workers> {
@@ -161,8 +162,8 @@ fn device(
     options: &Options,
 ) -> Result<Device> {
     Ok(Device {
-        uuid: log.superblock.uuid,
-        capacity_bytes: log.superblock.capacity_bytes,
+        uuid: log.superblock().uuid,
+        capacity_bytes: log.superblock().capacity_bytes,
         ftl,
         counters,
         workers: workers(options)?,
@@ -172,7 +173,7 @@ fn device(
         reclaim: Mutex::new(()),
         log: Mutex::new(log),
         seq: AtomicU64::new(seq),
-        gathered_bytes: AtomicUsize::new(0),
+        buffered_bytes: AtomicUsize::new(0),
         behind: AtomicBool::new(false),
         write_buffer_bytes: options.write_buffer_bytes,
         read_only,
@@ -181,7 +182,7 @@ fn device(
         panicked: OnceLock::new(),
         opening,
         transactions: Mutex::default(),
-        place: Place::here(),
+        scope: ProcessScope::here(),
     })
 }
 
@@ -216,6 +217,7 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
         capacity_bytes,
         chance.below(u64::MAX),
     )
+    .with_wear_levelling(options.wear_levelling)
     .with_probe(options.probe.clone());
     let nowhere = ChainStart { first: 0, nonce: 0 };
     let superblock = Superblock {
@@ -235,24 +237,7 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
         placement: names.0,
         victim: names.1,
     };
-    let log = Log {
-        pending: vec![],
-        chain: None,
-        at: 0,
-        allocated_to: 0,
-        doubtful: vec![],
-        next_lsn: 1,
-        last_crc: 0,
-        durable_lsn: 0,
-        carried_lsn: 0,
-        told_lsn: 0,
-        marked_lsn: 0,
-        mark_place: 0,
-        superblock,
-        slot: 1,
-        checkpoint: vec![],
-        previous: vec![],
-    };
+    let log = Log::of_new_store(superblock);
     let catalog = Catalog { next: 1, ..Catalog::default() };
     let device = device(ftl, counters, (log, Opening::default()), catalog, 0, false, options)?;
     {
@@ -260,13 +245,13 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
         device.checkpoint(&mut log)?;
         // Both marks take their room on the disk now, and say nothing yet.
         for place in 0..2 {
-            Mark { uuid, generation: log.superblock.generation, lsn: 0 }
+            Mark { uuid, generation: log.superblock().generation, lsn: 0 }
                 .write(device.ftl.media().as_ref(), place)
                 .map_err(|e| device.ftl.full_if_no_room(e))?;
         }
         // The other slot says the same, so that neither is ever the only one.
-        let twin = Superblock { generation: 0, ..log.superblock.clone() };
-        twin.write(device.ftl.media().as_ref(), 1 - log.slot)?;
+        let twin = Superblock { generation: 0, ..log.superblock().clone() };
+        twin.write(device.ftl.media().as_ref(), 1 - log.slot())?;
     }
     Ok(device)
 }
@@ -282,55 +267,23 @@ fn read_directory(stream: &CheckpointStream, superblock: &Superblock) -> Result<
     Err(Error::corrupt("neither copy of the checkpoint's directory is intact"))
 }
 
-/// The journal of a generation and of those that it leads on to.
-struct Journals {
-    records: Vec<journal::Record>,
-    /// The chain that is written to now, and where.
-    last: (Chain, u64),
-    /// Which of the records is the first in that chain.
-    first_in_last: usize,
-    /// Segments of the chains before.
-    before: Vec<Segment>,
-    end: End,
-    switched: bool,
+/// A generation of a store: its superblock's slot, and what that names, read and replayed.
+struct Generation {
+    ftl: Ftl,
+    counters: Arc<Counters>,
+    /// Segments of the directory.
+    segments: usize,
+    /// Segments of the checkpoint.
+    checkpoint: Vec<Segment>,
+    catalog: Catalog,
+    seq: u64,
+    opened: OpenedSince,
+    journals: Journals,
+    replayed: Replayed,
+    rebuilt: Rebuilt,
 }
 
-fn read_journals(media: &dyn Media, superblock: &Superblock) -> Result<Journals> {
-    let mut chain = Chain::begin(superblock.geometry, superblock.journal);
-    let mut all = Vec::new();
-    let mut before = Vec::new();
-    let mut lsn = superblock.journal_lsn;
-    loop {
-        let first_in_last = all.len();
-        let (records, at, end) = journal::read_all(media, &mut chain, lsn, superblock.clean.map(|c| c.0))?;
-        lsn += records.len() as u64;
-        all.extend(records);
-        let switch = all.last().and_then(|r| postcard::from_bytes::<RecordBody>(&r.payload).ok()).and_then(|body| {
-            match body.ops[..] {
-                [Op::Switch { first, nonce }] => Some(ChainStart { first, nonce }),
-                _ => None,
-            }
-        });
-        let known = |s: &ChainStart| before.contains(&s.first) || chain.segments().contains(&s.first);
-        match switch.filter(|s| !known(s)) {
-            Some(start) => {
-                if u64::from(start.first) >= SEGMENTS_MAX {
-                    return Err(Error::corrupt(format!(
-                        "a journal goes on in segment {}; a store has at most {SEGMENTS_MAX}",
-                        start.first
-                    )));
-                }
-                before.extend(chain.segments());
-                chain = Chain::begin(superblock.geometry, start);
-            }
-            None => {
-                let switched = !before.is_empty();
-                return Ok(Journals { records: all, last: (chain, at), first_in_last, before, end, switched });
-            }
-        }
-    }
-}
-
+/// Opens the store as one superblock names it.
 fn load(
     media: &Arc<dyn Media>,
     (marks, slots): (&[Option<Mark>; 2], &[(usize, Superblock)]),
@@ -340,27 +293,66 @@ fn load(
 ) -> Result<Device> {
     let salvage = damage == Damage::Salvaged;
     let (slot, superblock) = &slots[which];
-    let geometry = superblock.geometry;
-    // A writer beside us may have made the medium grow for what the marks and superblocks tell of.
-    media.refresh()?;
-    let (have, bytes) = (geometry.segments_within(media.len()), geometry.segment_bytes());
-    if have > SEGMENTS_MAX {
+    let found = read_generation(media, (marks, slots), superblock, damage, options)?;
+    let Generation { ftl, counters, segments, checkpoint, catalog, seq, mut opened, journals, replayed, rebuilt } =
+        found;
+    let Replayed { applied, dropped, durable } = replayed;
+    // Chains of this generation, and of the other slot's, whose segments must not be taken for free.
+    let mut previous = journals.before.clone();
+    for (_, other) in slots.iter().filter(|(s, _)| s != slot) {
+        previous.extend(chain_segments(media, other)?);
+    }
+    let (chain, end) = journals.last;
+    // The next record takes the place of the first that was dropped, so that those behind it follow nothing.
+    let at = end.saturating_sub(journals.records[applied as usize..].iter().map(journal::Record::bytes).sum());
+    let last_applied = journals.records[..applied as usize].iter().skip(journals.first_in_last).next_back();
+    let next_lsn = next_lsn_of(superblock, &dropped, applied, durable)?;
+    if durable >= next_lsn && !salvage {
         return Err(Error::corrupt(format!(
-            "the file has room for {have} segments of {bytes} bytes; a store has at most {SEGMENTS_MAX}"
+            "a journal record says that record {durable} is durable; the journal ends before record {next_lsn}"
         )));
     }
+    take_metadata(&ftl, &checkpoint, &chain, &mut previous, next_lsn)?;
+    let have = superblock.geometry.segments_within(media.len());
+    let last = opened.last();
+    opened.extend(checkpoint.iter().chain(chain.segments()).chain(&previous).copied());
+    opened.extend(segments as Segment..have as Segment);
+    ftl.wear_is_older(opened);
+    ftl.set_next_lsn(next_lsn);
+    let (last_crc, durable_lsn) = (last_applied.map_or(0, |r| r.crc), durable.min(next_lsn - 1));
+    let end = JournalEnd { chain, at, next_lsn, last_crc, durable_lsn, mark_place: next_place(marks) };
+    let log = Log::of_store(superblock.clone(), *slot, end, checkpoint, previous);
+    let clean = superblock
+        .clean
+        .filter(|(lsn, _)| *lsn + 1 == next_lsn && dropped.is_none() && !journals.switched && which == 0);
+    let only = (slots.len() < 2).then_some(1 - slot);
+    // The making of a store writes the second superblock last, and a barrier makes it durable before anything is
+    // flushed.
+    let unwritten = superblock.generation == 1 && superblock.clean.is_none() && durable == 0;
+    let unfinished = unwritten && only.map_or(Ok(false), |other| slot_is_blank(media.as_ref(), other))?;
+    let superblock_damaged = only.is_some() && !unfinished;
+    let opening = Opening { dropped, superblock_damaged, unfinished, rebuilt, ..Opening::default() };
+    let mut device = device(ftl, counters, (log, opening), catalog, seq, read_only, options)?;
+    device.reserve_segments(&device.log.lock());
+    if read_only {
+        device.look_at_open(clean, last)?;
+    } else {
+        device.opening.written_anew = device.take_up(clean, salvage)?;
+    }
+    Ok(device)
+}
+
+/// Reads the checkpoint that a superblock names and replays the journals behind it.
+fn read_generation(
+    media: &Arc<dyn Media>,
+    (marks, slots): (&[Option<Mark>; 2], &[(usize, Superblock)]),
+    superblock: &Superblock,
+    damage: Damage,
+    options: &Options,
+) -> Result<Generation> {
+    let salvage = damage == Damage::Salvaged;
     let counters = Arc::new(Counters::default());
-    let mut chance = Chance::seeded(options.seed ^ options.entropy ^ superblock.generation);
-    let ftl = Ftl::new(
-        media.clone(),
-        geometry,
-        counters.clone(),
-        options.verify,
-        policies(options, &superblock.placement, &superblock.victim)?,
-        superblock.capacity_bytes,
-        chance.below(u64::MAX),
-    )
-    .with_probe(options.probe.clone());
+    let ftl = flash_of(media, superblock, &counters, options)?;
     let stream = Arc::new(CheckpointStream::of(media, superblock));
     let directory = read_directory(&stream, superblock)?;
     if superblock.checkpoint_bytes > 0 {
@@ -379,20 +371,20 @@ fn load(
         salvage::assert_readable(&replay.catalog)?;
     }
     let journals = read_journals(media.as_ref(), superblock)?;
-    // And since, for what the journal tells of.
+    // Once more, for the pages that the journal names.
     media.refresh()?;
-    // Whatever superblock is read: what any of them, or a mark, knows to be durable must be there.
-    let told = slots.iter().map(|(_, s)| s.clean.map_or(0, |c| c.0).max(s.journal_lsn - 1)).max().unwrap_or(0);
-    let known = told.max(marked(marks, &slots[0].1));
+    // Records that any superblock, or a mark, knows to be durable must be there, also if another superblock is read.
+    let known = slots.iter().map(|(_, s)| s.clean.map_or(0, |c| c.0).max(s.journal_lsn - 1)).max().unwrap_or(0);
+    let known = known.max(marked(marks, &slots[0].1));
     let rebuilt = if salvage {
         let damaged = is_damaged(&journals, superblock, known);
         salvage::rebuild(&ftl, &replay.catalog, &directory, damaged)?
     } else {
         Rebuilt::default()
     };
-    let Replayed { applied, dropped, durable } = replay_all(&mut replay, &journals, superblock, known)?;
-    let Replay { catalog, seq, mut opened, .. } = replay;
-    let have = geometry.segments_within(media.len()) as usize;
+    let replayed = replay_all(&mut replay, &journals, superblock, known)?;
+    let Replay { catalog, seq, opened, .. } = replay;
+    let have = superblock.geometry.segments_within(media.len()) as usize;
     let checkpoint = stream.chain.lock().segments().to_vec();
     if salvage {
         let metadata = [&checkpoint, journals.last.0.segments()].concat();
@@ -401,23 +393,59 @@ fn load(
     if let Some(segment) = ftl.with_segments(|s| s.cut_to(have)) {
         return Err(truncated(have, segment as usize));
     }
+    let segments = directory.segments.len();
+    Ok(Generation { ftl, counters, segments, checkpoint, catalog, seq, opened, journals, replayed, rebuilt })
+}
 
-    // Chains of this generation, and of the other slot's, whose segments must not be taken for free.
-    let mut previous = journals.before.clone();
-    for (_, other) in slots.iter().filter(|(s, _)| s != slot) {
-        previous.extend(chain_segments(media, other)?);
+/// The flash that a superblock describes, before anything is known of its segments.
+fn flash_of(
+    media: &Arc<dyn Media>,
+    superblock: &Superblock,
+    counters: &Arc<Counters>,
+    options: &Options,
+) -> Result<Ftl> {
+    let geometry = superblock.geometry;
+    // A writer beside this reader may have made the medium grow for the chains that marks and superblocks name.
+    media.refresh()?;
+    let (have, bytes) = (geometry.segments_within(media.len()), geometry.segment_bytes());
+    if have > SEGMENTS_MAX {
+        return Err(Error::corrupt(format!(
+            "the file has room for {have} segments of {bytes} bytes; a store has at most {SEGMENTS_MAX}"
+        )));
     }
-    let (chain, end) = journals.last;
-    // The next record takes the place of the first that was dropped, so that those behind it follow nothing.
-    let at = end.saturating_sub(journals.records[applied as usize..].iter().map(journal::Record::bytes).sum());
-    let last_applied = journals.records[..applied as usize].iter().skip(journals.first_in_last).next_back();
-    // Above everything that any superblock, mark or record claims, lest a store that was salvaged be taken for a
-    // damaged one.
+    let mut chance = Chance::seeded(options.seed ^ options.entropy ^ superblock.generation);
+    let ftl = Ftl::new(
+        media.clone(),
+        geometry,
+        counters.clone(),
+        options.verify,
+        policies(options, &superblock.placement, &superblock.victim)?,
+        superblock.capacity_bytes,
+        chance.below(u64::MAX),
+    );
+    Ok(ftl.with_probe(options.probe.clone()))
+}
+
+/// Number of the next record: above everything that any superblock, mark or record claims, lest a store that was
+/// salvaged be taken for a damaged one.
+fn next_lsn_of(superblock: &Superblock, dropped: &Option<Dropped>, applied: u64, durable: u64) -> Result<u64> {
     let salvaged = dropped.as_ref().filter(|d| d.durable).map(|d| d.last.max(durable));
     let next_lsn = (superblock.journal_lsn + applied).max(salvaged.map_or(0, |last| last.saturating_add(1)));
     if next_lsn > LSN_MAX {
         return Err(Error::corrupt(format!("the journal claims {next_lsn} records; no store has more than {LSN_MAX}")));
     }
+    Ok(next_lsn)
+}
+
+/// Takes the segments of the checkpoint, the journal and the generation before for metadata. `previous` keeps those
+/// that are in use by it alone.
+fn take_metadata(
+    ftl: &Ftl,
+    checkpoint: &[Segment],
+    chain: &Chain,
+    previous: &mut Vec<Segment>,
+    next_lsn: u64,
+) -> Result<()> {
     previous.retain(|s| !checkpoint.contains(s) && !chain.segments().contains(s));
     previous.sort_unstable();
     previous.dedup();
@@ -427,7 +455,7 @@ fn load(
         if let Some(&beyond) = checkpoint.iter().chain(chain.segments()).find(|&&c| c >= within) {
             return Err(truncated(within as usize, beyond as usize));
         }
-        for &segment in checkpoint.iter().chain(chain.segments()).chain(&previous) {
+        for &segment in checkpoint.iter().chain(chain.segments()).chain(&*previous) {
             if s.info(segment).live > 0 {
                 return Err(Error::corrupt(format!("segment {segment} holds both data and metadata")));
             }
@@ -435,48 +463,7 @@ fn load(
         }
         s.settle(next_lsn - 1);
         Ok(())
-    })?;
-    let last = opened.last();
-    opened.extend(checkpoint.iter().chain(chain.segments()).chain(&previous).copied());
-    opened.extend(directory.segments.len() as Segment..have as Segment);
-    ftl.wear_is_older(opened);
-    ftl.set_next_lsn(next_lsn);
-    let log = Log {
-        pending: vec![],
-        chain: Some(chain),
-        at,
-        allocated_to: 0,
-        doubtful: vec![],
-        next_lsn,
-        last_crc: last_applied.map_or(0, |r| r.crc),
-        durable_lsn: durable,
-        carried_lsn: durable,
-        told_lsn: durable,
-        marked_lsn: durable,
-        mark_place: next_place(marks),
-        superblock: superblock.clone(),
-        slot: *slot,
-        checkpoint,
-        previous,
-    };
-    let clean = superblock
-        .clean
-        .filter(|(lsn, _)| *lsn + 1 == next_lsn && dropped.is_none() && !journals.switched && which == 0);
-    let only = (slots.len() < 2).then_some(1 - slot);
-    // The making of a store writes the second superblock last, and a barrier makes it durable before anything is
-    // flushed.
-    let unwritten = superblock.generation == 1 && superblock.clean.is_none() && durable == 0;
-    let unfinished = unwritten && only.map_or(Ok(false), |other| slot_is_blank(media.as_ref(), other))?;
-    let superblock_damaged = only.is_some() && !unfinished;
-    let opening = Opening { dropped, superblock_damaged, unfinished, rebuilt, ..Opening::default() };
-    let mut device = device(ftl, counters, (log, opening), catalog, seq, read_only, options)?;
-    device.keep_back(&device.log.lock());
-    if read_only {
-        device.look_at_open(clean, last)?;
-    } else {
-        device.opening.written_anew = device.take_up(clean, salvage)?;
-    }
-    Ok(device)
+    })
 }
 
 fn chain_segments(media: &Arc<dyn Media>, superblock: &Superblock) -> Result<Vec<Segment>> {
@@ -511,7 +498,7 @@ fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, superblock:
     let mut catalog = Catalog { by_name: BTreeMap::new(), by_id: HashMap::new(), next: directory.next_space };
     for entry in &directory.spaces {
         let (name, id) = (entry.record.name.clone(), entry.record.id);
-        let blob = Blob {
+        let blob = CheckpointIndex {
             stream: stream.clone(),
             place: entry.index,
             dimensions: entry.record.shape.len(),
@@ -526,229 +513,10 @@ fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, superblock:
     Ok(catalog)
 }
 
-/// What became of the journal's records.
-struct Replayed {
-    /// Records applied.
-    applied: u64,
-    /// Those that were not.
-    dropped: Option<Dropped>,
-    /// Records up to this one are known to be durable.
-    durable: u64,
-}
-
-/// Whether records of a journal are missing that were durable.
-fn is_damaged(journals: &Journals, superblock: &Superblock, known: u64) -> bool {
-    let last = superblock.journal_lsn + journals.records.len() as u64 - 1;
-    matches!(journals.end, End::Damaged(_)) || known > last
-}
-
-/// Replays records.
-fn replay_all(replay: &mut Replay<'_>, journals: &Journals, superblock: &Superblock, known: u64) -> Result<Replayed> {
-    let records = &journals.records;
-    let behind = journals.end.behind().map_or(&[][..], |b| &b.records);
-    let last = superblock.journal_lsn + records.len() as u64 - 1;
-    let durable = records.iter().chain(behind).map(|r| r.durable).fold(known, u64::max);
-    // Then no record below needs its pages compared: the missing one behind them was durable.
-    let damaged = is_damaged(journals, superblock, known);
-    if damaged && !replay.salvage {
-        return Err(Error::corrupt(format!(
-            "the journal is damaged behind record {last}: record {durable} was durable; `nandarray check --repair` rebuilds what \
-             pages tell"
-        )));
-    }
-    let mut applied = 0;
-    for record in records {
-        let body: RecordBody = postcard::from_bytes(&record.payload)
-            .map_err(|e| Error::corrupt(format!("journal record {} cannot be read: {e}", record.lsn)))?;
-        if record.lsn > durable {
-            replay.ftl.with_segments(crate::ftl::segments::Segments::be_unsure);
-            if !replay.pages_arrived(&body)? {
-                break;
-            }
-        }
-        replay.seq = replay.seq.max(body.seq);
-        for op in body.ops {
-            replay.op(op).map_err(|e| Error::corrupt(format!("journal record {}: {e}", record.lsn)))?;
-        }
-        applied += 1;
-    }
-    let first = superblock.journal_lsn + applied;
-    let torn = journals.end.behind().is_some_and(|b| b.torn).then_some(last + 1);
-    let there = records[applied as usize..].iter().chain(behind).map(|r| r.lsn).chain(torn);
-    let mut dropped = Dropped { first, durable: damaged, ..Dropped::default() };
-    dropped.last = there.fold(if damaged { known } else { 0 }, u64::max);
-    if damaged {
-        replay.ftl.with_segments(crate::ftl::segments::Segments::be_unsure);
-        (dropped.pages_taken, dropped.pages_lost) = replay.roll_forward()?;
-    }
-    dropped.name_arrays(records[applied as usize..].iter().chain(behind).map(|r| &r.payload[..]), &replay.catalog);
-    Ok(Replayed { applied, dropped: Some(dropped).filter(|d| d.last >= d.first), durable })
-}
-
-struct Replay<'a> {
-    ftl: &'a Ftl,
-    catalog: Catalog,
-    framing: Framing,
-    seq: u64,
-    /// Segments that records name: those that took pages since the checkpoint.
-    opened: OpenedSince,
-    /// Whether indexes may be rebuilt ones, which map other pages than the checkpoint counts: live pages are counted
-    /// later then.
-    salvage: bool,
-}
-
-impl Replay<'_> {
-    /// Whether every page that a record tells of is on the medium.
-    fn pages_arrived(&self, body: &RecordBody) -> Result<bool> {
-        // Spaces made by the same record are not in the catalog yet; owners need no more than number and coordinate.
-        let page = self.ftl.geometry().page_bytes as usize;
-        let have = self.ftl.geometry().segments_within(self.ftl.media().len());
-        let mut bytes = vec![0; page];
-        for op in &body.ops {
-            let Op::Update(update) = op else { continue };
-            for run in update.runs()? {
-                if !self.ftl.geometry().has_run(run, have) {
-                    return Ok(false);
-                }
-                for unit in run.unit..run.end() {
-                    let ppa = run.page_of(unit);
-                    self.ftl.media().read_at(self.ftl.geometry().page_offset(ppa), &mut bytes)?;
-                    let good = self.ftl.oob(ppa)?.is_some_and(|r| {
-                        let owner = r.owner();
-                        (owner.unit, owner_space(&owner).0, r.seq()) == (unit as u16, update.space, update.seq)
-                            && r.matches(&bytes)
-                    });
-                    if !good {
-                        return Ok(false);
-                    }
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    fn space(&self, id: u32) -> Result<&Arc<Space>> {
-        self.catalog.by_id.get(&id).ok_or_else(|| Error::corrupt(format!("it names space {id}, which is not there")))
-    }
-
-    fn op(&mut self, op: Op) -> Result<()> {
-        match op {
-            Op::Create(record) => {
-                let (name, id) = (record.name.clone(), record.id);
-                let dimensions = record.shape.len().max(1);
-                let page_bytes = self.ftl.geometry().page_bytes;
-                let space = Space::new(record, IndexState::Loaded(Index::new(dimensions)), page_bytes, self.framing)?;
-                self.catalog.next = self.catalog.next.max(id.saturating_add(1));
-                let taken = self.catalog.by_name.insert(name, id).is_some();
-                if self.catalog.by_id.insert(id, space).is_some() || taken {
-                    return Err(Error::corrupt(format!("space {id} is made twice")));
-                }
-            }
-            Op::Delete(id) => {
-                let space = self.space(id)?.clone();
-                let name = space.peek().record.name.clone();
-                let mut dead = Vec::new();
-                space.read()?.index().for_each(&mut |_, map| dead.extend(map.runs()));
-                self.dead(&dead)?;
-                self.catalog.by_name.remove(&name);
-                self.catalog.by_id.remove(&id);
-            }
-            Op::Resize(id, shape) => {
-                let space = self.space(id)?;
-                let mut inner = space.peek_mut();
-                if shape.len() != inner.record.shape.len() {
-                    return Err(Error::corrupt("it changes the number of dimensions"));
-                }
-                inner.record.shape = shape;
-            }
-            Op::Attrs(id, attrs) => self.space(id)?.peek_mut().record.attrs = attrs,
-            Op::Rename(id, name) => {
-                let old = {
-                    let mut inner = self.space(id)?.peek_mut();
-                    std::mem::replace(&mut inner.record.name, name.clone())
-                };
-                self.catalog.by_name.remove(&old);
-                if self.catalog.by_name.insert(name, id).is_some() {
-                    return Err(Error::corrupt("it gives a name that is taken"));
-                }
-            }
-            Op::Update(update) => self.update(&update)?,
-            Op::Switch { .. } => {}
-        }
-        Ok(())
-    }
-
-    fn update(&mut self, update: &Update) -> Result<()> {
-        let runs = update.runs()?;
-        let space = self.space(update.space)?.clone();
-        if update.at.len() != space.shape.block.len() {
-            return Err(Error::corrupt("it has a block of another dimensionality"));
-        }
-        let mut inner = space.write()?;
-        let gone = update.gone();
-        // A unit that gets a page without losing its old one would be mapped twice.
-        if runs.iter().any(|r| (r.unit..r.end()).any(|u| !gone.has(u))) {
-            return Err(Error::corrupt("it maps units twice"));
-        }
-        let dead = remap(&mut inner, &update.at, &gone, &runs);
-        drop(inner);
-        self.dead(&dead)?;
-        for run in runs {
-            let was_live = self.ftl.with_segments(|s| s.has_live(run));
-            if !self.ftl.with_segments(|s| s.revive(run)) && !self.salvage {
-                return Err(Error::corrupt(format!("page {} cannot be live", run.ppa.0)));
-            }
-            self.opened.name(&self.ftl.geometry(), run, was_live);
-        }
-        Ok(())
-    }
-
-    fn dead(&self, runs: &[Run]) -> Result<()> {
-        for &run in runs {
-            if !self.ftl.with_segments(|s| s.unrevive(run)) && !self.salvage {
-                return Err(Error::corrupt(format!("page {} dies twice", run.ppa.0)));
-            }
-        }
-        Ok(())
-    }
-
-    /// Salvage: applies, in order of their commands, pages that are newer than everything replayed. Gives how many were
-    /// applied, and how many not, since their array or place in it is not known.
-    fn roll_forward(&mut self) -> Result<(u64, u64)> {
-        let mut newer: Vec<(u64, Owner, crate::flash::Ppa)> = Vec::new();
-        let geometry = self.ftl.geometry();
-        for segment in 0..geometry.segments_within(self.ftl.media().len()) as Segment {
-            let data = self.ftl.header_of(segment)?.is_none_or(|h| h.kind() == Some(crate::flash::SegmentKind::Data));
-            if !data {
-                continue;
-            }
-            for (page, record) in self.ftl.oob_of_segment(segment)?.into_iter().enumerate() {
-                if let Some(r) = record.filter(|r| r.seq() > self.seq) {
-                    newer.push((r.seq(), r.owner(), geometry.ppa(segment, page as u32)));
-                }
-            }
-        }
-        newer.sort_by_key(|(seq, owner, ppa)| (*seq, owner.space, owner.key, owner.unit, *ppa));
-        let (found, mut taken) = (newer.len() as u64, 0);
-        for (seq, owner, ppa) in newer {
-            self.seq = self.seq.max(seq);
-            let (id, spilled) = owner_space(&owner);
-            let Some(space) = self.catalog.by_id.get(&id).filter(|_| !spilled) else { continue };
-            let Some(at) = unpack(&owner.key, space.shape.block.len()) else { continue };
-            // A page that is damaged is mapped, too: reading it is an error, not what the unit had before.
-            let unit = u32::from(owner.unit);
-            let gone = if space.coded() && unit == 0 { None } else { Some(vec![(unit, unit + 1)]) };
-            self.update(&Update { space: id, seq, at: at.to_vec(), gone, runs: vec![(unit, 1, ppa.0)] })?;
-            taken += 1;
-        }
-        Ok((taken, found - taken))
-    }
-}
-
 impl Device {
     /// A reader counts rows that never took a page as free, not as garbage: in the segment that a clean close left
     /// open, or, beside a writer, in the one that took pages last.
-    fn look_at_open(&self, clean: Option<(u64, Option<OpenSegment>)>, last: Option<Segment>) -> Result<()> {
+    fn look_at_open(&self, clean: Option<(u64, Option<ResumePoint>)>, last: Option<Segment>) -> Result<()> {
         match clean {
             Some((_, Some(open))) => self.ftl.resume(open.segment, Some(open.crc)),
             Some((_, None)) => Ok(()),
@@ -758,7 +526,7 @@ impl Device {
 
     /// The first writing after opening: go on where a clean close stopped, or make sure that nothing dropped comes
     /// back, by a new checkpoint. Gives whether there is one.
-    fn take_up(&self, clean: Option<(u64, Option<OpenSegment>)>, salvaged: bool) -> Result<bool> {
+    fn take_up(&self, clean: Option<(u64, Option<ResumePoint>)>, salvaged: bool) -> Result<bool> {
         match clean {
             Some((_, open)) if !salvaged => {
                 if let Some(open) = open {

@@ -1,9 +1,9 @@
 //! Mending what a check found, as far as the records allow.
 //!
 //! An index that cannot be read is taken from the generation before and the journals since; only if these are gone,
-//! too, it is rebuilt from pages: every unit gets the newest page whose record names it (then what was overwritten by
-//! fill may come back, which the report says). A mapped page that is damaged is replaced by another copy of the same
-//! content that reclaim left behind, known by the number of its command.
+//! too, it is rebuilt from pages: every unit gets the newest page whose record names it (content that was overwritten
+//! by fill may come back then, which the report says). A mapped page that is damaged is replaced by another copy of the
+//! same content that reclaim left behind, known by the number of its command.
 //!
 //! Where the newest content of a unit is damaged and no copy is left, the unit is given up: it stays mapped to the
 //! damaged page, so that reading it is an error that names the place. Neither fill nor older content takes its place
@@ -15,9 +15,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Device;
-use super::check::CheckReport;
+use super::check::{BadUnit, CheckReport};
+use super::oob_scan::{OobScan, PageCopy, scan};
 use super::recover::generation_before;
-use super::told::{Copy, Told, told};
 use super::wire::{decode_index, encode_index};
 use crate::error::{Error, Result, Shape};
 use crate::flash::{Owner, Ppa, Run};
@@ -26,13 +26,6 @@ use crate::stl::plan::BlockAt;
 use crate::stl::read::Reader;
 use crate::stl::space::{IndexState, Space, SpaceId};
 use crate::stl::write::{Gone, remap};
-
-/// A mapped page that is not what it should be.
-pub(super) struct BadUnit {
-    pub(super) finding: usize,
-    pub(super) at: BlockAt,
-    pub(super) unit: u32,
-}
 
 impl Device {
     pub(super) fn repair(
@@ -43,14 +36,14 @@ impl Device {
         accept_older: bool,
     ) -> Result<()> {
         let before = if unreadable.is_empty() { None } else { generation_before(self) };
-        let told = |space: &Space| {
+        let index_before = |space: &Space| {
             let same = before.as_ref()?.space(space.id).ok()?;
             let bytes = encode_index(same.read().ok()?.index());
             decode_index(&bytes, space.shape.block.len(), &self.geometry()).ok()
         };
         let mut forgotten = Vec::new();
         for (space, finding) in unreadable {
-            let Some(index) = told(&space) else {
+            let Some(index) = index_before(&space) else {
                 forgotten.push((space, finding));
                 continue;
             };
@@ -58,30 +51,31 @@ impl Device {
                 Some(format!("the index was taken from the generation before: {} building blocks", index.blocks()));
             space.peek_mut().index = IndexState::Loaded(index);
         }
-        let told = self.records_of_spaces(&bad, &forgotten)?;
+        let found = self.records_of_spaces(&bad, &forgotten)?;
         for (space, finding) in &forgotten {
-            let count = self.rebuild_index(space, &told, accept_older, report)?;
+            let count = self.rebuild_index(space, &found, accept_older, report)?;
             report.findings[*finding].repaired = Some(format!(
-                "the index was rebuilt from out-of-band records: {count} building blocks; what was overwritten by the fill \
-                 value, or cut off, may have come back"
+                "the index was rebuilt from out-of-band records: {count} building blocks; what was overwritten by the \
+                 fill value, or cut off, may have come back"
             ));
         }
-        if told.unreadable > 0 && !forgotten.is_empty() {
+        if found.unreadable > 0 && !forgotten.is_empty() {
             let what = format!(
-                "{} out-of-band records cannot be read; units whose newest page they tell of have older content now, or none",
-                told.unreadable
+                "{} out-of-band records cannot be read; units whose newest page they tell of have older content now, \
+                 or none",
+                found.unreadable
             );
             let finding = report.add(Some(&forgotten[0].0.peek().record.name.clone()), what);
             finding.repaired = accept_older.then(|| "accepted".to_owned());
         }
-        self.replace_bad(report, bad, &told, accept_older)?;
+        self.replace_bad(report, bad, &found, accept_older)?;
         {
             let _commit = self.commit.lock();
             let _epoch = self.epoch.write();
             self.recount()?;
             self.drain()?;
             let mut log = self.log.lock();
-            log.pending.clear(); // the checkpoint tells all of it
+            log.drop_pending(); // the checkpoint holds all of it
             self.checkpoint(&mut log)?;
             self.checkpoint(&mut log)?;
         }
@@ -99,7 +93,7 @@ impl Device {
         &self,
         report: &mut CheckReport,
         bad: Vec<(Arc<Space>, BadUnit)>,
-        told: &Told,
+        found: &OobScan,
         accept_older: bool,
     ) -> Result<()> {
         let mut replaced: HashMap<(SpaceId, BlockAt), u64> = HashMap::new();
@@ -111,11 +105,11 @@ impl Device {
             }
             let old = space.read()?.index().get(&unit.at).and_then(|map| map.page_of(unit.unit));
             let Some(old) = old else { continue };
-            // Its own record tells which version the page was.
+            // The page's own record has the number of its version.
             let owner = Owner { unit: unit.unit as u16, ..space.owner(&unit.at) };
             let record = if self.within(old) { self.ftl.oob(old)?.filter(|r| r.owner() == owner) } else { None };
             let seq = record.map(|r| r.seq());
-            let Some(units) = told.copies.get(&block) else { continue };
+            let Some(units) = found.copies.get(&block) else { continue };
             let others = || units.get(&unit.unit).into_iter().flatten().filter(|c| c.intact && c.ppa != old);
             if let Some(copy) = others().find(|c| Some(c.seq) == seq) {
                 self.map_instead(&space, &unit.at, unit.unit, copy.ppa)?;
@@ -156,25 +150,31 @@ impl Device {
     }
 
     /// The pages of every unit of the spaces concerned, by their out-of-band records.
-    fn records_of_spaces(&self, bad: &[(Arc<Space>, BadUnit)], forgotten: &[(Arc<Space>, usize)]) -> Result<Told> {
+    fn records_of_spaces(&self, bad: &[(Arc<Space>, BadUnit)], forgotten: &[(Arc<Space>, usize)]) -> Result<OobScan> {
         let wanted: HashMap<SpaceId, &Arc<Space>> =
             bad.iter().map(|(s, _)| (s.id, s)).chain(forgotten.iter().map(|(s, _)| (s.id, s))).collect();
-        told(&self.ftl, &wanted, u64::MAX, &|segment| self.ftl.with_segments(|s| s.info(segment).live) > 0)
+        scan(&self.ftl, &wanted, u64::MAX, &|segment| self.ftl.with_segments(|s| s.info(segment).live) > 0)
     }
 
     /// Maps the newest page of every unit; units that are given up, or get older content, are added to the report.
-    fn rebuild_index(&self, space: &Space, told: &Told, accept_older: bool, report: &mut CheckReport) -> Result<u64> {
+    fn rebuild_index(
+        &self,
+        space: &Space,
+        found: &OobScan,
+        accept_older: bool,
+        report: &mut CheckReport,
+    ) -> Result<u64> {
         let name = space.peek().record.name.clone();
         let mut index = Index::new(space.shape.block.len());
-        for ((_, at), units) in told.copies.iter().filter(|((id, _), _)| *id == space.id) {
-            let mut chosen: Vec<(u32, Copy)> = Vec::new();
+        for ((_, at), units) in found.copies.iter().filter(|((id, _), _)| *id == space.id) {
+            let mut chosen: Vec<(u32, PageCopy)> = Vec::new();
             let mut done: Option<String> = None;
-            let newest = |copies: &[Copy]| copies.iter().max_by_key(|c| (c.seq, c.intact)).copied();
+            let newest = |copies: &[PageCopy]| copies.iter().max_by_key(|c| (c.seq, c.intact)).copied();
             if space.coded() {
                 // A coded block's units belong together: only those of its newest command.
                 let last = units.values().flatten().map(|c| c.seq).max().unwrap_or(0);
                 for (&unit, copies) in units {
-                    let of_last: Vec<Copy> = copies.iter().filter(|c| c.seq == last).copied().collect();
+                    let of_last: Vec<PageCopy> = copies.iter().filter(|c| c.seq == last).copied().collect();
                     chosen.extend(newest(&of_last).map(|c| (unit, c)));
                 }
                 if accept_older && chosen.iter().any(|(_, c)| !c.intact) {
@@ -198,7 +198,8 @@ impl Device {
                 }
                 let (block, offset) = (Shape(at), self.geometry().page_offset(copy.ppa));
                 let what = format!(
-                    "building block {block}, access unit {unit}, page {}: its newest content is damaged (file offset {offset})",
+                    "building block {block}, access unit {unit}, page {}: its newest content is damaged (file offset \
+                     {offset})",
                     copy.ppa.0
                 );
                 let older = units[unit].iter().filter(|c| c.intact).max_by_key(|c| c.seq);
@@ -222,7 +223,7 @@ impl Device {
         &self,
         space: &Space,
         at: &BlockAt,
-        units: &BTreeMap<u32, Vec<Copy>>,
+        units: &BTreeMap<u32, Vec<PageCopy>>,
         before: u64,
     ) -> Option<(u64, Vec<Run>)> {
         let seqs: BTreeSet<u64> = units.values().flatten().map(|c| c.seq).filter(|&s| s < before).collect();
@@ -268,7 +269,7 @@ impl Device {
     }
 }
 
-/// What the report says of a block that has older content now.
+/// The report's line for a block that has older content now.
 fn older_block(seq: u64) -> String {
     format!("the whole block was mapped to OLDER content, of command {seq}")
 }

@@ -7,7 +7,6 @@
 use smallvec::SmallVec;
 
 use super::Device;
-use super::wire::Op;
 use crate::error::{Error, Result, Shape};
 use crate::sim::count;
 use crate::stl::plan::{Plan, Selection};
@@ -57,18 +56,14 @@ impl Device {
         start[axis] = from[axis];
         let selection = Selection { strides: strides.to_vec(), ..Selection::contiguous(&start, counts, item) };
         let bytes = selection.elements().saturating_mul(item);
-        let mut grow = |inner: &mut crate::stl::space::Inner| {
-            inner.record.shape.clone_from(&to);
-            vec![Op::Resize(id, to.clone())]
-        };
         if bytes == 0 {
-            self.apply(&space, vec![], &mut grow)?;
+            self.apply(&space, vec![], Some(&to))?;
         } else {
             let work = Work::plans(vec![Plan::new(&selection, &space.shape.block, item)]);
             let appended = Extent { start: SmallVec::from_slice(&start), count: SmallVec::from_slice(counts) };
-            // What follows may lie beyond the present end.
+            // The next append may lie beyond the present end.
             let successive = space.successive.next(appended).map(|axis| Successor { axis, end: u64::MAX });
-            self.write_work(&space, &to, &work, (bytes, successive), source, &mut grow)?;
+            self.write_work(&space, &to, &work, (bytes, successive), source, Some(&to))?;
         }
         drop(range);
         count(&self.counters.writes, 1);
@@ -97,19 +92,15 @@ impl Device {
         if from == to {
             return Ok(());
         }
-        // What is cut off must read as fill when it grows back. Blocks wholly outside lose their pages; of blocks that
-        // the new edge crosses the part outside is overwritten with fill.
+        // A part that is cut off must read as fill when it grows back. Blocks wholly outside lose their pages; of
+        // blocks that the new edge crosses the part outside is overwritten with fill.
         let mut staged = Vec::new();
         let crossing = self.stage_cut(&space, &from, to, &mut staged);
         if let Err(e) = crossing {
             staged.iter().for_each(|s| self.ftl.abandon(&s.runs));
             return Err(e);
         }
-        let to = to.to_vec();
-        self.apply(&space, staged, &mut |inner| {
-            inner.record.shape.clone_from(&to);
-            vec![Op::Resize(id, to.clone())]
-        })?;
+        self.apply(&space, staged, Some(to))?;
         self.after_write();
         Ok(())
     }

@@ -6,17 +6,17 @@
 //!
 //! After the replay, the state is an older one if records were lost, and their commands may have given up pages which
 //! it maps: their segments were cut off the medium, took metadata, or were erased and took pages of other units.
-//! [`reconcile`] finds these pages, and maps what had them to a page that no store has ([`LOST_SEGMENT`]), so that
+//! [`reconcile`] finds these pages, and maps their units to a page that no store has ([`LOST_SEGMENT`]), so that
 //! reading it is an error for as long as nothing is written there. Then live pages are counted from the indexes.
 //!
-//! It decides nothing about journals: that is `recover`'s.
+//! It decides nothing about journals: `recover` does.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::Catalog;
 use super::check::CheckReport;
-use super::told::{Copy, told};
+use super::oob_scan::{PageCopy, scan};
 use super::wire::Directory;
 use crate::error::{Error, Result};
 use crate::flash::geometry::LOST_SEGMENT;
@@ -38,7 +38,7 @@ pub(super) struct Rebuilt {
 #[derive(Debug)]
 struct RebuiltIndex {
     array: String,
-    /// Why it could not be read.
+    /// The reason why it could not be read.
     why: String,
     blocks: u64,
     /// Pages whose records do not tell their building block.
@@ -46,12 +46,12 @@ struct RebuiltIndex {
 }
 
 impl Rebuilt {
-    /// The lines of a check about them.
-    pub(super) fn tell(&self, report: &mut CheckReport) {
+    /// Adds them to the report of a check.
+    pub(super) fn add_to(&self, report: &mut CheckReport) {
         for RebuiltIndex { array, why, blocks, unplaced } in &self.indexes {
             let done = format!(
-                "opening rebuilt the index from out-of-band records: {blocks} building blocks; what was overwritten by the fill \
-                 value may have come back"
+                "opening rebuilt the index from out-of-band records: {blocks} building blocks; what was overwritten by \
+                 the fill value may have come back"
             );
             report.add(Some(array), why.clone()).repaired = Some(done);
             if *unplaced > 0 {
@@ -59,7 +59,8 @@ impl Rebuilt {
             }
             if self.unreadable > 0 {
                 let what = format!(
-                    "{} out-of-band records cannot be read; units whose newest page they tell of have older content now, or none",
+                    "{} out-of-band records cannot be read; units whose newest page they tell of have older content \
+                     now, or none",
                     self.unreadable
                 );
                 report.add(Some(array), what);
@@ -95,20 +96,20 @@ pub(super) fn rebuild(ftl: &Ftl, catalog: &Catalog, directory: &Directory, journ
     let wanted: HashMap<_, _> = damaged.iter().map(|(space, _)| (space.id, *space)).collect();
     let live =
         |segment: Segment| journal_damaged || directory.segments.get(segment as usize).is_some_and(|s| s.live > 0);
-    let told = told(ftl, &wanted, directory.seq, &live)?;
-    let mut rebuilt = Rebuilt { indexes: Vec::new(), unreadable: told.unreadable };
+    let found = scan(ftl, &wanted, directory.seq, &live)?;
+    let mut rebuilt = Rebuilt { indexes: Vec::new(), unreadable: found.unreadable };
     for (space, why) in damaged {
         let mut inner = space.peek_mut();
         let shape = inner.record.shape.clone();
         let mut index = Index::new(space.shape.block.len());
-        for ((_, at), units) in told.copies.iter().filter(|((id, _), _)| *id == space.id) {
+        for ((_, at), units) in found.copies.iter().filter(|((id, _), _)| *id == space.id) {
             // Units outside of the array were given back when it was cut off.
             if !space.valid(&shape, at).contains(&0) {
                 index.set(at, BlockMap::from_runs(newest_runs(space.coded(), units)));
             }
         }
         let (array, blocks) = (inner.record.name.clone(), index.blocks());
-        let unplaced = told.unplaced.get(&space.id).copied().unwrap_or(0);
+        let unplaced = found.unplaced.get(&space.id).copied().unwrap_or(0);
         inner.index = IndexState::Loaded(index);
         rebuilt.indexes.push(RebuiltIndex { array, why, blocks, unplaced });
     }
@@ -118,14 +119,14 @@ pub(super) fn rebuild(ftl: &Ftl, catalog: &Catalog, directory: &Directory, journ
 /// The newest page of every unit of a block among those that may be mapped; units of a coded block belong together. Any
 /// copy of the same content will do, and a damaged page is mapped where there is none: reading it is an error, not
 /// older content.
-fn newest_runs(coded: bool, units: &BTreeMap<u32, Vec<Copy>>) -> Vec<Run> {
-    let newest = |copies: &mut dyn Iterator<Item = &Copy>| copies.filter(|c| c.live).map(|c| c.seq).max();
+fn newest_runs(coded: bool, units: &BTreeMap<u32, Vec<PageCopy>>) -> Vec<Run> {
+    let newest = |copies: &mut dyn Iterator<Item = &PageCopy>| copies.filter(|c| c.live).map(|c| c.seq).max();
     let of_block = newest(&mut units.values().flatten());
-    let page_of = |copies: &[Copy]| {
+    let page_of = |copies: &[PageCopy]| {
         let seq = if coded { of_block } else { newest(&mut copies.iter()) }?;
         copies.iter().filter(|c| c.seq == seq).max_by_key(|c| (c.intact, c.live)).map(|c| c.ppa)
     };
-    let run = |(&unit, copies): (&u32, &Vec<Copy>)| page_of(copies).map(|ppa| Run { unit, count: 1, ppa });
+    let run = |(&unit, copies): (&u32, &Vec<PageCopy>)| page_of(copies).map(|ppa| Run { unit, count: 1, ppa });
     units.iter().filter_map(run).collect()
 }
 
@@ -145,7 +146,7 @@ pub(super) fn reconcile(ftl: &Ftl, catalog: &Catalog, metadata: &[Segment], have
                 for unit in run.unit..run.end() {
                     let one = Run { unit, count: 1, ppa: run.page_of(unit) };
                     let owner = Owner { unit: unit as u16, ..owner };
-                    let gone = if there { ftl.was_given_up(one.ppa, owner) } else { Ok(true) };
+                    let gone = if there { ftl.was_reused(one.ppa, owner) } else { Ok(true) };
                     match gone {
                         Ok(true) => lost.push((at.into(), unit)),
                         Ok(false) => match live.last_mut() {
@@ -176,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_newest_content_counts_in_whichever_intact_copy() {
-        let copy = |seq, ppa, intact, live| Copy { seq, ppa: Ppa(ppa), intact, live };
+        let copy = |seq, ppa, intact, live| PageCopy { seq, ppa: Ppa(ppa), intact, live };
         let units = BTreeMap::from([
             (0, vec![copy(3, 1, true, true), copy(5, 2, false, true), copy(5, 3, true, false)]),
             (1, vec![copy(3, 4, true, true), copy(7, 5, true, false)]),

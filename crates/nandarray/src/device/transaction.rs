@@ -1,21 +1,20 @@
 //! Transactions: writes to several spaces, over as many commands as it takes, applied as one.
 //!
 //! `Begin` holds whole spaces, in the order of their numbers, and says which shapes they will have. `Stage` writes
-//! elements, as a draft does: pages are appended, no index knows them, and readers see the spaces as they were. `Apply`
-//! changes shapes, indexes, names and attributes while no other command is applied and no cut is taken, so that one
-//! journal record tells all of it. That is how the variables of a data set grow together along a dimension, though
+//! elements, as a staged write does: pages are appended, no index knows them, and readers see the spaces as they were.
+//! `Apply` changes shapes, indexes, names and attributes while no other command is applied and no cut is taken, so that
+//! one journal record tells all of it. That is how the variables of a data set grow together along a dimension, though
 //! their elements do not fit into memory.
 //!
-//! A transaction that nobody ends is over when the store is closed, or with its process. It spans no two stores, and
-//! what it reads it does not hold.
+//! A transaction that is never ended is over when the store is closed, or with its process. It spans no two stores, and
+//! reserves nothing that is only read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::draft::Staging;
-use super::wire::Op;
+use super::staged_write::Staging;
 use super::{Change, Device, Target};
 use crate::error::{Error, Result, Shape};
 use crate::sim::count;
@@ -25,14 +24,14 @@ use crate::stl::write::Source;
 /// A transaction's number.
 pub type TransactionId = u64;
 
-/// Those that have begun and are not over.
+/// The transactions that have begun and are not over.
 #[derive(Debug, Default)]
 pub(super) struct Transactions {
     next: TransactionId,
     by_id: BTreeMap<TransactionId, Arc<Mutex<Transaction>>>,
 }
 
-/// What is staged of each space. `None` once it is over.
+/// The staged blocks of each space; `None` once the transaction is over.
 #[derive(Debug)]
 struct Transaction(Option<BTreeMap<SpaceId, (Arc<Space>, Staging)>>);
 
@@ -67,7 +66,7 @@ impl Device {
         for (id, to) in wanted {
             let space = self.space(id)?;
             let mut staging = Staging::begin(self, &space, vec![])?;
-            // The shape was nobody else's to change since the blocks are ours.
+            // No other command can have changed the shape since the blocks are reserved.
             staging.grow(&grown(&space, to)?);
             parts.insert(id, (space, staging));
         }
@@ -107,10 +106,10 @@ impl Device {
         }
     }
 
-    /// Takes what is staged out of a transaction, which is over then.
+    /// Takes the staged blocks out of a transaction, which is over then.
     fn end(&self, id: TransactionId) -> Option<BTreeMap<SpaceId, (Arc<Space>, Staging)>> {
         let found = self.transactions.lock().by_id.remove(&id)?;
-        // Behind whoever stages at present.
+        // After a command that stages at present.
         found.lock().0.take()
     }
 
@@ -118,7 +117,7 @@ impl Device {
         self.ready()?;
         self.hold_journal(parts.values().map(|(_, staging)| staging.journal_bytes()).sum())?;
         let _pages = self.reserve_changes(changes)?;
-        // Against commits and deletions: what is there now stays until all is applied.
+        // Excludes commits and deletions: a space that is there now stays until all is applied.
         let _epoch = self.epoch.write();
         if self.closed() {
             return Err(Error::Closed("the store was closed before the transaction was applied".to_owned()));
@@ -130,13 +129,7 @@ impl Device {
         for (space, staging) in parts.values_mut() {
             let staged = staging.take();
             let mut inner = space.write().expect("the space was there just now");
-            self.apply_to(space, &mut inner, staged, &mut |inner| {
-                if inner.record.shape == staging.shape() {
-                    return vec![];
-                }
-                inner.record.shape = staging.shape().to_vec();
-                vec![Op::Resize(space.id, staging.shape().to_vec())]
-            });
+            self.apply_to(space, &mut inner, staged, Some(staging.shape()));
         }
         self.change_all(changes, &spaces);
         Ok(())

@@ -1,7 +1,7 @@
-//! What the journal and the checkpoint's directory say, in Postcard (docs/reference/file-format.md).
+//! The wire format of journal records and of a checkpoint's directory and indexes, in Postcard
+//! (docs/reference/file-format.md).
 //!
-//! Types here are the format: changing one changes the file format's version. Fields are little more than the state
-//! they restore; nothing is computed here.
+//! Types here are the format: changing one changes the file format's version. Fields are the state that they restore.
 
 use serde::{Deserialize, Serialize};
 
@@ -99,7 +99,7 @@ pub(super) fn from_wire(wire: &WireRuns) -> Result<Vec<Run>> {
 pub(super) struct RecordBody {
     /// The highest command number given out when the record was written.
     pub(super) seq: u64,
-    /// What changed, in order.
+    /// The changes, in order.
     pub(super) ops: Vec<Op>,
 }
 
@@ -114,9 +114,9 @@ pub(super) struct SegmentEntry {
     pub(super) bad: bool,
 }
 
-/// Where a piece of the checkpoint's stream is.
+/// Place of an index in the checkpoint's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct BlobRef {
+pub(super) struct IndexPlace {
     /// Offset in the stream.
     pub(super) at: u64,
     /// Bytes.
@@ -130,10 +130,10 @@ pub(super) struct BlobRef {
 /// A space, as the directory tells it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SpaceEntry {
-    /// What it is.
+    /// The space itself.
     pub(super) record: SpaceRecord,
-    /// Where its index is.
-    pub(super) index: BlobRef,
+    /// Place of its index.
+    pub(super) index: IndexPlace,
 }
 
 /// The directory of a checkpoint.
@@ -254,6 +254,8 @@ pub(super) fn decode_index(mut bytes: &[u8], dimensions: usize, geometry: &Geome
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -276,9 +278,15 @@ mod tests {
         }
     }
 
+    /// Blocks by coordinate: units, place, and whether their pages lie apart.
+    fn blocks() -> impl Strategy<Value = BTreeMap<Vec<u64>, (u32, u64, bool)>> {
+        let at = prop::collection::vec(prop_oneof![0u64..4, Just(u64::MAX)], 3);
+        prop::collection::btree_map(at, (1u32..60, 0u64..1 << 40, any::<bool>()), 0..40)
+    }
+
     proptest! {
         #[test]
-        fn an_index_round_trips(blocks in prop::collection::btree_map(prop::collection::vec(prop_oneof![0u64..4, Just(u64::MAX)], 3), (1u32..60, 0u64..1 << 40, any::<bool>()), 0..40)) {
+        fn an_index_round_trips(blocks in blocks()) {
             let mut index = Index::new(3);
             for (at, (count, ppa, split)) in &blocks {
                 let ppa = WIDE.ppa((ppa >> 16) as u32, *ppa as u32 & 0xffff);

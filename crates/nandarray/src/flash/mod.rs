@@ -8,6 +8,6 @@ pub mod geometry;
 pub mod layout;
 pub mod oob;
 
-pub use geometry::{Geometry, Lane, Ppa, Run, Segment};
+pub use geometry::{Geometry, Ppa, Run, Segment};
 pub use layout::{Area, Layout};
 pub use oob::{OobRecord, Owner, SegmentHeader, SegmentKind, crc32c};

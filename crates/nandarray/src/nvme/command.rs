@@ -55,26 +55,26 @@ pub struct Blocks {
     pub slba: u64,
     /// Logical blocks, counted from zero.
     pub nlb_z: u16,
-    /// Force unit access: what is written is durable when the command is done.
+    /// Force unit access: the data is durable when the command is done.
     pub fua: bool,
     /// Limited retry.
     pub lr: bool,
 }
 
-/// What open space does before it opens.
+/// The step that open space takes before it opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenAction {
-    /// Nothing: the space with this identifier is opened.
+    /// None: the space with this identifier is opened.
     Open = 0,
-    /// Nothing: the space with the page's name is opened.
+    /// None: the space with the page's name is opened.
     OpenByName = 1,
-    /// The space that the page describes is made.
+    /// The space that the page describes is created.
     Create = 2,
-    /// The space with this identifier takes the page's dimensionality.
+    /// The space with this identifier is resized to the page's dimensionality.
     Resize = 3,
 }
 
-/// What a coordinate counts.
+/// The unit of a coordinate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Partitions of the sub-dimensionality's size, as in the paper (equation 5).
@@ -83,7 +83,7 @@ pub enum Unit {
     Element = 1,
 }
 
-/// Where the coordinates of an N-D command are.
+/// The place of the coordinates of an N-D command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coordinates {
     /// In the entry: up to three dimensions, those behind `ndim` not used.
@@ -107,11 +107,11 @@ pub struct NdBox {
     pub dsid: u32,
     /// Dimensions of the view.
     pub ndim: u8,
-    /// What coordinates count.
+    /// Unit of the coordinates.
     pub unit: Unit,
     /// Force unit access.
     pub fua: bool,
-    /// Where they are.
+    /// Place of the coordinates.
     pub coordinates: Coordinates,
 }
 
@@ -145,8 +145,8 @@ impl NdBox {
 
 /// An I/O command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Makes what was written durable.
+pub enum NvmeCommand {
+    /// Makes all earlier writes durable.
     Flush {
         /// Namespace, or all of them ([`super::NSID_ALL`]); the store is flushed as a whole.
         nsid: u32,
@@ -173,7 +173,7 @@ pub enum Command {
         /// Attribute: deallocate. The others are hints.
         ad: bool,
     },
-    /// Copies ranges to where the first block of the destination is named, one behind the other.
+    /// Copies ranges to a destination, one behind the other.
     Copy {
         /// Namespace.
         nsid: u32,
@@ -187,7 +187,7 @@ pub enum Command {
     /// Opens a view of a space, which it may make or resize before. Gives the dynamic space identifier in dword 0 and
     /// the space's identifier in dword 1.
     OpenSpace {
-        /// What is done before.
+        /// The step before.
         action: OpenAction,
         /// Identifier of the space; not used by name and create.
         space: u64,
@@ -289,7 +289,7 @@ impl NdBox {
     }
 }
 
-impl Command {
+impl NvmeCommand {
     /// The command's opcode.
     pub fn opcode(&self) -> u8 {
         match self {
@@ -400,7 +400,7 @@ mod tests {
     }
 
     /// Written from the figures of the specification, dword by dword, not by our encoder.
-    fn by_hand() -> Vec<(Command, [u8; 64])> {
+    fn by_hand() -> Vec<(NvmeCommand, [u8; 64])> {
         let blocks = Blocks { nsid: 1, slba: 0x0001_0203_0405_0607, nlb_z: 7, fua: true, lr: false };
         let lba = [(1, 1), (10, 0x0405_0607), (11, 0x0001_0203)];
         let io = |cdw0: u32, cdw12: u32| entry(&[&[(0, cdw0), (12, cdw12)], &lba[..]].concat());
@@ -413,26 +413,29 @@ mod tests {
         };
         let paged = NdBox { fua: true, coordinates: Coordinates::Page { pointer: 0xaabb_ccdd_1122_3344 }, ..nd };
         vec![
-            (Command::Flush { nsid: u32::MAX }, entry(&[(0, 0xbeef_0000), (1, u32::MAX)])),
-            (Command::Write(blocks), io(0xbeef_0001, 0x4000_0007)),
-            (Command::Read(Blocks { fua: false, lr: true, ..blocks }), io(0xbeef_0002, 0x8000_0007)),
-            (Command::Compare(blocks), io(0xbeef_0005, 0x4000_0007)),
-            (Command::WriteZeroes { blocks, deac: true }, io(0xbeef_0008, 0x4200_0007)),
+            (NvmeCommand::Flush { nsid: u32::MAX }, entry(&[(0, 0xbeef_0000), (1, u32::MAX)])),
+            (NvmeCommand::Write(blocks), io(0xbeef_0001, 0x4000_0007)),
+            (NvmeCommand::Read(Blocks { fua: false, lr: true, ..blocks }), io(0xbeef_0002, 0x8000_0007)),
+            (NvmeCommand::Compare(blocks), io(0xbeef_0005, 0x4000_0007)),
+            (NvmeCommand::WriteZeroes { blocks, deac: true }, io(0xbeef_0008, 0x4200_0007)),
             (
-                Command::DatasetManagement { nsid: 1, nr_z: 255, ad: true },
+                NvmeCommand::DatasetManagement { nsid: 1, nr_z: 255, ad: true },
                 entry(&[(0, 0xbeef_0009), (1, 1), (10, 0xff), (11, 4)]),
             ),
-            (Command::Copy { nsid: 1, sdlba: blocks.slba, nr_z: 3, fua: true }, io(0xbeef_0019, 0x4000_0003)),
-            (Command::OpenSpace { action: OpenAction::Resize, space: 5 }, entry(&[(0, 0xbeef_0085), (10, 3), (12, 5)])),
-            (Command::SpaceInformation { dsid: 9 }, entry(&[(0, 0xbeef_0086), (10, 9)])),
-            (Command::CloseSpace { dsid: 9 }, entry(&[(0, 0xbeef_0088), (10, 9)])),
-            (Command::DeleteSpace { space: 1 << 33 }, entry(&[(0, 0xbeef_008c), (13, 2)])),
+            (NvmeCommand::Copy { nsid: 1, sdlba: blocks.slba, nr_z: 3, fua: true }, io(0xbeef_0019, 0x4000_0003)),
             (
-                Command::NdRead(nd),
+                NvmeCommand::OpenSpace { action: OpenAction::Resize, space: 5 },
+                entry(&[(0, 0xbeef_0085), (10, 3), (12, 5)]),
+            ),
+            (NvmeCommand::SpaceInformation { dsid: 9 }, entry(&[(0, 0xbeef_0086), (10, 9)])),
+            (NvmeCommand::CloseSpace { dsid: 9 }, entry(&[(0, 0xbeef_0088), (10, 9)])),
+            (NvmeCommand::DeleteSpace { space: 1 << 33 }, entry(&[(0, 0xbeef_008c), (13, 2)])),
+            (
+                NvmeCommand::NdRead(nd),
                 entry(&[(0, 0xbeef_0082), (2, 1), (3, 2), (10, 9), (11, 3), (12, 3), (13, 64), (14, 65), (15, 66)]),
             ),
             (
-                Command::NdWrite(NdBox { unit: Unit::Element, ..paged }),
+                NvmeCommand::NdWrite(NdBox { unit: Unit::Element, ..paged }),
                 entry(&[(0, 0xbeef_0081), (2, 0x1122_3344), (3, 0xaabb_ccdd), (10, 9), (11, 0x4000_0303)]),
             ),
         ]
@@ -443,7 +446,7 @@ mod tests {
         for (command, bytes) in by_hand() {
             assert_eq!(command.encode(0xbeef).as_bytes(), bytes, "{command:?}");
             let entry = SubmissionEntry::read_from_bytes(&bytes).unwrap();
-            assert_eq!(Command::decode(&entry), Ok(command));
+            assert_eq!(NvmeCommand::decode(&entry), Ok(command));
             assert_eq!(entry.cid.get(), 0xbeef);
         }
     }
@@ -455,14 +458,14 @@ mod tests {
         bytes[..8].copy_from_slice(&[0x02, 0x00, 0x2a, 0x00, 0x01, 0x00, 0x00, 0x00]);
         bytes[40..48].copy_from_slice(&[0x00, 0x10, 0, 0, 0, 0, 0, 0]);
         bytes[48] = 7;
-        let command = Command::Read(Blocks::new(1, 0x1000, 8));
+        let command = NvmeCommand::Read(Blocks::new(1, 0x1000, 8));
         assert_eq!(command.encode(42).as_bytes(), bytes);
     }
 
     #[test]
     fn what_is_not_supported_is_refused() {
         let decode = |words: &[(usize, u32)]| {
-            Command::decode(&SubmissionEntry::read_from_bytes(&entry(words)).unwrap()).unwrap_err()
+            NvmeCommand::decode(&SubmissionEntry::read_from_bytes(&entry(words)).unwrap()).unwrap_err()
         };
         assert_eq!(decode(&[(0, 0x0000_0102)]), Status::INVALID_FIELD, "first of a fused pair");
         assert_eq!(decode(&[(0, 0x0000_c002)]), Status::INVALID_FIELD, "PSDT 11b");
@@ -482,9 +485,9 @@ mod tests {
             let mut entry = SubmissionEntry::read_from_bytes(bytes.as_flattened()).unwrap();
             entry.opcode = opcode;
             entry.flags &= 0x40;
-            if let Ok(command) = Command::decode(&entry) {
-                // What is decoded is all that is meant: its own entry says the same.
-                prop_assert_eq!(Command::decode(&command.encode(1)), Ok(command));
+            if let Ok(command) = NvmeCommand::decode(&entry) {
+                // Decoding lost nothing: the entry of the decoded command decodes to the same command.
+                prop_assert_eq!(NvmeCommand::decode(&command.encode(1)), Ok(command));
             }
         }
     }

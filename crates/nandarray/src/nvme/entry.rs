@@ -67,9 +67,9 @@ impl SubmissionEntry {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct CompletionEntry {
-    /// What the command gives, lower half.
+    /// The command's result, lower half.
     pub dw0: U32,
-    /// What the command gives, upper half.
+    /// The command's result, upper half.
     pub dw1: U32,
     /// Submission queue head pointer; a transport fills it in.
     pub sqhd: U16,
@@ -82,7 +82,7 @@ pub struct CompletionEntry {
 }
 
 impl CompletionEntry {
-    /// How the command ended.
+    /// The command's status.
     pub fn status(&self) -> Status {
         Status::from_bits(self.status_phase.get() >> 1)
     }

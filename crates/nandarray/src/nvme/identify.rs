@@ -1,9 +1,8 @@
-//! What a controller tells of itself and of its namespaces: the data of the identify command.
+//! Identify: the data structures that describe a controller and its namespaces.
 //!
 //! Base specification 2.0, figure 275 (controller), and NVM command set 1.0, figure 97 (namespace). Fields that a host
-//! of ours would look at have names; all others are zero, which is what the specification wants of what is not
-//! supported. Transports set what is theirs (MDTS, the fabrics fields). What says that the N-D commands are there is in
-//! the vendor's part.
+//! of ours would look at have names; all others are zero, as the specification wants for features that are not
+//! supported. Transports set their own fields (MDTS, fabrics). The vendor's part announces the N-D commands.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -11,9 +10,9 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 use super::controller::{Controller, run};
 use super::namespace::NSID_ALL;
 use super::pages::from_text;
-use super::spaces::VIEWS_MAX;
 use super::status::Status;
-use crate::device::{self, Device, Reply};
+use super::views::VIEWS_MAX;
+use crate::device::command;
 use crate::stl::block_size::DIMENSIONS_MAX;
 
 /// Bytes of the data of an identify command.
@@ -33,7 +32,7 @@ const NSFEAT: u8 = 1 | 1 << 4;
 const NIDT_NGUID: u8 = 2;
 const NIDT_CSI: u8 = 4;
 
-/// What says that the N-D commands are there: the vendor specific bytes 3103:3072 of [`IdentifyController`].
+/// The announcement of the N-D commands: the vendor specific bytes 3103:3072 of [`IdentifyController`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct NdCapabilities {
@@ -226,13 +225,6 @@ fn number(numbers: &[(&str, u64)], name: &str) -> u64 {
     numbers.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v)
 }
 
-fn numbers(device: &Device, command: device::Command<'_>) -> Result<Vec<(&'static str, u64)>, Status> {
-    match run(device, command)? {
-        Reply::Numbers(numbers) => Ok(numbers),
-        other => unreachable!("a stat gives numbers, not {other:?}"),
-    }
-}
-
 impl Controller {
     /// The data of an identify command: CNS 00h (namespace), 01h (controller), 02h (active namespaces above `nsid`) and
     /// 03h (namespace identification descriptors).
@@ -269,7 +261,7 @@ impl Controller {
     /// Namespace not ready.
     pub fn identify_controller(&self) -> Result<IdentifyController, Status> {
         let device = self.device()?;
-        let stat = numbers(&device, device::Command::Stat)?;
+        let stat = run(&device, command::Stat)?;
         let capacity = device.capacity_bytes();
         let uuid: String = device.uuid().iter().map(|b| format!("{b:02x}")).collect();
         let parts: Vec<&str> = [0..8, 8..12, 12..16, 16..20, 20..32].map(|r| &uuid[r]).to_vec();
@@ -304,7 +296,7 @@ impl Controller {
     /// Invalid namespace; namespace not ready.
     pub fn identify_namespace(&self, nsid: u32) -> Result<IdentifyNamespace, Status> {
         let ns = self.namespace(nsid)?;
-        let stat = numbers(&ns.device, device::Command::StatSpace { space: ns.space.id })?;
+        let stat = run(&ns.device, command::StatSpace { space: ns.space.id })?;
         let mut n = IdentifyNamespace::new_zeroed();
         n.nsze.set(ns.nsze);
         n.ncap.set(ns.nsze);

@@ -1,4 +1,4 @@
-//! Status codes, and which error of the engine becomes which.
+//! Status codes, and their mapping from the engine's errors.
 //!
 //! A status is the completion entry's status field without its phase tag: SC in bits 7:0, SCT in 10:8, DNR ("do not
 //! retry") in bit 14 (NVMe base 2.0, figures 93 to 99). The constants carry the DNR bit that they are answered with: it
@@ -11,7 +11,7 @@ use crate::error::Error;
 
 const DNR: u16 = 1 << 14;
 
-/// How a command ended.
+/// Status of a completed command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(u16);
 
@@ -61,7 +61,7 @@ statuses! {
     VOLUME_MISMATCH = 1, 0xc2, true, "View Volume Mismatch";
     /// No open view has this dynamic space id, or its space was deleted.
     INVALID_DSID = 1, 0xc3, true, "Invalid Dynamic Space Identifier";
-    /// As many views are open as may be.
+    /// The limit of open views is reached.
     TOO_MANY_VIEWS = 1, 0xc4, false, "Too Many Open Views";
     /// The medium did not take a write.
     WRITE_FAULT = 2, 0x80, false, "Write Fault";

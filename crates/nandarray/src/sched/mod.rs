@@ -2,7 +2,7 @@
 //!
 //! A command requests a box of blocks of a space, shared (to read) or exclusively (to write), and gets a ticket at
 //! once. A ticket is granted when no earlier request that is still held or waits meets its box, unless both are shared:
-//! requests are granted in the order in which they came, so nobody starves. Requesting never blocks. A thread on the
+//! requests are granted in the order of their arrival, so none starves. Requesting never blocks. A thread on the
 //! wall clock waits for its ticket ([`RangeTicket::wait`]); an event loop asks whether it is granted
 //! ([`RangeTicket::is_granted`]) and goes on with other commands until it is.
 //!
@@ -16,23 +16,23 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 
 /// A box of building blocks: first and last coordinate (inclusive) a dimension. Empty means the whole space.
-pub type BlockBox = Vec<(u64, u64)>;
+pub(crate) type BlockBox = Vec<(u64, u64)>;
 
 /// The use that a request makes of its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// It reads them: beside other readers.
     Shared,
-    /// It writes them: beside nobody.
+    /// It writes them: beside no other request.
     Exclusive,
 }
 
-/// The requests of one space, held and waiting.
+/// The range lock of one space: its requests, held and waiting.
 #[derive(Clone, Debug, Default)]
-pub struct RangeLock(Arc<Shelf>);
+pub struct RangeLock(Arc<RangeQueue>);
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct RangeQueue {
     requests: Mutex<Requests>,
     released: Condvar,
 }
@@ -41,25 +41,25 @@ struct Shelf {
 struct Requests {
     /// The next request's number.
     next: u64,
-    /// How many of them are exclusive: while there is none, every reader is granted without a look at the others.
+    /// Number of exclusive ones: while there is none, every reader is granted without a look at the others.
     exclusive: usize,
-    /// Whether the lock was closed: nobody waits any more.
+    /// Whether the lock was closed: no thread waits any more.
     closed: bool,
-    /// By number, which is the order in which they came.
-    queue: BTreeMap<u64, Request>,
+    /// Requests by number, the order of their arrival.
+    queue: BTreeMap<u64, RangeRequest>,
 }
 
 #[derive(Debug)]
-struct Request {
+struct RangeRequest {
     share: Share,
     blocks: BlockBox,
 }
 
-/// A request, which is withdrawn, or what it holds released, when this is dropped. It borrows nothing, so that a
-/// command in flight and a transaction can keep it.
+/// A place in the queue for a box of blocks. Dropping it withdraws the request or releases its blocks. It borrows
+/// nothing, so that a command in flight and a transaction can keep it.
 #[derive(Debug)]
 pub struct RangeTicket {
-    shelf: Arc<Shelf>,
+    queue: Arc<RangeQueue>,
     number: u64,
 }
 
@@ -73,7 +73,7 @@ impl Requests {
         if own.share == Share::Shared && self.exclusive == 0 {
             return true;
         }
-        let excludes = |r: &Request| r.share == Share::Exclusive || own.share == Share::Exclusive;
+        let excludes = |r: &RangeRequest| r.share == Share::Exclusive || own.share == Share::Exclusive;
         !self.queue.range(..number).any(|(_, r)| excludes(r) && meet(&r.blocks, &own.blocks))
     }
 }
@@ -85,8 +85,8 @@ impl RangeLock {
         let number = requests.next;
         requests.next += 1;
         requests.exclusive += usize::from(share == Share::Exclusive);
-        requests.queue.insert(number, Request { share, blocks });
-        RangeTicket { shelf: self.0.clone(), number }
+        requests.queue.insert(number, RangeRequest { share, blocks });
+        RangeTicket { queue: self.0.clone(), number }
     }
 
     /// Requests a box exclusively and waits until it is granted, or the lock is closed.
@@ -106,17 +106,17 @@ impl RangeLock {
 impl RangeTicket {
     /// Whether the request is granted. It stays granted until the ticket is dropped.
     pub fn is_granted(&self) -> bool {
-        self.shelf.requests.lock().is_granted(self.number)
+        self.queue.requests.lock().is_granted(self.number)
     }
 
-    /// Blocks the thread until the request is granted, and tells so; or until the lock is closed.
+    /// Blocks the thread until the request is granted (true) or the lock is closed (false).
     pub fn wait(&self) -> bool {
-        let mut requests = self.shelf.requests.lock();
+        let mut requests = self.queue.requests.lock();
         while !requests.is_granted(self.number) {
             if requests.closed {
                 return false;
             }
-            self.shelf.released.wait(&mut requests);
+            self.queue.released.wait(&mut requests);
         }
         true
     }
@@ -124,11 +124,11 @@ impl RangeTicket {
 
 impl Drop for RangeTicket {
     fn drop(&mut self) {
-        let mut requests = self.shelf.requests.lock();
+        let mut requests = self.queue.requests.lock();
         let gone = requests.queue.remove(&self.number).expect("a ticket's request is in the queue");
         requests.exclusive -= usize::from(gone.share == Share::Exclusive);
         drop(requests);
-        self.shelf.released.notify_all();
+        self.queue.released.notify_all();
     }
 }
 

@@ -1,13 +1,12 @@
-//! What the engine must not take from the machine behind our backs: chance and counting; and how a modelled clock looks
-//! on.
+//! Chance and counters, which the engine must not take from its surroundings, and the interface to a modelled clock.
 //!
 //! Everything random in the engine comes from one [`Chance`] seeded at the door, so that one seed gives one trace.
-//! [`Counters`] count what the engine did; nothing decides by them. A [`Probe`] is told what a medium cannot see of a
-//! command: it times and prices the work, and changes nothing. One with a clock calls a command's two halves
+//! [`Counters`] count the engine's work; nothing decides by them. A [`Probe`] receives the facts of a command that a
+//! medium cannot see: it times and prices the work, and changes nothing. One with a clock calls a command's two halves
 //! ([`Halves`]) and lets time pass in between. Usable by every layer; of the engine it knows errors only.
 
 pub mod panics;
-pub mod process;
+pub(crate) mod process;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -32,13 +31,13 @@ impl Chance {
     }
 }
 
-/// For whom the engine works at the moment.
+/// Purpose of the engine's work at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
-    /// For the command that was given.
+    /// The command itself.
     #[default]
     Command,
-    /// For reclaim: moving live pages out of a segment.
+    /// Reclaim: moving live pages out of a segment.
     Reclaim,
 }
 
@@ -53,7 +52,7 @@ pub enum Moves {
     Nothing,
 }
 
-/// Before which commands, of those in flight under a clock, a command may begin.
+/// Order of a command among those in flight under a clock: the commands that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// It begins at once: it looks at numbers and names only.
@@ -70,9 +69,9 @@ pub enum Order {
 }
 
 /// A command in two halves, as a [`Probe`] with a clock calls them: [`Self::plan`], then time passes, then
-/// [`Self::complete`]. An error in a half is the command's result, and no business of the caller's.
+/// [`Self::complete`]. An error in a half is the command's result; the probe does not see it.
 pub trait Halves: Send {
-    /// Before which commands it may begin.
+    /// Its order among commands in flight.
     fn order(&self) -> Order;
 
     /// Requests its blocks, if its order is [`Order::Blocks`]. Called once, behind all earlier commands' requests.
@@ -81,8 +80,8 @@ pub trait Halves: Send {
     /// Whether the blocks that it requested are granted. Never blocks.
     fn is_granted(&self) -> bool;
 
-    /// The first half: decides what the flash has to do, and does all of the command that nobody waits for. Gives what
-    /// the command moves, or nothing if it panicked: what was told of it does not count then.
+    /// The first half: decides what the flash has to do, and does all of the command that needs no time. Returns the
+    /// direction in which the command moves elements; `None` if it panicked: nothing that it reported counts then.
     fn plan(&mut self) -> Option<Moves>;
 
     /// The second half: the caller's bytes are moved, blocks are released, and the result is there.
@@ -91,17 +90,17 @@ pub trait Halves: Send {
     /// The command ends without having begun: `why` is its result.
     fn refuse(&mut self, why: crate::error::Error);
 
-    /// Gives the result to whom it belongs. Called after one of the two above, holding no lock of the clock, so it may
-    /// give further commands.
+    /// Delivers the result to the submitter. Called after one of the two above, holding no lock of the clock, so it
+    /// may submit further commands.
     fn deliver(self: Box<Self>);
 }
 
-/// Names a command that was submitted to a clock.
+/// Number of a command that was submitted to a clock.
 pub type FlightId = u64;
 
-/// Looks on, on the thread that works: with one thread ([`crate::device::Options::threads`]) in an order that depends
-/// on nothing but the commands. What is read, programmed and erased it sees as the medium itself. One with a clock also
-/// decides when a command's halves happen.
+/// An observer of commands, called on the thread that works: with one thread ([`crate::device::Options::threads`]) in
+/// an order that depends on nothing but the commands. Reads, programs and erases reach it through the medium, which it
+/// wraps. A probe with a clock also decides when a command's halves happen.
 pub trait Probe: Send + Sync + std::fmt::Debug {
     /// Runs both halves of a command, and returns when the second is over. Without a clock one follows the other at
     /// once.
@@ -135,24 +134,23 @@ pub trait Probe: Send + Sync + std::fmt::Debug {
     }
 
     /// One building block's share of a command was translated, and `bytes` of it moved between block and buffer in
-    /// `runs` contiguous pieces. What the medium was asked for since the last call belongs to it.
+    /// `runs` contiguous pieces. The medium's operations since the last call belong to it.
     fn moved(&self, runs: u64, bytes: u64);
 
-    /// A command runs so many programs, interpreted and translated: not those that are called as functions of this
-    /// process.
+    /// Number of programs that a command runs, interpreted and translated; programs that are called as functions of
+    /// this process are not among them.
     fn executed(&self, _interpreted: u64, _translated: u64) {}
 
-    /// A segment holds nothing that anybody needs: its erase blocks may be erased before it is opened again.
+    /// A segment holds no live page: its erase blocks may be erased before it is opened again.
     fn freed(&self, segment: u32);
 
-    /// What follows is done for this purpose; returns what it was done for before.
+    /// Sets the purpose of the work from now on; returns the purpose before.
     fn purpose(&self, purpose: Purpose) -> Purpose;
 }
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What the engine has done since it was opened. Reading them gives numbers that belong together only when it
-        /// rests.
+        /// Counters of the engine's work since it was opened. Their values belong together only while no command runs.
         #[derive(Debug, Default)]
         pub struct Counters { $($(#[$doc])* pub $name: AtomicU64),* }
 
@@ -193,7 +191,7 @@ counters! {
 }
 
 /// Adds to a counter.
-pub fn count(counter: &AtomicU64, by: u64) {
+pub(crate) fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Relaxed);
 }
 

@@ -1,8 +1,8 @@
 //! Panics as values: a broken invariant ends a command, not the process.
 //!
-//! The entrances of the engine and of the doors run their work through [`caught`]. What to do with the store behind a
-//! caught panic is the caller's to decide: its locks were released as the stack unwound, but its contents in memory may
-//! be half changed. The panic hook has printed message and place by then.
+//! The entrances of the engine and of the doors run their work through [`caught`]. The caller
+//! decides what becomes of the store: its locks were released as the stack unwound, but its contents in memory may be
+//! half changed. The panic hook has printed message and place by then.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,11 +1,12 @@
-//! Which process this is, and who was where when it was forked: threads, and the locks that they hold, stay behind.
+//! Forked processes: a fork copies one thread and all memory, so locks that other threads held are never released in
+//! it.
 //!
-//! Every thread notes which thing it is inside of (a store's command), in a slot of its own that costs two plain stores
-//! a command. A process that is forked has a copy of the slots: those of the threads that are not here tell whose locks
-//! nobody will release. The system tells of a fork (`pthread_atfork`), so asking whether there was one is a look at a
+//! Every thread records the scope that it is inside of (a store's command) in a slot of its own, which costs two plain
+//! stores a command. A forked process has a copy of the slots: those of threads that stayed behind name the scopes
+//! whose locks are held for good. A handler (`pthread_atfork`) counts forks, so the test for one is a look at a
 //! counter.
 //!
-//! The only look at the surroundings in the engine, and one that decides no content: who works, not what comes out.
+//! The only file of the engine that looks at its surroundings; nothing that it finds decides what a store contains.
 
 use std::cell::Cell;
 use std::ptr;
@@ -15,28 +16,28 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering,
 /// Forks between the process that loaded this and the one that is here.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 /// All slots, newest first. They are reused and never freed.
-static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
-/// The next thing's key.
+static SLOTS: AtomicPtr<ThreadSlot> = AtomicPtr::new(ptr::null_mut());
+/// The next scope's key.
 static KEYS: AtomicUsize = AtomicUsize::new(SEVERAL + 1);
 
-/// Inside of nothing.
+/// Key of no scope: the thread is in none.
 const NOTHING: usize = 0;
-/// Inside of different things at once: of any, for who asks.
+/// Key of a thread that is inside of several scopes at once: it counts as inside of each.
 const SEVERAL: usize = 1;
 
-/// Where a thread is.
-struct Slot {
-    /// What it is inside of.
+/// The scope that a thread is inside of.
+struct ThreadSlot {
+    /// Key of the scope.
     inside: AtomicUsize,
-    /// The process that the thread is in, by its forks.
+    /// The thread's process, by its number of forks.
     forks: AtomicU32,
-    /// Whether a thread has it.
+    /// Whether the slot belongs to a thread that runs.
     taken: AtomicBool,
     next: *const Self,
 }
 
 thread_local! {
-    static MINE: Cell<Option<&'static Slot>> = const { Cell::new(None) };
+    static MINE: Cell<Option<&'static ThreadSlot>> = const { Cell::new(None) };
     static LEAVER: Leaver = const { Leaver };
 }
 
@@ -52,8 +53,8 @@ impl Drop for Leaver {
 }
 
 /// The slots, in any order.
-fn slots() -> impl Iterator<Item = &'static Slot> {
-    let mut next: *const Slot = SLOTS.load(Ordering::Acquire);
+fn slots() -> impl Iterator<Item = &'static ThreadSlot> {
+    let mut next: *const ThreadSlot = SLOTS.load(Ordering::Acquire);
     std::iter::from_fn(move || {
         // SAFETY: null, or a slot that was leaked whole before it was put in the list.
         let slot = unsafe { next.as_ref() }?;
@@ -63,11 +64,12 @@ fn slots() -> impl Iterator<Item = &'static Slot> {
 }
 
 #[cold]
-fn take_slot() -> &'static Slot {
+fn take_slot() -> &'static ThreadSlot {
     let forks = FORKS.load(Ordering::Relaxed);
-    let free = |slot: &&Slot| slot.taken.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    let free =
+        |slot: &&ThreadSlot| slot.taken.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok();
     let slot = slots().find(free).unwrap_or_else(|| {
-        let new = Box::leak(Box::new(Slot {
+        let new = Box::leak(Box::new(ThreadSlot {
             inside: AtomicUsize::new(NOTHING),
             forks: AtomicU32::new(forks),
             taken: AtomicBool::new(true),
@@ -87,7 +89,7 @@ fn take_slot() -> &'static Slot {
     slot
 }
 
-/// In a forked process, by the thread that forked, which is here: the others are not.
+/// Called in a forked process by the thread that forked, the only one that the process has.
 extern "C" fn forked() {
     let forks = FORKS.fetch_add(1, Ordering::Relaxed) + 1;
     if let Some(slot) = MINE.get() {
@@ -97,11 +99,11 @@ extern "C" fn forked() {
 
 /// The process that something was made in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Home(u32);
+pub(crate) struct Home(u32);
 
 impl Home {
     /// This process.
-    pub fn here() -> Self {
+    pub(crate) fn here() -> Self {
         static ASKED: Once = Once::new();
         // SAFETY: the handler touches atomics and a plain thread-local cell; it is part of this library, which stays
         // loaded. If there is no memory for it, forks go unnoticed.
@@ -112,46 +114,46 @@ impl Home {
     }
 
     /// Whether this is still that process, and not one forked from it.
-    pub fn is_here(self) -> bool {
+    pub(crate) fn is_here(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }
 }
 
-/// Something that threads are inside of at times.
+/// A scope that threads enter and leave: the commands of one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub(crate) struct ProcessScope {
     key: usize,
     home: Home,
 }
 
-/// A thread's being inside of a place, until this is dropped.
+/// Presence of a thread in a scope, until this is dropped.
 #[derive(Debug)]
-pub struct Inside(usize);
+pub(crate) struct Inside(usize);
 
-impl Place {
-    /// A place in this process, which nobody is inside of.
-    pub fn here() -> Self {
+impl ProcessScope {
+    /// A new scope of this process, without threads in it.
+    pub(crate) fn here() -> Self {
         Self { key: KEYS.fetch_add(1, Ordering::Relaxed), home: Home::here() }
     }
 
     /// Whether this is the process that it was made in.
-    pub fn is_here(self) -> bool {
+    pub(crate) fn is_here(self) -> bool {
         self.home.is_here()
     }
 
-    /// The calling thread is inside.
-    pub fn enter(self) -> Inside {
+    /// Enters the scope with the calling thread.
+    pub(crate) fn enter(self) -> Inside {
         let slot = MINE.get().unwrap_or_else(take_slot);
         let before = slot.inside.load(Ordering::Relaxed);
         let now = if before == NOTHING || before == self.key { self.key } else { SEVERAL };
         slot.inside.store(now, Ordering::Relaxed);
-        // Whoever sees a lock taken that is taken behind this sees the slot, too.
+        // A lock that is taken after this is seen as taken only together with the slot.
         fence(Ordering::Release);
         Inside(before)
     }
 
-    /// In a process forked from the one that it was made in: whether another thread was inside then.
-    pub fn was_left_inside(self) -> bool {
+    /// Whether a thread was inside when this process was forked from the one that made the scope.
+    pub(crate) fn was_left_inside(self) -> bool {
         let forks = FORKS.load(Ordering::Relaxed);
         slots().any(|slot| {
             let inside = slot.inside.load(Ordering::Relaxed);
@@ -178,12 +180,12 @@ mod tests {
     fn at_home() {
         assert!(Home::here().is_here());
         assert!(!Home(u32::MAX).is_here());
-        assert!(Place::here().is_here());
+        assert!(ProcessScope::here().is_here());
     }
 
     #[test]
     fn inside_of_one_of_several_and_of_nothing_again() {
-        let (a, b) = (Place::here(), Place::here());
+        let (a, b) = (ProcessScope::here(), ProcessScope::here());
         let mine = || MINE.get().map(|slot| slot.inside.load(Ordering::Relaxed));
         let first = a.enter();
         let again = a.enter();
@@ -200,7 +202,7 @@ mod tests {
 
     #[test]
     fn slots_are_used_again() {
-        let a = Place::here();
+        let a = ProcessScope::here();
         for _ in 0..500 {
             std::thread::spawn(move || drop(a.enter())).join().unwrap();
         }
@@ -209,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_forked_process_knows_who_was_left_inside() {
-        let (a, b) = (Place::here(), Place::here());
+        let (a, b) = (ProcessScope::here(), ProcessScope::here());
         let (entered, wait) = std::sync::mpsc::channel();
         let (leave, stay) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {

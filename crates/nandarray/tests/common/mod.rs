@@ -1,4 +1,4 @@
-//! What the tests of the engine share: a model of a store in plain vectors, commands that act on both, and a generator.
+//! Shared by the tests of the engine: a model of a store in plain vectors, commands that act on both, and a generator.
 //!
 //! A [`Model`] is what a store should hold: arrays as bytes in row-major order. An [`Op`] is one command, applied to a
 //! device by [`Op::run`] and to a model by [`Op::tell`]; [`draw`] makes one that fits a model from a single number, so
@@ -15,13 +15,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use nandarray::device::{Change, CheckReport, Command, Device, Mode, NewSpace, Options, Target};
-use nandarray::flash::Geometry;
-use nandarray::media::Media;
-use nandarray::stl::plan::Axis;
-use nandarray::stl::read::BufferMut;
-use nandarray::stl::write::Source;
-use nandarray::{Error, Result};
+use nandarray::{
+    Axis, BufferMut, Change, CheckReport, Device, Error, Geometry, Media, Mode, NewSpace, Options, Result, Source,
+    Target, command,
+};
 
 /// The key of every encrypted array here.
 pub(crate) const KEY: [u8; 32] = *b"the key of all encrypted arrays.";
@@ -39,7 +36,7 @@ pub(crate) struct Array {
 /// A store as it should be.
 pub(crate) type Model = BTreeMap<String, Array>;
 
-/// Which elements, in the order of the buffer.
+/// A selection of elements, in the order of the buffer.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     Box {
@@ -205,7 +202,7 @@ impl Part {
             Self::Box { start, step, count, view } => {
                 run(Target::Box { start, step, count, strides, view: view.as_deref() })
             }
-            Self::Outer(axes) => run(Target::Outer { axes: axes.clone(), strides }),
+            Self::Outer(axes) => run(Target::Outer { axes, strides }),
             Self::Boxes { starts, step, count, view } => {
                 let starts = &starts.concat();
                 let (stride, strides) = (strides[0], &strides[1..]);
@@ -245,7 +242,7 @@ pub(crate) fn read(device: &Device, name: &str, part: &Part) -> Result<Vec<u8>> 
     // SAFETY: the buffer has room for every element at row-major strides.
     let buffer = unsafe { BufferMut::from_raw(out.as_mut_ptr()) };
     part.target(shape.len(), &strides(&count, item), |target| {
-        device.execute(Command::Read { space: space.id, target, out: buffer })
+        device.execute(command::Read { space: space.id, target, out: buffer })
     })?;
     Ok(out)
 }
@@ -262,7 +259,7 @@ pub(crate) fn write(device: &Device, name: &str, part: &Part, bytes: &[u8]) -> R
     // SAFETY: the buffer holds every element at row-major strides.
     let source = unsafe { Source::from_raw(bytes.as_ptr()) };
     part.target(dimensions, &strides(&count, item), |target| {
-        device.execute(Command::Write { space: space.id, target, source })
+        device.execute(command::Write { space: space.id, target, source })
     })?;
     Ok(())
 }
@@ -279,30 +276,22 @@ pub(crate) fn append(
     let space = open_space(device, name)?.id;
     // SAFETY: the buffer holds every element at these strides.
     let source = unsafe { Source::from_raw(bytes.as_ptr()) };
-    match device.execute(Command::Append { space, axis, count, strides, source })? {
-        nandarray::device::Reply::Shape(shape) => Ok(shape),
-        other => panic!("a shape: {other:?}"),
-    }
+    device.execute(command::Append { space, axis, count, strides, source })
 }
 
 /// Opens an array, with the key if it needs one.
-pub(crate) fn open_space(device: &Device, name: &str) -> Result<Arc<nandarray::stl::space::Space>> {
+pub(crate) fn open_space(device: &Device, name: &str) -> Result<Arc<nandarray::Space>> {
     let key = device.describe(name)?.encrypted().then_some(&KEY[..]);
-    Ok(device.execute(Command::Open { name, key })?.into_space())
+    device.execute(command::Open { name, key })
 }
 
 pub(crate) fn names(device: &Device) -> Vec<String> {
-    match device.execute(Command::List { prefix: "" }) {
-        Ok(nandarray::device::Reply::Names(names)) => names,
-        other => panic!("a list of names: {other:?}"),
-    }
+    device.execute(command::List { prefix: "" }).expect("a store lists its names")
 }
 
 pub(crate) fn number(device: &Device, name: &str) -> u64 {
-    match device.execute(Command::Stat) {
-        Ok(nandarray::device::Reply::Numbers(all)) => all.iter().find(|n| n.0 == name).expect("a known number").1,
-        other => panic!("numbers: {other:?}"),
-    }
+    let numbers = device.execute(command::Stat).expect("a store has numbers");
+    numbers.iter().find(|n| n.0 == name).expect("a known number").1
 }
 
 /// One array, read whole.
@@ -323,10 +312,7 @@ pub(crate) fn check(device: &Device, repair: bool) -> Result<CheckReport> {
     for name in names(device) {
         let _ = open_space(device, &name);
     }
-    match device.execute(Command::Check { repair, accept_older: false })? {
-        nandarray::device::Reply::Checked(report) => Ok(report),
-        other => panic!("a report: {other:?}"),
-    }
+    device.execute(command::Check { repair, accept_older: false })
 }
 
 /// Panics unless everything is as it should be.
@@ -343,7 +329,7 @@ pub(crate) fn assert_holds(device: &Device, model: &Model, context: &dyn Fn() ->
     }
 }
 
-/// Where two stores differ.
+/// The first difference between two stores, in words.
 pub(crate) fn difference(found: &Model, expected: &Model) -> Option<String> {
     let names = |m: &Model| m.keys().cloned().collect::<Vec<_>>();
     if names(found) != names(expected) {
@@ -374,7 +360,7 @@ impl Op {
         match self {
             Self::Create { name, shape, item, block, compression, key, fill } => {
                 let fill = vec![*fill; *item];
-                device.execute(Command::Create(NewSpace {
+                device.execute(command::Create(NewSpace {
                     name,
                     shape,
                     item_bytes: *item as u32,
@@ -393,11 +379,11 @@ impl Op {
             }
             Self::Clear { name, start, count } => {
                 let space = open_space(device, name)?.id;
-                device.execute(Command::Deallocate { space, start, count })?;
+                device.execute(command::Deallocate { space, start, count })?;
             }
             Self::Resize { name, shape } => {
                 let space = open_space(device, name)?.id;
-                device.execute(Command::Resize { space, shape })?;
+                device.execute(command::Resize { space, shape })?;
             }
             Self::Append { name, axis, more, salt } => {
                 let space = open_space(device, name)?;
@@ -411,16 +397,16 @@ impl Op {
             }
             Self::Together(steps) => {
                 let changes: Vec<Change<'_>> = steps.iter().map(Step::change).collect();
-                device.execute(Command::Together { changes: &changes })?;
+                device.execute(command::Batch { changes: &changes })?;
             }
-            Self::Delete { name } => drop(device.execute(Command::Delete { name })?),
-            Self::Rename { from, to } => drop(device.execute(Command::Rename { from, to })?),
+            Self::Delete { name } => drop(device.execute(command::Delete { name })?),
+            Self::Rename { from, to } => drop(device.execute(command::Rename { from, to })?),
             Self::Attrs { name, attrs } => {
                 let space = open_space(device, name)?.id;
-                device.execute(Command::SetAttrs { space, attrs })?;
+                device.execute(command::SetAttrs { space, attrs })?;
             }
-            Self::Flush => drop(device.execute(Command::Flush)?),
-            Self::Compact => drop(device.execute(Command::Compact)?),
+            Self::Flush => drop(device.execute(command::Flush)?),
+            Self::Compact => drop(device.execute(command::Compact)?),
             Self::Reopen => unreachable!("the caller opens stores"),
         }
         Ok(())
@@ -728,12 +714,12 @@ pub(crate) fn is_full(error: &Error) -> bool {
     matches!(error, Error::Full { .. })
 }
 
-/// More rounds where somebody asks for them: `NANDARRAY_DEEP=1`.
+/// Number of rounds: more of them with `NANDARRAY_DEEP=1`.
 pub(crate) fn rounds(usual: u64, deep: u64) -> u64 {
     if std::env::var_os("NANDARRAY_DEEP").is_some() { deep } else { usual }
 }
 
-/// Property tests that look at the same examples on every run, and at new ones where somebody asks for more.
+/// Property tests that look at the same examples on every run, and at new ones with `NANDARRAY_DEEP=1`.
 pub(crate) fn config(cases: u32) -> proptest::test_runner::Config {
     use proptest::test_runner::{Config, RngSeed};
     let deep = std::env::var_os("NANDARRAY_DEEP").is_some();

@@ -1,20 +1,15 @@
-//! Checkpoints whose checksums are right and whose content nobody wrote: directories and indexes with other numbers in
-//! them.
+//! Checkpoints whose checksums are right and whose content no writer wrote: directories and indexes with other numbers
+//! in them.
 
 use std::sync::{Arc, OnceLock};
 
 use fastrand::Rng;
-use nandarray::device::{Command, Device, Mode, NewSpace, Options};
-use nandarray::flash::{Geometry, Layout, crc32c};
-use nandarray::ftl::superblock::{Superblock, read_slots};
-use nandarray::media::Media;
-use nandarray::media::memory::MemoryMedia;
-use nandarray::stl::space::SpaceRecord;
-use nandarray::stl::write::Source;
+use nandarray::file_format::{Layout, Superblock, crc32c, read_slots};
+use nandarray::{Device, Geometry, Media, MemoryMedia, Mode, NewSpace, Options, Source, SpaceRecord, command};
 
 use crate::hostile::{KEY, image};
 
-/// Where an index is: offset in the stream, bytes, CRC, blocks.
+/// The place of an index: offset in the stream, bytes, CRC, blocks.
 type Blob = (u64, u64, u32, u64);
 /// A directory: seq, the next space, segments (live, erases, bad), spaces.
 type Directory = (u64, u32, Vec<(u32, u32, bool)>, Vec<(SpaceRecord, Blob)>);
@@ -50,23 +45,18 @@ fn base() -> &'static Base {
                 fill: None,
                 attrs: "{}",
             };
-            let space = device.execute(Command::Create(new)).unwrap().into_space();
+            let space = device.execute(command::Create(new)).unwrap();
             for part in [60, 33, 47] {
                 let content: Vec<u8> = (0..60 * 70 * 4u32).map(|i| (i / 7 * part) as u8).collect();
                 let (start, step, count, strides) = ([0, 0], [1, 1], [u64::from(part), 70], [280, 4]);
-                let target = nandarray::device::Target::Box {
-                    start: &start,
-                    step: &step,
-                    count: &count,
-                    strides: &strides,
-                    view: None,
-                };
+                let target =
+                    nandarray::Target::Box { start: &start, step: &step, count: &count, strides: &strides, view: None };
                 // SAFETY: the content has every element of the box.
                 let source = unsafe { Source::from_raw(content.as_ptr()) };
-                device.execute(Command::Write { space: space.id, target, source }).unwrap();
+                device.execute(command::Write { space: space.id, target, source }).unwrap();
             }
         }
-        device.execute(Command::Compact).unwrap();
+        device.execute(command::Compact).unwrap();
         device.close().unwrap();
         drop(device);
         let bytes = media.to_bytes();

@@ -1,4 +1,4 @@
-//! What hostile bytes are given to: shared by the fuzz targets (`fuzz/`, coverage-guided, nightly) and
+//! Entrances for hostile bytes: shared by the fuzz targets (`fuzz/`, coverage-guided, nightly) and
 //! `tests/hostile_bytes.rs` (seeded, stable). Each function takes any bytes and must return: no panic, no hang, no
 //! memory beyond what the bytes justify.
 //!
@@ -13,16 +13,9 @@ pub(crate) mod nvme;
 
 use std::sync::Arc;
 
-use nandarray::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing};
-use nandarray::device::{Command, Device, Mode, Options, Reply, Target};
-use nandarray::flash::{Geometry, Layout, crc32c};
-use nandarray::ftl::chain::Chain;
-use nandarray::ftl::journal;
-use nandarray::ftl::superblock::{ChainStart, read_slots};
-use nandarray::media::Media;
-use nandarray::media::memory::MemoryMedia;
-use nandarray::stl::read::BufferMut;
-use nandarray::stl::write::Source;
+use nandarray::file_format::{Chain, ChainStart, Layout, crc32c, journal, read_slots};
+use nandarray::internals::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing};
+use nandarray::{BufferMut, Device, Geometry, Media, MemoryMedia, Mode, Options, Source, Target, command};
 
 pub(crate) const KEY: [u8; 32] = *b"the key of all encrypted arrays.";
 /// No more of an array is read than this.
@@ -84,17 +77,14 @@ fn correct_superblock(bytes: &mut [u8], slot: usize) {
 }
 
 fn names(device: &Device) -> Vec<String> {
-    match device.execute(Command::List { prefix: "" }) {
-        Ok(Reply::Names(names)) => names,
-        _ => vec![],
-    }
+    device.execute(command::List { prefix: "" }).unwrap_or_default()
 }
 
 /// Reads the first elements of an array, writes some, as far as it goes.
 fn touch(device: &Device, name: &str, write: bool) {
     let Ok(space) = device.describe(name) else { return };
     let key = space.encrypted().then_some(&KEY[..]);
-    let _ = device.execute(Command::Open { name, key });
+    let _ = device.execute(command::Open { name, key });
     let record = space.peek().record.clone();
     let shape = record.shape().to_vec();
     let mut left = (BYTES_READ_MAX / u64::from(record.item_bytes).max(1)).max(1);
@@ -121,15 +111,15 @@ fn touch(device: &Device, name: &str, write: bool) {
         let target = || Target::Box { start: &start, step: &step, count: &count, strides: &strides, view: None };
         // SAFETY: the buffer has room for every element of the box.
         let out = unsafe { BufferMut::from_raw(buffer.as_mut_ptr()) };
-        let _ = device.execute(Command::Read { space: space.id, target: target(), out });
+        let _ = device.execute(command::Read { space: space.id, target: target(), out });
         if write {
             buffer.fill(0x77);
             // SAFETY: as above.
             let source = unsafe { Source::from_raw(buffer.as_ptr()) };
-            let _ = device.execute(Command::Write { space: space.id, target: target(), source });
+            let _ = device.execute(command::Write { space: space.id, target: target(), source });
         }
     }
-    let _ = device.execute(Command::StatSpace { space: space.id });
+    let _ = device.execute(command::StatSpace { space: space.id });
 }
 
 /// Opens a file and does everything with it.
@@ -137,35 +127,35 @@ pub(crate) fn image(bytes: &[u8]) {
     let options = Options { threads: Some(1), ..Options::default() };
     if let Ok(device) = open(bytes, Mode::Read, &options) {
         names(&device).iter().for_each(|name| touch(&device, name, false));
-        let _ = device.execute(Command::Check { repair: false, accept_older: false });
-        let _ = device.execute(Command::Stat);
+        let _ = device.execute(command::Check { repair: false, accept_older: false });
+        let _ = device.execute(command::Stat);
     }
     if let Ok(device) = open(bytes, Mode::ReadWrite, &options) {
         let names = names(&device);
         names.iter().for_each(|name| touch(&device, name, true));
         if let Some(first) = names.first() {
-            let _ = device.execute(Command::Rename { from: first, to: "another name" });
-            let _ = device.execute(Command::Delete { name: "another name" });
+            let _ = device.execute(command::Rename { from: first, to: "another name" });
+            let _ = device.execute(command::Delete { name: "another name" });
         }
         if let Some(Ok(space)) = names.get(1).map(|n| device.describe(n)) {
             let smaller: Vec<u64> = space.peek().record.shape().iter().map(|n| n / 2).collect();
-            let _ = device.execute(Command::Resize { space: space.id, shape: &smaller });
+            let _ = device.execute(command::Resize { space: space.id, shape: &smaller });
             let mut count = space.peek().record.shape().to_vec();
             let elements = count.iter().try_fold(1u64, |n, c| n.checked_mul(*c));
             if elements.is_some_and(|n| n < 1 << 16) && !count.is_empty() {
                 count[0] = 3;
                 let (strides, source) = (vec![0; count.len()], Source::FILL);
-                let append = Command::Append { space: space.id, axis: 0, count: &count, strides: &strides, source };
+                let append = command::Append { space: space.id, axis: 0, count: &count, strides: &strides, source };
                 let _ = device.execute(append);
             }
         }
-        let _ = device.execute(Command::Flush);
-        let _ = device.execute(Command::Compact);
-        let _ = device.execute(Command::Check { repair: true, accept_older: true });
+        let _ = device.execute(command::Flush);
+        let _ = device.execute(command::Compact);
+        let _ = device.execute(command::Check { repair: true, accept_older: true });
         let _ = device.close();
     }
     if let Ok(device) = open(bytes, Mode::ReadWrite, &Options { salvage: true, ..options }) {
-        let _ = device.execute(Command::Check { repair: true, accept_older: false });
+        let _ = device.execute(command::Check { repair: true, accept_older: false });
         let _ = device.close();
     }
 }
@@ -206,7 +196,7 @@ pub(crate) fn patched_image(data: &[u8]) {
             1 => bytes[at] = bytes[at].wrapping_add(value % 7).wrapping_sub(3),
             2 => bytes[at] ^= 1 << (value % 8),
             3 => {
-                // What a varint of the largest numbers looks like.
+                // The bytes of a varint of the largest numbers.
                 let n = (value as usize % 9).min(range.end - at);
                 bytes[at..at + n].fill(0xff);
             }
@@ -235,7 +225,7 @@ fn u64_at(bytes: &[u8], at: usize) -> usize {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes")) as usize
 }
 
-/// Where the golden image's metadata lies: both superblocks, directory and indexes, journal, out-of-band areas,
+/// The places of the golden image's metadata: both superblocks, directory and indexes, journal, out-of-band areas,
 /// everything.
 fn places(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let media = MemoryMedia::with_bytes(bytes.to_vec());

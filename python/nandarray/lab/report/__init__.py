@@ -2,10 +2,11 @@
 
 :func:`write` makes an HTML file that works off line and asks for nothing: style, scripts, charts and data are in it.
 Python shapes the data (``figures``, ``answers``, ``devices``, ``compare``, ``sweeps``), templates set it as text and
-tables, and a small script draws the charts when they come into view, with a part of Apache ECharts that is kept in
-``vendor``. Without the script, all text and all tables are there.
+tables, and a small script draws the charts when they come into view, with a part of Apache ECharts that set-up builds
+into ``charts`` (``tools/charts/build.py``). Without the script, or without that library, all text and all tables are
+there.
 
-What it does not do: run anything, or judge anything; a run says itself what is within.
+It runs nothing and judges nothing; a run says itself what is within.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from nandarray import __version__
 from nandarray.lab import Comparison, Run, Sweep
-from nandarray.lab.report.page import render
+from nandarray.lab.report.page import NO_CHARTS, has_charts, render
 from nandarray.lab.report.source import Source, read
 from nandarray.lab.report.sweeps import SweepData, sweep_data
 
 AnyRun = Run | str | os.PathLike[str]
 
-__all__ = ["Source", "SweepData", "write"]
+__all__ = ["NO_CHARTS", "Source", "SweepData", "has_charts", "write"]
 
 
 def write(
@@ -30,7 +32,7 @@ def write(
     sweeps: Sequence[SweepData | Sweep | str | os.PathLike[str]] = (),
     compare: Comparison | tuple[AnyRun, AnyRun] | None = None,
 ) -> Path:
-    """Write the page.
+    """Write the page; without the chart library (:func:`has_charts`) it has tables alone, and says so.
 
     Parameters
     ----------
@@ -57,10 +59,8 @@ def write(
     OSError
         If the file cannot be written.
     """
-    import nandarray
-
     both = Comparison(*map(_run, compare)) if isinstance(compare, tuple) else compare
-    html = render([read(run) for run in runs], [sweep_data(one) for one in sweeps], both, nandarray.__version__)
+    html = render([read(run) for run in runs], [sweep_data(one) for one in sweeps], both, __version__)
     target = Path(path)
     part = target.with_name(f"{target.name}.part")
     part.write_text(html, encoding="utf-8")

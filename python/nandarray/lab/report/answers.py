@@ -17,7 +17,7 @@ from nandarray.units import format_number as number
 
 __all__ = ["STATUS", "Line", "counts", "lines", "unanswered"]
 
-#: What may become of an answer, the sign it gets, and its words.
+#: Verdicts on an answer: sign and words.
 STATUS = {
     "within": ("✓", "within"),
     "not": ("✗", "not within"),

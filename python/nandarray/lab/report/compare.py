@@ -1,6 +1,6 @@
 """Two runs beside each other, as tables and ratio bars.
 
-What is matched with what is :class:`nandarray.lab.Comparison`'s; here it is only put in words and drawn. Devices that
+:class:`nandarray.lab.Comparison` matches the two runs; this file puts that in words and charts. Devices that
 both runs report under one label are added: time, energy, bandwidth, latency. Ratios are of the second run to the first.
 """
 

@@ -185,7 +185,7 @@ def energy_rows(report: Report) -> list[Row]:
 def energy_chart(label: str, report: Report) -> Chart | None:
     """Give the energy of the device as a Sankey diagram: the device, its parts, their operations, and for whom.
 
-    What an operation of the flash took is shared among causes by the number of pages or blocks.
+    The energy of an operation of the flash is shared among causes by the number of pages or blocks.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ def _axis(figure: Mapping[str, Any], rows: Sequence[Row], which: str, *, always_
 
 
 def _place(axis: Chart, value: Any) -> float | None:
-    """Where a value is on an axis; None where the axis cannot show it."""
+    """Return the position of a value on an axis; None where the axis cannot show it."""
     if axis["type"] == "category":
         return None if value is None else float(axis["categories"].index(show(value)))
     if not _numeric(value) or not math.isfinite(value) or (axis["type"] == "log" and value <= 0):

@@ -7,7 +7,6 @@ hashes, and nothing else: no request, no other script, whatever texts the runs b
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +27,13 @@ from nandarray.units import format_number as number
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["render"]
+__all__ = ["NO_CHARTS", "has_charts", "render"]
+
+#: Printed, and on the page, where the library is missing.
+NO_CHARTS = (
+    "This report has tables and no charts: the chart library is not installed. "
+    "Wheels include it; in a clone of the repository, `make charts` builds it."
+)
 
 _ROWS_SHOWN = 300  # a table of more is cut on the page; its CSV is whole
 _HERE = "nandarray.lab.report"
@@ -85,14 +90,14 @@ class Plot:
 
 @dataclass
 class Page:
-    """What the templates fill in; charts by their elements' ids go into the page as data."""
+    """Contents of the templates; charts, by the ids of their elements, go into the page as data."""
 
     runs: Sequence[Source]
     charts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> list[str]:
-        """What each run is called: its title, and a part of its hash where another one has the same."""
+        """Name of each run: its title, and a part of its hash where another one has the same."""
         titles = [source.title for source in self.runs]
         return [
             title if titles.count(title) == 1 else f"{title} ({source.key.rpartition('@')[2][:6]})"
@@ -230,8 +235,11 @@ def render(
     """
     page = Page(runs)
     found = answers.lines(runs)
+    library = _library()
     context: dict[str, Any] = {
         "version": version,
+        "drawn": library is not None,
+        "no_charts": NO_CHARTS,
         "newest": max((_date(run) for run in runs), default=""),
         "date": _date,
         "answers": found,
@@ -244,11 +252,11 @@ def render(
         "palettes": PALETTES,
         "style": _text("static", "page.css"),
         "early": _text("static", "early.js"),
-        "script": _library() + "\n".join(_text("static", name) for name in _SCRIPTS),
-        "licences": _text("vendor", "LICENSES.txt"),
+        "script": (library or "") + "\n".join(_text("static", name) for name in _SCRIPTS),
+        "licences": "" if library is None else _text("charts", "LICENSES.txt"),
     }
     context["policy"] = _policy(context["early"], context["script"])
-    context["data"] = script_json({"palettes": PALETTES, "charts": page.charts})
+    context["data"] = script_json({"palettes": PALETTES, "charts": {} if library is None else page.charts})
     return _environment().get_template("page.html.j2").render(context)
 
 
@@ -267,10 +275,17 @@ def _text(*path: str) -> str:
     return resources.files(_HERE).joinpath(*path).read_text(encoding="utf-8")
 
 
-@cache
-def _library() -> str:
-    """The vendored charts; its text contains no end of a script element, which a test holds."""
-    return gzip.decompress(resources.files(_HERE).joinpath("vendor", "echarts.min.js.gz").read_bytes()).decode()
+def has_charts() -> bool:
+    """Return whether the chart library is installed, so that a page has charts."""
+    return _library() is not None
+
+
+def _library() -> str | None:
+    """Return the chart library, or None; its text contains no end of a script element, which a test holds."""
+    try:
+        return _text("charts", "echarts.min.js")
+    except FileNotFoundError:
+        return None
 
 
 @cache

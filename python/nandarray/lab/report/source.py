@@ -1,4 +1,4 @@
-"""What the page is made of: finished runs, read from their folders.
+"""The sources of the page: finished runs, read from their folders.
 
 The page takes all of a run as plain data: ``run.json``, the tables, the reports of devices, the environment. Nothing is
 checked or computed here.

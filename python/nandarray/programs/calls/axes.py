@@ -21,7 +21,7 @@ from nandarray.programs.forms import COMPILED, along_form, folded_into
 from nandarray.programs.operand import Operand
 from nandarray.programs.program import PythonProgram
 
-__all__ = ["add", "at_box", "reduce_along"]
+__all__ = ["add", "reduce_along"]
 
 _SLAB_BYTES = 32 << 20  # a record has to fit a task's window
 _ROW_BYTES = 8 << 20  # a state is kept by every core, and by every run of tasks that waits
@@ -118,9 +118,8 @@ def reduce_along(
             "possible: fold a part at a time, with key="
         )
     made = PythonProgram(along_form(function, box.dtype, kind, (length, inner), scalars, whole=whole, **settings))
-    whole_shape = tuple(grid.shape)
     before = itertools.product(*map(range, shape[:axis] if whole else ()))
-    keys = [at_box(key, whole_shape, places) for places in before] if whole else [key]
+    keys = [box.part(places) for places in before] if whole else [key]
     rows = [run.offload(made, [run.Box(grid, one)], values, **kept).result for one in keys]
     found = np.concatenate([np.reshape(row, -1) for row in rows]).reshape(left)
     rest = tuple(one - (one > axis) for one in others)
@@ -143,33 +142,3 @@ def _longest_first(axis: int | Sequence[int], shape: tuple[int, ...]) -> list[in
     if len(set(found)) < len(found):
         raise InvalidError(f"axes {tuple(several)} name one axis twice")
     return sorted(found, key=lambda one: (-shape[one], one))
-
-
-def at_box(key: Any, shape: tuple[int, ...], places: Sequence[int | slice]) -> tuple[Any, ...]:
-    """Take a part of a box: on its first axes a place or a range each.
-
-    Parameters
-    ----------
-    key : index expression
-        The box: integers and forward slices.
-    shape : tuple of int
-        Of what the box is of.
-    places : sequence of int or slice
-        In the box's own coordinates, slices without a step.
-
-    Returns
-    -------
-    tuple
-        An index expression of the part.
-    """
-    parts = ports.expanded(key, len(shape))
-    rest = iter(places)
-    made: list[Any] = []
-    for part, size in zip(parts, shape, strict=True):
-        place = None if isinstance(part, int) else next(rest, None)
-        if place is None:
-            made.append(part)
-            continue
-        found = range(size)[part][place]
-        made.append(found if isinstance(found, int) else slice(found.start, found.stop, found.step))
-    return tuple(made)

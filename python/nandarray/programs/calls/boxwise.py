@@ -71,7 +71,7 @@ def map_boxes(
     shape = tuple(whole.shape)
     if not 0 < len(shape) <= _DIMENSIONS:
         raise InvalidError(f"a function of boxes takes 1 to {_DIMENSIONS} dimensions; the box {shape} has {len(shape)}")
-    sizes, first = _blocks(grid, block, key, shape)
+    sizes, first = _blocks(grid, block, whole, shape)
     if isinstance(function, Program):
         if any(map(ports.is_field, (box, *others))):
             raise InvalidError("a program over boxes takes no fields of records; a function does")
@@ -150,16 +150,14 @@ def _output(program: Program, taken: np.dtype[Any], dtype: Any) -> np.dtype[Any]
     return kind
 
 
-def _blocks(grid: Any, block: Any, key: Any, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _blocks(grid: Any, block: Any, box: ports.Boxed, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Choose the blocks' shape, and where the first one ends: at an edge of the array's own, if steps are 1."""
     if block is True:
         own = getattr(grid, "building_block", None)
         if own is None:
             raise InvalidError("a view has no building block; give the shape of blocks")
-        parts = ports.expanded(key, len(grid.shape))
-        kept = [axis for axis, part in enumerate(parts) if not isinstance(part, int)]
-        sizes = tuple(own[axis] for axis in kept)
-        starts = [parts[axis].indices(grid.shape[axis])[::2] for axis in kept]
+        sizes = tuple(own[axis] for axis in box.kept)
+        starts = [(box.start[axis], box.step[axis]) for axis in box.kept]
         first = [size - at % size if step == 1 else size for (at, step), size in zip(starts, sizes, strict=True)]
         return sizes, tuple(first)
     sizes = check_shape(block, what="block")

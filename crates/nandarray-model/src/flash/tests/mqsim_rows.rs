@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 
 use super::{at, device};
 use crate::describe::FlashGeometry;
-use crate::flash::{Backend, Cause, FlashEvent, Op, Operation, Place};
+use crate::flash::{Backend, FlashEvent, FlashOp, OpCause, OpKind, PageAddress};
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
-/// What happens to the host.
+/// An event of the host.
 #[derive(Clone, Copy)]
 enum Event {
     Flash(FlashEvent),
@@ -55,7 +55,7 @@ struct Request {
 struct Host {
     load: Load,
     geometry: FlashGeometry,
-    /// Where the next program of a plane goes.
+    /// Pages written in each plane: the address of its next program.
     written: Vec<u64>,
     requests: Vec<Request>,
     free: VecDeque<u32>,
@@ -109,7 +109,7 @@ impl Host {
         events.push(at, Event::Begin(i));
     }
 
-    fn place(&self, page: u64) -> (u64, Place) {
+    fn place(&self, page: u64) -> (u64, PageAddress) {
         let g = &self.geometry;
         let (c, w, d, p) = (u64::from(g.channels), u64::from(g.ways), u64::from(g.dies), u64::from(g.planes));
         let (channel, way, die, plane) = (page % c, page / c % w, page / c / w % d, page / c / w / d % p);
@@ -161,17 +161,17 @@ fn run(scheduling: &str, load: Load) -> (f64, Ps) {
                 for n in 0..pages {
                     let request = &host.requests[i as usize];
                     let (unit, mut place) = host.place(request.page + n);
-                    let mut op = Op::Read;
+                    let mut op = OpKind::Read;
                     let token = u64::from(i);
                     if request.write {
                         let to = &mut host.written[unit as usize];
                         place.block = (*to / 256 % 2_048) as u32;
                         place.page = (*to % 256) as u16;
                         *to += 1;
-                        op = Op::Program;
+                        op = OpKind::Program;
                     }
                     let bytes = page_bytes;
-                    flash.submit(now, Operation { op, cause: Cause::Host, place, bytes, token }, &mut events);
+                    flash.submit(now, FlashOp { op, cause: OpCause::Host, place, bytes, token }, &mut events);
                 }
             }
             Event::Flash(event) => {

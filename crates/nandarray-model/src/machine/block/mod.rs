@@ -39,7 +39,7 @@ use super::clients::{Asker, Client, OperationEnded, Packed};
 use super::fabric::{Fabric, Lent};
 use super::host_io::{Io, IoEvent, Way};
 use super::stages::Stage;
-use crate::flash::{Cause, Outcome, Place};
+use crate::flash::{OpCause, OpOutcome, PageAddress};
 use crate::ftl::cache::Hit;
 use crate::ftl::{FtlError, FtlSetupError, MapOp, PageMapped, Urgency};
 use crate::host::Direction;
@@ -181,7 +181,7 @@ struct Page {
     /// Operations under way.
     left: u32,
     /// Where it is read; of a write, where what it is merged with lay.
-    place: Option<Place>,
+    place: Option<PageAddress>,
     /// Map operations still to be done first, last one first.
     map_ops: Vec<MapOp>,
 }
@@ -419,7 +419,7 @@ impl Block {
     /// All data of a write is with the device.
     fn request_data(&mut self, lent: &mut Lent<'_>, now: Ps, io: u32) {
         let request = self.asked[self.request_of(lent, io) as usize].request;
-        let there = lent.fabric.through_dram(now, request.bytes, "data in", Cause::Host);
+        let there = lent.fabric.through_dram(now, request.bytes, "data in", OpCause::Host);
         if there == now {
             self.cut(lent, now, io, &request);
         } else {
@@ -517,7 +517,7 @@ impl Block {
             Some(place) if !self.programs.is_in_memory(place) => {
                 (p.at, p.left) = (At::Merging, 1);
                 let bytes = lent.fabric.description.geometry.page_bytes;
-                self.programs.read(lent.fabric, now, Cause::Host, place, bytes, Wait::Page(part));
+                self.programs.read(lent.fabric, now, OpCause::Host, place, bytes, Wait::Page(part));
             }
             _ => self.write_page(lent, now, part),
         }
@@ -538,7 +538,7 @@ impl Block {
             Some(place) if !self.programs.is_in_memory(place) => {
                 let p = &mut self.pages[part as usize];
                 (p.left, p.at) = (1, At::Reading);
-                self.programs.read(lent.fabric, now, Cause::Host, place, bytes, Wait::Page(part));
+                self.programs.read(lent.fabric, now, OpCause::Host, place, bytes, Wait::Page(part));
             }
             // Never written, or still in the controller's memory.
             _ => self.page_up(lent, now, part, 1),
@@ -574,7 +574,7 @@ impl Block {
                 for &op in &map_ops {
                     programs.issue_map(lent.fabric, now, op, Wait::Page(part));
                 }
-                programs.program(lent.fabric, now, Cause::Host, written.place, Wait::Page(part));
+                programs.program(lent.fabric, now, OpCause::Host, written.place, Wait::Page(part));
                 if written.reclaim != Urgency::None {
                     self.go_on_reclaiming(lent, now, written.plane);
                 }
@@ -616,11 +616,11 @@ impl Block {
         }
     }
 
-    fn page_operation_ended(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, outcome: Outcome) {
+    fn page_operation_ended(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, outcome: OpOutcome) {
         let p = &mut self.pages[part as usize];
         p.left -= 1;
         let (at, of, left, lpa) = (p.at, p.of, p.left, p.lpa);
-        let unreadable = outcome == Outcome::Uncorrectable && matches!(at, At::Mapping | At::Reading | At::Merging);
+        let unreadable = outcome == OpOutcome::Uncorrectable && matches!(at, At::Mapping | At::Reading | At::Merging);
         if unreadable {
             if at == At::Merging && of == PageOf::Cache {
                 // Its host may know already that it is written: what there is of it is kept.
@@ -640,7 +640,7 @@ impl Block {
             At::Merging if unreadable && of != PageOf::Cache => self.page_done(lent, now, part),
             At::Merging => {
                 let bytes = u64::from(lent.fabric.description.geometry.page_bytes);
-                lent.fabric.through_dram(now, bytes, "old page", Cause::Host);
+                lent.fabric.through_dram(now, bytes, "old page", OpCause::Host);
                 self.write_page(lent, now, part);
             }
             At::Programming => self.page_done(lent, now, part),
@@ -654,7 +654,7 @@ impl Block {
             return self.page_leaves(lent, now, part);
         }
         let bytes = u64::from(self.pages[part as usize].bytes);
-        let there = lent.fabric.through_dram(now, bytes * crossings, "page", Cause::Host);
+        let there = lent.fabric.through_dram(now, bytes * crossings, "page", OpCause::Host);
         if there == now { self.page_leaves(lent, now, part) } else { lent.push(there, BlockEvent::PageUp(part)) }
     }
 
@@ -707,7 +707,7 @@ impl Block {
                     let page = Page::new(PageOf::Cache, drain.lpa, 0, page_bytes);
                     let part = self.pages.insert(Page { write: true, whole: drain.whole, ..page }) as u32;
                     let bytes = u64::from(drain.bytes);
-                    let there = lent.fabric.through_dram(now, bytes, "cached page", Cause::Host);
+                    let there = lent.fabric.through_dram(now, bytes, "cached page", OpCause::Host);
                     self.translate(lent, now, part, there);
                 }
                 Next::Nothing => break,
@@ -742,7 +742,7 @@ impl Block {
     // Programs and reclaim
     // ------------------------------------------------------------------------------------------------
 
-    fn program_over(&mut self, lent: &mut Lent<'_>, now: Ps, program: u32, outcome: Outcome) {
+    fn program_over(&mut self, lent: &mut Lent<'_>, now: Ps, program: u32, outcome: OpOutcome) {
         let over = self.programs.over(lent.fabric, now, program, outcome);
         if let Some(part) = over.homeless {
             self.fail(lent, part, Status::NoSpace);
@@ -751,7 +751,7 @@ impl Block {
             self.go_on_reclaiming(lent, now, plane);
         }
         match over.waiting {
-            Some(Wait::Page(part)) => self.page_operation_ended(lent, now, part, Outcome::Done),
+            Some(Wait::Page(part)) => self.page_operation_ended(lent, now, part, OpOutcome::Done),
             Some(Wait::MoveTo(plane)) => self.move_over(lent, now, plane),
             _ => {}
         }
@@ -774,7 +774,7 @@ impl Block {
     }
 
     /// A victim was erased, or is bad.
-    fn block_erased(&mut self, lent: &mut Lent<'_>, now: Ps, plane: u32, outcome: Outcome) {
+    fn block_erased(&mut self, lent: &mut Lent<'_>, now: Ps, plane: u32, outcome: OpOutcome) {
         self.reclaim.erased(&mut self.programs, lent.fabric, plane, outcome);
         self.retry_stalled(lent, now);
         if self.programs.ftl.urgency(plane) != Urgency::None {

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Wait;
-use crate::flash::{Cause, Op, Outcome, Place};
+use crate::flash::{OpCause, OpKind, OpOutcome, PageAddress};
 use crate::ftl::{MapOp, PageMapped};
 use crate::machine::clients::Waiting;
 use crate::machine::fabric::Fabric;
@@ -20,8 +20,8 @@ use nandarray_sim::Ps;
 /// A program under way.
 #[derive(Clone, Copy, Debug)]
 struct Program {
-    place: Place,
-    cause: Cause,
+    place: PageAddress,
+    cause: OpCause,
     waiting: Wait,
     /// Which flushes wait for it.
     epoch: u64,
@@ -86,9 +86,9 @@ pub(crate) struct Programs {
     pub(super) ftl: PageMapped,
     under_way: slab::Slab<Program>,
     /// Pages whose data is in the controller until their programs end; how many programs each waits for.
-    writing: FxHashMap<Place, u32>,
+    writing: FxHashMap<PageAddress, u32>,
     /// Programs that failed and for which there was no other place: their data stays in the controller.
-    homeless: Vec<(Place, Cause)>,
+    homeless: Vec<(PageAddress, OpCause)>,
     /// Logical pages whose content was lost when it was moved or merged; they cannot be read until they are written
     /// whole.
     pub(super) lost: FxHashSet<u64>,
@@ -110,7 +110,7 @@ impl Programs {
     }
 
     /// Whether a page's data is still in the controller.
-    pub(super) fn is_in_memory(&self, place: Place) -> bool {
+    pub(super) fn is_in_memory(&self, place: PageAddress) -> bool {
         self.writing.contains_key(&place)
     }
 
@@ -130,29 +130,37 @@ impl Programs {
     }
 
     /// Reads a page; `waiting` is told when that has ended.
-    pub(super) fn read(&self, fabric: &mut Fabric, now: Ps, cause: Cause, place: Place, bytes: u32, waiting: Wait) {
-        fabric.issue(now, Op::Read, cause, place, bytes, Waiting::Block(waiting));
+    pub(super) fn read(
+        &self,
+        fabric: &mut Fabric,
+        now: Ps,
+        cause: OpCause,
+        place: PageAddress,
+        bytes: u32,
+        waiting: Wait,
+    ) {
+        fabric.issue(now, OpKind::Read, cause, place, bytes, Waiting::Block(waiting));
     }
 
     /// Programs a page; `waiting` is told when that has ended, here or, if it failed here, elsewhere.
-    pub(super) fn program(&mut self, fabric: &mut Fabric, now: Ps, cause: Cause, place: Place, waiting: Wait) {
+    pub(super) fn program(&mut self, fabric: &mut Fabric, now: Ps, cause: OpCause, place: PageAddress, waiting: Wait) {
         let epoch = self.epochs.begins();
         *self.writing.entry(place).or_default() += 1;
         let program = self.under_way.insert(Program { place, cause, waiting, epoch }) as u32;
         let bytes = fabric.description.geometry.page_bytes;
-        fabric.issue(now, Op::Program, cause, place, bytes, Waiting::Block(Wait::Program(program)));
+        fabric.issue(now, OpKind::Program, cause, place, bytes, Waiting::Block(Wait::Program(program)));
     }
 
     /// Does what the map asks for.
     pub(super) fn issue_map(&mut self, fabric: &mut Fabric, now: Ps, op: MapOp, waiting: Wait) {
         let bytes = fabric.description.geometry.page_bytes;
         match op {
-            MapOp::Read(place) => self.read(fabric, now, Cause::Map, place, bytes, waiting),
-            MapOp::Program(place) => self.program(fabric, now, Cause::Map, place, waiting),
+            MapOp::Read(place) => self.read(fabric, now, OpCause::Map, place, bytes, waiting),
+            MapOp::Program(place) => self.program(fabric, now, OpCause::Map, place, waiting),
         }
     }
 
-    fn leaves_memory(&mut self, place: Place) {
+    fn leaves_memory(&mut self, place: PageAddress) {
         let left = self.writing.get_mut(&place).expect("a page in memory is being written");
         *left -= 1;
         if *left == 0 {
@@ -161,10 +169,10 @@ impl Programs {
     }
 
     /// A program has ended.
-    pub(super) fn over(&mut self, fabric: &mut Fabric, now: Ps, program: u32, outcome: Outcome) -> Over {
+    pub(super) fn over(&mut self, fabric: &mut Fabric, now: Ps, program: u32, outcome: OpOutcome) -> Over {
         let Program { place, cause, waiting, epoch } = self.under_way.remove(program as usize);
         let renewed = match outcome {
-            Outcome::Failed => self.ftl.program_failed(place, cause),
+            OpOutcome::Failed => self.ftl.program_failed(place, cause),
             _ => Ok(None),
         };
         let planes = fabric.description.geometry.planes;
@@ -182,7 +190,7 @@ impl Programs {
                 }
             }
         }
-        let failed_plane = (outcome == Outcome::Failed).then(|| place.die * planes + u32::from(place.plane));
+        let failed_plane = (outcome == OpOutcome::Failed).then(|| place.die * planes + u32::from(place.plane));
         let waiting = if matches!(renewed, Ok(Some(_))) { None } else { Some(waiting) };
         Over { homeless, failed_plane, waiting, epoch }
     }

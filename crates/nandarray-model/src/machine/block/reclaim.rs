@@ -10,8 +10,8 @@
 
 use super::Wait;
 use super::programs::Programs;
-use crate::flash::{Op, Outcome, Place};
-use crate::ftl::{Move, Moved, Owner, Step, Urgency};
+use crate::flash::{OpKind, OpOutcome, PageAddress};
+use crate::ftl::{Move, Moved, Owner, ReclaimStep, Urgency};
 use crate::machine::clients::Waiting;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
@@ -40,7 +40,7 @@ pub(super) enum Room {
 pub(super) struct Reclaim {
     moves: slab::Slab<UnderWay>,
     moving: Vec<u16>,
-    erasing: Vec<Option<Place>>,
+    erasing: Vec<Option<PageAddress>>,
     /// Planes whose reclaim gave way, and whether each is among them.
     postponed: Vec<u32>,
     is_postponed: Vec<bool>,
@@ -114,12 +114,12 @@ impl Reclaim {
                 return room;
             }
             match programs.ftl.step(plane) {
-                Step::Move(moved) => {
+                ReclaimStep::Move(moved) => {
                     self.moving[at] += 1;
                     let in_memory = programs.is_in_memory(moved.from);
                     let slot = self.moves.insert(UnderWay { plane, moved }) as u32;
                     if in_memory {
-                        if let Some(plane) = self.read_over(programs, fabric, now, slot, Outcome::Done) {
+                        if let Some(plane) = self.read_over(programs, fabric, now, slot, OpOutcome::Done) {
                             self.moving[plane as usize] -= 1;
                             room = Room::Perhaps;
                         }
@@ -128,12 +128,12 @@ impl Reclaim {
                         programs.read(fabric, now, moved.cause, moved.from, bytes, wait);
                     }
                 }
-                Step::Erase { place, cause } => {
+                ReclaimStep::Erase { place, cause } => {
                     self.erasing[at] = Some(place);
-                    fabric.issue(now, Op::Erase, cause, place, 0, Waiting::Block(Wait::Erase(plane)));
+                    fabric.issue(now, OpKind::Erase, cause, place, 0, Waiting::Block(Wait::Erase(plane)));
                     return room;
                 }
-                Step::Wait | Step::Idle => return room,
+                ReclaimStep::Wait | ReclaimStep::Idle => return room,
             }
         }
     }
@@ -164,12 +164,12 @@ impl Reclaim {
         fabric: &mut Fabric,
         now: Ps,
         slot: u32,
-        outcome: Outcome,
+        outcome: OpOutcome,
     ) -> Option<u32> {
         let UnderWay { plane, moved } = self.moves.remove(slot as usize);
         match programs.ftl.relocate(&moved) {
             Ok(Moved::To(place)) => {
-                if let (Outcome::Uncorrectable, Owner::Page(lpa)) = (outcome, moved.owner) {
+                if let (OpOutcome::Uncorrectable, Owner::Page(lpa)) = (outcome, moved.owner) {
                     programs.lost.insert(lpa);
                 }
                 let bytes = fabric.description.geometry.page_bytes;
@@ -188,10 +188,10 @@ impl Reclaim {
     }
 
     /// A victim was erased, or is bad.
-    pub(super) fn erased(&mut self, programs: &mut Programs, fabric: &mut Fabric, plane: u32, outcome: Outcome) {
+    pub(super) fn erased(&mut self, programs: &mut Programs, fabric: &mut Fabric, plane: u32, outcome: OpOutcome) {
         let place = self.erasing[plane as usize].take().expect("an erase under way has a place");
         match outcome {
-            Outcome::Failed => programs.ftl.erase_failed(place),
+            OpOutcome::Failed => programs.ftl.erase_failed(place),
             _ => programs.ftl.erased(place),
         }
         self.tell_urgency(programs, fabric, plane);

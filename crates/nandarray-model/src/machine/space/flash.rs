@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::Wait;
-use crate::flash::{Cause, Op, Place};
+use crate::flash::{OpCause, OpKind, PageAddress};
 use crate::footprint::{Places, Step};
 use crate::machine::clients::Waiting;
 use crate::machine::fabric::Fabric;
@@ -17,9 +17,9 @@ use nandarray_sim::Ps;
 /// An operation that waits for an erase.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    op: Op,
-    cause: Cause,
-    place: Place,
+    op: OpKind,
+    cause: OpCause,
+    place: PageAddress,
     bytes: u32,
     wait: Wait,
 }
@@ -82,9 +82,9 @@ impl StoreFlash {
         let page = self.page_bytes();
         for step in steps {
             for i in 0..step.pages {
-                let place = self.places.place(nandarray::flash::Ppa(step.first.0 + u64::from(i)));
+                let place = self.places.place(nandarray::file_format::Ppa(step.first.0 + u64::from(i)));
                 let bytes = if i + 1 == step.pages { step.last_bytes } else { page };
-                if step.op == Op::Program {
+                if step.op == OpKind::Program {
                     *self.programs.entry(age).or_default() += 1;
                     if self.erasing.contains_key(&place.block) {
                         self.held.push(Held { op: step.op, cause: step.cause, place, bytes, wait });
@@ -116,12 +116,12 @@ impl StoreFlash {
         steps: Vec<Step>,
     ) -> bool {
         let chunk = self.chunks.insert(Chunk { job, age, steps, left: 0, programming: false }) as u32;
-        self.chunk_next(fabric, now, chunk, Op::Read).is_some()
+        self.chunk_next(fabric, now, chunk, OpKind::Read).is_some()
     }
 
-    fn chunk_next(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32, op: Op) -> Option<u32> {
+    fn chunk_next(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32, op: OpKind) -> Option<u32> {
         let c = &mut self.chunks[chunk as usize];
-        c.programming = op == Op::Program;
+        c.programming = op == OpKind::Program;
         let steps: Vec<Step> = c.steps.iter().filter(|s| s.op == op).copied().collect();
         c.left = steps.iter().map(|s| s.pages).sum();
         if c.left == 0 {
@@ -134,7 +134,7 @@ impl StoreFlash {
 
     fn chunk_stage_over(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32) -> Option<u32> {
         if !self.chunks[chunk as usize].programming {
-            return self.chunk_next(fabric, now, chunk, Op::Program);
+            return self.chunk_next(fabric, now, chunk, OpKind::Program);
         }
         Some(self.chunks.remove(chunk as usize).job)
     }
@@ -161,9 +161,9 @@ impl StoreFlash {
         for lane in 0..self.places.planes() {
             let (place, wait) = (self.places.block(segment, lane), Wait::Erase(segment));
             if waits {
-                self.held.push(Held { op: Op::Erase, cause: Cause::Gc, place, bytes: 0, wait });
+                self.held.push(Held { op: OpKind::Erase, cause: OpCause::Gc, place, bytes: 0, wait });
             } else {
-                fabric.issue(now, Op::Erase, Cause::Gc, place, 0, Waiting::Spaces(wait));
+                fabric.issue(now, OpKind::Erase, OpCause::Gc, place, 0, Waiting::Spaces(wait));
             }
         }
     }
@@ -181,7 +181,7 @@ impl StoreFlash {
         let planes = self.places.planes();
         let mut erases = 0;
         for held in std::mem::take(&mut self.held) {
-            let erase = held.op == Op::Erase;
+            let erase = held.op == OpKind::Erase;
             let goes = held.place.block == segment && if erase { erases < planes } else { erases == 0 };
             if !goes {
                 self.held.push(held);

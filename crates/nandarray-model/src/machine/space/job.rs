@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::flash::{Cause, Op};
+use crate::flash::{OpCause, OpKind};
 use crate::footprint::{Footprint, Piece, Step};
 use crate::machine::host_io::Way;
 use nandarray_sim::Ps;
@@ -105,7 +105,7 @@ pub(super) struct Job {
 impl Job {
     /// Which way some of its steps go.
     pub(super) fn way(&self, from: usize, to: usize) -> Way {
-        let programs = self.steps[from..to].iter().any(|s| s.op == Op::Program);
+        let programs = self.steps[from..to].iter().any(|s| s.op == OpKind::Program);
         if matches!(self.kind, JobKind::Write | JobKind::Output) || programs { Way::Write } else { Way::Read }
     }
 
@@ -128,18 +128,18 @@ impl Job {
         for (i, &step) in footprint.steps.iter().enumerate() {
             see(i, &steps, &mut background);
             match step.cause {
-                Cause::Map => log.push(step),
-                Cause::Gc | Cause::Wear => match background.back_mut() {
+                OpCause::Map => log.push(step),
+                OpCause::Gc | OpCause::Wear => match background.back_mut() {
                     Some(Background::Chunk(chunk))
-                        if step.op == Op::Program || chunk.last().is_some_and(|s| s.op == Op::Read) =>
+                        if step.op == OpKind::Program || chunk.last().is_some_and(|s| s.op == OpKind::Read) =>
                     {
                         chunk.push(step);
                     }
                     _ => background.push_back(Background::Chunk(vec![step])),
                 },
-                Cause::Host if i < last_piece => steps.push(step),
+                OpCause::Host if i < last_piece => steps.push(step),
                 // Units that had gathered, written by a flush: blocks of their own, whose bytes came before.
-                Cause::Host => rest.push(step),
+                OpCause::Host => rest.push(step),
             }
         }
         see(footprint.steps.len(), &steps, &mut background);

@@ -38,7 +38,7 @@ use super::clients::{Asker, Client, OperationEnded, Packed};
 use super::fabric::{Fabric, Lent};
 use super::host_io::{Io, Way};
 use super::stages::Stage;
-use crate::flash::{Cause, Op, Outcome};
+use crate::flash::{OpCause, OpKind, OpOutcome};
 use crate::footprint::{Footprint, Places, Step};
 use crate::host::Direction;
 use nandarray_sim::Ps;
@@ -260,7 +260,7 @@ impl Client for Spaces {
                 }
             }
             Wait::Log(job) | Wait::LogRead(job) => {
-                if ended.op == Op::Program {
+                if ended.op == OpKind::Program {
                     let age = self.age(job);
                     self.program_ended(lent, now, age);
                 }
@@ -478,19 +478,19 @@ impl Spaces {
         let (t_assemble, t_translate, t_allocate) = (c.t_assemble * p.runs, c.t_translate_block, c.t_allocate);
         let leaves = match at {
             At::Down => unreachable!("the link tells when data is down"),
-            At::Landed => fabric.through_dram(now, p.bytes, "data in", Cause::Host),
+            At::Landed => fabric.through_dram(now, p.bytes, "data in", OpCause::Host),
             At::Scattered | At::Gathered => fabric.run_stage(Stage::Assemble, now, t_assemble),
             At::Translated => fabric.run_stage(Stage::Translate, now, t_translate),
             At::Allocated => {
-                let pages = self.count(&p, Op::Program);
+                let pages = self.count(&p, OpKind::Program);
                 fabric.run_stage(Stage::Allocate, now, t_allocate * pages)
             }
-            At::Reading => return self.issue_part(lent, now, part, Op::Read),
-            At::Programming => return self.issue_part(lent, now, part, Op::Program),
+            At::Reading => return self.issue_part(lent, now, part, OpKind::Read),
+            At::Programming => return self.issue_part(lent, now, part, OpKind::Program),
             At::Leaving if !c.spaces_in_device && fabric.description.dram.read_crossings == 0 => {
                 return self.leave(lent, now, part);
             }
-            At::Leaving => fabric.through_dram(now, p.bytes, "data out", Cause::Host),
+            At::Leaving => fabric.through_dram(now, p.bytes, "data out", OpCause::Host),
             At::Delivered => return self.delivered(lent, now, part),
         };
         if leaves == now { self.leave(lent, now, part) } else { lent.push(leaves, SpaceEvent::Staged(part)) }
@@ -553,11 +553,11 @@ impl Spaces {
         }
     }
 
-    fn count(&self, part: &Part, op: Op) -> u64 {
+    fn count(&self, part: &Part, op: OpKind) -> u64 {
         self.steps_of(part).iter().filter(|s| s.op == op).map(|s| u64::from(s.pages)).sum()
     }
 
-    fn issue_part(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, op: Op) {
+    fn issue_part(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, op: OpKind) {
         let steps = self.steps_of(&self.parts[part as usize]);
         let wanted: Vec<Step> = steps.into_iter().filter(|s| s.op == op).collect();
         let pages: u32 = wanted.iter().map(|s| s.pages).sum();
@@ -610,10 +610,10 @@ impl Spaces {
             let d = &lent.fabric.description;
             let crosses = d.controller.spaces_in_device || d.dram.read_crossings == 2;
             let bytes = u64::from(ended.bytes);
-            let there = if crosses { lent.fabric.through_dram(now, bytes, "page", Cause::Host) } else { now };
+            let there = if crosses { lent.fabric.through_dram(now, bytes, "page", OpCause::Host) } else { now };
             let p = &mut self.parts[part as usize];
             p.ready = p.ready.max(there);
-            p.failed |= ended.outcome == Outcome::Uncorrectable;
+            p.failed |= ended.outcome == OpOutcome::Uncorrectable;
         }
         let p = &mut self.parts[part as usize];
         p.left -= 1;
@@ -694,7 +694,7 @@ impl Spaces {
             let whole = self.parts.insert(Part { way, steps, log: true, ..Part::new(job, self.age(job)) }) as u32;
             return self.host_reads(lent, now, whole);
         }
-        let (reads, programs): (Vec<_>, Vec<_>) = log.into_iter().partition(|s| s.op == Op::Read);
+        let (reads, programs): (Vec<_>, Vec<_>) = log.into_iter().partition(|s| s.op == OpKind::Read);
         let age = self.age(job);
         self.flash.issue(lent.fabric, now, age, &reads, Wait::LogRead(job));
         self.flash.issue(lent.fabric, now, age, &programs, Wait::Log(job));

@@ -5,7 +5,7 @@
 //! to say.
 
 use super::{At, For, Part, SpaceEvent, Spaces, Steps};
-use crate::flash::Op;
+use crate::flash::OpKind;
 use crate::footprint::Step;
 use crate::machine::clients::Asker;
 use crate::machine::fabric::Lent;
@@ -38,7 +38,7 @@ impl Spaces {
 
     /// The host asks for the pages of a block; without any it copies at once.
     pub(super) fn host_reads(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
-        if !self.ask_extents(lent, now, part, At::Reading, Op::Read) {
+        if !self.ask_extents(lent, now, part, At::Reading, OpKind::Read) {
             self.host_copies(lent, now, part);
         }
     }
@@ -55,10 +55,10 @@ impl Spaces {
 
     /// The host writes the pages of a block; `false` if there are none.
     pub(super) fn host_programs(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) -> bool {
-        self.ask_extents(lent, now, part, At::Programming, Op::Program)
+        self.ask_extents(lent, now, part, At::Programming, OpKind::Program)
     }
 
-    fn ask_extents(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, at: At, op: Op) -> bool {
+    fn ask_extents(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, at: At, op: OpKind) -> bool {
         let p = self.parts[part as usize];
         let page = self.flash.page_bytes();
         let most = (lent.fabric.description.host.transfer_max_bytes / page).max(1);
@@ -68,7 +68,7 @@ impl Spaces {
             let mut done = 0;
             while done < step.pages {
                 let pages = most.min(step.pages - done);
-                let first = nandarray::flash::Ppa(step.first.0 + u64::from(done));
+                let first = nandarray::file_format::Ppa(step.first.0 + u64::from(done));
                 // A host asks for whole pages.
                 extents.push(Step { first, pages, last_bytes: page, ..step });
                 done += pages;
@@ -77,7 +77,7 @@ impl Spaces {
         self.parts[part as usize].at = at;
         self.parts[part as usize].left = extents.len() as u32;
         let asks = !extents.is_empty();
-        let way = if op == Op::Program { Way::Write } else { Way::Read };
+        let way = if op == OpKind::Program { Way::Write } else { Way::Read };
         for step in extents {
             let asker = Asker::Spaces(For::Extent { whole: part, step });
             lent.io.submit(lent.fabric, now, Io { asker, way, queue, submitted: now, parts_left: 1 });

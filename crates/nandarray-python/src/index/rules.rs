@@ -1,0 +1,397 @@
+//! NumPy's rules: terms compared with a shape give a selection, or what is wrong with them.
+//!
+//! A selection has for each axis of the array a run of coordinates or a list of them, and for each dimension of the
+//! result its origin. It is one of three things, cheapest first: a box (runs alone), an outer selection (runs, and lists
+//! that share no dimension of the result: one list, `numpy.ix_`, `oindex`), or points (lists that walk together, times a
+//! box of runs). Sizes and coordinates have 64 bits; Python's integers are compared with them in 128.
+//!
+//! No Python code runs here. Moving elements is the business of `get` and of `nandarray.index.transfer`.
+
+use pyo3::prelude::*;
+use smallvec::smallvec;
+
+use super::numpy::{array, gather, shape_of, truths};
+use super::terms::Term;
+use super::{BadIndex, Dims};
+
+/// How index arrays combine.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Combination {
+    /// By NumPy's rules.
+    NumPy,
+    /// Each along its own axis: `oindex`.
+    Outer,
+    /// All together, their dimensions in front: `vindex`.
+    Pointwise,
+}
+
+/// Origin of a dimension of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResultDim {
+    /// The elements of an axis, or some of the dimensions that its list is written in.
+    Axis(usize),
+    /// The points, or some of their dimensions.
+    Points,
+    /// None: it has one element.
+    New,
+}
+
+/// Places that an index array names.
+pub(crate) struct Places {
+    /// The axis; `None` for a boolean without dimensions, which takes none.
+    pub(crate) axis: Option<usize>,
+    /// The shape that they are written in.
+    pub(crate) shape: Dims<u64>,
+    /// The coordinates in C order; none while they stand in the mask.
+    pub(crate) coordinates: Vec<u64>,
+    /// The term that is their mask of two or more dimensions, and the dimension of it.
+    mask: Option<(usize, usize)>,
+}
+
+/// A selection: the elements that an index expression names.
+#[derive(Default)]
+pub(crate) struct Selected {
+    /// Shape of the result.
+    pub(crate) shape: Dims<u64>,
+    /// Origin of each of its dimensions.
+    pub(crate) origins: Dims<ResultDim>,
+    /// First coordinate of each axis's run; 0 for an axis with a list.
+    pub(crate) start: Dims<u64>,
+    /// Distance of the coordinates of each run; 1 for a single one.
+    pub(crate) step: Dims<u64>,
+    /// Elements along each axis.
+    pub(crate) count: Dims<u64>,
+    /// Whether the result has the elements of a run in reverse.
+    pub(crate) backwards: Dims<bool>,
+    /// Index arrays, in the order of the expression.
+    pub(crate) lists: Vec<Places>,
+    /// The shape over which index arrays walk together, if they do.
+    pub(crate) points: Option<Dims<u64>>,
+    /// The term with the mask that stands for all index arrays, which would be larger.
+    pub(crate) mask: Option<usize>,
+    /// Whether the result is an element, not an array.
+    pub(crate) scalar: bool,
+}
+
+/// A term behind the comparison with its axis: its part in the shape of the result.
+#[derive(Clone, Copy)]
+enum Slot {
+    Run(usize),
+    Integer,
+    List(usize),
+    New,
+    /// An ellipsis: it takes no axis, yet it separates index arrays.
+    Gap,
+}
+
+/// The coordinate that an index stands for on an axis of this size.
+pub(crate) fn place(index: i128, size: u64) -> Option<u64> {
+    let size = i128::from(size);
+    let at = if index < 0 { index + size } else { index };
+    (0..size).contains(&at).then_some(at as u64)
+}
+
+/// First coordinate, step and count of a slice of an axis, and whether it runs backwards.
+fn run(start: Option<i128>, stop: Option<i128>, step: i128, size: u64) -> (u64, u64, u64, bool) {
+    let size = i128::from(size);
+    let (low, high) = if step > 0 { (0, size) } else { (-1, size - 1) };
+    let bound = |at: i128| (if at < 0 { at + size } else { at }).clamp(low, high);
+    let (begin, end) = if step > 0 { (low, high) } else { (high, low) };
+    let (first, last) = (start.map_or(begin, bound), stop.map_or(end, bound));
+    let (reach, distance) = if step > 0 { (last - first, step) } else { (first - last, -step) };
+    let count = if distance == 1 { reach.max(0) } else { (reach + distance - 1).max(0) / distance };
+    match count {
+        0 => (0, 1, 0, false),
+        // One element needs no step, which may lead out of the axis.
+        1 => (first as u64, 1, 1, false),
+        _ if step > 0 => (first as u64, step as u64, count as u64, false),
+        _ => ((first - distance * (count - 1)) as u64, distance as u64, count as u64, true),
+    }
+}
+
+/// The shape of a list that is written in one dimension.
+fn flat(coordinates: &[u64]) -> Dims<u64> {
+    smallvec![coordinates.len() as u64]
+}
+
+impl Selected {
+    /// The selection that the terms are of an array of this shape. Where an outer selection cannot be carried out
+    /// (`outer` is false), it becomes points.
+    pub(crate) fn of(
+        py: Python<'_>,
+        terms: &[Term<'_>],
+        shape: &[u64],
+        combination: Combination,
+        outer: bool,
+    ) -> Result<Self, BadIndex> {
+        let ellipses = terms.iter().filter(|term| matches!(term, Term::Ellipsis)).count();
+        if ellipses > 1 {
+            return Err(BadIndex::Ellipses);
+        }
+        let taken = terms.iter().map(Term::axes).sum();
+        if taken > shape.len() {
+            return Err(BadIndex::TooMany { dimensions: shape.len(), taken });
+        }
+        let mut s = Self::default();
+        let mut slots = Dims::new();
+        for (number, term) in terms.iter().enumerate() {
+            s.compare(py, number, term, shape, shape.len() - taken, &mut slots)?;
+        }
+        for axis in s.start.len()..shape.len() {
+            s.whole(shape[axis], &mut slots);
+        }
+        s.scalar = ellipses == 0 && slots.iter().all(|slot| matches!(slot, Slot::Integer));
+        if !s.lists.is_empty() {
+            s.combine(terms, &slots, combination, outer)?;
+            return Ok(s);
+        }
+        for slot in slots {
+            match slot {
+                Slot::Run(axis) => s.dimension(s.count[axis], ResultDim::Axis(axis)),
+                Slot::New => s.dimension(1, ResultDim::New),
+                _ => {}
+            }
+        }
+        Ok(s)
+    }
+
+    /// Sub-block number `coordinate` of an array of this shape that is cut into pieces of `sub_shape`.
+    pub(crate) fn sub_block(coordinate: &[i64], sub_shape: &[i64], shape: &[u64]) -> Option<Self> {
+        if [coordinate.len(), sub_shape.len()] != [shape.len(); 2] {
+            return None;
+        }
+        let mut s = Self::default();
+        for (axis, &size) in shape.iter().enumerate() {
+            let (at, extent) = (u64::try_from(coordinate[axis]).ok()?, u64::try_from(sub_shape[axis]).ok()?);
+            let start = at.checked_mul(extent)?;
+            let count = size.checked_sub(start)?.min(extent);
+            s.axis(start, 1, count, false);
+            s.dimension(count, ResultDim::Axis(axis));
+        }
+        Some(s)
+    }
+
+    /// Adds what a term selects of the next axes.
+    fn compare(
+        &mut self,
+        py: Python<'_>,
+        number: usize,
+        term: &Term<'_>,
+        shape: &[u64],
+        rest: usize,
+        slots: &mut Dims<Slot>,
+    ) -> Result<(), BadIndex> {
+        let axis = self.start.len();
+        match term {
+            Term::NewAxis => slots.push(Slot::New),
+            Term::Ellipsis => {
+                slots.push(Slot::Gap);
+                shape[axis..axis + rest].iter().for_each(|&size| self.whole(size, slots));
+            }
+            Term::Integer(index) => {
+                let out = BadIndex::OutOfBounds { index: *index, axis, size: shape[axis] };
+                let at = place(*index, shape[axis]).ok_or(out)?;
+                self.axis(at, 1, 1, false);
+                slots.push(Slot::Integer);
+            }
+            &Term::Slice { start, stop, step } => {
+                let (start, step, count, backwards) = run(start, stop, step, shape[axis]);
+                self.axis(start, step, count, backwards);
+                slots.push(Slot::Run(axis));
+            }
+            Term::List(written, indices) => {
+                let size = shape[axis];
+                let out = |&index| place(index, size).ok_or(BadIndex::OutOfBounds { index, axis, size });
+                let coordinates = indices.iter().map(out).collect::<Result<_, _>>()?;
+                self.list(written.clone(), coordinates, slots);
+            }
+            Term::Array(indices) => {
+                let size = shape[axis];
+                let fields = array(indices).expect("an array, as its term says");
+                let out = |index| BadIndex::OutOfBounds { index, axis, size };
+                let coordinates = gather(py, fields, size).map_err(out)?;
+                self.list(shape_of(fields).iter().map(|&n| n as u64).collect(), coordinates, slots);
+            }
+            Term::Mask(mask) => self.masked(number, mask, shape, slots)?,
+        }
+        Ok(())
+    }
+
+    /// Adds the axes that a mask selects from.
+    fn masked(
+        &mut self,
+        number: usize,
+        mask: &Bound<'_, PyAny>,
+        shape: &[u64],
+        slots: &mut Dims<Slot>,
+    ) -> Result<(), BadIndex> {
+        let fields = array(mask).expect("an array, as its term says");
+        let (axis, truths) = (self.start.len(), truths(fields));
+        for (i, (&len, &size)) in shape_of(fields).iter().zip(&shape[axis..]).enumerate() {
+            if len as u64 != size {
+                return Err(BadIndex::Mask { axis: axis + i, size, len: len as u64 });
+            }
+        }
+        match fields.nd as usize {
+            0 => {
+                let coordinates = vec![0; usize::from(truths[0] != 0)];
+                slots.push(Slot::List(self.lists.len()));
+                self.lists.push(Places { axis: None, shape: flat(&coordinates), coordinates, mask: None });
+            }
+            1 => {
+                let found: Vec<u64> = (0..).zip(truths).filter(|(_, truth)| **truth != 0).map(|(at, _)| at).collect();
+                self.list(flat(&found), found, slots);
+            }
+            // Its index arrays are larger than the mask by far, so they are only made where they are needed.
+            dimensions => {
+                let count = truths.iter().filter(|truth| **truth != 0).count() as u64;
+                for dimension in 0..dimensions {
+                    self.list(smallvec![count], vec![], slots);
+                    let list = self.lists.last_mut().expect("just added");
+                    list.mask = Some((number, dimension));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn axis(&mut self, start: u64, step: u64, count: u64, backwards: bool) {
+        self.start.push(start);
+        self.step.push(step);
+        self.count.push(count);
+        self.backwards.push(backwards);
+    }
+
+    fn whole(&mut self, size: u64, slots: &mut Dims<Slot>) {
+        slots.push(Slot::Run(self.start.len()));
+        self.axis(0, 1, size, false);
+    }
+
+    fn list(&mut self, shape: Dims<u64>, coordinates: Vec<u64>, slots: &mut Dims<Slot>) {
+        slots.push(Slot::List(self.lists.len()));
+        let axis = Some(self.start.len());
+        self.axis(0, 1, shape.iter().product(), false);
+        self.lists.push(Places { axis, shape, coordinates, mask: None });
+    }
+
+    fn dimension(&mut self, len: u64, origin: ResultDim) {
+        self.shape.push(len);
+        self.origins.push(origin);
+    }
+
+    /// Places index arrays in the result; integers beside them are index arrays, too.
+    fn combine(
+        &mut self,
+        terms: &[Term<'_>],
+        slots: &[Slot],
+        combination: Combination,
+        outer: bool,
+    ) -> Result<(), BadIndex> {
+        let each = combination == Combination::Outer;
+        if each && self.lists.iter().any(|l| l.axis.is_none() || l.mask.is_some() || l.shape.len() != 1) {
+            return Err(BadIndex::Outer);
+        }
+        // Dimensions over which index arrays walk, and those of them that each spans alone.
+        let points = if each { self.lists.iter().map(|l| l.shape[0]).collect() } else { self.broadcast()? };
+        let spans: Vec<Dims<usize>> = (0..self.lists.len())
+            .map(|number| {
+                let list = &self.lists[number].shape;
+                let from = if each { number } else { points.len() - list.len() };
+                (from..).zip(list).filter(|(_, len)| **len != 1).map(|(dim, _)| dim).collect()
+            })
+            .collect();
+        let point_dims = self.shape_with(slots, &points, combination);
+        let in_place = self.lists.iter().zip(&spans).filter(|(list, _)| list.axis.is_some());
+        let spanned: usize = in_place.clone().map(|(_, span)| span.len()).sum();
+        let mut own: Dims<usize> = in_place.flat_map(|(_, span)| span.iter().copied()).collect();
+        own.sort_unstable();
+        own.dedup();
+        let mask = self.lists.iter().find_map(|list| list.mask);
+        let selects = self.lists.iter().any(|list| list.axis.is_some());
+        if !selects || (outer && own.len() == spanned && mask.is_none()) {
+            for (list, span) in self.lists.iter().zip(&spans) {
+                let Some(axis) = list.axis else { continue };
+                span.iter().for_each(|&dim| self.origins[point_dims[dim]] = ResultDim::Axis(axis));
+            }
+            // A dimension that no list spans has one element, or none of all.
+            let unspanned = |origin: &&mut ResultDim| **origin == ResultDim::Points;
+            self.origins.iter_mut().filter(unspanned).for_each(|origin| *origin = ResultDim::New);
+            self.lists.retain(|list| list.axis.is_some());
+            return Ok(());
+        }
+        match mask.map(|(number, _)| (number, terms[number].axes())) {
+            Some((number, axes)) if axes == self.lists.len() => self.mask = Some(number),
+            _ => self.unmask(terms),
+        }
+        if each {
+            // Each stretched over the dimensions of the others.
+            for (number, list) in self.lists.iter_mut().enumerate() {
+                let len = list.shape[0];
+                list.shape = (0..points.len()).map(|dim| if dim == number { len } else { 1 }).collect();
+            }
+        }
+        self.lists.retain(|list| list.axis.is_some());
+        self.points = Some(points);
+        Ok(())
+    }
+
+    /// Makes the shape of the result; gives the place of each dimension of the points in it.
+    fn shape_with(&mut self, slots: &[Slot], points: &[u64], combination: Combination) -> Dims<usize> {
+        let is_index = |slot: &Slot| matches!(slot, Slot::List(_) | Slot::Integer);
+        let first = slots.iter().position(is_index).expect("there is an index array");
+        let last = slots.iter().rposition(is_index).expect("there is an index array");
+        let together = combination == Combination::NumPy && slots[first..=last].iter().all(is_index);
+        let position = if together { first } else { 0 };
+        let mut places = Dims::new();
+        for (i, slot) in slots.iter().enumerate() {
+            if i == position && combination != Combination::Outer {
+                for &len in points {
+                    places.push(self.shape.len());
+                    self.dimension(len, ResultDim::Points);
+                }
+            }
+            match *slot {
+                Slot::Run(axis) => self.dimension(self.count[axis], ResultDim::Axis(axis)),
+                Slot::New => self.dimension(1, ResultDim::New),
+                Slot::List(number) if combination == Combination::Outer => {
+                    places.push(self.shape.len());
+                    self.dimension(points[number], ResultDim::Points);
+                }
+                Slot::List(_) | Slot::Integer | Slot::Gap => {}
+            }
+        }
+        places
+    }
+
+    /// The shape that all index arrays are stretched to.
+    fn broadcast(&self) -> Result<Dims<u64>, BadIndex> {
+        let dimensions = self.lists.iter().map(|list| list.shape.len()).max().unwrap_or(0);
+        let mut points: Dims<u64> = smallvec![1; dimensions];
+        for list in &self.lists {
+            let from = dimensions - list.shape.len();
+            for (to, &len) in points[from..].iter_mut().zip(&list.shape) {
+                if *to != len && *to != 1 && len != 1 {
+                    return Err(BadIndex::Shapes(self.lists.iter().map(|list| list.shape.to_vec()).collect()));
+                }
+                if *to == 1 {
+                    *to = len;
+                }
+            }
+        }
+        Ok(points)
+    }
+
+    /// Replaces masks by their index arrays, which other index arrays walk with.
+    fn unmask(&mut self, terms: &[Term<'_>]) {
+        for list in &mut self.lists {
+            let Some((number, dimension)) = list.mask.take() else { continue };
+            let Term::Mask(mask) = &terms[number] else { unreachable!("term {number} is a mask") };
+            let fields = array(mask).expect("an array, as its term says");
+            let shape = shape_of(fields);
+            let inner: u64 = shape[dimension + 1..].iter().map(|&n| n as u64).product();
+            let len = shape[dimension] as u64;
+            let found = (0u64..).zip(truths(fields)).filter(|(_, truth)| **truth != 0);
+            list.coordinates = found.map(|(at, _)| at / inner % len).collect();
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! A space: reads and writes of boxes, outer selections and points of it, from and to NumPy's memory.
+
+use std::sync::Arc;
+
+use nandarray::{
+    Axis, BufferMut, Command, Device, Error, OwnedCommand, OwnedTarget, Source, Space, SpaceId, SpaceRecord, Target,
+    command,
+};
+use numpy::{PyArray2, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use parking_lot::{Mutex, RwLock};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+
+use crate::buffers::{axis, lend};
+use crate::errors::to_py;
+use crate::flight::PyFlight;
+use crate::handle::{SharedRuntime, device_of, fail, numbers, run, sizes};
+
+/// An array as the engine has it: bytes, boxes, points.
+#[pyclass(module = "nandarray._nandarray", name = "Space", frozen)]
+pub(crate) struct PySpace {
+    device: SharedRuntime,
+    id: SpaceId,
+    /// The name when it was last looked up: to find the space again after a refresh, and for messages.
+    name: RwLock<String>,
+    key: Option<Vec<u8>>,
+    /// Commands submitted so far, on a handle that submits reads and writes instead of executing them.
+    flights: Option<Mutex<Vec<PyFlight>>>,
+}
+
+impl PySpace {
+    pub(crate) fn new(device: SharedRuntime, space: &Space, key: Option<Vec<u8>>) -> Self {
+        let name = RwLock::new(space.peek().record.name.clone());
+        Self { device, id: space.id, name, key, flights: None }
+    }
+
+    /// Its number in the device.
+    pub(crate) fn number(&self) -> SpaceId {
+        self.id
+    }
+
+    /// Whether it is a space of this device.
+    pub(crate) fn of(&self, device: &Arc<Device>) -> bool {
+        self.device.read().as_ref().is_some_and(|own| Arc::ptr_eq(own.device(), device))
+    }
+
+    pub(crate) fn send<C: Command>(&self, py: Python<'_>, command: C) -> PyResult<C::Reply> {
+        let device = fail(py, device_of(&self.device))?;
+        let (key, name) = (&self.key, &self.name);
+        run(py, move || {
+            if key.is_some() {
+                // After a refresh the engine has forgotten the key.
+                let name = name.read().clone();
+                let _ = device.execute(command::Open { name: &name, key: key.as_deref() });
+            }
+            device.execute(command)
+        })
+    }
+
+    pub(crate) fn look<T>(&self, py: Python<'_>, f: impl FnOnce(&Space, &SpaceRecord) -> T) -> PyResult<T> {
+        let device = fail(py, device_of(&self.device))?;
+        let space = fail(py, device.by_id(self.id))?;
+        let inner = space.peek();
+        // Nearly always the same: a look is a part of every read, and small reads come by the million.
+        if *self.name.read() != inner.record.name {
+            *self.name.write() = inner.record.name.clone();
+        }
+        Ok(f(&space, &inner.record))
+    }
+
+    fn item_bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        self.look(py, |s, _| s.shape.item_bytes)
+    }
+
+    fn boxed(&self, py: Python<'_>, array: &Bound<'_, PyUntypedArray>, selection: BoxArgs, out: bool) -> PyResult<()> {
+        let lent = fail(py, lend(array, self.item_bytes(py)?, out))?;
+        let BoxArgs { start, step, view } = selection;
+        let step = step.unwrap_or_else(|| vec![1; start.len()]);
+        let target = Target::Box {
+            start: &start,
+            step: &step,
+            count: &lent.shape,
+            strides: &lent.strides,
+            view: view.as_deref(),
+        };
+        self.transfer(py, target, lent.first, out, array)
+    }
+
+    /// Executes or submits a read (`out`) or a write of an array's memory, which begins at `first`.
+    fn transfer(
+        &self,
+        py: Python<'_>,
+        target: Target<'_>,
+        first: *mut u8,
+        out: bool,
+        array: &Bound<'_, PyUntypedArray>,
+    ) -> PyResult<()> {
+        let space = self.id;
+        // SAFETY: address, shape and strides are those of a NumPy array that the Python caller holds; the target's
+        // counts are that shape, so every element that it reaches is the array's. Writability was checked for `out`.
+        let (to, source) = (|| unsafe { BufferMut::from_raw(first) }, || unsafe { Source::from_raw(first) });
+        let Some(flights) = &self.flights else {
+            return match out {
+                true => self.send(py, command::Read { space, target, out: to() }),
+                false => self.send(py, command::Write { space, target, source: source() }),
+            };
+        };
+        let device = fail(py, device_of(&self.device))?;
+        let target = OwnedTarget::of(&target);
+        let command = match out {
+            true => OwnedCommand::Read { space, target, out: to() },
+            false => OwnedCommand::Write { space, target, source: source() },
+        };
+        let kept = Some(array.clone().into_any().unbind());
+        flights.lock().push(PyFlight::submit(py, &device, command, kept)?);
+        Ok(())
+    }
+
+    fn boxes(
+        &self,
+        py: Python<'_>,
+        array: &Bound<'_, PyUntypedArray>,
+        selection: BoxesArgs<'_, '_>,
+        out: bool,
+    ) -> PyResult<()> {
+        let lent = fail(py, lend(array, self.item_bytes(py)?, out))?;
+        let BoxesArgs { starts, step, view } = selection;
+        let [boxes, dimensions] = [starts.shape()[0], starts.shape()[1]];
+        if lent.shape.len() != dimensions + 1 || lent.shape[0] != boxes as u64 {
+            let e = format!("{boxes} boxes of {dimensions} dimensions; the buffer has shape {:?}", lent.shape);
+            return Err(to_py(py, &Error::Invalid(e), None));
+        }
+        let starts = starts.to_vec()?;
+        let (count, strides, stride) = (&lent.shape[1..], &lent.strides[1..], lent.strides[0]);
+        let target = Target::Boxes { starts: &starts, step: &step, count, strides, stride, view: view.as_deref() };
+        self.transfer(py, target, lent.first, out, array)
+    }
+
+    fn outer(
+        &self,
+        py: Python<'_>,
+        array: &Bound<'_, PyUntypedArray>,
+        axes: Vec<Bound<'_, PyAny>>,
+        out: bool,
+    ) -> PyResult<()> {
+        let lent = fail(py, lend(array, self.item_bytes(py)?, out))?;
+        let axes = axes.iter().map(axis).collect::<PyResult<Vec<_>>>()?;
+        let counts: Vec<u64> = axes.iter().map(Axis::count).collect();
+        if counts != lent.shape {
+            let e = Error::Invalid(format!("the selection has shape {counts:?}; the buffer has {:?}", lent.shape));
+            return Err(to_py(py, &e, None));
+        }
+        let target = Target::Outer { axes: &axes, strides: &lent.strides };
+        self.transfer(py, target, lent.first, out, array)
+    }
+
+    fn points(
+        &self,
+        py: Python<'_>,
+        array: &Bound<'_, PyUntypedArray>,
+        coordinates: &Bound<'_, PyArray2<u64>>,
+        out: bool,
+    ) -> PyResult<()> {
+        let lent = fail(py, lend(array, self.item_bytes(py)?, out))?;
+        let points = coordinates.shape()[0];
+        if lent.shape != [points as u64] {
+            let e = Error::Invalid(format!("{points} points need a buffer of shape ({points},), not {:?}", lent.shape));
+            return Err(to_py(py, &e, None));
+        }
+        let coordinates = coordinates.to_vec()?;
+        let target = Target::Points { coordinates: &coordinates, stride: lent.strides[0] };
+        self.transfer(py, target, lent.first, out, array)
+    }
+}
+
+struct BoxesArgs<'a, 'py> {
+    starts: &'a Bound<'py, PyArray2<u64>>,
+    step: Vec<u64>,
+    view: Option<Vec<u64>>,
+}
+
+struct BoxArgs {
+    start: Vec<u64>,
+    step: Option<Vec<u64>>,
+    view: Option<Vec<u64>>,
+}
+
+#[pymethods]
+impl PySpace {
+    /// The same space, whose reads and writes are submitted and collected.
+    fn in_flight(&self) -> Self {
+        let name = RwLock::new(self.name.read().clone());
+        Self { device: self.device.clone(), id: self.id, name, key: self.key.clone(), flights: Some(Mutex::default()) }
+    }
+
+    /// The commands that were submitted since the last time.
+    fn take_flights(&self) -> Vec<PyFlight> {
+        self.flights.as_ref().map(|flights| std::mem::take(&mut *flights.lock())).unwrap_or_default()
+    }
+
+    #[getter]
+    fn name(&self, py: Python<'_>) -> PyResult<String> {
+        self.look(py, |_, r| r.name.clone())
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.look(py, |_, r| r.shape().to_vec())?)
+    }
+
+    #[getter]
+    fn itemsize(&self, py: Python<'_>) -> PyResult<usize> {
+        self.item_bytes(py)
+    }
+
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> PyResult<String> {
+        self.look(py, |_, r| r.dtype.clone())
+    }
+
+    #[getter]
+    fn building_block<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.look(py, |_, r| r.block().to_vec())?)
+    }
+
+    #[getter]
+    fn compression(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.look(py, |_, r| r.compression.clone())
+    }
+
+    #[getter]
+    fn encrypted(&self, py: Python<'_>) -> PyResult<bool> {
+        self.look(py, |s, _| s.encrypted())
+    }
+
+    #[getter]
+    fn fill<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.look(py, |_, r| r.fill.clone())?))
+    }
+
+    #[getter]
+    fn attrs(&self, py: Python<'_>) -> PyResult<String> {
+        self.look(py, |_, r| r.attrs.clone())
+    }
+
+    fn set_attrs(&self, py: Python<'_>, attrs: &str) -> PyResult<()> {
+        self.send(py, command::SetAttrs { space: self.id, attrs })
+    }
+
+    fn resize(&self, py: Python<'_>, shape: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        let shape = sizes(py, &shape)?;
+        self.send(py, command::Resize { space: self.id, shape: &shape })
+    }
+
+    #[pyo3(signature = (out, start, step=None, view=None))]
+    fn read(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyUntypedArray>,
+        start: Vec<u64>,
+        step: Option<Vec<u64>>,
+        view: Option<Vec<u64>>,
+    ) -> PyResult<()> {
+        self.boxed(py, out, BoxArgs { start, step, view }, true)
+    }
+
+    #[pyo3(signature = (src, start, step=None, view=None))]
+    fn write(
+        &self,
+        py: Python<'_>,
+        src: &Bound<'_, PyUntypedArray>,
+        start: Vec<u64>,
+        step: Option<Vec<u64>>,
+        view: Option<Vec<u64>>,
+    ) -> PyResult<()> {
+        self.boxed(py, src, BoxArgs { start, step, view }, false)
+    }
+
+    /// Grows the space along an axis and writes the new part, as one; the shape then.
+    fn append<'py>(
+        &self,
+        py: Python<'py>,
+        src: &Bound<'_, PyUntypedArray>,
+        axis: usize,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let lent = fail(py, lend(src, self.item_bytes(py)?, false))?;
+        // SAFETY: as in `transfer`.
+        let source = unsafe { Source::from_raw(lent.first) };
+        let (count, strides) = (&lent.shape, &lent.strides);
+        PyTuple::new(py, self.send(py, command::Append { space: self.id, axis, count, strides, source })?)
+    }
+
+    #[pyo3(signature = (out, starts, step, view=None))]
+    fn read_boxes(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyUntypedArray>,
+        starts: &Bound<'_, PyArray2<u64>>,
+        step: Vec<u64>,
+        view: Option<Vec<u64>>,
+    ) -> PyResult<()> {
+        self.boxes(py, out, BoxesArgs { starts, step, view }, true)
+    }
+
+    #[pyo3(signature = (src, starts, step, view=None))]
+    fn write_boxes(
+        &self,
+        py: Python<'_>,
+        src: &Bound<'_, PyUntypedArray>,
+        starts: &Bound<'_, PyArray2<u64>>,
+        step: Vec<u64>,
+        view: Option<Vec<u64>>,
+    ) -> PyResult<()> {
+        self.boxes(py, src, BoxesArgs { starts, step, view }, false)
+    }
+
+    fn read_outer(&self, py: Python<'_>, out: &Bound<'_, PyUntypedArray>, axes: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        self.outer(py, out, axes, true)
+    }
+
+    fn write_outer(
+        &self,
+        py: Python<'_>,
+        src: &Bound<'_, PyUntypedArray>,
+        axes: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        self.outer(py, src, axes, false)
+    }
+
+    fn read_points(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyUntypedArray>,
+        coords: &Bound<'_, PyArray2<u64>>,
+    ) -> PyResult<()> {
+        self.points(py, out, coords, true)
+    }
+
+    fn write_points(
+        &self,
+        py: Python<'_>,
+        src: &Bound<'_, PyUntypedArray>,
+        coords: &Bound<'_, PyArray2<u64>>,
+    ) -> PyResult<()> {
+        self.points(py, src, coords, false)
+    }
+
+    fn deallocate(&self, py: Python<'_>, start: Vec<u64>, count: Vec<u64>) -> PyResult<()> {
+        self.send(py, command::Deallocate { space: self.id, start: &start, count: &count })
+    }
+
+    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        numbers(py, self.send(py, command::StatSpace { space: self.id })?)
+    }
+}

@@ -1,0 +1,136 @@
+//! Several changes of names and attributes as one command: an import that appears whole, a group that moves or goes as
+//! one.
+//!
+//! All changes are looked at first, each as if those before it were made; then all are made, while no other command is
+//! applied and no cut is taken, so that one journal record tells all or none. Changes of elements are not made here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Device;
+use super::catalog::check_name;
+use super::command::Change;
+use super::wire::Op;
+use crate::error::{Error, Result};
+use crate::ftl::Reservation;
+use crate::stl::space::{Space, SpaceId};
+
+impl<'a> Change<'a> {
+    /// The name that the space has before the change.
+    fn name(&self) -> &'a str {
+        match *self {
+            Self::Delete { name } | Self::SetAttrs { name, .. } => name,
+            Self::Rename { from, .. } => from,
+        }
+    }
+}
+
+impl Device {
+    pub(super) fn batch(&self, changes: &[Change<'_>]) -> Result<()> {
+        self.sound()?;
+        let _pages = self.reserve_changes(changes)?;
+        {
+            // Exclusively: names that were looked at stay what they are, and the locks of spaces are taken one at a
+            // time.
+            let _epoch = self.epoch.write();
+            let spaces = self.spaces_changed(changes)?;
+            self.change_all(changes, &spaces);
+        }
+        self.after_write();
+        Ok(())
+    }
+
+    /// Looks at what the changes say by themselves, and promises room for it.
+    pub(super) fn reserve_changes(&self, changes: &[Change<'_>]) -> Result<Option<Reservation<'_>>> {
+        let mut attrs_bytes = 0;
+        for change in changes {
+            match change {
+                Change::Rename { to, .. } => check_name(to)?,
+                Change::SetAttrs { attrs, .. } => attrs_bytes += attrs.len(),
+                Change::Delete { .. } => {}
+            }
+        }
+        if attrs_bytes == 0 {
+            return Ok(None);
+        }
+        self.ready()?;
+        self.reserve_metadata(attrs_bytes).map(Some)
+    }
+
+    /// The space of every change, if all changes can be made. Indexes of spaces to delete are loaded: that may fail.
+    /// The caller holds the epoch exclusively from here on until the changes are made.
+    pub(super) fn spaces_changed(&self, changes: &[Change<'_>]) -> Result<Vec<Arc<Space>>> {
+        let mut spaces = Vec::with_capacity(changes.len());
+        {
+            let catalog = self.catalog.read();
+            // Names after the changes so far: the space, or none.
+            let mut changed: HashMap<&str, Option<SpaceId>> = HashMap::new();
+            for change in changes {
+                let whose = |name: &str| match changed.get(name) {
+                    Some(&id) => id,
+                    None => catalog.by_name.get(name).copied(),
+                };
+                let name = change.name();
+                let id = whose(name).ok_or_else(|| Error::NotFound { name: name.to_owned() })?;
+                match *change {
+                    Change::Delete { .. } => drop(changed.insert(name, None)),
+                    Change::Rename { to, .. } if to != name => {
+                        if whose(to).is_some() {
+                            return Err(Error::Exists { name: to.to_owned() });
+                        }
+                        changed.insert(name, None);
+                        changed.insert(to, Some(id));
+                    }
+                    Change::Rename { .. } | Change::SetAttrs { .. } => {}
+                }
+                spaces.push(catalog.by_id[&id].clone());
+            }
+        }
+        for (change, space) in changes.iter().zip(&spaces) {
+            if let Change::Delete { .. } = change {
+                drop(space.write()?);
+            }
+        }
+        Ok(spaces)
+    }
+
+    pub(super) fn change_all(&self, changes: &[Change<'_>], spaces: &[Arc<Space>]) {
+        let mut dead = Vec::new();
+        let mut ops = Vec::with_capacity(changes.len());
+        for (change, space) in changes.iter().zip(spaces) {
+            let mut inner = space.peek_mut();
+            ops.push(match *change {
+                Change::Delete { .. } => {
+                    dead.extend(self.empty_space(space, &mut inner));
+                    Op::Delete(space.id)
+                }
+                Change::Rename { to, .. } => {
+                    to.clone_into(&mut inner.record.name);
+                    Op::Rename(space.id, to.to_owned())
+                }
+                Change::SetAttrs { attrs, .. } => {
+                    attrs.clone_into(&mut inner.record.attrs);
+                    Op::Attrs(space.id, attrs.to_owned())
+                }
+            });
+        }
+        let mut log = self.log.lock();
+        let mut catalog = self.catalog.write();
+        for (change, space) in changes.iter().zip(spaces) {
+            match *change {
+                Change::Delete { name } => {
+                    catalog.by_name.remove(name);
+                    catalog.by_id.remove(&space.id);
+                }
+                Change::Rename { from, to } => {
+                    catalog.by_name.remove(from);
+                    catalog.by_name.insert(to.to_owned(), space.id);
+                }
+                Change::SetAttrs { .. } => {}
+            }
+        }
+        log.queue(ops);
+        drop((catalog, log));
+        self.ftl.release(dead.into_iter());
+    }
+}

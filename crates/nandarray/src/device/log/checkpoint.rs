@@ -1,0 +1,231 @@
+//! Checkpoints: a new generation of metadata, written beside the one that counts.
+//!
+//! All indexes and the directory go to a new chain, a new journal begins, and the superblock in the other slot names
+//! both once they are durable. The generation before is kept until the next checkpoint, so that damage to the newest
+//! one leaves a store. A checkpoint that fails changes nothing: the journal goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use super::super::wire::{Directory, IndexPlace, Op, RecordBody, SegmentEntry, SpaceEntry, encode_index};
+use super::super::{Device, Refusal};
+use super::{CheckpointIndex, CheckpointStream, Log};
+use crate::error::{Error, Result};
+use crate::flash::{Segment, SegmentKind, crc32c};
+use crate::ftl::chain::Chain;
+use crate::ftl::room::SEGMENTS_TRIED;
+use crate::ftl::superblock::{ChainStart, Superblock, read_slots};
+use crate::sim::count;
+use crate::stl::space::{IndexState, Space};
+
+/// Bytes of small indexes that are put together before they are written: a call for each would take most of the time.
+const STREAM_PIECE_BYTES: usize = 4 << 20;
+
+/// A space, and the place of its index in a new checkpoint.
+type PlacedIndex = (Arc<Space>, IndexPlace);
+
+/// Writes a stream to a chain that grows as needed.
+struct StreamWriter<'a> {
+    device: &'a Device,
+    kind: SegmentKind,
+    chain: Chain,
+    at: u64,
+}
+
+impl<'a> StreamWriter<'a> {
+    fn begin(device: &'a Device, kind: SegmentKind) -> Result<Self> {
+        let first = device.ftl.open_chain_segment(kind)?;
+        let nonce = device.ftl.draw();
+        let chain = Chain::begin(device.geometry(), ChainStart { first, nonce });
+        Ok(Self { device, kind, chain, at: 0 })
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<u64> {
+        let at = self.at;
+        self.device.put(&mut self.chain, self.kind, at, bytes)?;
+        self.at += bytes.len() as u64;
+        Ok(at)
+    }
+}
+
+impl Device {
+    pub(super) fn put(&self, chain: &mut Chain, kind: SegmentKind, at: u64, bytes: &[u8]) -> Result<()> {
+        let write = |offset, bytes: &[u8]| self.ftl.write(offset, bytes);
+        for _ in 0..chain.segments_needed(at, bytes.len() as u64) {
+            let segment = self.ftl.open_chain_segment(kind)?;
+            // Without the link nothing names the segment.
+            chain.extend(write, segment).inspect_err(|_| self.ftl.free_chain(&[segment]))?;
+        }
+        chain.write(write, at, bytes)
+    }
+
+    /// Writes a checkpoint and switches to it. The caller holds the epoch exclusively and has committed.
+    pub(in crate::device) fn checkpoint(&self, log: &mut Log) -> Result<()> {
+        // A command that panicked in another thread may have left an index half changed.
+        self.whole()?;
+        assert!(log.pending.is_empty(), "a checkpoint is taken at a cut; {} changes wait", log.pending.len());
+        let mut suspects = Vec::new();
+        loop {
+            let mut opened = Vec::new();
+            let e = match self.write_checkpoint(log, &mut opened) {
+                Ok(()) => return Ok(()),
+                Err(e) => self.ftl.full_if_no_room(e),
+            };
+            self.ftl.free_chain(&opened);
+            match self.ftl.worn_out_segment(&e).filter(|s| opened.contains(s)) {
+                Some(segment) if suspects.len() + 1 < SEGMENTS_TRIED => {
+                    self.ftl.with_segments(|s| s.retire(segment));
+                    suspects.push(segment);
+                }
+                _ => {
+                    self.ftl.unretire(&suspects);
+                    return Err(e);
+                }
+            }
+        }
+    }
+
+    /// Writes a checkpoint and switches to it. If it fails, `opened` has the segments that nothing names.
+    fn write_checkpoint(&self, log: &mut Log, opened: &mut Vec<Segment>) -> Result<()> {
+        let mut stream = StreamWriter::begin(self, SegmentKind::Checkpoint)?;
+        let written = self.write_stream(&mut stream);
+        opened.extend(stream.chain.segments());
+        let (directory_at, directory, places) = written?;
+        count(&self.counters.checkpoint_bytes, stream.at);
+        let new_journal = StreamWriter::begin(self, SegmentKind::Journal)?;
+        opened.extend(new_journal.chain.segments());
+        // Everything that the new superblock names is durable before it is written.
+        self.sync()?;
+        let (placement, victim) = self.ftl.policies();
+        let superblock = Superblock {
+            generation: log.superblock.generation + 1,
+            checkpoint: stream.chain.start(),
+            checkpoint_bytes: stream.at,
+            directory_at,
+            directory_bytes: directory.len() as u64,
+            directory_crc: crc32c(&directory),
+            journal: new_journal.chain.start(),
+            journal_lsn: log.next_lsn + u64::from(log.chain.is_some()),
+            clean: None,
+            placement,
+            victim,
+            ..log.superblock.clone()
+        };
+        let slot = 1 - log.slot;
+        assert!(superblock.generation > log.superblock.generation, "generations only grow");
+        if let Err(e) = superblock.write(self.ftl.media().as_ref(), slot) {
+            self.after_failed_superblock(log, &superblock, slot, &e);
+            log.doubtful.append(opened);
+            return Err(e);
+        }
+        // From here on the superblock may be durable: segments that it names are not free.
+        let opened = std::mem::take(opened);
+        self.sync().inspect_err(|_| log.doubtful.extend(opened))?;
+        self.switch(log, superblock, slot, stream.chain, new_journal.chain, places)
+    }
+
+    /// A superblock could not be written. If the medium has it nevertheless, it leads away from the journal that would
+    /// go on: nothing may be promised any more.
+    fn after_failed_superblock(&self, log: &Log, new: &Superblock, slot: usize, e: &Error) {
+        let arrived = match read_slots(self.ftl.media().as_ref(), "the store") {
+            Ok(slots) => slots.iter().any(|(s, found)| *s == slot && found.generation >= new.generation),
+            Err(_) => log.chain.is_some(),
+        };
+        if arrived {
+            self.failed.lock().get_or_insert_with(|| Refusal::of(e));
+        }
+    }
+
+    /// Writes index by index, then the directory twice: its places, its bytes, and the places of the indexes.
+    fn write_stream(&self, stream: &mut StreamWriter<'_>) -> Result<([u64; 2], Vec<u8>, Vec<PlacedIndex>)> {
+        let mut places = Vec::new();
+        let mut directory = Directory {
+            seq: self.seq.load(Ordering::Relaxed),
+            next_space: self.catalog.read().next,
+            ..Directory::default()
+        };
+        let mut buffer: Vec<u8> = Vec::new();
+        for space in self.spaces() {
+            let inner = space.peek();
+            let (bytes, blocks) = match &inner.index {
+                IndexState::Loaded(index) => (encode_index(index), index.blocks()),
+                IndexState::Stored(stored) => (stored.bytes()?, stored.blocks()),
+            };
+            let at = stream.at + buffer.len() as u64;
+            let place = IndexPlace { at, bytes: bytes.len() as u64, crc: crc32c(&bytes), blocks };
+            buffer.extend_from_slice(&bytes);
+            if buffer.len() > STREAM_PIECE_BYTES {
+                stream.put(&std::mem::take(&mut buffer))?;
+            }
+            directory.spaces.push(SpaceEntry { record: inner.record.clone(), index: place });
+            drop(inner);
+            places.push((space, place));
+        }
+        stream.put(&buffer)?;
+        self.ftl.learn_wear();
+        directory.segments = self.ftl.with_segments(|s| {
+            s.table().into_iter().map(|(live, erases, bad)| SegmentEntry { live, erases, bad }).collect()
+        });
+        let bytes = postcard::to_stdvec(&directory).expect("a Vec takes any directory");
+        let at = [stream.put(&bytes)?, stream.put(&bytes)?];
+        Ok((at, bytes, places))
+    }
+
+    /// Goes on in the new generation, which is durable, and releases the one before the last.
+    fn switch(
+        &self,
+        log: &mut Log,
+        superblock: Superblock,
+        slot: usize,
+        checkpoint: Chain,
+        journal: Chain,
+        places: Vec<PlacedIndex>,
+    ) -> Result<()> {
+        if log.chain.is_some() {
+            // Should this superblock ever be damaged, the old journal leads on to the new one. Two barriers ended it.
+            log.durable_lsn = log.last_lsn();
+            let start = journal.start();
+            let ops = vec![Op::Switch { first: start.first, nonce: start.nonce }];
+            // If it cannot be written (the old journal's segment wore out) the store does without this second way.
+            let _ = self.append_record(log, &RecordBody { seq: self.seq.load(Ordering::Relaxed), ops });
+        }
+        let dead = log.begin_generation(superblock, slot, checkpoint.segments().to_vec(), journal);
+        let lsn = log.last_lsn();
+        let _ = self.allocate_journal(log, 0);
+        self.reserve_segments(log);
+        self.ftl.set_next_lsn(log.next_lsn);
+        let stream = Arc::new(CheckpointStream { media: self.ftl.media().clone(), chain: Mutex::new(checkpoint) });
+        for (space, place) in places {
+            let mut inner = space.peek_mut();
+            if matches!(inner.index, IndexState::Stored(_)) {
+                let name = inner.record.name.clone();
+                let dimensions = space.shape.block.len();
+                inner.index =
+                    IndexState::Stored(Arc::new(CheckpointIndex { stream: stream.clone(), place, dimensions, name }));
+            }
+        }
+        self.ftl.with_segments(|s| s.release_chain(&dead, lsn));
+        self.ftl.free_durable(log.confirmed_durable_lsn)
+    }
+
+    /// Begins a new journal and releases both generations before it: both superblocks are equal then, as in a new
+    /// store.
+    pub(in crate::device) fn only_generation(&self) -> Result<()> {
+        let _commit = self.commit.lock();
+        let _epoch = self.epoch.write();
+        let mut log = self.log.lock();
+        if !log.pending.is_empty() {
+            return Ok(());
+        }
+        self.checkpoint(&mut log)?;
+        let twin = Superblock { generation: log.superblock.generation - 1, ..log.superblock.clone() };
+        twin.write(self.ftl.media().as_ref(), 1 - log.slot)?;
+        self.sync()?;
+        let dead = std::mem::take(&mut log.previous);
+        self.ftl.with_segments(|s| s.release_chain(&dead, log.last_lsn()));
+        self.reserve_segments(&log);
+        self.ftl.free_durable(log.confirmed_durable_lsn)
+    }
+}

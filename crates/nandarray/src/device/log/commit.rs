@@ -1,0 +1,412 @@
+//! Commit: what makes commands durable, whole.
+//!
+//! Applied commands wait as changes. A *commit* takes a cut between commands: the write buffer becomes pages, then one
+//! journal record holds every change since the record before; a record is whole or absent, so every command is. A
+//! *barrier* makes records durable, and frees the pages that died in them. A journal that has grown long is followed by
+//! a checkpoint (`checkpoint`).
+//!
+//! A command whose parts all became pages is committed at once (a killed process loses nothing of it); one that left
+//! units in the write buffer is committed with them, at the latest when the buffer is full. A flush commits and waits
+//! for the barrier.
+
+use std::sync::atomic::Ordering;
+
+use super::super::wire::{Op, RecordBody, Update};
+use super::super::{Device, Refusal};
+use super::Log;
+use crate::error::{Error, Result};
+use crate::flash::SegmentKind;
+use crate::ftl::journal;
+use crate::ftl::mark::Mark;
+use crate::ftl::room::refused_barrier;
+use crate::ftl::superblock::Superblock;
+use crate::sim::count;
+use crate::stl::copy::is_fill;
+use crate::stl::plan::BlockAt;
+use crate::stl::space::{Gathered, Inner, Space, to_wire};
+use crate::stl::write::{Gone, Staged, Writer, apply};
+
+/// A shorter journal is kept when the store is closed: replaying it costs less than a checkpoint.
+const JOURNAL_BYTES_AT_CLOSE: u64 = 1 << 20;
+/// A journal longer than this, and than half the checkpoint, makes a checkpoint due ...
+const JOURNAL_BYTES_MAX: u64 = 16 << 20;
+/// ... or, under a capacity, one longer than this part of it.
+const JOURNAL_PART_OF_CAPACITY: u64 = 128;
+
+/// Bytes of the journal that have room on the disk before they are written, beside those for changes that wait; or this
+/// part of a segment, if that is less.
+const JOURNAL_BYTES_AHEAD: u64 = 16 << 10;
+const JOURNAL_AHEAD_PART: u64 = 4;
+/// Bytes that a change takes in a record, about.
+const CHANGE_BYTES: u64 = 64;
+/// Bytes that a page of the write buffer takes in a record, about.
+const BUFFERED_PAGE_BYTES: u64 = 32;
+
+/// Changes that wait for a record, at most: they take memory, while a single buffered unit is enough to keep them
+/// waiting.
+const PENDING_MAX: usize = 1 << 16;
+
+impl Device {
+    /// After a command, which is applied in memory: commits it if nothing of it is buffered, the write buffer is full,
+    /// or many changes are pending; reclaims if that is due. The next flush, and the next command that adds anything,
+    /// try a failed commit again first, and raise its error.
+    pub(in crate::device) fn after_write(&self) {
+        let gathered = self.buffered_bytes.load(Ordering::Relaxed);
+        let due = gathered == 0 || gathered > self.write_buffer_bytes || self.log.lock().pending.len() > PENDING_MAX;
+        let done = if due { self.commit(false) } else { Ok(()) };
+        if done.is_err() {
+            self.behind.store(true, Ordering::Relaxed);
+        } else {
+            // Reclaim is tried again after the next command. A command that finds no room reclaims before its own
+            // writes, and raises what fails then; `check` finds a damaged victim.
+            if self.reclaim_if_due().is_err() {
+                count(&self.counters.reclaims_failed, 1);
+            }
+        }
+    }
+
+    /// Called before a command that adds anything: the medium is sound, has the changes of earlier commands, and has
+    /// room for a deletion.
+    pub(in crate::device) fn ready(&self) -> Result<()> {
+        self.sound()?;
+        if self.behind.load(Ordering::Relaxed) {
+            self.commit_with_room(false)?;
+        }
+        self.ftl.allocate_spare()?;
+        self.hold_journal(0)
+    }
+
+    /// Takes room on the disk for the records to come, with `more` bytes beside the changes that wait.
+    pub(in crate::device) fn hold_journal(&self, more: u64) -> Result<()> {
+        self.allocate_journal(&mut self.log.lock(), more)
+    }
+
+    pub(in crate::device) fn flush(&self) -> Result<()> {
+        self.barrier_held()?;
+        self.commit_with_room(true)
+    }
+
+    /// Commits; if the store is full, with the room of segments that are dead and only wait for a barrier.
+    pub(in crate::device) fn commit_with_room(&self, barrier: bool) -> Result<()> {
+        match self.commit(barrier) {
+            Err(full @ Error::Full { .. }) => {
+                if !self.free_dying()? {
+                    return Err(full);
+                }
+                self.commit(barrier)
+            }
+            done => done,
+        }
+    }
+
+    /// Records which records are durable, so that pages that died in them may be reused, and nothing else: it takes no
+    /// more room than a record without changes. Returns whether a segment became free.
+    fn free_dying(&self) -> Result<bool> {
+        let waiting = || self.ftl.with_segments(|s| s.pending_free());
+        let before = waiting();
+        if before == 0 {
+            return Ok(false);
+        }
+        let _commit = self.commit.lock();
+        // The barrier behind the first record makes earlier ones durable; the second record says so.
+        for _ in 0..2 {
+            let lsn = {
+                let _epoch = self.epoch.write();
+                self.whole()?;
+                let mut log = self.log.lock();
+                // Changes that are still pending get a later record number, so segments that die by them die later.
+                self.ftl.with_segments(|s| s.postpone_frees(log.next_lsn));
+                let body = RecordBody { seq: self.seq.load(Ordering::Relaxed), ops: vec![] };
+                self.append_record(&mut log, &body)?;
+                log.last_lsn()
+            };
+            self.barrier(lsn)?;
+        }
+        Ok(waiting() < before)
+    }
+
+    /// Takes a cut and writes a record; with `barrier` makes it durable.
+    pub(in crate::device) fn commit(&self, barrier: bool) -> Result<()> {
+        self.commit_record(barrier, false)
+    }
+
+    /// Commits, and frees all pages that died before. For that, the fact that a record is durable has to be durable
+    /// itself.
+    pub(in crate::device) fn commit_and_free(&self) -> Result<()> {
+        self.commit_with_room(true)?;
+        let waits = {
+            let durable = self.log.lock().durable_lsn;
+            self.ftl.with_segments(|s| s.has_frees_by(durable))
+        };
+        if waits { self.commit_record(true, true) } else { Ok(()) }
+    }
+
+    /// Commits; `always` writes a record even without changes.
+    fn commit_record(&self, barrier: bool, always: bool) -> Result<()> {
+        let _commit = self.commit.lock();
+        let lsn = {
+            let _epoch = self.epoch.write();
+            self.whole()?;
+            self.drain()?;
+            let mut log = self.log.lock();
+            match self.write_record(&mut log, always) {
+                Err(e) if self.ftl.worn_out_segment(&e).is_some() => self.leave_journal(&mut log)?,
+                written => written?,
+            }
+            self.behind.store(false, Ordering::Relaxed);
+            if log.at > self.journal_due(&log) {
+                self.checkpoint_if_possible(&mut log)?;
+            }
+            log.last_lsn()
+        };
+        if barrier {
+            self.barrier(lsn)?;
+        }
+        Ok(())
+    }
+
+    /// A checkpoint that may fail: the journal can go on as long as there is room for it.
+    fn checkpoint_if_possible(&self, log: &mut Log) -> Result<()> {
+        match self.checkpoint(log) {
+            Err(Error::Full { .. } | Error::Media { .. }) => self.sound(),
+            done => done,
+        }
+    }
+
+    /// Bytes of the journal from which on a checkpoint is due.
+    fn journal_due(&self, log: &Log) -> u64 {
+        let due = JOURNAL_BYTES_MAX.max(log.superblock.checkpoint_bytes / 2);
+        match self.capacity_bytes {
+            0 => due,
+            capacity => due.min((capacity / JOURNAL_PART_OF_CAPACITY).max(self.geometry().segment_data_bytes() / 2)),
+        }
+    }
+
+    /// Reserves, in flash management, the segments that journals and checkpoints may need beyond those that they have.
+    pub(in crate::device) fn reserve_segments(&self, log: &Log) {
+        let segments = |bytes: u64| bytes.div_ceil(self.geometry().segment_data_bytes() - 32);
+        // A checkpoint holds what the last one and the journal since then hold: arrays twice, blocks once.
+        let journal_bytes = if self.capacity_bytes == 0 { log.at } else { log.at.max(self.journal_due(log)) };
+        let checkpoint = segments(log.superblock.checkpoint_bytes + 2 * journal_bytes + 4096);
+        // The next one, the next link of the journal, and the first of the journal that comes then.
+        let next = checkpoint + 2;
+        let most = match self.capacity_bytes {
+            0 => next,
+            // Under a capacity the reserve must not depend on its present use: a store that took a command takes it
+            // again. There are at most two generations and the next checkpoint.
+            _ => {
+                let journal = segments(self.journal_due(log) + 4096);
+                next.max((3 * checkpoint + 2 * journal + 1).saturating_sub(log.metadata_segments() as u64))
+            }
+        };
+        self.ftl.reserve_segments(most);
+    }
+
+    pub(in crate::device) fn barrier(&self, lsn: u64) -> Result<()> {
+        self.sync()?;
+        let mut log = self.log.lock();
+        log.note_durable(lsn);
+        self.mark_durable(&mut log);
+        self.ftl.free_durable(log.confirmed_durable_lsn)
+    }
+
+    /// Writes the number of the newest durable record to a mark, without making the mark durable. Called behind a
+    /// barrier only.
+    fn mark_durable(&self, log: &mut Log) {
+        if log.durable_lsn <= log.marked_durable_lsn {
+            return;
+        }
+        let Superblock { uuid, generation, .. } = log.superblock;
+        let mark = Mark { uuid, generation, lsn: log.durable_lsn };
+        // The flush is done with or without the mark. Without it, damage may be taken for the end that a loss of power
+        // leaves, as it is until the next mark or record; the next flush tries again.
+        if mark.write(self.ftl.media().as_ref(), log.mark_place).is_ok() {
+            log.marked_durable_lsn = mark.lsn;
+            log.mark_place = 1 - log.mark_place;
+        }
+    }
+
+    pub(super) fn sync(&self) -> Result<()> {
+        self.ftl.sync().inspect_err(|e| self.note_refusal(e))
+    }
+
+    /// After a failed sync the kernel may have dropped dirty pages and report success next time.
+    pub(in crate::device) fn note_refusal(&self, e: &Error) {
+        if refused_barrier(e) {
+            self.failed.lock().get_or_insert_with(|| Refusal::of(e));
+        }
+    }
+
+    /// Cuts free segments off the end.
+    pub(in crate::device) fn truncate(&self) -> Result<()> {
+        self.ftl.truncate().inspect_err(|e| self.note_refusal(e))
+    }
+
+    /// Appends everything in the write buffer as pages.
+    pub(in crate::device) fn drain(&self) -> Result<()> {
+        if self.buffered_bytes.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let seq = self.next_seq();
+        for space in self.spaces() {
+            if space.peek().gathered.is_empty() {
+                continue;
+            }
+            let mut inner = space.write()?;
+            let mut blocks: Vec<BlockAt> = inner.gathered.keys().cloned().collect();
+            blocks.sort_unstable();
+            for at in blocks {
+                let staged = self.stage_gathered(&space, &inner, &at, seq)?;
+                let before = space.gathers(&inner, &at);
+                let applied = apply(&mut inner, staged);
+                // Units of a plain block have left the buffer by themselves; a coded block leaves it here.
+                inner.gathered.remove(&at);
+                self.account_buffered(before, (0, 0));
+                self.ftl.adopt(&applied.runs);
+                let mut log = self.log.lock();
+                log.pending.push(Op::Update(Update {
+                    space: space.id,
+                    seq: applied.seq,
+                    at: applied.at.to_vec(),
+                    gone: Update::wire_gone(&applied.gone),
+                    runs: to_wire(&applied.runs),
+                }));
+                self.ftl.release(applied.dead.into_iter());
+            }
+        }
+        Ok(())
+    }
+
+    /// Accounts a change of the write buffer: (bytes, pages that they may become) before and after. Room for these
+    /// pages is promised until they are written.
+    pub(in crate::device) fn account_buffered(&self, before: (usize, u64), after: (usize, u64)) {
+        // Wrapping: the sum of differences is right even when one is negative.
+        self.buffered_bytes.fetch_add(after.0.wrapping_sub(before.0), Ordering::Relaxed);
+        self.ftl.promise(before.1, after.1);
+    }
+
+    fn stage_gathered(&self, space: &Space, inner: &Inner, at: &BlockAt, seq: u64) -> Result<Staged> {
+        let shape = &space.shape;
+        let writer =
+            Writer { ftl: &self.ftl, space, seq, extent: &inner.record.shape, bytes: 0, over: None, successive: None };
+        let mut staged = Staged::releasing(at.clone(), seq);
+        match &inner.gathered[at] {
+            Gathered::Block(block) => {
+                if !is_fill(block, &shape.fill, 0) {
+                    staged.runs = writer.append_coded(at, block)?;
+                }
+            }
+            Gathered::Units(units) => {
+                let last = units.keys().next_back().map_or(0, |u| u + 1);
+                let mut block = vec![0; last as usize * shape.page];
+                let (mut append, mut gone) = (Vec::new(), Vec::new());
+                for (&unit, gathered) in units {
+                    let here = unit as usize * shape.page;
+                    let data = shape.bytes.min(here + shape.page) - here;
+                    gone.push(unit..unit + 1);
+                    if !is_fill(&gathered.bytes[..data], &shape.fill, here) {
+                        block[here..here + shape.page].copy_from_slice(&gathered.bytes);
+                        append.push(unit);
+                    }
+                }
+                if !append.is_empty() {
+                    staged.runs = writer.append_units(at, inner.index().get(at), &block, &append)?;
+                }
+                staged.gone = Gone::Units(gone);
+            }
+        }
+        Ok(staged)
+    }
+
+    pub(in crate::device) fn write_record(&self, log: &mut Log, always: bool) -> Result<()> {
+        if log.pending.is_empty() && !always {
+            return Ok(());
+        }
+        let body = RecordBody { seq: self.seq.load(Ordering::Relaxed), ops: std::mem::take(&mut log.pending) };
+        let written = self.append_record(log, &body);
+        if written.is_err() {
+            // Nothing is lost: the next commit writes it again, in the same place.
+            log.pending = body.ops;
+        }
+        written
+    }
+
+    /// Leaves a journal whose segment takes no more writes: a checkpoint holds the pending changes, and begins another
+    /// journal.
+    fn leave_journal(&self, log: &mut Log) -> Result<()> {
+        let pending = std::mem::take(&mut log.pending);
+        let done = self.checkpoint(log);
+        if done.is_err() {
+            log.pending = pending;
+        }
+        done
+    }
+
+    pub(super) fn append_record(&self, log: &mut Log, body: &RecordBody) -> Result<()> {
+        let payload = postcard::to_stdvec(body).expect("a Vec takes any record");
+        let mut chain = log.chain.take().expect("a store that is written has a journal");
+        let (bytes, crc) = journal::encode(log.next_lsn, chain.start().nonce, log.durable_lsn, log.last_crc, &payload);
+        let written = loop {
+            match self.put(&mut chain, SegmentKind::Journal, log.at, &bytes) {
+                Err(e) if self.ftl.release_spare(&e) => {}
+                written => break written,
+            }
+        };
+        log.chain = Some(chain);
+        written.map_err(|e| self.ftl.full_if_no_room(e))?;
+        log.note_record(bytes.len() as u64, crc);
+        // Without room nothing is added until there is some (`ready`).
+        let _ = self.allocate_journal(log, 0);
+        self.reserve_segments(log);
+        self.ftl.set_next_lsn(log.next_lsn);
+        count(&self.counters.journal_bytes, bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Takes room on the disk for the next records, so that a disk which is full by then still records a deletion. It
+    /// ends with the journal's segment: behind it comes the spare one.
+    pub(super) fn allocate_journal(&self, log: &mut Log, more: u64) -> Result<()> {
+        let Some(chain) = &log.chain else { return Ok(()) };
+        let ahead = JOURNAL_BYTES_AHEAD.min(self.geometry().segment_data_bytes() / JOURNAL_AHEAD_PART);
+        let known = log.pending.len() as u64 * CHANGE_BYTES + self.ftl.promised() * BUFFERED_PAGE_BYTES + more;
+        let end = log.at + chain.room_from(log.at);
+        if log.allocated_to < end.min(log.at + known + ahead / 2) {
+            let to = end.min(log.at + known + ahead);
+            chain.next_bytes(log.at, to - log.at).try_for_each(|(offset, len)| self.ftl.hold(offset, len))?;
+            log.allocated_to = to;
+        }
+        Ok(())
+    }
+
+    /// The last steps before the medium is closed: a flush, a checkpoint if the journal is long, a clean superblock.
+    pub(in crate::device) fn finish(&self) -> Result<()> {
+        self.barrier_held()?;
+        self.commit_with_room(true)?;
+        let _commit = self.commit.lock();
+        let _epoch = self.epoch.write();
+        self.whole()?;
+        // Commands of other threads since that flush must not be half in the checkpoint, nor be missing behind a clean
+        // close.
+        self.drain()?;
+        let mut log = self.log.lock();
+        if !log.pending.is_empty() {
+            self.write_record(&mut log, false)?;
+            self.sync()?;
+            let lsn = log.last_lsn();
+            log.durable_lsn = log.durable_lsn.max(lsn);
+        }
+        if log.at > JOURNAL_BYTES_AT_CLOSE {
+            self.checkpoint_if_possible(&mut log)?;
+        }
+        self.truncate()?;
+        let mut superblock = log.superblock.clone();
+        superblock.clean = Some((log.last_lsn(), self.ftl.open_now()?));
+        if superblock.clean != log.superblock.clean {
+            // Should this superblock ever be damaged, the mark still says what was durable.
+            self.mark_durable(&mut log);
+            superblock.write(self.ftl.media().as_ref(), log.slot)?;
+            self.sync()?;
+        }
+        Ok(())
+    }
+}

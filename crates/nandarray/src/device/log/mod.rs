@@ -1,0 +1,248 @@
+//! The log: changes that wait for a journal record, the place of the next record, and the generations of metadata.
+//!
+//! [`Log`] is state without I/O: its methods keep record numbers, chains and superblock in step, and assert that they
+//! are. The device writes the records and superblocks that it describes, under the log's lock.
+//!
+//! | file | one idea |
+//! | --- | --- |
+//! | `commit` | cuts, journal records, barriers, flush, close |
+//! | `checkpoint` | a new generation: all indexes and the directory, a new journal, the other superblock |
+//! | `stored` | the stream of a checkpoint, and the indexes that are read from it when they are needed |
+
+mod checkpoint;
+mod commit;
+mod stored;
+
+pub(super) use stored::{CheckpointIndex, CheckpointStream};
+
+use super::wire::Op;
+use crate::flash::Segment;
+use crate::ftl::chain::Chain;
+use crate::ftl::superblock::Superblock;
+
+/// The journal's end, the changes that wait to be written there, and the generations of metadata.
+///
+/// Record numbers stay in this order: confirmed <= recorded <= durable < next.
+#[derive(Debug)]
+pub(super) struct Log {
+    /// Changes applied since the last record.
+    pending: Vec<Op>,
+    /// The journal's chain; none while the store is made, or only read.
+    chain: Option<Chain>,
+    /// Offset of the next record in the chain.
+    at: u64,
+    /// End of the part of the chain that has room on the disk for certain.
+    allocated_to: u64,
+    /// Segments of checkpoints that failed when their superblock was written, which may name them.
+    doubtful: Vec<Segment>,
+    /// Number of the next record.
+    next_lsn: u64,
+    /// CRC of the record before it; 0 if it is the first of its chain.
+    last_crc: u32,
+    /// The newest durable record.
+    durable_lsn: u64,
+    /// The `durable_lsn` written in the newest record.
+    recorded_durable_lsn: u64,
+    /// The newest `durable_lsn` that is itself durable, in a record or the superblock. Only pages that died in records
+    /// up to it may be reused: a recovery compares the pages of all later records with their checksums, though a still
+    /// later record may say that they are dead.
+    confirmed_durable_lsn: u64,
+    /// The `durable_lsn` in the newest mark, or the superblock: see `ftl/mark.rs`.
+    marked_durable_lsn: u64,
+    /// Place of the next mark.
+    mark_place: usize,
+    /// The superblock that counts.
+    superblock: Superblock,
+    /// Its slot.
+    slot: usize,
+    /// Segments of the checkpoint that counts.
+    checkpoint: Vec<Segment>,
+    /// Segments of the generation before.
+    previous: Vec<Segment>,
+}
+
+/// The end of the journal of a store that is opened.
+#[derive(Debug)]
+pub(super) struct JournalEnd {
+    /// Its last chain.
+    pub(super) chain: Chain,
+    /// Offset of the next record in it.
+    pub(super) at: u64,
+    /// Number of the next record.
+    pub(super) next_lsn: u64,
+    /// CRC of the record before it; 0 if it is the first of its chain.
+    pub(super) last_crc: u32,
+    /// The newest durable record.
+    pub(super) durable_lsn: u64,
+    /// Place of the next mark.
+    pub(super) mark_place: usize,
+}
+
+impl Log {
+    /// The log of a store that is made: its first checkpoint goes to slot 0.
+    pub(super) fn of_new_store(superblock: Superblock) -> Self {
+        Self {
+            pending: vec![],
+            chain: None,
+            at: 0,
+            allocated_to: 0,
+            doubtful: vec![],
+            next_lsn: 1,
+            last_crc: 0,
+            durable_lsn: 0,
+            recorded_durable_lsn: 0,
+            confirmed_durable_lsn: 0,
+            marked_durable_lsn: 0,
+            mark_place: 0,
+            superblock,
+            slot: 1,
+            checkpoint: vec![],
+            previous: vec![],
+        }
+    }
+
+    /// The log of a store that is opened, with the segments of its checkpoint and of the generation before.
+    pub(super) fn of_store(
+        superblock: Superblock,
+        slot: usize,
+        end: JournalEnd,
+        checkpoint: Vec<Segment>,
+        previous: Vec<Segment>,
+    ) -> Self {
+        let JournalEnd { chain, at, next_lsn, last_crc, durable_lsn, mark_place } = end;
+        assert!(durable_lsn < next_lsn, "record {durable_lsn} is durable, and the next one is {next_lsn}");
+        Self {
+            chain: Some(chain),
+            at,
+            next_lsn,
+            last_crc,
+            durable_lsn,
+            recorded_durable_lsn: durable_lsn,
+            confirmed_durable_lsn: durable_lsn,
+            marked_durable_lsn: durable_lsn,
+            mark_place,
+            slot,
+            checkpoint,
+            previous,
+            ..Self::of_new_store(superblock)
+        }
+    }
+
+    /// Queues changes for the next record.
+    pub(super) fn queue(&mut self, changes: impl IntoIterator<Item = Op>) {
+        self.pending.extend(changes);
+    }
+
+    /// Whether changes wait for a record.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Drops the changes that wait: a checkpoint will hold all of them.
+    pub(super) fn drop_pending(&mut self) {
+        self.pending.clear();
+    }
+
+    /// Number of the newest record.
+    pub(super) fn last_lsn(&self) -> u64 {
+        self.next_lsn - 1
+    }
+
+    /// The superblock that counts.
+    pub(super) fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The slot of the superblock that counts.
+    pub(super) fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// Whether nothing was written since the newest checkpoint, and nothing waits.
+    pub(super) fn is_as_checkpointed(&self) -> bool {
+        self.at == 0 && self.pending.is_empty()
+    }
+
+    /// Whether the journal has records.
+    pub(super) fn has_records(&self) -> bool {
+        self.at > 0
+    }
+
+    /// Whether the checkpoint and a journal of one segment are all the metadata that there is.
+    pub(super) fn has_least_metadata(&self) -> bool {
+        self.previous.is_empty()
+            && self.doubtful.is_empty()
+            && self.chain.as_ref().is_none_or(|chain| chain.segments().len() == 1)
+    }
+
+    /// Number of segments of the checkpoint that counts.
+    pub(super) fn checkpoint_segments(&self) -> usize {
+        self.checkpoint.len()
+    }
+
+    /// Number of segments that metadata takes: both generations and the journal.
+    fn metadata_segments(&self) -> usize {
+        self.checkpoint.len() + self.previous.len() + self.chain.as_ref().map_or(0, |chain| chain.segments().len())
+    }
+
+    /// Notes that the next record was written, with this many bytes and this CRC.
+    fn note_record(&mut self, bytes: u64, crc: u32) {
+        assert!(self.durable_lsn < self.next_lsn, "record {} is not written yet", self.durable_lsn);
+        self.at += bytes;
+        self.next_lsn += 1;
+        self.last_crc = crc;
+        self.recorded_durable_lsn = self.durable_lsn;
+        self.check_order();
+    }
+
+    /// Notes that records up to this one are durable, and with them what the newest of them recorded.
+    fn note_durable(&mut self, lsn: u64) {
+        self.durable_lsn = self.durable_lsn.max(lsn);
+        self.confirmed_durable_lsn = self.confirmed_durable_lsn.max(self.recorded_durable_lsn);
+        self.check_order();
+    }
+
+    /// Goes over to a generation whose superblock is durable in `slot`: its checkpoint's segments and its journal.
+    /// Returns the segments of the generation before the last, which are free once this is known to be durable.
+    fn begin_generation(
+        &mut self,
+        superblock: Superblock,
+        slot: usize,
+        checkpoint: Vec<Segment>,
+        journal: Chain,
+    ) -> Vec<Segment> {
+        assert!(self.pending.is_empty(), "a checkpoint is taken at a cut; {} changes wait", self.pending.len());
+        assert!(slot != self.slot, "the superblock that counts, in slot {slot}, is kept");
+        self.next_lsn = superblock.journal_lsn;
+        let mut before: Vec<Segment> = std::mem::replace(&mut self.checkpoint, checkpoint);
+        before.extend(self.chain.iter().flat_map(Chain::segments));
+        let mut dead = std::mem::replace(&mut self.previous, before);
+        // The slot that may have named them was written again.
+        dead.append(&mut self.doubtful);
+        self.chain = Some(journal);
+        self.at = 0;
+        self.allocated_to = 0;
+        self.last_crc = 0;
+        self.durable_lsn = self.durable_lsn.max(superblock.journal_lsn - 1);
+        self.recorded_durable_lsn = self.durable_lsn;
+        self.confirmed_durable_lsn = self.durable_lsn;
+        self.marked_durable_lsn = self.durable_lsn;
+        self.superblock = superblock;
+        self.slot = slot;
+        self.check_order();
+        dead
+    }
+
+    fn check_order(&self) {
+        assert!(
+            self.confirmed_durable_lsn <= self.durable_lsn
+                && self.recorded_durable_lsn <= self.durable_lsn
+                && self.durable_lsn < self.next_lsn,
+            "record {} is durable, {} recorded, {} confirmed, {} next",
+            self.durable_lsn,
+            self.recorded_durable_lsn,
+            self.confirmed_durable_lsn,
+            self.next_lsn
+        );
+    }
+}

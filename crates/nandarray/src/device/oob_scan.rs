@@ -1,0 +1,81 @@
+//! The scan of out-of-band records: for every unit the pages whose records name it, newer and older ones, and copies
+//! that reclaim left behind.
+//!
+//! The callers decide which of them is a unit's content: `repair` in a store that is open, `salvage` in one that is
+//! being opened.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::flash::{Ppa, Segment, SegmentKind};
+use crate::ftl::Ftl;
+use crate::stl::plan::BlockAt;
+use crate::stl::space::{Space, SpaceId, owner_space, unpack};
+
+/// A page whose record names a unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PageCopy {
+    /// Number of the command that wrote its content.
+    pub(super) seq: u64,
+    pub(super) ppa: Ppa,
+    /// Whether it matches its record.
+    pub(super) intact: bool,
+    /// Whether its segment may hold pages that are mapped.
+    pub(super) live: bool,
+}
+
+/// The units of spaces as out-of-band records name them, for the spaces that need them.
+#[derive(Debug, Default)]
+pub(super) struct OobScan {
+    pub(super) copies: BTreeMap<(SpaceId, BlockAt), BTreeMap<u32, Vec<PageCopy>>>,
+    /// Number of records, in segments with live pages, that are there and cannot be read: their owners are unknown.
+    pub(super) unreadable: u64,
+    /// Pages of each space, in segments with live pages, whose records have no room for their building block's
+    /// coordinate.
+    pub(super) unplaced: BTreeMap<SpaceId, u64>,
+}
+
+/// Reads the records of all segments for pages of these spaces that commands up to `newest` wrote. `live` says whether
+/// a segment may hold pages that are mapped.
+pub(super) fn scan(
+    ftl: &Ftl,
+    concerned: &HashMap<SpaceId, &Arc<Space>>,
+    newest: u64,
+    live: &dyn Fn(Segment) -> bool,
+) -> Result<OobScan> {
+    let mut found = OobScan::default();
+    if concerned.is_empty() {
+        return Ok(found);
+    }
+    let geometry = ftl.geometry();
+    let mut bytes = vec![0; geometry.page_bytes as usize];
+    for segment in 0..ftl.with_segments(|s| s.len()) as Segment {
+        if ftl.header_of(segment)?.is_some_and(|h| h.kind() != Some(SegmentKind::Data)) {
+            continue;
+        }
+        // A segment without live pages holds only superseded data: its intact pages count as copies, its damaged ones
+        // are ignored.
+        let live = live(segment);
+        if live {
+            found.unreadable += ftl.unreadable_records_of(segment)?;
+        }
+        for (page, record) in ftl.oob_of_segment(segment)?.into_iter().enumerate() {
+            let Some(record) = record.filter(|r| r.seq() <= newest) else { continue };
+            let (id, spilled) = owner_space(&record.owner());
+            let Some(space) = concerned.get(&id) else { continue };
+            let at = unpack(&record.owner().key, space.shape.block.len()).filter(|_| !spilled);
+            let Some(at) = at else {
+                *found.unplaced.entry(id).or_default() += u64::from(live);
+                continue;
+            };
+            let (unit, ppa) = (u32::from(record.owner().unit), geometry.ppa(segment, page as u32));
+            ftl.media().read_at(geometry.page_offset(ppa), &mut bytes)?;
+            let copy = PageCopy { seq: record.seq(), ppa, intact: record.matches(&bytes), live };
+            if copy.intact || live {
+                found.copies.entry((id, at)).or_default().entry(unit).or_default().push(copy);
+            }
+        }
+    }
+    Ok(found)
+}

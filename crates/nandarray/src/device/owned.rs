@@ -1,0 +1,184 @@
+//! Commands that own what they need, so that they can be in flight after the call that submitted them has returned.
+//!
+//! Only their coordinates and names are owned: buffers are the caller's until the command is delivered.
+
+use super::Device;
+use super::command::{Delete, Flush, Read, Resize, Target, Write};
+use super::execute::Execute;
+use crate::error::Result;
+use crate::sched::RangeTicket;
+use crate::sim::{Moves, Order};
+use crate::stl::plan::Axis;
+use crate::stl::read::BufferMut;
+use crate::stl::space::SpaceId;
+use crate::stl::write::Source;
+
+/// A [`Target`] that owns its coordinates.
+#[derive(Clone, Debug)]
+pub enum OwnedTarget {
+    /// As [`Target::Box`].
+    Box {
+        /// First coordinate.
+        start: Vec<u64>,
+        /// Distances, at least 1.
+        step: Vec<u64>,
+        /// Elements.
+        count: Vec<u64>,
+        /// Byte strides in the buffer.
+        strides: Vec<isize>,
+        /// Shape of the view; `None` is the space itself.
+        view: Option<Vec<u64>>,
+    },
+    /// As [`Target::Outer`].
+    Outer {
+        /// One for each dimension.
+        axes: Vec<Axis>,
+        /// Byte strides in the buffer.
+        strides: Vec<isize>,
+    },
+    /// As [`Target::Boxes`].
+    Boxes {
+        /// First coordinates, one box after the other.
+        starts: Vec<u64>,
+        /// Distances, at least 1.
+        step: Vec<u64>,
+        /// Elements of a box.
+        count: Vec<u64>,
+        /// Byte strides in the buffer, within a box.
+        strides: Vec<isize>,
+        /// Bytes between boxes in the buffer.
+        stride: isize,
+        /// Shape of the view; `None` is the space itself.
+        view: Option<Vec<u64>>,
+    },
+    /// As [`Target::Points`].
+    Points {
+        /// Coordinates, one point after the other.
+        coordinates: Vec<u64>,
+        /// Bytes between elements in the buffer.
+        stride: isize,
+    },
+}
+
+impl OwnedTarget {
+    /// A copy of a target.
+    pub fn of(target: &Target<'_>) -> Self {
+        match *target {
+            Target::Box { start, step, count, strides, view } => Self::Box {
+                start: start.to_vec(),
+                step: step.to_vec(),
+                count: count.to_vec(),
+                strides: strides.to_vec(),
+                view: view.map(<[u64]>::to_vec),
+            },
+            Target::Outer { axes, strides } => Self::Outer { axes: axes.to_vec(), strides: strides.to_vec() },
+            Target::Boxes { starts, step, count, strides, stride, view } => Self::Boxes {
+                starts: starts.to_vec(),
+                step: step.to_vec(),
+                count: count.to_vec(),
+                strides: strides.to_vec(),
+                stride,
+                view: view.map(<[u64]>::to_vec),
+            },
+            Target::Points { coordinates, stride } => Self::Points { coordinates: coordinates.to_vec(), stride },
+        }
+    }
+
+    /// The target that it owns.
+    pub fn borrow(&self) -> Target<'_> {
+        match self {
+            Self::Box { start, step, count, strides, view } => {
+                Target::Box { start, step, count, strides, view: view.as_deref() }
+            }
+            Self::Outer { axes, strides } => Target::Outer { axes, strides },
+            Self::Boxes { starts, step, count, strides, stride, view } => {
+                Target::Boxes { starts, step, count, strides, stride: *stride, view: view.as_deref() }
+            }
+            Self::Points { coordinates, stride } => Target::Points { coordinates, stride: *stride },
+        }
+    }
+}
+
+/// A command that owns its coordinates and names. Buffers must stay until it is delivered; it has no reply.
+#[derive(Clone, Debug)]
+pub enum OwnedCommand {
+    /// As [`Read`].
+    Read {
+        /// The space.
+        space: SpaceId,
+        /// The elements to read.
+        target: OwnedTarget,
+        /// Destination.
+        out: BufferMut,
+    },
+    /// As [`Write`].
+    Write {
+        /// The space.
+        space: SpaceId,
+        /// The elements to write.
+        target: OwnedTarget,
+        /// Their values.
+        source: Source,
+    },
+    /// As [`Resize`].
+    Resize {
+        /// The space.
+        space: SpaceId,
+        /// Its new shape.
+        shape: Vec<u64>,
+    },
+    /// As [`Delete`].
+    Delete {
+        /// Name of the space.
+        name: String,
+    },
+    /// As [`Flush`].
+    Flush,
+}
+
+impl OwnedCommand {
+    /// Calls `f` with the borrowed command.
+    fn with<T>(&self, f: impl FnOnce(&dyn Execute<Reply = ()>) -> T) -> T {
+        match self {
+            Self::Read { space, target, out } => f(&Read { space: *space, target: target.borrow(), out: *out }),
+            Self::Write { space, target, source } => {
+                f(&Write { space: *space, target: target.borrow(), source: *source })
+            }
+            Self::Resize { space, shape } => f(&Resize { space: *space, shape }),
+            Self::Delete { name } => f(&Delete { name }),
+            Self::Flush => f(&Flush),
+        }
+    }
+}
+
+impl Execute for OwnedCommand {
+    type Reply = ();
+
+    fn order(&self) -> Order {
+        self.with(|command| command.order())
+    }
+
+    fn moves(&self) -> Moves {
+        self.with(|command| command.moves())
+    }
+
+    fn writes(&self) -> bool {
+        self.with(|command| command.writes())
+    }
+
+    fn request(&self, device: &Device) -> Result<Option<RangeTicket>> {
+        self.with(|command| command.request(device))
+    }
+
+    fn first_half(&self, device: &Device, granted: bool) -> Result<Option<()>> {
+        self.with(|command| command.first_half(device, granted))
+    }
+
+    fn second_half(&self, device: &Device) -> Result<()> {
+        self.with(|command| command.second_half(device))
+    }
+
+    fn run(&self, device: &Device) -> Result<()> {
+        self.with(|command| command.run(device))
+    }
+}

@@ -1,0 +1,298 @@
+//! Replay: reading the journals of a generation, and applying their records to the checkpoint's state.
+//!
+//! Durable records are believed. Pages of later records may have been lost with the power, so each is compared with its
+//! out-of-band record first; the first record with a page that fails ends the journal, as does the first torn record.
+//! `recover` decides which generation is read, and what follows from records that are left out.
+
+use std::sync::Arc;
+
+use super::wire::{Op, RecordBody, Update};
+use super::{Catalog, Dropped};
+use crate::codec::Framing;
+use crate::error::{Error, Result};
+use crate::flash::geometry::SEGMENTS_MAX;
+use crate::flash::{Owner, Ppa, Run, Segment, SegmentKind};
+use crate::ftl::Ftl;
+use crate::ftl::chain::Chain;
+use crate::ftl::journal::{self, End};
+use crate::ftl::segments::Segments;
+use crate::ftl::superblock::{ChainStart, Superblock};
+use crate::ftl::wear::OpenedSince;
+use crate::media::Media;
+use crate::stl::index::Index;
+use crate::stl::space::{IndexState, Space, owner_space, unpack};
+use crate::stl::write::remap;
+
+/// The journal of a generation, and those that it leads on to.
+pub(super) struct Journals {
+    pub(super) records: Vec<journal::Record>,
+    /// The chain that is written to now, and the offset of its end.
+    pub(super) last: (Chain, u64),
+    /// Index of the first record of that chain.
+    pub(super) first_in_last: usize,
+    /// Segments of the chains before.
+    pub(super) before: Vec<Segment>,
+    pub(super) end: End,
+    pub(super) switched: bool,
+}
+
+pub(super) fn read_journals(media: &dyn Media, superblock: &Superblock) -> Result<Journals> {
+    let mut chain = Chain::begin(superblock.geometry, superblock.journal);
+    let mut all = Vec::new();
+    let mut before = Vec::new();
+    let mut lsn = superblock.journal_lsn;
+    loop {
+        let first_in_last = all.len();
+        let (records, at, end) = journal::read_all(media, &mut chain, lsn, superblock.clean.map(|c| c.0))?;
+        lsn += records.len() as u64;
+        all.extend(records);
+        let switch = all.last().and_then(|r| postcard::from_bytes::<RecordBody>(&r.payload).ok()).and_then(|body| {
+            match body.ops[..] {
+                [Op::Switch { first, nonce }] => Some(ChainStart { first, nonce }),
+                _ => None,
+            }
+        });
+        let known = |s: &ChainStart| before.contains(&s.first) || chain.segments().contains(&s.first);
+        match switch.filter(|s| !known(s)) {
+            Some(start) => {
+                if u64::from(start.first) >= SEGMENTS_MAX {
+                    return Err(Error::corrupt(format!(
+                        "a journal goes on in segment {}; a store has at most {SEGMENTS_MAX}",
+                        start.first
+                    )));
+                }
+                before.extend(chain.segments());
+                chain = Chain::begin(superblock.geometry, start);
+            }
+            None => {
+                let switched = !before.is_empty();
+                return Ok(Journals { records: all, last: (chain, at), first_in_last, before, end, switched });
+            }
+        }
+    }
+}
+
+/// The result of a replay.
+pub(super) struct Replayed {
+    /// Records applied.
+    pub(super) applied: u64,
+    /// Records that were left out.
+    pub(super) dropped: Option<Dropped>,
+    /// The newest record that is known to be durable.
+    pub(super) durable: u64,
+}
+
+/// Whether records of a journal are missing that were durable.
+pub(super) fn is_damaged(journals: &Journals, superblock: &Superblock, known: u64) -> bool {
+    let last = superblock.journal_lsn + journals.records.len() as u64 - 1;
+    matches!(journals.end, End::Damaged(_)) || known > last
+}
+
+/// Replays records.
+pub(super) fn replay_all(
+    replay: &mut Replay<'_>,
+    journals: &Journals,
+    superblock: &Superblock,
+    known: u64,
+) -> Result<Replayed> {
+    let records = &journals.records;
+    let behind = journals.end.behind().map_or(&[][..], |b| &b.records);
+    let last = superblock.journal_lsn + records.len() as u64 - 1;
+    let durable = records.iter().chain(behind).map(|r| r.durable).fold(known, u64::max);
+    // Then no record below needs its pages compared: the missing one behind them was durable.
+    let damaged = is_damaged(journals, superblock, known);
+    if damaged && !replay.salvage {
+        return Err(Error::corrupt(format!(
+            "the journal is damaged behind record {last}: record {durable} was durable; `nandarray check --repair` \
+             rebuilds what pages tell"
+        )));
+    }
+    let mut applied = 0;
+    for record in records {
+        let body: RecordBody = postcard::from_bytes(&record.payload)
+            .map_err(|e| Error::corrupt(format!("journal record {} cannot be read: {e}", record.lsn)))?;
+        if record.lsn > durable {
+            replay.ftl.with_segments(Segments::expect_uncertain);
+            if !replay.pages_arrived(&body)? {
+                break;
+            }
+        }
+        replay.seq = replay.seq.max(body.seq);
+        for op in body.ops {
+            replay.op(op).map_err(|e| Error::corrupt(format!("journal record {}: {e}", record.lsn)))?;
+        }
+        applied += 1;
+    }
+    let first = superblock.journal_lsn + applied;
+    let torn = journals.end.behind().is_some_and(|b| b.torn).then_some(last + 1);
+    let there = records[applied as usize..].iter().chain(behind).map(|r| r.lsn).chain(torn);
+    let mut dropped = Dropped { first, durable: damaged, ..Dropped::default() };
+    dropped.last = there.fold(if damaged { known } else { 0 }, u64::max);
+    if damaged {
+        replay.ftl.with_segments(Segments::expect_uncertain);
+        (dropped.pages_taken, dropped.pages_lost) = replay.roll_forward()?;
+    }
+    dropped.name_arrays(records[applied as usize..].iter().chain(behind).map(|r| &r.payload[..]), &replay.catalog);
+    Ok(Replayed { applied, dropped: Some(dropped).filter(|d| d.last >= d.first), durable })
+}
+
+/// A store's state while records are applied to it.
+pub(super) struct Replay<'a> {
+    pub(super) ftl: &'a Ftl,
+    pub(super) catalog: Catalog,
+    pub(super) framing: Framing,
+    pub(super) seq: u64,
+    /// Segments named by records: they took pages since the checkpoint.
+    pub(super) opened: OpenedSince,
+    /// Whether indexes may be rebuilt ones, which map other pages than the checkpoint counts: live pages are counted
+    /// later then.
+    pub(super) salvage: bool,
+}
+
+impl Replay<'_> {
+    /// Whether every page that a record names is on the medium.
+    fn pages_arrived(&self, body: &RecordBody) -> Result<bool> {
+        // Spaces made by the same record are not in the catalog yet; owners need no more than number and coordinate.
+        let page = self.ftl.geometry().page_bytes as usize;
+        let have = self.ftl.geometry().segments_within(self.ftl.media().len());
+        let mut bytes = vec![0; page];
+        for op in &body.ops {
+            let Op::Update(update) = op else { continue };
+            for run in update.runs()? {
+                if !self.ftl.geometry().has_run(run, have) {
+                    return Ok(false);
+                }
+                for unit in run.unit..run.end() {
+                    let ppa = run.page_of(unit);
+                    self.ftl.media().read_at(self.ftl.geometry().page_offset(ppa), &mut bytes)?;
+                    let good = self.ftl.oob(ppa)?.is_some_and(|r| {
+                        let owner = r.owner();
+                        (owner.unit, owner_space(&owner).0, r.seq()) == (unit as u16, update.space, update.seq)
+                            && r.matches(&bytes)
+                    });
+                    if !good {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn space(&self, id: u32) -> Result<&Arc<Space>> {
+        self.catalog.by_id.get(&id).ok_or_else(|| Error::corrupt(format!("it names space {id}, which is not there")))
+    }
+
+    fn op(&mut self, op: Op) -> Result<()> {
+        match op {
+            Op::Create(record) => {
+                let (name, id) = (record.name.clone(), record.id);
+                let dimensions = record.shape.len().max(1);
+                let page_bytes = self.ftl.geometry().page_bytes;
+                let space = Space::new(record, IndexState::Loaded(Index::new(dimensions)), page_bytes, self.framing)?;
+                self.catalog.next = self.catalog.next.max(id.saturating_add(1));
+                let taken = self.catalog.by_name.insert(name, id).is_some();
+                if self.catalog.by_id.insert(id, space).is_some() || taken {
+                    return Err(Error::corrupt(format!("space {id} is made twice")));
+                }
+            }
+            Op::Delete(id) => {
+                let space = self.space(id)?.clone();
+                let name = space.peek().record.name.clone();
+                let mut dead = Vec::new();
+                space.read()?.index().for_each(&mut |_, map| dead.extend(map.runs()));
+                self.dead(&dead)?;
+                self.catalog.by_name.remove(&name);
+                self.catalog.by_id.remove(&id);
+            }
+            Op::Resize(id, shape) => {
+                let space = self.space(id)?;
+                let mut inner = space.peek_mut();
+                if shape.len() != inner.record.shape.len() {
+                    return Err(Error::corrupt("it changes the number of dimensions"));
+                }
+                inner.record.shape = shape;
+            }
+            Op::Attrs(id, attrs) => self.space(id)?.peek_mut().record.attrs = attrs,
+            Op::Rename(id, name) => {
+                let old = {
+                    let mut inner = self.space(id)?.peek_mut();
+                    std::mem::replace(&mut inner.record.name, name.clone())
+                };
+                self.catalog.by_name.remove(&old);
+                if self.catalog.by_name.insert(name, id).is_some() {
+                    return Err(Error::corrupt("it gives a name that is taken"));
+                }
+            }
+            Op::Update(update) => self.update(&update)?,
+            Op::Switch { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, update: &Update) -> Result<()> {
+        let runs = update.runs()?;
+        let space = self.space(update.space)?.clone();
+        if update.at.len() != space.shape.block.len() {
+            return Err(Error::corrupt("it has a block of another dimensionality"));
+        }
+        let mut inner = space.write()?;
+        let gone = update.gone();
+        // A unit that gets a page without losing its old one would be mapped twice.
+        if runs.iter().any(|r| (r.unit..r.end()).any(|u| !gone.has(u))) {
+            return Err(Error::corrupt("it maps units twice"));
+        }
+        let dead = remap(&mut inner, &update.at, &gone, &runs);
+        drop(inner);
+        self.dead(&dead)?;
+        for run in runs {
+            let was_live = self.ftl.with_segments(|s| s.has_live(run));
+            if !self.ftl.with_segments(|s| s.revive(run)) && !self.salvage {
+                return Err(Error::corrupt(format!("page {} cannot be live", run.ppa.0)));
+            }
+            self.opened.name(&self.ftl.geometry(), run, was_live);
+        }
+        Ok(())
+    }
+
+    fn dead(&self, runs: &[Run]) -> Result<()> {
+        for &run in runs {
+            if !self.ftl.with_segments(|s| s.unrevive(run)) && !self.salvage {
+                return Err(Error::corrupt(format!("page {} dies twice", run.ppa.0)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Salvage: applies, in order of their commands, pages that are newer than everything replayed. Gives how many were
+    /// applied, and how many not, since their array or place in it is not known.
+    fn roll_forward(&mut self) -> Result<(u64, u64)> {
+        let mut newer: Vec<(u64, Owner, Ppa)> = Vec::new();
+        let geometry = self.ftl.geometry();
+        for segment in 0..geometry.segments_within(self.ftl.media().len()) as Segment {
+            let data = self.ftl.header_of(segment)?.is_none_or(|h| h.kind() == Some(SegmentKind::Data));
+            if !data {
+                continue;
+            }
+            for (page, record) in self.ftl.oob_of_segment(segment)?.into_iter().enumerate() {
+                if let Some(r) = record.filter(|r| r.seq() > self.seq) {
+                    newer.push((r.seq(), r.owner(), geometry.ppa(segment, page as u32)));
+                }
+            }
+        }
+        newer.sort_by_key(|(seq, owner, ppa)| (*seq, owner.space, owner.key, owner.unit, *ppa));
+        let (found, mut taken) = (newer.len() as u64, 0);
+        for (seq, owner, ppa) in newer {
+            self.seq = self.seq.max(seq);
+            let (id, spilled) = owner_space(&owner);
+            let Some(space) = self.catalog.by_id.get(&id).filter(|_| !spilled) else { continue };
+            let Some(at) = unpack(&owner.key, space.shape.block.len()) else { continue };
+            // A page that is damaged is mapped, too: reading it is an error, not what the unit had before.
+            let unit = u32::from(owner.unit);
+            let gone = if space.coded() && unit == 0 { None } else { Some(vec![(unit, unit + 1)]) };
+            self.update(&Update { space: id, seq, at: at.to_vec(), gone, runs: vec![(unit, 1, ppa.0)] })?;
+            taken += 1;
+        }
+        Ok((taken, found - taken))
+    }
+}

@@ -1,0 +1,310 @@
+//! A staged write: parts that a long command writes to a space, invisible until all of them are applied at once.
+//!
+//! Each part is staged as a write is; a block that several parts touch is composed on the earlier parts of it. The
+//! staged write holds its blocks against other writes, and readers see the space as it was. Dropped without being
+//! applied, it leaves nothing: that is how a failed command changes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Device;
+use super::io::plan_box;
+use crate::error::{Error, Result};
+use crate::sched::{BlockBox, RangeTicket};
+use crate::sim::count;
+use crate::stl::plan::BlockAt;
+use crate::stl::space::Space;
+use crate::stl::write::{DIRECT_BYTES, Source, Staged, Writer, overlay};
+
+use super::Target;
+
+/// The staged blocks of one space, without the device and the space that they belong to.
+#[derive(Debug)]
+pub(super) struct Staging {
+    /// The space's shape once this is applied.
+    shape: Vec<u64>,
+    seq: u64,
+    staged: BTreeMap<BlockAt, Staged>,
+    bytes: u64,
+    _range: RangeTicket,
+}
+
+impl Staging {
+    /// Reserves these blocks of a space, none for all.
+    pub(super) fn begin(device: &Device, space: &Space, blocks: BlockBox) -> Result<Self> {
+        device.ready()?;
+        if space.coded() {
+            space.codec()?;
+        }
+        let range = device.hold(space, blocks)?;
+        // Buffered units of these blocks become pages first: the staged pages are newer by their number, too.
+        if !space.read()?.gathered.is_empty() {
+            device.commit(false)?;
+        }
+        let shape = space.read()?.record.shape.clone();
+        let seq = device.next_seq();
+        Ok(Self { shape, seq, staged: BTreeMap::new(), bytes: 0, _range: range })
+    }
+
+    /// The space's shape once this is applied.
+    pub(super) fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// Sets the shape that the space gets, which is nowhere smaller. The caller holds all blocks and has written no
+    /// part yet.
+    pub(super) fn grow(&mut self, shape: &[u64]) {
+        debug_assert!(self.staged.is_empty(), "the edge blocks of the new shape are composed by it");
+        self.shape = shape.to_vec();
+    }
+
+    /// Writes a part; returns its bytes.
+    pub(super) fn put(&mut self, device: &Device, space: &Space, target: &Target<'_>, source: Source) -> Result<u64> {
+        let Some((work, bytes)) = plan_box(space, &self.shape, target)? else { return Ok(0) };
+        let ftl = &device.ftl;
+        // Nothing is buffered: the command is one, and ends with a commit.
+        let large = bytes.max(DIRECT_BYTES);
+        let over = Some(&self.staged);
+        let writer = Writer { ftl, space, seq: self.seq, extent: &self.shape, bytes: large, over, successive: None };
+        // SAFETY: a `Source` buffer is made by the promise that it covers its command's target.
+        let mut stage = || unsafe { writer.stage(&device.workers, &work, source) };
+        let parts = device.stage_in(writer.pages_needed(&work), &mut stage)?;
+        for part in parts {
+            let before = self.staged.remove(&part.at);
+            let (whole, dropped) = overlay(before, part);
+            ftl.abandon(&dropped);
+            self.staged.insert(whole.at.clone(), whole);
+        }
+        self.bytes += bytes;
+        Ok(bytes)
+    }
+
+    /// Bytes that the staged blocks take in a journal record, about.
+    pub(super) fn journal_bytes(&self) -> u64 {
+        self.staged.values().map(Staged::journal_bytes).sum()
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Staged> {
+        std::mem::take(&mut self.staged).into_values().collect()
+    }
+
+    /// Gives all staged pages up.
+    pub(super) fn abandon(&mut self, device: &Device) {
+        self.take().iter().for_each(|staged| device.ftl.abandon(&staged.runs));
+    }
+}
+
+/// Writes to one space that are made as one. Dropped without being applied, they leave nothing.
+#[derive(Debug)]
+pub struct StagedWrite<'d> {
+    device: &'d Device,
+    space: Arc<Space>,
+    staging: Staging,
+}
+
+impl<'d> StagedWrite<'d> {
+    /// Reserves these blocks of a space, none for all.
+    pub(super) fn begin(device: &'d Device, space: Arc<Space>, blocks: BlockBox) -> Result<Self> {
+        let staging = Staging::begin(device, &space, blocks)?;
+        Ok(Self { device, space, staging })
+    }
+
+    /// The space.
+    pub fn space(&self) -> &Space {
+        &self.space
+    }
+
+    /// The space's shape, which stays while the staged write is there.
+    pub fn shape(&self) -> &[u64] {
+        self.staging.shape()
+    }
+
+    /// Writes a part.
+    ///
+    /// # Errors
+    /// As [`super::command::Write`]; what was staged before stays staged.
+    pub fn put(&mut self, target: &Target<'_>, source: Source) -> Result<()> {
+        let Self { device, space, staging } = self;
+        device.guarded(|| staging.put(device, space, target, source).map(drop))
+    }
+}
+
+impl Drop for StagedWrite<'_> {
+    fn drop(&mut self) {
+        self.staging.abandon(self.device);
+    }
+}
+
+impl Device {
+    /// Applies writes together, all or none.
+    pub(super) fn apply_staged(&self, mut writes: Vec<StagedWrite<'_>>) -> Result<()> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let bytes = writes.iter().map(|write| write.staging.bytes).sum();
+        self.hold_journal(writes.iter().map(|write| write.staging.journal_bytes()).sum())?;
+        {
+            // Excludes commits and deletions: a space that is there now stays until all is applied.
+            let _epoch = self.epoch.write();
+            if self.closed() {
+                return Err(Error::Closed("the store was closed while a program ran".to_owned()));
+            }
+            for write in &writes {
+                drop(write.space.read()?);
+            }
+            for write in &mut writes {
+                let staged = write.staging.take();
+                let mut inner = write.space.write().expect("the space was there just now");
+                self.apply_to(&write.space, &mut inner, staged, None);
+            }
+        }
+        // Their blocks are free again before anything else is done.
+        drop(writes);
+        self.after_write();
+        count(&self.counters.writes, 1);
+        count(&self.counters.bytes_written, bytes);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::device::{Mode, NewSpace, Options, command};
+    use crate::flash::Geometry;
+    use crate::media::fault::FaultMedia;
+    use crate::stl::read::BufferMut;
+
+    const SHAPE: [u64; 2] = [37, 50];
+
+    fn options(entropy: u64) -> Options {
+        Options { geometry: Geometry::TINY, threads: Some(1), entropy, ..Options::default() }
+    }
+
+    fn open(media: &Arc<FaultMedia>, mode: Mode, entropy: u64) -> Result<Device> {
+        Device::open(media.clone(), "memory", mode, &options(entropy))
+    }
+
+    /// A store with an array of ones, some of which gather.
+    fn made(device: &Device, compression: Option<&str>) -> Result<()> {
+        let space = device.execute(command::Create(NewSpace {
+            name: "x",
+            shape: &SHAPE,
+            item_bytes: 4,
+            dtype: "",
+            block: Some(&[8, 16]),
+            compression,
+            key: None,
+            fill: None,
+            attrs: "{}",
+        }))?;
+        let ones = vec![1u32; 37 * 50];
+        write(device, space.id, &[0, 0], &SHAPE, &ones)?;
+        device.execute(command::Flush)?;
+        write(device, space.id, &[3, 3], &[2, 2], &[7; 4])
+    }
+
+    fn write(device: &Device, space: u32, start: &[u64], count: &[u64], from: &[u32]) -> Result<()> {
+        let strides = [count[1] as isize * 4, 4];
+        let target = Target::Box { start, step: &[1, 1], count, strides: &strides, view: None };
+        // SAFETY: the buffer has the elements of the box.
+        let source = unsafe { Source::from_raw(from.as_ptr().cast()) };
+        device.execute(command::Write { space, target, source })
+    }
+
+    fn read(device: &Device) -> Result<Vec<u32>> {
+        let space = device.execute(command::Open { name: "x", key: None })?.id;
+        let mut all = vec![0u32; 37 * 50];
+        let strides = [200, 4];
+        let target = Target::Box { start: &[0, 0], step: &[1, 1], count: &SHAPE, strides: &strides, view: None };
+        // SAFETY: the buffer has the elements of the space.
+        let out = unsafe { BufferMut::from_raw(all.as_mut_ptr().cast()) };
+        device.execute(command::Read { space, target, out })?;
+        Ok(all)
+    }
+
+    /// A part: first coordinates, sizes, and whether it is of a view with sides exchanged.
+    type Part = (u64, u64, u64, u64, bool);
+
+    /// Writes parts through a draft, and to the model.
+    fn draw(device: &Device, draft: &mut StagedWrite<'_>, parts: &[Part], model: &mut [u32]) -> Result<()> {
+        let before = read(device)?;
+        for (i, &(a, b, rows, columns, turned)) in parts.iter().enumerate() {
+            let shape = if turned { [50, 37] } else { SHAPE };
+            let start = [a % shape[0], b % shape[1]];
+            let count = [rows.min(shape[0] - start[0]), columns.min(shape[1] - start[1])];
+            // Sometimes fill.
+            let value = if i % 4 == 3 { 0 } else { 100 + i as u32 };
+            let bytes = vec![value; (count[0] * count[1]) as usize];
+            let strides = [count[1] as isize * 4, 4];
+            let view = turned.then_some(&shape[..]);
+            let target = Target::Box { start: &start, step: &[1, 1], count: &count, strides: &strides, view };
+            // SAFETY: the buffer has the elements of the box.
+            draft.put(&target, unsafe { Source::from_raw(bytes.as_ptr().cast()) })?;
+            for row in start[0]..start[0] + count[0] {
+                for column in start[1]..start[1] + count[1] {
+                    model[(row * shape[1] + column) as usize] = value;
+                }
+            }
+            assert_eq!(read(device)?, before, "nothing is seen before it is applied");
+        }
+        Ok(())
+    }
+
+    fn parts() -> impl Strategy<Value = Vec<Part>> {
+        prop::collection::vec((0u64..50, 0u64..50, 1u64..40, 1u64..50, any::<bool>()), 1..9)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn parts_are_one_write(parts in parts(), coded: bool, applied: bool) {
+            let media = Arc::new(FaultMedia::with_bytes(vec![]));
+            let device = open(&media, Mode::Exclusive, 0).unwrap();
+            made(&device, coded.then_some("lz4")).unwrap();
+            let before = read(&device).unwrap();
+            let mut model = before.clone();
+            let space = device.execute(command::Open { name: "x", key: None }).unwrap();
+            let mut draft = StagedWrite::begin(&device, space, vec![]).unwrap();
+            draw(&device, &mut draft, &parts, &mut model).unwrap();
+            if applied {
+                device.apply_staged(vec![draft]).unwrap();
+            } else {
+                drop(draft);
+            }
+            let wanted = if applied { model } else { before };
+            prop_assert_eq!(&read(&device).unwrap(), &wanted);
+            device.close().unwrap();
+            let again = open(&media, Mode::ReadWrite, 1).unwrap();
+            prop_assert_eq!(&read(&again).unwrap(), &wanted);
+            let report = again.execute(command::Check { repair: false, accept_older: false }).unwrap();
+            prop_assert!(report.findings.is_empty(), "{:?}", report.findings);
+        }
+
+        #[test]
+        fn lost_power_leaves_all_or_nothing(parts in parts(), coded: bool, at in 0u64..200, seed: u64) {
+            let compression = coded.then_some("lz4");
+            let media = Arc::new(FaultMedia::with_bytes(vec![]));
+            let device = open(&media, Mode::Exclusive, 0).unwrap();
+            made(&device, compression).unwrap();
+            device.execute(command::Flush).unwrap();
+            let before = read(&device).unwrap();
+            let mut model = before.clone();
+            media.crash_at_write(media.writes() + 1 + at);
+            let space = device.execute(command::Open { name: "x", key: None }).unwrap();
+            let done = StagedWrite::begin(&device, space, vec![]).and_then(|mut draft| {
+                draw(&device, &mut draft, &parts, &mut model)?;
+                device.apply_staged(vec![draft])
+            });
+            let flushed = done.is_ok() && device.execute(command::Flush).is_ok();
+            prop_assert!(flushed || media.crashed());
+            let bytes = if media.crashed() { media.after_crash(seed) } else { media.after_kill() };
+            let survived = Arc::new(FaultMedia::with_bytes(bytes));
+            let found = read(&open(&survived, Mode::ReadWrite, 1).unwrap()).unwrap();
+            prop_assert!(found == model || (found == before && !flushed), "neither before nor after");
+        }
+    }
+}

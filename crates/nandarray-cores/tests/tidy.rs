@@ -39,3 +39,8 @@ fn every_file_says_what_it_is_and_ends_in_time() {
 fn time_chance_and_surroundings_come_in_through_the_door() {
     tidy::time_chance_and_surroundings_come_in_through_the_door(&[]);
 }
+
+#[test]
+fn functions_are_seen_at_once() {
+    tidy::functions_are_seen_at_once(&["src", "tests"], &[]);
+}

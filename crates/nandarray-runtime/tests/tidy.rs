@@ -62,3 +62,8 @@ fn the_storage_engine_knows_no_programs() {
         assert!(!manifest.contains(name), "the engine depends on {name}");
     }
 }
+
+#[test]
+fn functions_are_seen_at_once() {
+    tidy::functions_are_seen_at_once(&["src", "tests"], &[]);
+}

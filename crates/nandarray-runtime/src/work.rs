@@ -8,13 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-<<<<<<< HEAD
-use nandarray::sim::panics::caught;
-use nandarray_cores::{BorrowedTask, Bounds, Call, Core, EntryPoint, Inflow, OutputPhase, RunError};
-=======
 use nandarray::panics::caught;
-use nandarray_cores::{Bounds, Call, Core, Entry, Inflow, Phase, RunError, Task};
->>>>>>> main
+use nandarray_cores::{BorrowedTask, Bounds, Call, Core, EntryPoint, Inflow, OutputPhase, RunError};
 
 use crate::cut::{Edges, TaskCutter};
 use crate::io::{InputSource, OutputSink};

@@ -1,4 +1,4 @@
-//! How many flash operations a CPU second simulates, by the back end and the event queue alone: random 4 KiB reads.
+//! Flash operations simulated a CPU second, by the back end and the event queue alone: random 4 KiB reads.
 //!
 //! `cargo run --release -p nandarray-model --example flash_speed [OPERATIONS [PRESET]]`
 //!

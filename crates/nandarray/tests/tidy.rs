@@ -29,6 +29,10 @@ const HASHES: &[(&str, &str, &str)] = &[
     ("device/catalog.rs", "inner.gathered.values()", "a sum"),
 ];
 
+/// Functions of more than 70 lines: file, function, why it is not cut.
+const LONG_FUNCTIONS: &[(&str, &str, &str)] =
+    &[("src/stl/read.rs", "read", "the one loop over blocks that every larger read takes")];
+
 #[test]
 fn arrows_only_point_down() {
     tidy::arrows_only_point_down(LAYERS, &[]);
@@ -61,4 +65,12 @@ fn time_chance_and_surroundings_come_in_through_the_door() {
 #[test]
 fn nothing_depends_on_the_order_of_a_hash() {
     tidy::nothing_depends_on_the_order_of_a_hash(&["gathered", "by_id"], HASHES);
+}
+
+#[test]
+fn functions_are_seen_at_once() {
+    tidy::functions_are_seen_at_once(
+        &["src", "tests", "../nandarray-python/src", "../../fuzz/fuzz_targets"],
+        LONG_FUNCTIONS,
+    );
 }

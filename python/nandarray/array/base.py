@@ -48,7 +48,7 @@ class Grid:
     def _commands(self) -> Commands:
         raise NotImplementedError
 
-    # Derived from these.
+    # Built on these.
 
     @property
     def ndim(self) -> int:

@@ -16,10 +16,10 @@ use super::channel::{Channel, Use};
 use super::die::{Array, Die, Wish};
 use super::operation::{FlashOp, OpEnded, OpKind, OpOutcome};
 use super::policy::{self, Grant};
-use super::slab::{CLASSES, List, NONE, OpClass, Slab};
+use super::slab::{CLASSES, NONE, OpClass, Slab, SlotList};
 use super::times::Times;
 use crate::describe::{Description, Energy, FlashGeometry, Scheduling};
-use crate::spans::{Span, Spans, Track};
+use crate::spans::{DeviceSpan, DeviceSpanSink, Track};
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
@@ -47,7 +47,7 @@ pub struct Backend {
     pub(super) times: Times,
     pub(super) slab: Slab,
     /// Queues by die, plane, class.
-    pub(super) queues: Vec<List>,
+    pub(super) queues: Vec<SlotList>,
     pub(super) dies: Vec<Die>,
     pub(super) channels: Vec<Channel>,
     pub(super) cells: Box<dyn Cells>,
@@ -56,7 +56,7 @@ pub struct Backend {
     t_ecc_decode: Ps,
     energy: Energy,
     seq: u64,
-    spans: Option<Box<dyn Spans>>,
+    spans: Option<Box<dyn DeviceSpanSink>>,
 }
 
 impl Backend {
@@ -64,7 +64,7 @@ impl Backend {
     ///
     /// # Panics
     /// If a channel has more than 128 dies, or the description has no times.
-    pub fn new(description: &Description, seed: u64, spans: Option<Box<dyn Spans>>) -> Self {
+    pub fn new(description: &Description, seed: u64, spans: Option<Box<dyn DeviceSpanSink>>) -> Self {
         Self::with_cells(description, Box::new(NandCells::new(description, seed)), spans)
     }
 
@@ -72,7 +72,11 @@ impl Backend {
     ///
     /// # Panics
     /// As [`Backend::new`].
-    pub fn with_cells(description: &Description, cells: Box<dyn Cells>, spans: Option<Box<dyn Spans>>) -> Self {
+    pub fn with_cells(
+        description: &Description,
+        cells: Box<dyn Cells>,
+        spans: Option<Box<dyn DeviceSpanSink>>,
+    ) -> Self {
         let geometry = description.geometry;
         let dies_per_channel = geometry.ways * geometry.dies;
         assert!(dies_per_channel <= 128, "{dies_per_channel} dies on a channel, 128 are modelled");
@@ -82,7 +86,7 @@ impl Backend {
             scheduling: description.controller.scheduling,
             times: Times::new(description),
             slab: Slab::default(),
-            queues: vec![List::EMPTY; geometry.planes_total() as usize * CLASSES],
+            queues: vec![SlotList::EMPTY; geometry.planes_total() as usize * CLASSES],
             dies: (0..dies).map(|d| Die::new(geometry.channel_of(d), geometry.chip_of(d))).collect(),
             channels: vec![Channel::new(); geometry.channels as usize],
             cells,
@@ -484,7 +488,7 @@ impl Backend {
                     u64::from(slot.place.block) * u64::from(self.geometry.pages) + u64::from(slot.place.page)
                 }
             };
-            spans.span(Span { track, start, end, what, cause: slot.cause, detail });
+            spans.span(DeviceSpan { track, start, end, what, cause: slot.cause, detail });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A moment at which the power fails, and what was in the flash then.
+//! Power failure at a chosen event, and the contents of the flash at that moment.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use nandarray_sim::Ps;
 /// The contents of the flash when the power failed.
 #[derive(Clone, Debug, Default)]
 pub struct Programmed {
-    /// Programs of each page that had ended.
+    /// Ended programs of each page.
     pub ended: BTreeMap<PageAddress, u32>,
-    /// Modelled time.
+    /// Modelled time of the failure.
     pub at: Ps,
 }
 
@@ -23,13 +23,14 @@ pub(super) struct Power {
 }
 
 impl Power {
-    /// It fails when so many more events have happened.
+    /// A power failure after `events` more events.
     pub(super) fn fails_after(events: u64) -> Self {
         Self { events_left: events, ..Self::default() }
     }
 
-    /// Another event happens.
+    /// Counts an event.
     pub(super) fn tick(&mut self, now: Ps) {
+        assert!(self.failed.as_ref().is_none_or(|failed| failed.at <= now), "{now} is before the failure");
         if self.failed.is_none() {
             if self.events_left == 0 {
                 self.failed = Some(Programmed { at: now, ..self.now.clone() });
@@ -39,7 +40,7 @@ impl Power {
         }
     }
 
-    /// A page is programmed.
+    /// Counts the end of a page's program.
     pub(super) fn programmed(&mut self, place: PageAddress) {
         *self.now.ended.entry(place).or_default() += 1;
     }

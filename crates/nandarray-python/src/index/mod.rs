@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use crate::errors;
 
 /// One entry for each dimension, rarely more than eight.
-pub(crate) type Dims<T> = SmallVec<[T; 8]>;
+pub(crate) type PerDimension<T> = SmallVec<[T; 8]>;
 
 /// An index expression that is wrong.
 pub(crate) enum BadIndex {

@@ -51,6 +51,7 @@ impl Device {
             let index = u128::from(from[axis]) + u128::from(counts[axis]) - 1;
             Error::OutOfRange { axis, index, size: u64::MAX }
         })?;
+        assert!(to[axis] > from[axis], "an append grows: {from:?} to {to:?}");
         let item = space.shape.item_bytes as u64;
         let mut start = vec![0; from.len()];
         start[axis] = from[axis];

@@ -8,16 +8,16 @@ use proptest::prelude::*;
 
 use super::{at, device};
 use crate::describe::Description;
-use crate::flash::{Backend, Cells, FlashEvent, FlashOp, NandCells, OpCause, OpEnded, OpKind, PageAddress, Verdict};
-use crate::spans::{Span, Track};
+use crate::flash::{Backend, OpCause, Cells, OpEnded, FlashEvent, NandCells, OpKind, FlashOp, PageAddress, Verdict};
+use crate::spans::{DeviceSpan, Track};
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Vec<Span>>>);
+struct Seen(Arc<Mutex<Vec<DeviceSpan>>>);
 
-impl nandarray_sim::Spans<Span> for Seen {
-    fn span(&mut self, span: Span) {
+impl nandarray_sim::SpanSink<DeviceSpan> for Seen {
+    fn span(&mut self, span: DeviceSpan) {
         self.0.lock().expect("nobody panicked").push(span);
     }
 }
@@ -143,7 +143,7 @@ fn devices() -> impl Strategy<Value = Description> {
 /// Outcomes of a run.
 struct Outcomes {
     ended: Vec<(Ps, OpEnded)>,
-    spans: Vec<Span>,
+    spans: Vec<DeviceSpan>,
     done: Vec<(OpKind, PageAddress)>,
     asked: Vec<FlashOp>,
 }
@@ -215,7 +215,7 @@ proptest! {
         tokens.sort_unstable();
         prop_assert_eq!(tokens, (0..asks.len() as u64).collect::<Vec<_>>());
         // Nothing does two things at a time.
-        let mut by_track: HashMap<Track, Vec<Span>> = HashMap::new();
+        let mut by_track: HashMap<Track, Vec<DeviceSpan>> = HashMap::new();
         for span in &first.spans {
             prop_assert!(span.start <= span.end);
             by_track.entry(span.track).or_default().push(*span);

@@ -11,7 +11,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::super::wire::{Op, RecordBody, Update};
+use super::super::wire::{JournalOp, RecordBody, Update};
 use super::super::{Device, Refusal};
 use super::Log;
 use crate::error::{Error, Result};
@@ -23,7 +23,7 @@ use crate::ftl::superblock::Superblock;
 use crate::sim::count;
 use crate::stl::copy::is_fill;
 use crate::stl::plan::BlockAt;
-use crate::stl::space::{Gathered, Inner, Space, to_wire};
+use crate::stl::space::{Gathered, Inner, Space};
 use crate::stl::write::{Gone, Staged, Writer, apply};
 
 /// A shorter journal is kept when the store is closed: replaying it costs less than a checkpoint.
@@ -264,16 +264,12 @@ impl Device {
                 self.account_buffered(before, (0, 0));
                 self.ftl.adopt(&applied.runs);
                 let mut log = self.log.lock();
-                log.pending.push(Op::Update(Update {
-                    space: space.id,
-                    seq: applied.seq,
-                    at: applied.at.to_vec(),
-                    gone: Update::wire_gone(&applied.gone),
-                    runs: to_wire(&applied.runs),
-                }));
+                let update = Update::new(space.id, applied.seq, &applied.at, &applied.gone, &applied.runs);
+                log.queue([JournalOp::Update(update)]);
                 self.ftl.release(applied.dead.into_iter());
             }
         }
+        debug_assert_eq!(self.buffered_bytes(), 0, "the write buffer is empty at a cut");
         Ok(())
     }
 
@@ -281,7 +277,9 @@ impl Device {
     /// pages is promised until they are written.
     pub(in crate::device) fn account_buffered(&self, before: (usize, u64), after: (usize, u64)) {
         // Wrapping: the sum of differences is right even when one is negative.
-        self.buffered_bytes.fetch_add(after.0.wrapping_sub(before.0), Ordering::Relaxed);
+        let change = after.0.wrapping_sub(before.0);
+        let total = self.buffered_bytes.fetch_add(change, Ordering::Relaxed).wrapping_add(change);
+        assert!(isize::try_from(total).is_ok(), "the write buffer has {} bytes less than none", total.wrapping_neg());
         self.ftl.promise(before.1, after.1);
     }
 
@@ -324,6 +322,7 @@ impl Device {
         }
         let body = RecordBody { seq: self.seq.load(Ordering::Relaxed), ops: std::mem::take(&mut log.pending) };
         let written = self.append_record(log, &body);
+        assert!(log.pending.is_empty(), "the caller holds the log: nothing is queued meanwhile");
         if written.is_err() {
             // Nothing is lost: the next commit writes it again, in the same place.
             log.pending = body.ops;
@@ -372,6 +371,7 @@ impl Device {
         let end = log.at + chain.room_from(log.at);
         if log.allocated_to < end.min(log.at + known + ahead / 2) {
             let to = end.min(log.at + known + ahead);
+            assert!(log.at <= to && to <= end, "room from {} to {to} of a journal that ends at {end}", log.at);
             chain.next_bytes(log.at, to - log.at).try_for_each(|(offset, len)| self.ftl.hold(offset, len))?;
             log.allocated_to = to;
         }

@@ -6,7 +6,7 @@ A page's blocks run in order of appearance, in one empty folder and one Python n
 * a ``console`` block runs every line that begins with ``$``, through the shell; the lines behind it, if there are any,
   are what it writes to standard output.
 
-Where output is given it has to match: ``...`` stands for anything, and runs of white space are all alike. Other blocks
+Output that is given has to match: ``...`` stands for anything, and runs of white space are all alike. Other blocks
 (``sh``, ``rust``, ``text`` elsewhere) are for reading. A block that imports a package which is not installed is skipped
 by name; the others of its page run. Links between files are followed, too.
 
@@ -177,7 +177,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What the headings of a page are called in links."""
+    """Return the anchors of a page's headings."""
     headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 

@@ -1,7 +1,6 @@
 //! Replays for Python: a description's text and settings as JSON in, a report as JSON out. Nothing is held here.
 //!
-//! The GIL is released. Now and then it is taken to tell how far the replay is and to see whether the user pressed
-//! Ctrl-C.
+//! The GIL is released. Now and then it is taken to report progress and to see whether the user pressed Ctrl-C.
 
 use nandarray_model::describe::Sheet;
 use nandarray_model::replay::{ReplayError, ReplayPhase, ReplaySettings, replay as run};
@@ -11,8 +10,8 @@ use pyo3::prelude::*;
 
 use crate::errors::detached;
 
-/// Replays a workload on a device. `progress(phase, share, requests, bytes, seconds)` is told how far it is:
-/// "preconditioning" or "replaying", the share done (None where it cannot be told), and what has ended until now.
+/// Replays a workload on a device. `progress(phase, share, requests, bytes, seconds)` is called now and then with the
+/// phase ("preconditioning" or "replaying"), the share done (None where it is not known), and the totals so far.
 #[pyfunction]
 #[pyo3(signature = (toml, settings, progress=None))]
 pub(crate) fn replay(py: Python<'_>, toml: &str, settings: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
@@ -49,7 +48,7 @@ fn tell(py: Python<'_>, progress: Option<&Py<PyAny>>, phase: ReplayPhase) -> PyR
     Ok(())
 }
 
-/// What the system said is an `OSError`; everything else is about what was asked for.
+/// An error of the system is an `OSError`; any other is about the request.
 fn to_py(py: Python<'_>, error: &ReplayError) -> PyErr {
     let system = match error {
         ReplayError::Workload(WorkloadError::Io { error, .. }) | ReplayError::Timeline(error) => error.raw_os_error(),

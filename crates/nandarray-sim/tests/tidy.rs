@@ -36,3 +36,8 @@ fn it_depends_on_nothing_of_the_project() {
     let uses = dependencies.lines().filter(|line| line.contains("nandarray") || line.contains("path")).count();
     assert_eq!(uses, 0, "{dependencies}");
 }
+
+#[test]
+fn functions_are_seen_at_once() {
+    tidy::functions_are_seen_at_once(&["src", "tests"], &[]);
+}

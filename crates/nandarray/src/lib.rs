@@ -66,7 +66,7 @@ pub use stl::write::Source;
 // Media: where a store's bytes live.
 pub use media::Media;
 pub use media::fault::FaultMedia;
-pub use media::file::{Access as FileAccess, FileMedia};
+pub use media::file::{FileAccess, FileMedia};
 pub use media::memory::MemoryMedia;
 pub use media::sparse::SparseMedia;
 

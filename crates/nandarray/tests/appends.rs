@@ -115,6 +115,16 @@ fn lost_power_at_every_write_leaves_whole_appends() {
     }
 }
 
+/// Overwrites rows that are there, also those of the block that grows.
+fn overwrite_last_rows(device: &Device, name: &str, rows: u64, rng: &mut Rng) {
+    if rows > 0 {
+        let start = if rng.bool() { rows - 1 } else { rng.u64(..rows) };
+        let part = Part::boxed(&[start, 0], &[rows - start, COLUMNS]);
+        let bytes = 7777u32.to_le_bytes().repeat(((rows - start) * COLUMNS) as usize);
+        write(device, name, &part, &bytes).expect("an append makes no write fail");
+    }
+}
+
 /// Appenders, a writer of rows that are there, readers, and a thread that judges what a crash at this moment would
 /// leave.
 #[test]
@@ -146,17 +156,10 @@ fn appends_beside_readers_writers_and_crashes_are_whole() {
                     }));
                 }
                 s.spawn(move || {
-                    // Rows that are there are overwritten, also those of the block that grows.
                     let mut rng = Rng::with_seed(round << 8 | 3);
                     while !stop.load(Ordering::Acquire) {
                         let name = KINDS[some(&mut rng)].0;
-                        let rows = rows_now(name);
-                        if rows > 0 {
-                            let start = if rng.bool() { rows - 1 } else { rng.u64(..rows) };
-                            let part = Part::boxed(&[start, 0], &[rows - start, COLUMNS]);
-                            let bytes = 7777u32.to_le_bytes().repeat(((rows - start) * COLUMNS) as usize);
-                            write(device, name, &part, &bytes).expect("an append makes no write fail");
-                        }
+                        overwrite_last_rows(device, name, rows_now(name), &mut rng);
                     }
                 });
                 s.spawn(move || {

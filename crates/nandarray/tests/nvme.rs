@@ -111,44 +111,50 @@ impl Oracle {
                 assert_eq!(status(controller, command, DataBuffer::NONE), Status::SUCCESS);
                 self.bytes[at].fill(0);
             }
-            6 => {
-                let ranges: Vec<DsmRange> = (0..rng.usize(1..5))
-                    .map(|_| {
-                        let (slba, nlb) = self.blocks(rng);
-                        let nlb = nlb - u64::from(rng.u8(..4) == 0);
-                        DsmRange { cattr: 0.into(), nlb: (nlb as u32).into(), slba: slba.into() }
-                    })
-                    .collect();
-                let ad = rng.u8(..4) > 0;
-                let command = NvmeCommand::DatasetManagement { nsid: self.nsid, nr_z: ranges.len() as u8 - 1, ad };
-                assert_eq!(status(controller, command, DataBuffer::to_controller(ranges.as_bytes())), Status::SUCCESS);
-                for r in ranges.iter().filter(|_| ad) {
-                    let at = self.range(r.slba.get(), r.nlb.get().into());
-                    self.bytes[at].fill(0);
-                }
-            }
-            7 => {
-                let (mut ranges, mut moved) = (vec![], vec![]);
-                for _ in 0..rng.usize(1..5) {
-                    let (slba, nlb) = self.blocks(rng);
-                    if moved.len() / self.lba + nlb as usize > self.nsze as usize {
-                        break;
-                    }
-                    ranges.push(CopyRange::new(slba, nlb as u16 - 1));
-                    moved.extend_from_slice(&self.bytes[self.range(slba, nlb)]);
-                }
-                let sdlba = rng.u64(..=self.nsze - (moved.len() / self.lba) as u64);
-                let nr_z = ranges.len() as u8 - 1;
-                let command = NvmeCommand::Copy { nsid: self.nsid, sdlba, nr_z, fua: rng.bool() };
-                assert_eq!(status(controller, command, DataBuffer::to_controller(ranges.as_bytes())), Status::SUCCESS);
-                let to = sdlba as usize * self.lba;
-                self.bytes[to..to + moved.len()].copy_from_slice(&moved);
-            }
+            6 => self.manage(controller, rng),
+            7 => self.copy(controller, rng),
             _ => {
                 let nsid = if rng.bool() { NSID_ALL } else { self.nsid };
                 assert_eq!(status(controller, NvmeCommand::Flush { nsid }, DataBuffer::NONE), Status::SUCCESS);
             }
         }
+    }
+
+    /// Deallocates ranges, or only hints at them.
+    fn manage(&mut self, controller: &Controller, rng: &mut Rng) {
+        let ranges: Vec<DsmRange> = (0..rng.usize(1..5))
+            .map(|_| {
+                let (slba, nlb) = self.blocks(rng);
+                let nlb = nlb - u64::from(rng.u8(..4) == 0);
+                DsmRange { cattr: 0.into(), nlb: (nlb as u32).into(), slba: slba.into() }
+            })
+            .collect();
+        let ad = rng.u8(..4) > 0;
+        let command = NvmeCommand::DatasetManagement { nsid: self.nsid, nr_z: ranges.len() as u8 - 1, ad };
+        assert_eq!(status(controller, command, DataBuffer::to_controller(ranges.as_bytes())), Status::SUCCESS);
+        for r in ranges.iter().filter(|_| ad) {
+            let at = self.range(r.slba.get(), r.nlb.get().into());
+            self.bytes[at].fill(0);
+        }
+    }
+
+    /// Copies ranges that may overlap their destination.
+    fn copy(&mut self, controller: &Controller, rng: &mut Rng) {
+        let (mut ranges, mut moved) = (vec![], vec![]);
+        for _ in 0..rng.usize(1..5) {
+            let (slba, nlb) = self.blocks(rng);
+            if moved.len() / self.lba + nlb as usize > self.nsze as usize {
+                break;
+            }
+            ranges.push(CopyRange::new(slba, nlb as u16 - 1));
+            moved.extend_from_slice(&self.bytes[self.range(slba, nlb)]);
+        }
+        let sdlba = rng.u64(..=self.nsze - (moved.len() / self.lba) as u64);
+        let nr_z = ranges.len() as u8 - 1;
+        let command = NvmeCommand::Copy { nsid: self.nsid, sdlba, nr_z, fua: rng.bool() };
+        assert_eq!(status(controller, command, DataBuffer::to_controller(ranges.as_bytes())), Status::SUCCESS);
+        let to = sdlba as usize * self.lba;
+        self.bytes[to..to + moved.len()].copy_from_slice(&moved);
     }
 }
 
@@ -526,6 +532,13 @@ fn fields_and_lengths_are_checked() {
             Status::INVALID_NAMESPACE
         );
     }
+}
+
+#[test]
+fn ranges_in_data_are_checked() {
+    let device = tiny();
+    let controller = Controller::new(&device);
+    controller.create_namespace(&namespace(1, 10, 512)).unwrap();
     let ranges = [
         DsmRange { nlb: 1.into(), ..DsmRange::default() },
         DsmRange { slba: 10.into(), nlb: 1.into(), ..DsmRange::default() },

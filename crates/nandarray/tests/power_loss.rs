@@ -304,7 +304,7 @@ fn everything() -> Vec<Op> {
         Op::Flush,
         Op::Append { name: "a".to_owned(), axis: 1, more: 40, salt: 35 },
         Op::Append { name: "d".to_owned(), axis: 0, more: 17, salt: 37 },
-        Op::Together(vec![
+        Op::Batch(vec![
             Step::Rename("f".to_owned(), "moved/f".to_owned()),
             Step::Rename("a".to_owned(), "moved/a".to_owned()),
             Step::Attrs("moved/a".to_owned(), "{\"y\":2}".to_owned()),

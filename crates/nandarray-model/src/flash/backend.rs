@@ -16,7 +16,7 @@ use super::channel::{Channel, Use};
 use super::die::{Array, Die, Wish};
 use super::operation::{FlashOp, OpEnded, OpKind, OpOutcome};
 use super::policy::{self, Grant};
-use super::slab::{CLASSES, List, NONE, OpClass, Slab};
+use super::slab::{CLASSES, NONE, OpClass, Slab, SlotList};
 use super::times::Times;
 use crate::describe::{Description, Energy, FlashGeometry, Scheduling};
 use crate::spans::{DeviceSpan, DeviceSpanSink, Track};
@@ -47,7 +47,7 @@ pub struct Backend {
     pub(super) times: Times,
     pub(super) slab: Slab,
     /// Queues by die, plane, class.
-    pub(super) queues: Vec<List>,
+    pub(super) queues: Vec<SlotList>,
     pub(super) dies: Vec<Die>,
     pub(super) channels: Vec<Channel>,
     pub(super) cells: Box<dyn Cells>,
@@ -86,7 +86,7 @@ impl Backend {
             scheduling: description.controller.scheduling,
             times: Times::new(description),
             slab: Slab::default(),
-            queues: vec![List::EMPTY; geometry.planes_total() as usize * CLASSES],
+            queues: vec![SlotList::EMPTY; geometry.planes_total() as usize * CLASSES],
             dies: (0..dies).map(|d| Die::new(geometry.channel_of(d), geometry.chip_of(d))).collect(),
             channels: vec![Channel::new(); geometry.channels as usize],
             cells,

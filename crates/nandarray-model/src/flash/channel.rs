@@ -1,6 +1,6 @@
 //! A channel's bus: its use at the moment, and the dies that wait for it.
 
-use super::slab::{List, NONE};
+use super::slab::{NONE, SlotList};
 use nandarray_sim::Ps;
 
 /// Use of the bus.
@@ -38,7 +38,7 @@ pub(super) struct Channel {
     /// Reads that left while one of the background waited.
     pub(super) back_passed: u32,
     /// Reads whose data waits for the bus: of the map, of the host, of the background.
-    pub(super) out: [List; 3],
+    pub(super) out: [SlotList; 3],
     /// Until when the channel's decoder is taken.
     pub(super) decoder_free: Ps,
     pub(super) busy_command: Ps,
@@ -60,7 +60,7 @@ impl Channel {
             program_turn: 0,
             programs_passed: 0,
             back_passed: 0,
-            out: [List::EMPTY; 3],
+            out: [SlotList::EMPTY; 3],
             decoder_free: Ps::ZERO,
             busy_command: Ps::ZERO,
             busy_in: Ps::ZERO,

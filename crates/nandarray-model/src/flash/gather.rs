@@ -4,7 +4,7 @@
 use super::backend::{Backend, FlashEvent};
 use super::die::Die;
 use super::operation::OpKind;
-use super::slab::{CLASSES, ERASES, List, NONE, OpClass, OpSlot, PROGRAMS, READS};
+use super::slab::{CLASSES, ERASES, NONE, OpClass, OpSlot, PROGRAMS, READS, SlotList};
 use crate::describe::Scheduling;
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
@@ -57,7 +57,7 @@ impl Backend {
         let (class, plane) = self.pick(d, mask, now)?;
         let head = self.queues[self.queue(d, plane, class as usize)].head;
         let first = self.slab[head];
-        let mut group = List::EMPTY;
+        let mut group = SlotList::EMPTY;
         let mut pages = self.take(&mut group, d, plane, class, NONE, head);
         let mut planes = 1;
         if self.times.multi_plane && self.geometry.planes > 1 {
@@ -240,7 +240,7 @@ impl Backend {
     }
 
     /// Takes slot `i`, and the rest of its word line, out of its queue to the end of `group`; how many pages.
-    fn take(&mut self, group: &mut List, d: u32, plane: u32, class: OpClass, before: u32, i: u32) -> u32 {
+    fn take(&mut self, group: &mut SlotList, d: u32, plane: u32, class: OpClass, before: u32, i: u32) -> u32 {
         let queue = self.queue(d, plane, class as usize);
         let first = self.slab[i];
         let mut pages = 0;

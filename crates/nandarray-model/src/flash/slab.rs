@@ -91,12 +91,12 @@ pub(super) struct OpSlot {
 
 /// A first-in, first-out queue of slots.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct List {
+pub(super) struct SlotList {
     pub(super) head: u32,
     tail: u32,
 }
 
-impl List {
+impl SlotList {
     pub(super) const EMPTY: Self = Self { head: NONE, tail: NONE };
 
     pub(super) fn is_empty(self) -> bool {
@@ -160,7 +160,7 @@ impl Slab {
         n
     }
 
-    pub(super) fn push_back(&mut self, list: &mut List, i: u32) {
+    pub(super) fn push_back(&mut self, list: &mut SlotList, i: u32) {
         debug_assert!(self[i].next != FREE && list.tail != i, "slot {i} is free, or last already");
         self[i].next = NONE;
         if list.tail == NONE {
@@ -171,7 +171,7 @@ impl Slab {
         list.tail = i;
     }
 
-    pub(super) fn push_front(&mut self, list: &mut List, i: u32) {
+    pub(super) fn push_front(&mut self, list: &mut SlotList, i: u32) {
         debug_assert!(self[i].next != FREE && list.head != i, "slot {i} is free, or first already");
         self[i].next = list.head;
         if list.head == NONE {
@@ -180,7 +180,7 @@ impl Slab {
         list.head = i;
     }
 
-    pub(super) fn pop_front(&mut self, list: &mut List) -> Option<u32> {
+    pub(super) fn pop_front(&mut self, list: &mut SlotList) -> Option<u32> {
         let i = list.head;
         if i == NONE {
             return None;
@@ -193,7 +193,7 @@ impl Slab {
     }
 
     /// Takes a slot out of the middle; `before` is the one before it, `NONE` if it is the first.
-    pub(super) fn remove(&mut self, list: &mut List, before: u32, i: u32) {
+    pub(super) fn remove(&mut self, list: &mut SlotList, before: u32, i: u32) {
         if before == NONE {
             let first = self.pop_front(list);
             debug_assert_eq!(first, Some(i));

@@ -387,6 +387,25 @@ mod tests {
         Clean,
     }
 
+    /// Ends the draining of a page, if it is being drained: it is in flash, or could not be written.
+    fn end_drain(cache: &mut WriteCache, model: &mut BTreeMap<u64, Is>, lpa: u64, in_flash: bool) {
+        let next = match model.get(&lpa) {
+            Some(Is::Draining) if in_flash => Some(Is::Clean),
+            Some(Is::Draining | Is::DrainingAgain) => Some(Is::Dirty),
+            Some(Is::Dropped) => None,
+            _ => return,
+        };
+        if in_flash {
+            cache.drained(lpa);
+        } else {
+            cache.put_back(lpa);
+        }
+        match next {
+            Some(is) => model.insert(lpa, is),
+            None => model.remove(&lpa),
+        };
+    }
+
     proptest! {
         /// Against a table of pages and what they are: nothing dirty is forgotten, room is never exceeded, a flush is
         /// complete when all that was written before it is in flash.
@@ -411,8 +430,7 @@ mod tests {
                         if taken {
                             if is.is_none() && model.len() == 5 {
                                 let dropped = |l: u64| cache.clean.get(l).is_none();
-                                let gone = model.iter().find(|&(&l, &i)| i == Is::Clean && dropped(l));
-                                let gone = *gone.unwrap().0;
+                                let gone = *model.iter().find(|&(&l, &i)| i == Is::Clean && dropped(l)).unwrap().0;
                                 model.remove(&gone);
                             }
                             let draining = matches!(is, Some(Is::Draining | Is::DrainingAgain | Is::Dropped));
@@ -424,17 +442,7 @@ mod tests {
                     } else {
                         prop_assert!(!model.values().any(|&i| i == Is::Dirty));
                     },
-                    3 => match is {
-                        Some(Is::Draining) => { cache.drained(lpa); model.insert(lpa, Is::Clean); }
-                        Some(Is::DrainingAgain) => { cache.drained(lpa); model.insert(lpa, Is::Dirty); }
-                        Some(Is::Dropped) => { cache.drained(lpa); model.remove(&lpa); }
-                        _ => {}
-                    },
-                    4 => match is {
-                        Some(Is::Draining | Is::DrainingAgain) => { cache.put_back(lpa); model.insert(lpa, Is::Dirty); }
-                        Some(Is::Dropped) => { cache.put_back(lpa); model.remove(&lpa); }
-                        _ => {}
-                    },
+                    3 | 4 => end_drain(&mut cache, &mut model, lpa, what == 3),
                     5 => {
                         cache.trim(lpa);
                         match is {

@@ -20,7 +20,7 @@ const SAMPLE: u32 = 1 << 12;
 
 /// A stream that has an open block.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenStream {
     stream: Stream,
     /// Share of the host's writes; `None` for the stream of moved pages.
     share: Option<f64>,
@@ -132,7 +132,7 @@ impl PageMapped {
     }
 
     /// Streams with open blocks, and the pages written to each.
-    fn open_streams(&self, hot: Option<f64>, chance: &mut fastrand::Rng) -> Vec<Open> {
+    fn open_streams(&self, hot: Option<f64>, chance: &mut fastrand::Rng) -> Vec<OpenStream> {
         let pages = self.geometry.pages;
         if pages < 2 {
             return Vec::new();
@@ -141,7 +141,7 @@ impl PageMapped {
         [(Stream::Host, Some(1.0 - hot)), (Stream::Hot, Some(hot)), (Stream::Moved, None)]
             .into_iter()
             .filter(|(_, share)| *share != Some(0.0))
-            .map(|(stream, share)| Open { stream, share, next: chance.u32(1..pages) })
+            .map(|(stream, share)| OpenStream { stream, share, next: chance.u32(1..pages) })
             .collect()
     }
 
@@ -150,7 +150,7 @@ impl PageMapped {
         &mut self,
         plane: u32,
         live: u64,
-        streams: &[Open],
+        streams: &[OpenStream],
         solver: &mut Solver,
         chance: &mut fastrand::Rng,
     ) -> Result<PlaneInUse, LayOutError> {

@@ -79,21 +79,8 @@ impl PageMapped {
         seed: u64,
         factory_bad: &dyn Fn(u32, u16, u32) -> bool,
     ) -> Result<Self, FtlSetupError> {
+        check(description)?;
         let (g, s) = (description.geometry, &description.ftl);
-        if g.pages_total() > PAGES_MAX {
-            return Err(FtlSetupError::TooManyPages { pages: g.pages_total(), max: PAGES_MAX });
-        }
-        if g.pages > u32::from(u16::MAX) {
-            return Err(FtlSetupError::TooManyPagesABlock { pages: g.pages, max: u32::from(u16::MAX) });
-        }
-        for (what, value) in [("over_provisioning", s.over_provisioning), ("gc_threshold", s.gc_threshold)] {
-            if !(0.0..1.0).contains(&value) {
-                return Err(FtlSetupError::NotAShare { what, value });
-            }
-        }
-        if s.map_entry_bytes == 0 || s.map_entry_bytes > g.page_bytes {
-            return Err(FtlSetupError::MapEntry { entry_bytes: s.map_entry_bytes, page_bytes: g.page_bytes });
-        }
         let order = StripeOrder::new(&g, &s.striping)?;
         let shape = (g.planes_total(), g.blocks, g.pages);
         let victims = Victims::new(s.gc, shape, seed)?;
@@ -578,6 +565,26 @@ impl PageMapped {
         }
         true
     }
+}
+
+/// Checks that geometry and settings are within what this flash management counts.
+fn check(description: &Description) -> Result<(), FtlSetupError> {
+    let (g, s) = (description.geometry, &description.ftl);
+    if g.pages_total() > PAGES_MAX {
+        return Err(FtlSetupError::TooManyPages { pages: g.pages_total(), max: PAGES_MAX });
+    }
+    if g.pages > u32::from(u16::MAX) {
+        return Err(FtlSetupError::TooManyPagesABlock { pages: g.pages, max: u32::from(u16::MAX) });
+    }
+    for (what, value) in [("over_provisioning", s.over_provisioning), ("gc_threshold", s.gc_threshold)] {
+        if !(0.0..1.0).contains(&value) {
+            return Err(FtlSetupError::NotAShare { what, value });
+        }
+    }
+    if s.map_entry_bytes == 0 || s.map_entry_bytes > g.page_bytes {
+        return Err(FtlSetupError::MapEntry { entry_bytes: s.map_entry_bytes, page_bytes: g.page_bytes });
+    }
+    Ok(())
 }
 
 const _: () = assert!(STREAMS == Stream::Moved as usize + 1);

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nandarray_cores::{Advance, Call, RunError};
-use nandarray_runtime::{Agenda, Delivery, Executor, Fetched, Job, JobKind, Next, Sink, Step};
+use nandarray_runtime::{Agenda, Delivery, Executor, InputLocation, Job, JobKind, JobStep, Next, OutputSink};
 
 use super::Clock;
 use crate::describe::Compute;
@@ -61,7 +61,7 @@ impl Executor for Modelled {
         true
     }
 
-    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink) {
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn OutputSink) {
         let cores = (0..self.compute.cores).map(|_| None).collect();
         let occupied = vec![(false, false); self.workers()];
         let mut run = ModelRun { executor: self, agenda, sink, cores, moving: BTreeMap::new(), occupied };
@@ -125,7 +125,7 @@ enum JobProgress {
 struct ModelRun<'r, 's, 'p> {
     executor: &'r Modelled,
     agenda: &'r mut Agenda<'s, 'p>,
-    sink: &'r mut dyn Sink,
+    sink: &'r mut dyn OutputSink,
     cores: Vec<Option<CoreJob<'s, 'p>>>,
     moving: BTreeMap<SpaceJobId, MovePurpose>,
     /// For each core, whether it has a program and whether it works.
@@ -300,10 +300,10 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
                 }
             } else {
                 match on.job.step() {
-                    Step::Done => return JobProgress::Over(Ok(())),
-                    Step::Fetch => self.fetch(core, on),
-                    Step::Deliver => self.deliver(on),
-                    Step::Call => match on.job.begin_call() {
+                    JobStep::Done => return JobProgress::Over(Ok(())),
+                    JobStep::Fetch => self.fetch(core, on),
+                    JobStep::Deliver => self.deliver(on),
+                    JobStep::Call => match on.job.begin_call() {
                         Ok(Some(call)) => {
                             on.call = Some(call);
                             Ok(())
@@ -384,7 +384,7 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
         let trace = self.clock().recorder.take();
         let external = read?;
         let inputs = on.job.inputs();
-        let host: u64 = inputs.iter().map(|input| if let Fetched::Host(bytes) = input { *bytes } else { 0 }).sum();
+        let host: u64 = inputs.iter().map(|input| if let InputLocation::Host(bytes) = input { *bytes } else { 0 }).sum();
         on.blocks.clone_from(&trace.blocks);
         on.arrived = vec![false; trace.blocks.len()];
         on.inputs = arriving(&inputs, &trace.blocks);
@@ -426,14 +426,14 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
 }
 
 /// Assigns blocks to inputs: they come in the order in which inputs are read.
-fn arriving(inputs: &[Fetched], blocks: &[BlockOps]) -> Vec<ArrivingInput> {
+fn arriving(inputs: &[InputLocation], blocks: &[BlockOps]) -> Vec<ArrivingInput> {
     let mut next = 0;
     let all = inputs.iter().map(|input| {
         let first = next;
         let (bytes, on_link) = match *input {
-            Fetched::Here(bytes) => (bytes, false),
-            Fetched::Host(bytes) => (bytes, true),
-            Fetched::Stored(bytes) => {
+            InputLocation::Here(bytes) => (bytes, false),
+            InputLocation::Host(bytes) => (bytes, true),
+            InputLocation::Stored(bytes) => {
                 let mut left = bytes;
                 while next < blocks.len() && blocks[next].bytes <= left && left > 0 {
                     left -= blocks[next].bytes;

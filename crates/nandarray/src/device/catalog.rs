@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::wire::Op;
+use super::wire::JournalOp;
 use super::{Device, NewSpace};
 use crate::codec::{CipherKey, Framing, KeyCheck};
 use crate::error::{Error, Result};
@@ -54,6 +54,9 @@ impl Device {
         if catalog.by_name.contains_key(new.name) {
             return Err(Error::Exists { name: new.name.to_owned() });
         }
+        if catalog.by_id.contains_key(&catalog.next) {
+            return Err(Error::corrupt("no number is left for another array"));
+        }
         let record = SpaceRecord {
             id: catalog.next,
             name: new.name.to_owned(),
@@ -74,7 +77,8 @@ impl Device {
         catalog.next += 1;
         catalog.by_name.insert(new.name.to_owned(), record.id);
         catalog.by_id.insert(record.id, space.clone());
-        log.queue([Op::Create(record)]);
+        catalog.check();
+        log.queue([JournalOp::Create(record)]);
         drop((catalog, log, _epoch));
         self.after_write();
         Ok(space)
@@ -140,7 +144,8 @@ impl Device {
             }
             catalog.by_name.remove(name);
             catalog.by_id.remove(&space.id);
-            log.queue([Op::Delete(space.id)]);
+            catalog.check();
+            log.queue([JournalOp::Delete(space.id)]);
             drop((catalog, log));
             let dead = self.empty_space(&space, &mut inner);
             self.ftl.release(dead.into_iter());
@@ -153,11 +158,12 @@ impl Device {
     pub(super) fn empty_space(&self, space: &Space, inner: &mut Inner) -> Vec<Run> {
         let mut dead = Vec::new();
         inner.index().for_each(&mut |_, map| dead.extend(map.runs()));
-        for at in inner.gathered.keys() {
-            self.account_buffered(space.gathers(inner, at), (0, 0));
+        for at in inner.write_buffer.keys() {
+            self.account_buffered(space.buffered(inner, at), (0, 0));
         }
-        inner.gathered.clear();
+        inner.write_buffer.clear();
         *inner.index_mut() = Index::new(space.shape.block.len());
+        assert!(!inner.deleted, "space {} is deleted once", space.id);
         inner.deleted = true;
         dead
     }
@@ -173,7 +179,7 @@ impl Device {
                 return Err(Error::Closed(format!("array {:?} was deleted", inner.record.name)));
             }
             attrs.clone_into(&mut inner.record.attrs);
-            self.log.lock().queue([Op::Attrs(id, attrs.to_owned())]);
+            self.log.lock().queue([JournalOp::Attrs(id, attrs.to_owned())]);
         }
         self.after_write();
         Ok(())
@@ -227,7 +233,7 @@ impl Device {
             ("pages_live", pages),
             ("runs", runs),
             ("bytes_stored", pages * space.shape.page as u64),
-            ("bytes_gathered", inner.gathered.values().map(|g| g.bytes() as u64).sum()),
+            ("bytes_gathered", inner.write_buffer.values().map(|g| g.bytes() as u64).sum()),
             ("block_bytes", space.shape.bytes as u64),
         ])
     }

@@ -73,7 +73,7 @@ use crate::flash::Geometry;
 use crate::ftl::policy::wear_levelling::WearLevelling;
 use crate::ftl::{Ftl, Verify};
 use crate::media::Media;
-use crate::media::file::{Access, FileMedia};
+use crate::media::file::{FileAccess, FileMedia};
 use crate::sim::panics::caught;
 use crate::sim::process::{Inside, ProcessScope};
 use crate::sim::{Counters, Moves, Order, Probe, Purpose};
@@ -189,6 +189,13 @@ struct Catalog {
     next: SpaceId,
 }
 
+impl Catalog {
+    /// Checks what every change of names must keep: each space has one name.
+    fn check(&self) {
+        assert_eq!(self.by_name.len(), self.by_id.len(), "each space has one name");
+    }
+}
+
 /// The medium's error after which a store takes no more writes, to be raised again.
 #[derive(Debug)]
 struct Refusal {
@@ -270,10 +277,10 @@ impl Device {
     ) -> Result<Self> {
         options.validate()?;
         let access = match mode {
-            Mode::Read => Access::Read,
-            Mode::ReadWrite => Access::Write,
-            Mode::Append | Mode::Truncate => Access::Create,
-            Mode::Exclusive => Access::CreateNew,
+            Mode::Read => FileAccess::Read,
+            Mode::ReadWrite => FileAccess::Write,
+            Mode::Append | Mode::Truncate => FileAccess::Create,
+            Mode::Exclusive => FileAccess::CreateNew,
         };
         let media = FileMedia::open(path, access, options.map)?;
         if mode == Mode::Truncate && !media.is_empty() {

@@ -9,7 +9,7 @@ use std::fmt;
 
 use super::Catalog;
 use super::salvage::Rebuilt;
-use super::wire::{Op, RecordBody};
+use super::wire::{JournalOp, RecordBody};
 use crate::stl::space::SpaceId;
 
 /// Findings of opening, beside the store itself.
@@ -72,13 +72,16 @@ impl Dropped {
         for body in bodies.filter_map(|payload| postcard::from_bytes::<RecordBody>(payload).ok()) {
             for op in body.ops {
                 let id = match op {
-                    Op::Create(record) => {
+                    JournalOp::Create(record) => {
                         made.insert(record.id, record.name);
                         record.id
                     }
-                    Op::Delete(id) | Op::Resize(id, _) | Op::Attrs(id, _) | Op::Rename(id, _) => id,
-                    Op::Update(update) => update.space,
-                    Op::Switch { .. } => continue,
+                    JournalOp::Delete(id)
+                    | JournalOp::Resize(id, _)
+                    | JournalOp::Attrs(id, _)
+                    | JournalOp::Rename(id, _) => id,
+                    JournalOp::Update(update) => update.space,
+                    JournalOp::Switch { .. } => continue,
                 };
                 let known = || catalog.by_id.get(&id).map(|space| space.peek().record.name.clone());
                 names.insert(made.get(&id).cloned().or_else(known).unwrap_or_else(|| format!("number {id}")));

@@ -498,6 +498,7 @@ fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, superblock:
     let mut catalog = Catalog { by_name: BTreeMap::new(), by_id: HashMap::new(), next: directory.next_space };
     for entry in &directory.spaces {
         let (name, id) = (entry.record.name.clone(), entry.record.id);
+        catalog.next = catalog.next.max(id.saturating_add(1));
         let blob = CheckpointIndex {
             stream: stream.clone(),
             place: entry.index,

@@ -38,7 +38,7 @@ impl Staging {
         }
         let range = device.hold(space, blocks)?;
         // Buffered units of these blocks become pages first: the staged pages are newer by their number, too.
-        if !space.read()?.gathered.is_empty() {
+        if !space.read()?.write_buffer.is_empty() {
             device.commit(false)?;
         }
         let shape = space.read()?.record.shape.clone();
@@ -54,7 +54,9 @@ impl Staging {
     /// Sets the shape that the space gets, which is nowhere smaller. The caller holds all blocks and has written no
     /// part yet.
     pub(super) fn grow(&mut self, shape: &[u64]) {
-        debug_assert!(self.staged.is_empty(), "the edge blocks of the new shape are composed by it");
+        assert!(self.staged.is_empty(), "the edge blocks of the new shape are composed by it");
+        let grows = shape.len() == self.shape.len() && shape.iter().zip(&self.shape).all(|(to, from)| to >= from);
+        assert!(grows, "shape {:?} grows to {shape:?}", self.shape);
         self.shape = shape.to_vec();
     }
 

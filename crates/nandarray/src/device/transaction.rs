@@ -70,6 +70,7 @@ impl Device {
             staging.grow(&grown(&space, to)?);
             parts.insert(id, (space, staging));
         }
+        assert_eq!(parts.len(), spaces.len(), "each space is staged by itself");
         let mut transactions = self.transactions.lock();
         transactions.next += 1;
         let id = transactions.next;

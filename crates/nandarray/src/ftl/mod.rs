@@ -721,7 +721,7 @@ const FAULT_BYTES: usize = 64 << 10;
 
 /// Reads a byte of every stretch that a page fault maps, so that all pages are mapped before they are compared. A
 /// checksum that begins right behind a fault takes two to three times as long as one that begins a few faults later
-/// (measured in docs/benchmarks.md, "First looks").
+/// (measured in docs/lab-notes/first-reads.md).
 pub fn map_in(bytes: &[u8]) {
     let mut at = 0;
     while at < bytes.len() {

@@ -45,9 +45,9 @@ const FITS_SHARE: u64 = 4;
 const LOCK_WRITER: i64 = HEAD_BYTES as i64 - 2;
 const LOCK_READERS: i64 = HEAD_BYTES as i64 - 1;
 
-/// Access that a file is opened for.
+/// FileAccess that a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum FileAccess {
     /// Only reading, beside other readers and one writer.
     Read,
     /// Reading and writing an existing file.
@@ -83,23 +83,23 @@ impl FileMedia {
     /// # Errors
     /// [`Error::Locked`] if another writer has it; [`Error::FileExists`]; [`Error::NotAStore`] of what is no file;
     /// [`Error::Media`] with the system's error.
-    pub fn open(path: &Path, access: Access, map: bool) -> Result<Self> {
+    pub fn open(path: &Path, access: FileAccess, map: bool) -> Result<Self> {
         let named = || path.display().to_string();
         let mut options = OpenOptions::new();
         // Without O_NONBLOCK opening a FIFO waits for another process at its other end.
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-        options.read(true).write(access != Access::Read).custom_flags(flags);
+        options.read(true).write(access != FileAccess::Read).custom_flags(flags);
         match access {
-            Access::Read | Access::Write => {}
-            Access::CreateNew => {
+            FileAccess::Read | FileAccess::Write => {}
+            FileAccess::CreateNew => {
                 options.create_new(true);
             }
-            Access::Create => {
+            FileAccess::Create => {
                 options.create(true).truncate(false);
             }
         }
         let file = options.open(path).map_err(|source| match (access, source.kind()) {
-            (Access::CreateNew, io::ErrorKind::AlreadyExists) => Error::FileExists { path: named() },
+            (FileAccess::CreateNew, io::ErrorKind::AlreadyExists) => Error::FileExists { path: named() },
             (_, io::ErrorKind::NotFound) => Error::FileMissing { path: named() },
             (_, io::ErrorKind::IsADirectory) => no_file(path, "directory"),
             _ if source.raw_os_error() == Some(libc::ENXIO) => no_file(path, "socket, a FIFO or a device"),
@@ -116,7 +116,7 @@ impl FileMedia {
         if let Some((_, what)) = kinds.into_iter().find(|(is, _)| *is) {
             return Err(no_file(path, what));
         }
-        let got = if access == Access::Read {
+        let got = if access == FileAccess::Read {
             lock(&file, LOCK_READERS, libc::F_RDLCK as i16, true)
         } else {
             lock(&file, LOCK_WRITER, libc::F_WRLCK as i16, false)
@@ -132,7 +132,7 @@ impl FileMedia {
             windows: (0..WINDOWS).map(|_| OnceLock::new()).collect(),
             extents: OnceLock::new(),
             cache: PageCache::default(),
-            writes: access != Access::Read,
+            writes: access != FileAccess::Read,
             home: Home::here(),
         };
         // Behind the lock: from now on no writer cuts the file under a reader.
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn reads_what_was_written_through_both_paths() {
         let dir = tempfile::tempdir().unwrap();
-        let m = FileMedia::open(&dir.path().join("a"), Access::CreateNew, true).unwrap();
+        let m = FileMedia::open(&dir.path().join("a"), FileAccess::CreateNew, true).unwrap();
         m.set_len(8192).unwrap();
         m.write_at(100, b"hello").unwrap();
         assert_eq!(m.slice(100, 5).unwrap(), b"hello");
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn what_was_written_is_in_memory() {
         let dir = tempfile::tempdir().unwrap();
-        let m = FileMedia::open(&dir.path().join("a"), Access::CreateNew, true).unwrap();
+        let m = FileMedia::open(&dir.path().join("a"), FileAccess::CreateNew, true).unwrap();
         m.set_len(8 << 20).unwrap();
         m.write_at(0, &vec![1; 8 << 20]).unwrap();
         assert!(m.is_resident(0, 8 << 20), "more pages than are asked for at once");
@@ -400,7 +400,7 @@ mod tests {
 
     /// A file of this size on the disk, and not in memory if the system follows the advice.
     fn cold(dir: &Path, bytes: u64) -> (FileMedia, Vec<u8>) {
-        let m = FileMedia::open(&dir.join("a"), Access::CreateNew, true).unwrap();
+        let m = FileMedia::open(&dir.join("a"), FileAccess::CreateNew, true).unwrap();
         m.set_len(bytes).unwrap();
         let content: Vec<u8> = (0..bytes).map(|i| (i / 4096 * 7 + i % 251) as u8).collect();
         m.write_at(0, &content).unwrap();
@@ -457,7 +457,7 @@ mod tests {
         let (m, _) = cold(dir.path(), 32 * EXTENT_BYTES);
         m.prefetch(&[(0, 32 * EXTENT_BYTES)]);
         drop(m);
-        FileMedia::open(&dir.path().join("a"), Access::Write, true).expect("no lock is left");
+        FileMedia::open(&dir.path().join("a"), FileAccess::Write, true).expect("no lock is left");
     }
 
     #[test]
@@ -470,7 +470,7 @@ mod tests {
         let socket = dir.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         for path in [dir.path(), &fifo, &socket, Path::new("/dev/null")] {
-            for access in [Access::Read, Access::Write, Access::Create] {
+            for access in [FileAccess::Read, FileAccess::Write, FileAccess::Create] {
                 match FileMedia::open(path, access, true) {
                     Err(Error::NotAStore { .. }) => {}
                     other => panic!("{} for {access:?}: {other:?}", path.display()),
@@ -483,7 +483,7 @@ mod tests {
     fn discarded_bytes_have_no_room_and_allocated_ones_have() {
         use std::os::unix::fs::MetadataExt;
         let dir = tempfile::tempdir().unwrap();
-        let m = FileMedia::open(&dir.path().join("a"), Access::CreateNew, true).unwrap();
+        let m = FileMedia::open(&dir.path().join("a"), FileAccess::CreateNew, true).unwrap();
         m.set_len(4 << 20).unwrap();
         m.write_at(0, &vec![1; 1 << 20]).unwrap();
         m.file.sync_all().unwrap();
@@ -504,15 +504,15 @@ mod tests {
     fn one_writer_many_readers() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
-        let writer = FileMedia::open(&path, Access::Create, true).unwrap();
-        assert!(matches!(FileMedia::open(&path, Access::Write, true), Err(Error::Locked { .. })));
+        let writer = FileMedia::open(&path, FileAccess::Create, true).unwrap();
+        assert!(matches!(FileMedia::open(&path, FileAccess::Write, true), Err(Error::Locked { .. })));
         assert!(writer.if_no_readers(&mut || Ok(())).unwrap());
-        let one = FileMedia::open(&path, Access::Read, true).unwrap();
-        let two = FileMedia::open(&path, Access::Read, true).unwrap();
+        let one = FileMedia::open(&path, FileAccess::Read, true).unwrap();
+        let two = FileMedia::open(&path, FileAccess::Read, true).unwrap();
         assert!(!writer.if_no_readers(&mut || Ok(())).unwrap());
         drop((one, two));
         assert!(writer.if_no_readers(&mut || Ok(())).unwrap());
         drop(writer);
-        FileMedia::open(&path, Access::Write, true).unwrap();
+        FileMedia::open(&path, FileAccess::Write, true).unwrap();
     }
 }

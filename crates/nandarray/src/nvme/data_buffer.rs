@@ -12,7 +12,7 @@ use crate::stl::write::Source;
 
 /// Address and length of the data, by its direction.
 #[derive(Clone, Copy, Debug)]
-enum Direction {
+enum DataPointer {
     None,
     ToController(*const u8, u64),
     ToHost(*mut u8, u64),
@@ -21,7 +21,7 @@ enum Direction {
 /// The buffers that a host lends to one command.
 #[derive(Debug)]
 pub struct DataBuffer<'a> {
-    data: Direction,
+    data: DataPointer,
     page: &'a [u8],
     buffer: PhantomData<&'a mut [u8]>,
 }
@@ -31,20 +31,20 @@ unsafe impl Send for DataBuffer<'_> {}
 
 impl<'a> DataBuffer<'a> {
     /// No data.
-    pub const NONE: DataBuffer<'static> = DataBuffer { data: Direction::None, page: &[], buffer: PhantomData };
+    pub const NONE: DataBuffer<'static> = DataBuffer { data: DataPointer::None, page: &[], buffer: PhantomData };
 
-    fn new(data: Direction) -> Self {
+    fn new(data: DataPointer) -> Self {
         Self { data, page: &[], buffer: PhantomData }
     }
 
     /// Data of the host for the controller.
     pub fn to_controller(bytes: &'a [u8]) -> Self {
-        Self::new(Direction::ToController(bytes.as_ptr(), bytes.len() as u64))
+        Self::new(DataPointer::ToController(bytes.as_ptr(), bytes.len() as u64))
     }
 
     /// Room of the host for the controller's data.
     pub fn to_host(bytes: &'a mut [u8]) -> Self {
-        Self::new(Direction::ToHost(bytes.as_mut_ptr(), bytes.len() as u64))
+        Self::new(DataPointer::ToHost(bytes.as_mut_ptr(), bytes.len() as u64))
     }
 
     /// As [`Self::to_controller`], by address.
@@ -52,7 +52,7 @@ impl<'a> DataBuffer<'a> {
     /// # Safety
     /// `bytes` bytes from `first` must be readable for as long as `'a`.
     pub unsafe fn to_controller_raw(first: *const u8, bytes: u64) -> Self {
-        Self::new(Direction::ToController(first, bytes))
+        Self::new(DataPointer::ToController(first, bytes))
     }
 
     /// As [`Self::to_host`], by address.
@@ -60,7 +60,7 @@ impl<'a> DataBuffer<'a> {
     /// # Safety
     /// `bytes` bytes from `first` must be writable for as long as `'a`.
     pub unsafe fn to_host_raw(first: *mut u8, bytes: u64) -> Self {
-        Self::new(Direction::ToHost(first, bytes))
+        Self::new(DataPointer::ToHost(first, bytes))
     }
 
     /// Lends the page of coordinates as well.
@@ -76,7 +76,7 @@ impl<'a> DataBuffer<'a> {
     /// Checks that there is no data.
     pub(super) fn none(&self) -> Result<(), Status> {
         match self.data {
-            Direction::None | Direction::ToController(_, 0) | Direction::ToHost(_, 0) => Ok(()),
+            DataPointer::None | DataPointer::ToController(_, 0) | DataPointer::ToHost(_, 0) => Ok(()),
             _ => Err(Status::DATA_LENGTH_INVALID),
         }
     }
@@ -85,7 +85,7 @@ impl<'a> DataBuffer<'a> {
     pub(super) fn source(&self, bytes: u64) -> Result<Source, Status> {
         match self.data {
             // SAFETY: the constructor's caller promised that these bytes are readable.
-            Direction::ToController(first, n) if n == bytes => Ok(unsafe { Source::from_raw(first) }),
+            DataPointer::ToController(first, n) if n == bytes => Ok(unsafe { Source::from_raw(first) }),
             _ => Err(Status::DATA_LENGTH_INVALID),
         }
     }
@@ -94,7 +94,7 @@ impl<'a> DataBuffer<'a> {
     pub(super) fn bytes(&self, bytes: u64) -> Result<&'a [u8], Status> {
         match self.data {
             // SAFETY: the constructor's caller promised that these bytes are readable for as long.
-            Direction::ToController(first, n) if n == bytes => {
+            DataPointer::ToController(first, n) if n == bytes => {
                 Ok(unsafe { std::slice::from_raw_parts(first, n as usize) })
             }
             _ => Err(Status::DATA_LENGTH_INVALID),
@@ -105,7 +105,7 @@ impl<'a> DataBuffer<'a> {
     pub(super) fn out(&self, bytes: u64) -> Result<BufferMut, Status> {
         match self.data {
             // SAFETY: the constructor's caller promised that these bytes are writable.
-            Direction::ToHost(first, n) if n == bytes => Ok(unsafe { BufferMut::from_raw(first) }),
+            DataPointer::ToHost(first, n) if n == bytes => Ok(unsafe { BufferMut::from_raw(first) }),
             _ => Err(Status::DATA_LENGTH_INVALID),
         }
     }
@@ -113,7 +113,7 @@ impl<'a> DataBuffer<'a> {
     /// Gives the host exactly these bytes.
     pub(super) fn give(&self, bytes: &[u8]) -> Result<(), Status> {
         match self.data {
-            Direction::ToHost(first, n) if n == bytes.len() as u64 => {
+            DataPointer::ToHost(first, n) if n == bytes.len() as u64 => {
                 // SAFETY: the constructor's caller promised that these bytes are writable and not shared.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), first, bytes.len()) };
                 Ok(())

@@ -24,14 +24,14 @@ const ITEM_BYTES_MAX: u32 = 1 << 16;
 /// Distances between the elements of a box.
 const ONES: [u64; DIMENSIONS_MAX] = [1; DIMENSIONS_MAX];
 
-type Dims = SmallVec<[u64; 4]>;
+type NdSize = SmallVec<[u64; 4]>;
 
 /// A view's box, checked against the view as it is when its command begins.
 struct CheckedBox {
     device: Arc<Device>,
     view: Arc<View>,
-    start: Dims,
-    count: Dims,
+    start: NdSize,
+    count: NdSize,
     strides: SmallVec<[isize; 4]>,
     bytes: u64,
 }
@@ -150,7 +150,7 @@ impl Controller {
     fn find(&self, nd: &NdBox, buffer: &DataBuffer<'_>) -> Result<CheckedBox, Status> {
         let (device, view, space) = self.view(nd.dsid)?;
         let n = usize::from(nd.ndim);
-        let (coordinate, count): (Dims, Dims) = match nd.coordinates {
+        let (coordinate, count): (NdSize, NdSize) = match nd.coordinates {
             Coordinates::Inline { coordinate, sub } => {
                 let part = |of: &[u32; 3]| of.get(..n).map(|s| s.iter().map(|&v| v.into()).collect());
                 part(&coordinate).zip(part(&sub)).ok_or(Status::INVALID_FIELD)?
@@ -179,11 +179,11 @@ impl Controller {
 }
 
 /// The first coordinate of a box, in elements, and its bytes.
-fn inside(dims: &[u64], unit: Unit, coordinate: &[u64], count: &[u64], item: u64) -> Result<(Dims, u64), Status> {
+fn inside(dims: &[u64], unit: Unit, coordinate: &[u64], count: &[u64], item: u64) -> Result<(NdSize, u64), Status> {
     if dims.len() != count.len() || count.contains(&0) {
         return Err(Status::INVALID_FIELD);
     }
-    let mut start = Dims::new();
+    let mut start = NdSize::new();
     for i in 0..dims.len() {
         let first = match unit {
             Unit::Element => Some(coordinate[i]),

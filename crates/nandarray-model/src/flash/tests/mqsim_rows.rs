@@ -118,6 +118,26 @@ impl Host {
         let unit = u64::from(index) * p + plane;
         (unit, at(index, plane as u16, (within / u64::from(g.pages)) as u32, (within % u64::from(g.pages)) as u16))
     }
+
+    /// The operations of a request that begins: a page each.
+    fn operations(&mut self, i: u32) -> Vec<FlashOp> {
+        let pages = self.pages();
+        let request = &mut self.requests[i as usize];
+        request.left = pages as u32;
+        let (first, write, bytes) = (request.page, request.write, self.load.bytes.min(PAGE) as u32);
+        let op = if write { OpKind::Program } else { OpKind::Read };
+        let each = (0..pages).map(|n| {
+            let (unit, mut place) = self.place(first + n);
+            if write {
+                let to = &mut self.written[unit as usize];
+                place.block = (*to / 256 % 2_048) as u32;
+                place.page = (*to % 256) as u16;
+                *to += 1;
+            }
+            FlashOp { op, cause: OpCause::Host, place, bytes, token: u64::from(i) }
+        });
+        each.collect()
+    }
 }
 
 /// IOPS and mean latency.
@@ -144,7 +164,6 @@ fn run(scheduling: &str, load: Load) -> (f64, Ps) {
         (0..load.depth).for_each(|_| host.begin(Ps::ZERO, &mut events));
     }
     let (mut ended, mut total, mut done) = (Vec::new(), 0u128, 0u32);
-    let page_bytes = load.bytes.min(PAGE) as u32;
     while let Some((now, event)) = events.pop() {
         match event {
             Event::Arrive => {
@@ -156,22 +175,8 @@ fn run(scheduling: &str, load: Load) -> (f64, Ps) {
                 }
             }
             Event::Begin(i) => {
-                let pages = host.pages();
-                host.requests[i as usize].left = pages as u32;
-                for n in 0..pages {
-                    let request = &host.requests[i as usize];
-                    let (unit, mut place) = host.place(request.page + n);
-                    let mut op = OpKind::Read;
-                    let token = u64::from(i);
-                    if request.write {
-                        let to = &mut host.written[unit as usize];
-                        place.block = (*to / 256 % 2_048) as u32;
-                        place.page = (*to % 256) as u16;
-                        *to += 1;
-                        op = OpKind::Program;
-                    }
-                    let bytes = page_bytes;
-                    flash.submit(now, FlashOp { op, cause: OpCause::Host, place, bytes, token }, &mut events);
+                for operation in host.operations(i) {
+                    flash.submit(now, operation, &mut events);
                 }
             }
             Event::Flash(event) => {

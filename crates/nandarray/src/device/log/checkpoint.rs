@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use super::super::wire::{Directory, IndexPlace, Op, RecordBody, SegmentEntry, SpaceEntry, encode_index};
+use super::super::wire::{Directory, IndexPlace, JournalOp, RecordBody, SegmentEntry, SpaceEntry, encode_index};
 use super::super::{Device, Refusal};
 use super::{CheckpointIndex, CheckpointStream, Log};
 use crate::error::{Error, Result};
@@ -187,7 +187,7 @@ impl Device {
             // Should this superblock ever be damaged, the old journal leads on to the new one. Two barriers ended it.
             log.durable_lsn = log.last_lsn();
             let start = journal.start();
-            let ops = vec![Op::Switch { first: start.first, nonce: start.nonce }];
+            let ops = vec![JournalOp::Switch { first: start.first, nonce: start.nonce }];
             // If it cannot be written (the old journal's segment wore out) the store does without this second way.
             let _ = self.append_record(log, &RecordBody { seq: self.seq.load(Ordering::Relaxed), ops });
         }

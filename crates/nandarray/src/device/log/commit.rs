@@ -11,7 +11,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::super::wire::{Op, RecordBody, Update};
+use super::super::wire::{JournalOp, RecordBody, Update};
 use super::super::{Device, Refusal};
 use super::Log;
 use crate::error::{Error, Result};
@@ -23,7 +23,7 @@ use crate::ftl::superblock::Superblock;
 use crate::sim::count;
 use crate::stl::copy::is_fill;
 use crate::stl::plan::BlockAt;
-use crate::stl::space::{Gathered, Inner, Space, to_wire};
+use crate::stl::space::{BufferedBlock, Inner, Space};
 use crate::stl::write::{Gone, Staged, Writer, apply};
 
 /// A shorter journal is kept when the store is closed: replaying it costs less than a checkpoint.
@@ -51,8 +51,8 @@ impl Device {
     /// or many changes are pending; reclaims if that is due. The next flush, and the next command that adds anything,
     /// try a failed commit again first, and raise its error.
     pub(in crate::device) fn after_write(&self) {
-        let gathered = self.buffered_bytes.load(Ordering::Relaxed);
-        let due = gathered == 0 || gathered > self.write_buffer_bytes || self.log.lock().pending.len() > PENDING_MAX;
+        let buffered = self.buffered_bytes.load(Ordering::Relaxed);
+        let due = buffered == 0 || buffered > self.write_buffer_bytes || self.log.lock().pending.len() > PENDING_MAX;
         let done = if due { self.commit(false) } else { Ok(()) };
         if done.is_err() {
             self.behind.store(true, Ordering::Relaxed);
@@ -249,31 +249,27 @@ impl Device {
         }
         let seq = self.next_seq();
         for space in self.spaces() {
-            if space.peek().gathered.is_empty() {
+            if space.peek().write_buffer.is_empty() {
                 continue;
             }
             let mut inner = space.write()?;
-            let mut blocks: Vec<BlockAt> = inner.gathered.keys().cloned().collect();
+            let mut blocks: Vec<BlockAt> = inner.write_buffer.keys().cloned().collect();
             blocks.sort_unstable();
             for at in blocks {
-                let staged = self.stage_gathered(&space, &inner, &at, seq)?;
-                let before = space.gathers(&inner, &at);
+                let staged = self.stage_buffered(&space, &inner, &at, seq)?;
+                let before = space.buffered(&inner, &at);
                 let applied = apply(&mut inner, staged);
                 // Units of a plain block have left the buffer by themselves; a coded block leaves it here.
-                inner.gathered.remove(&at);
+                inner.write_buffer.remove(&at);
                 self.account_buffered(before, (0, 0));
                 self.ftl.adopt(&applied.runs);
                 let mut log = self.log.lock();
-                log.pending.push(Op::Update(Update {
-                    space: space.id,
-                    seq: applied.seq,
-                    at: applied.at.to_vec(),
-                    gone: Update::wire_gone(&applied.gone),
-                    runs: to_wire(&applied.runs),
-                }));
+                let update = Update::new(space.id, applied.seq, &applied.at, &applied.gone, &applied.runs);
+                log.queue([JournalOp::Update(update)]);
                 self.ftl.release(applied.dead.into_iter());
             }
         }
+        debug_assert_eq!(self.buffered_bytes(), 0, "the write buffer is empty at a cut");
         Ok(())
     }
 
@@ -281,31 +277,33 @@ impl Device {
     /// pages is promised until they are written.
     pub(in crate::device) fn account_buffered(&self, before: (usize, u64), after: (usize, u64)) {
         // Wrapping: the sum of differences is right even when one is negative.
-        self.buffered_bytes.fetch_add(after.0.wrapping_sub(before.0), Ordering::Relaxed);
+        let change = after.0.wrapping_sub(before.0);
+        let total = self.buffered_bytes.fetch_add(change, Ordering::Relaxed).wrapping_add(change);
+        assert!(isize::try_from(total).is_ok(), "the write buffer has {} bytes less than none", total.wrapping_neg());
         self.ftl.promise(before.1, after.1);
     }
 
-    fn stage_gathered(&self, space: &Space, inner: &Inner, at: &BlockAt, seq: u64) -> Result<Staged> {
+    fn stage_buffered(&self, space: &Space, inner: &Inner, at: &BlockAt, seq: u64) -> Result<Staged> {
         let shape = &space.shape;
         let writer =
             Writer { ftl: &self.ftl, space, seq, extent: &inner.record.shape, bytes: 0, over: None, successive: None };
         let mut staged = Staged::releasing(at.clone(), seq);
-        match &inner.gathered[at] {
-            Gathered::Block(block) => {
+        match &inner.write_buffer[at] {
+            BufferedBlock::Block(block) => {
                 if !is_fill(block, &shape.fill, 0) {
                     staged.runs = writer.append_coded(at, block)?;
                 }
             }
-            Gathered::Units(units) => {
+            BufferedBlock::Units(units) => {
                 let last = units.keys().next_back().map_or(0, |u| u + 1);
                 let mut block = vec![0; last as usize * shape.page];
                 let (mut append, mut gone) = (Vec::new(), Vec::new());
-                for (&unit, gathered) in units {
+                for (&unit, buffered) in units {
                     let here = unit as usize * shape.page;
                     let data = shape.bytes.min(here + shape.page) - here;
                     gone.push(unit..unit + 1);
-                    if !is_fill(&gathered.bytes[..data], &shape.fill, here) {
-                        block[here..here + shape.page].copy_from_slice(&gathered.bytes);
+                    if !is_fill(&buffered.bytes[..data], &shape.fill, here) {
+                        block[here..here + shape.page].copy_from_slice(&buffered.bytes);
                         append.push(unit);
                     }
                 }
@@ -324,6 +322,7 @@ impl Device {
         }
         let body = RecordBody { seq: self.seq.load(Ordering::Relaxed), ops: std::mem::take(&mut log.pending) };
         let written = self.append_record(log, &body);
+        assert!(log.pending.is_empty(), "the caller holds the log: nothing is queued meanwhile");
         if written.is_err() {
             // Nothing is lost: the next commit writes it again, in the same place.
             log.pending = body.ops;
@@ -372,6 +371,7 @@ impl Device {
         let end = log.at + chain.room_from(log.at);
         if log.allocated_to < end.min(log.at + known + ahead / 2) {
             let to = end.min(log.at + known + ahead);
+            assert!(log.at <= to && to <= end, "room from {} to {to} of a journal that ends at {end}", log.at);
             chain.next_bytes(log.at, to - log.at).try_for_each(|(offset, len)| self.ftl.hold(offset, len))?;
             log.allocated_to = to;
         }

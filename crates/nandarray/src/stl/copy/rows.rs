@@ -1,25 +1,23 @@
-//! What one building block gives to rows of the destination, copied by a loop made for its length.
+//! The part of one building block in rows of the destination, copied by a loop made for its length.
 //!
 //! Rows of blocks of many dimensions are short: a call to the library's copy a row costs as much as the copy. Here the
 //! choice by length is made once for many rows; a row is then one or two moves of a fixed width (the second overlaps
 //! the first where the length is not a power of two). Masked vector moves would do it in one; on the processor this was
 //! measured on (Zen 5) they take 35 ns each where rows are odd, an order more than two that overlap.
 //!
-//! With each row, lines of a later one are asked for: the processor's own guess begins anew with every row that lies in
-//! another page.
+//! With each row, lines of a later one are prefetched: the processor's own prefetching begins anew with every row that
+//! lies in another page.
 //!
 //! The functions are unsafe: they trust their addresses. Bounds are established where loops are made (`plan`).
 
-use super::stream::ask;
+use super::stream::{LINE, prefetch_line};
 
-const LINE: usize = 64;
-
-/// What one block gives to a row: `items` of `bytes` each, `step` apart in the block, side by side in the row.
+/// The part of one block in a row: `items` of `bytes` each, `step` apart in the block, side by side in the row.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece {
+pub struct RowPiece {
     /// The first item of the first row.
     pub from: *const u8,
-    /// How many.
+    /// Number of items.
     pub items: usize,
     /// Stride in bytes.
     pub step: isize,
@@ -27,8 +25,8 @@ pub struct Piece {
     pub bytes: usize,
 }
 
-impl Piece {
-    /// Bytes that it gives to a row.
+impl RowPiece {
+    /// Bytes of the row.
     pub fn len(&self) -> usize {
         self.items * self.bytes
     }
@@ -39,10 +37,10 @@ impl Piece {
     }
 }
 
-/// Where a piece's part of some rows lies.
+/// The places of a piece's part of some rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
-    /// How many rows.
+    /// Number of rows.
     pub n: usize,
     /// The first row in the block.
     pub from: *const u8,
@@ -52,17 +50,18 @@ pub struct Rows {
     pub to: *mut u8,
     /// From row to row in the destination, in bytes.
     pub to_step: isize,
-    /// As many rows that are copied later; any address will do.
-    pub ask: *const u8,
+    /// The first of as many rows that are copied later, to be prefetched; any address is allowed.
+    pub next: *const u8,
     /// From row to row there, in bytes.
-    pub ask_step: isize,
+    pub next_step: isize,
 }
 
-/// Copies a piece's part of rows (`piece.from` is not looked at).
+/// Copies a piece's part of rows (`piece.from` is not used).
 ///
 /// # Safety
 /// Every row's items must be readable and the row's part writable, and the two must not overlap.
-pub unsafe fn copy(rows: &Rows, piece: &Piece) {
+pub unsafe fn copy(rows: &Rows, piece: &RowPiece) {
+    debug_assert!(piece.items > 0, "a piece has items");
     #[cfg(target_arch = "x86_64")]
     if super::stream::available() {
         // SAFETY: the caller's promise; the instructions are available.
@@ -78,7 +77,7 @@ pub unsafe fn copy(rows: &Rows, piece: &Piece) {
 /// As for [`copy`], and AVX-512F must be available.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-unsafe fn copy_wide(rows: &Rows, piece: &Piece) {
+unsafe fn copy_wide(rows: &Rows, piece: &RowPiece) {
     // SAFETY: the caller's promise.
     unsafe { rows.copy(piece) }
 }
@@ -87,7 +86,7 @@ impl Rows {
     /// # Safety
     /// As for [`copy`].
     #[inline(always)]
-    unsafe fn copy(&self, piece: &Piece) {
+    unsafe fn copy(&self, piece: &RowPiece) {
         // SAFETY: the caller's promise; widths are those of the pieces, which `two` and `lines` may overlap.
         unsafe {
             match (piece.items, piece.bytes) {
@@ -122,17 +121,17 @@ impl Rows {
         }
     }
 
-    /// Calls `each` with every row's addresses, and asks for `ask_bytes` of a later row each time.
+    /// Calls `each` with every row's addresses, and prefetches `prefetched` bytes of a later row each time.
     #[inline(always)]
-    fn each(&self, ask_bytes: usize, each: impl Fn(*const u8, *mut u8)) {
+    fn each(&self, prefetched: usize, each: impl Fn(*const u8, *mut u8)) {
         for i in 0..self.n as isize {
-            if ask_bytes > 0 {
-                let coming = self.ask.wrapping_offset(i * self.ask_step);
-                for at in (0..ask_bytes).step_by(LINE) {
-                    ask(coming.wrapping_add(at));
+            if prefetched > 0 {
+                let later = self.next.wrapping_offset(i * self.next_step);
+                for at in (0..prefetched).step_by(LINE) {
+                    prefetch_line(later.wrapping_add(at));
                 }
                 // A row of that length may begin in the middle of a line.
-                ask(coming.wrapping_add(ask_bytes - 1));
+                prefetch_line(later.wrapping_add(prefetched - 1));
             }
             each(self.from.wrapping_offset(i * self.from_step), self.to.wrapping_offset(i * self.to_step));
         }
@@ -150,6 +149,7 @@ impl Rows {
     /// As for [`copy`], `len` a row: from `HALF` to twice as many.
     #[inline(always)]
     unsafe fn two<const HALF: usize>(&self, len: usize) {
+        debug_assert!((HALF..=2 * HALF).contains(&len), "{len} bytes in two moves of {HALF}");
         let back = len - HALF;
         // Both are loaded before one is stored: the compiler need not think of overlaps.
         // SAFETY: the caller's promise.
@@ -165,6 +165,7 @@ impl Rows {
     /// As for [`copy`], `len` a row: a line or more.
     #[inline(always)]
     unsafe fn lines(&self, len: usize) {
+        debug_assert!(len >= LINE, "{len} bytes in whole lines");
         // SAFETY: the caller's promise.
         self.each(len, |from, to| unsafe {
             let mut at = 0;
@@ -181,11 +182,11 @@ impl Rows {
     #[inline(always)]
     unsafe fn items<const BYTES: usize>(&self, n: usize, step: isize) {
         for row in 0..self.n as isize {
-            let coming = self.ask.wrapping_offset(row * self.ask_step);
+            let later = self.next.wrapping_offset(row * self.next_step);
             let from = self.from.wrapping_offset(row * self.from_step);
             let to = self.to.wrapping_offset(row * self.to_step);
             for i in 0..n {
-                ask(coming.wrapping_offset(i as isize * step));
+                prefetch_line(later.wrapping_offset(i as isize * step));
                 // SAFETY: the caller's promise.
                 unsafe { shift::<BYTES>(from.offset(i as isize * step), to.add(i * BYTES)) };
             }
@@ -225,8 +226,8 @@ mod tests {
             let from = source[at..].as_ptr();
             let to = got[at..].as_mut_ptr();
             let (from_step, to_step) = (from_step as isize, to_step as isize);
-            let rows = Rows { n, from, from_step, to, to_step, ask: from, ask_step: from_step };
-            let piece = Piece { from, items, step: step as isize, bytes };
+            let rows = Rows { n, from, from_step, to, to_step, next: from, next_step: from_step };
+            let piece = RowPiece { from, items, step: step as isize, bytes };
             // SAFETY: `n` rows lie within both vectors.
             unsafe { if wide { copy(&rows, &piece) } else { rows.copy(&piece) } };
             assert_eq!(got, expected, "{n} rows of {items} x {bytes} bytes, {step_gap} and {to_gap} between, at {at}");

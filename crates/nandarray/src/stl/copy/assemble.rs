@@ -1,49 +1,51 @@
 //! Assembly of large reads: rows of the destination put together from neighbouring building blocks.
 //!
 //! A block of three or four dimensions has short rows (64 to 256 bytes); the destination's are longer, and follow one
-//! another. So tasks whose blocks are neighbours along the destination's rows become a [`Group`]: *pieces*, one a
+//! another. So tasks whose blocks are neighbours along the destination's rows become a [`RowGroup`]: *pieces*, one a
 //! block, moved by the same loops. For every step of the outer loops all rows of the innermost one are put together
-//! piece by piece (`pieces`), while the rows of the next step, or of the next group, are asked for. The row's dimension
-//! is the last one along which more than one element is wanted: a piece may be single elements at a stride.
+//! piece by piece ([`rows`]), while the rows of the next step, or of the next group, are prefetched. The row's
+//! dimension is the last one along which more than one element is wanted: a piece may be single elements at a stride.
 //!
-//! Where the destination is larger than a cache, rows may be put together in a stage in the innermost cache, and leave
-//! it past the caches as whole lines (`stream`): where the processor reads the destination before it is overwritten,
-//! that costs a third of the memory's bandwidth. A smaller one is written in place; the program that asked for it will
-//! look at it next.
+//! Where the destination is larger than a cache, rows may be put together in a staging buffer in the innermost cache,
+//! and leave it past the caches as whole lines ([`stream`]): where the processor reads the destination before it is
+//! overwritten, that costs a third of the memory's bandwidth. A smaller destination is written in place; the program
+//! that reads the array will use it next.
 
 use smallvec::SmallVec;
 
-use super::copy::{Loop, copy_streaming, merge};
-use super::pieces::{self, Piece, Rows};
-use super::stream;
+use super::rows::{self, RowPiece, Rows};
+use super::{Loop, copy_streaming, merge, stream};
 
 /// The most loops around a row.
 const MAX_OUTER: usize = 8;
 /// The most pieces of a row.
 pub const MAX_PIECES: usize = 64;
-/// A row so long gets no further piece: every piece is a page on its way, and nothing is gained by more of them.
+/// A row of this length gets no further piece: every piece is a page on its way, and nothing is gained by more of them.
 pub const ROW_BYTES: usize = 8 << 10;
-/// Rows of one block that are at least so long are copied four at a time (`stream`): their ends are no matter.
+/// Rows of one block that are at least this long are copied four at a time ([`stream`]): their ends do not matter.
 const ALONE_BYTES: usize = 4 << 10;
-/// Commands of at least so many bytes are written past the caches, where that is good for anything
-/// ([`stream::gains`]): more than one's share of a cache that cores have together.
+/// Commands of at least this many bytes are written past the caches, where that gains anything ([`stream::gains`]):
+/// more than one core's share of a cache that cores have in common.
 const PAST_BYTES: u64 = 24 << 20;
-/// What is put together before it is streamed.
+/// Bytes of rows that are put together before they are streamed.
 const STAGE_BYTES: usize = 16 << 10;
 
 /// A loop around a row: steps and byte strides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Affine {
-    pub(super) n: usize,
-    pub(super) from: isize,
-    pub(super) to: isize,
+pub struct RowLoop {
+    /// Steps.
+    pub n: usize,
+    /// Stride in the block.
+    pub from: isize,
+    /// Stride in the destination.
+    pub to: isize,
 }
 
 /// Neighbouring blocks, moved by the same loops.
 #[derive(Debug, Default)]
-struct Group {
-    outer: SmallVec<[Affine; MAX_OUTER]>,
-    pieces: SmallVec<[Piece; 16]>,
+struct RowGroup {
+    outer: SmallVec<[RowLoop; MAX_OUTER]>,
+    pieces: SmallVec<[RowPiece; 16]>,
     to: Option<*mut u8>,
     row_bytes: usize,
 }
@@ -51,16 +53,16 @@ struct Group {
 /// The groups of one thread's tasks.
 pub struct Assembler {
     item_bytes: usize,
-    /// Complete; copied when the next one is, whose lines are asked for meanwhile.
-    ready: Group,
-    building: Group,
-    stage: Option<Box<Stage>>,
+    /// Complete; copied when the next one is, whose lines are prefetched meanwhile.
+    ready: RowGroup,
+    building: RowGroup,
+    stage: Option<Box<StagingBuffer>>,
 }
 
 /// Rows on their way past the caches. Lines of the stage are lines of the destination: a row begins as far behind a
 /// line's start here as there.
 #[repr(align(64))]
-struct Stage([u8; STAGE_BYTES + stream::LINE]);
+struct StagingBuffer([u8; STAGE_BYTES + stream::LINE]);
 
 impl Assembler {
     /// For a command of `bytes`, elements of `item_bytes`.
@@ -74,17 +76,17 @@ impl Assembler {
     }
 
     fn past_caches(item_bytes: usize, past: bool) -> Self {
-        let stage = past.then(|| Box::new(Stage([0; STAGE_BYTES + stream::LINE])));
-        Self { item_bytes, ready: Group::default(), building: Group::default(), stage }
+        let stage = past.then(|| Box::new(StagingBuffer([0; STAGE_BYTES + stream::LINE])));
+        Self { item_bytes, ready: RowGroup::default(), building: RowGroup::default(), stage }
     }
 
-    /// Adds a task's loops, or a part of it, of which `row` goes along the buffer's rows; what cannot join what is
-    /// there comes after it.
+    /// Adds a task's loops, or those of a part of it, of which `row` goes along the buffer's rows. A task that cannot
+    /// join the group begins another.
     ///
     /// # Safety
     /// `from` must be readable and `to` writable along the loops until [`Self::finish`].
     pub unsafe fn add(&mut self, loops: &[Loop<'_>], row: usize, from: *const u8, to: *mut u8) {
-        let Some((outer, piece)) = parts(loops, row, self.item_bytes, from) else {
+        let Some((outer, piece)) = split_row(loops, row, self.item_bytes, from) else {
             let mut loops: SmallVec<[Loop<'_>; 6]> = SmallVec::from_slice(loops);
             let (left, run) = merge(&mut loops, self.item_bytes);
             // SAFETY: the caller's promise.
@@ -97,45 +99,49 @@ impl Assembler {
             && group.outer == outer;
         if !joins {
             // SAFETY: the promise of the calls before.
-            unsafe { self.turn() };
-            self.building = Group { outer, to: Some(to), ..Group::default() };
+            unsafe { self.advance() };
+            self.building = RowGroup { outer, to: Some(to), ..RowGroup::default() };
         }
+        debug_assert!(piece.len() > 0, "a piece has bytes");
         self.building.row_bytes += piece.len();
         self.building.pieces.push(piece);
     }
 
-    /// Copies the group that is ready; the one that was built is ready then.
+    /// Copies the group that is ready, and makes the one that was built ready.
     ///
     /// # Safety
     /// The promises of [`Self::add`].
-    unsafe fn turn(&mut self) {
+    unsafe fn advance(&mut self) {
+        debug_assert!(self.building.pieces.len() <= MAX_PIECES, "{} pieces", self.building.pieces.len());
         let next = std::mem::take(&mut self.building);
         let group = std::mem::replace(&mut self.ready, next);
         // SAFETY: the promises of the additions.
         unsafe { copy(&group, &self.ready, self.stage.as_deref_mut()) };
     }
 
-    /// Copies what was added; it is there for every thread then.
+    /// Copies everything that was added; all threads see it then.
     ///
     /// # Safety
     /// The promises of [`Self::add`].
     pub unsafe fn finish(&mut self) {
         // SAFETY: as above.
         unsafe {
-            self.turn();
-            self.turn();
+            self.advance();
+            self.advance();
         }
+        debug_assert!(self.ready.to.is_none() && self.building.to.is_none(), "a group was left");
         stream::fence();
     }
 }
 
-/// The loops around the rows and the piece that is given to each, if the destination's rows are contiguous.
-pub(super) fn parts(
+/// Splits a task's loops into those around its rows and the piece of each row, if the destination's rows are
+/// contiguous.
+pub fn split_row(
     loops: &[Loop<'_>],
     row: usize,
     item_bytes: usize,
     from: *const u8,
-) -> Option<(SmallVec<[Affine; MAX_OUTER]>, Piece)> {
+) -> Option<(SmallVec<[RowLoop; MAX_OUTER]>, RowPiece)> {
     let mut outer = SmallVec::new();
     let mut piece = None;
     for (i, l) in loops.iter().enumerate() {
@@ -146,24 +152,25 @@ pub(super) fn parts(
                     return None;
                 }
                 let (items, bytes) = if n == 1 || step == item { (1, n * item_bytes) } else { (n, item_bytes) };
-                piece = Some(Piece { from, items, step, bytes });
+                piece = Some(RowPiece { from, items, step, bytes });
             }
             Loop::Affine { n: 1, .. } => {}
-            Loop::Affine { n, from, to } => outer.push(Affine { n, from, to }),
+            Loop::Affine { n, from, to } => outer.push(RowLoop { n, from, to }),
             Loop::Table(_) => return None,
         }
     }
+    debug_assert!(piece.is_some() || loops.len() <= row, "loop {row} of {} goes along the rows", loops.len());
     piece.filter(|_| outer.len() <= MAX_OUTER).map(|piece| (outer, piece))
 }
 
-/// Copies a group, asking for lines of the next one at the end.
+/// Copies a group, prefetching lines of the next one at the end.
 ///
 /// # Safety
 /// The promises of [`Assembler::add`] for the group.
-unsafe fn copy(group: &Group, next: &Group, stage: Option<&mut Stage>) {
+unsafe fn copy(group: &RowGroup, next: &RowGroup, stage: Option<&mut StagingBuffer>) {
     let Some(to) = group.to else { return };
-    if let [Piece { from, items: 1, bytes, .. }] = group.pieces[..] {
-        let affine = |l: &Affine| Loop::Affine { n: l.n, from: l.from, to: l.to };
+    if let [RowPiece { from, items: 1, bytes, .. }] = group.pieces[..] {
+        let affine = |l: &RowLoop| Loop::Affine { n: l.n, from: l.from, to: l.to };
         let mut loops: SmallVec<[Loop<'_>; MAX_OUTER]> = group.outer.iter().map(affine).collect();
         let (left, run) = merge(&mut loops, bytes);
         if run >= ALONE_BYTES {
@@ -172,13 +179,13 @@ unsafe fn copy(group: &Group, next: &Group, stage: Option<&mut Stage>) {
         }
     }
     let (inner, outer) =
-        group.outer.split_last().map_or((Affine { n: 1, from: 0, to: 0 }, &[][..]), |(l, outer)| (*l, outer));
+        group.outer.split_last().map_or((RowLoop { n: 1, from: 0, to: 0 }, &[][..]), |(l, outer)| (*l, outer));
     let next_step = next.outer.last().map_or(0, |l| l.from);
     let row = group.row_bytes;
     let mut stage = stage.filter(|_| row <= STAGE_BYTES);
-    // Rows that are put together at a time.
+    // Number of rows that are put together at a time.
     let together = if stage.is_some() { STAGE_BYTES / row } else { inner.n };
-    let mut walk = Walk::default();
+    let mut walk = LoopWalk::default();
     loop {
         let here = walk;
         let more = walk.step(outer);
@@ -192,14 +199,15 @@ unsafe fn copy(group: &Group, next: &Group, stage: Option<&mut Stage>) {
             };
             for (i, piece) in group.pieces.iter().enumerate() {
                 let from = piece.from.wrapping_offset(here.from + skip * inner.from);
-                let (ask, ask_step) = match next.pieces.get(i) {
+                let (ahead, ahead_step) = match next.pieces.get(i) {
                     _ if more => (piece.from.wrapping_offset(walk.from + skip * inner.from), inner.from),
                     Some(next) => (next.from.wrapping_offset(skip * next_step), next_step),
                     None => (from, inner.from),
                 };
-                let rows = Rows { n, from, from_step: inner.from, to: into, to_step, ask, ask_step };
+                let rows =
+                    Rows { n, from, from_step: inner.from, to: into, to_step, next: ahead, next_step: ahead_step };
                 // SAFETY: the caller's promise; the stage has room for these rows.
-                unsafe { pieces::copy(&rows, piece) };
+                unsafe { rows::copy(&rows, piece) };
                 into = into.wrapping_add(piece.len());
             }
             if let Some(stage) = &stage {
@@ -215,15 +223,15 @@ unsafe fn copy(group: &Group, next: &Group, stage: Option<&mut Stage>) {
 
 /// A place in nested loops, as byte offsets.
 #[derive(Clone, Copy, Default)]
-struct Walk {
+struct LoopWalk {
     at: [usize; MAX_OUTER],
     from: isize,
     to: isize,
 }
 
-impl Walk {
-    /// Goes on; false behind the last step, and at the first again then.
-    fn step(&mut self, outer: &[Affine]) -> bool {
+impl LoopWalk {
+    /// Goes on; `false` behind the last step, and the place is the first again then.
+    fn step(&mut self, outer: &[RowLoop]) -> bool {
         for (at, l) in self.at.iter_mut().zip(outer).rev() {
             *at += 1;
             self.from += l.from;
@@ -243,8 +251,8 @@ impl Walk {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::plan::{Plan, Selection};
     use super::*;
+    use crate::stl::plan::{Plan, Selection};
 
     const UNTOUCHED: u8 = 0xa5;
 

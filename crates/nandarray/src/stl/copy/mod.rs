@@ -4,13 +4,16 @@
 //! on both sides are merged first, so that a whole block row, or a whole block, becomes one run. Loops are affine (a
 //! stride on either side) or tables of offsets (outer selections by index lists).
 //!
-//! Large reads go past the caches ([`copy_streaming`], `stream`): their destination does not fit, and reading it before
-//! it is overwritten would cost a third of the memory's bandwidth.
+//! Large reads go past the caches ([`copy_streaming`], [`stream`]): their destination does not fit, and reading it
+//! before it is overwritten would cost a third of the memory's bandwidth.
 //!
 //! The functions are unsafe: they trust their loops. Bounds are established where loops are made (`plan`).
 
-use super::pieces::{self, Piece, Rows};
-use super::stream;
+pub mod assemble;
+pub mod rows;
+pub mod stream;
+
+use self::rows::{RowPiece, Rows};
 
 /// One loop of a copy.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +33,7 @@ pub enum Loop<'a> {
 
 /// Merges contiguous loops into the run; returns how many loops are left and the run's bytes.
 pub fn merge(loops: &mut [Loop<'_>], item_bytes: usize) -> (usize, usize) {
+    debug_assert!(item_bytes > 0, "elements have bytes");
     let mut run = item_bytes;
     let mut left = loops.len();
     while let Some(&Loop::Affine { n, from, to }) = left.checked_sub(1).map(|i| &loops[i]) {
@@ -57,17 +61,18 @@ pub fn merge(loops: &mut [Loop<'_>], item_bytes: usize) -> (usize, usize) {
         loops[kept] = this;
         kept += 1;
     }
+    debug_assert!(kept <= left && run >= item_bytes, "{kept} loops around {run} bytes");
     (kept, run)
 }
 
-/// The most lines of 64 bytes that are asked for at once: about as many as a core can have on their way.
-const ASK_LINES: usize = 32;
+/// The most lines that are prefetched at once: about as many as a core can have on their way.
+const PREFETCH_LINES_MAX: usize = 32;
 
 /// Rows up to this length are moved by loops made for it.
 const ROW_BYTES: usize = 1024;
 
-/// How many rows before its turn a row of a copy is asked for.
-const ASK_ROWS: isize = 8;
+/// Number of rows between the one that is copied and the one that is prefetched.
+const PREFETCH_ROWS: isize = 8;
 
 /// Copies along merged loops, past the caches where the processor can and runs are long enough: for destinations that
 /// are too large to stay in them anyway.
@@ -137,24 +142,24 @@ unsafe fn innermost(n: usize, fs: isize, ts: isize, run: usize, from: *const u8,
             32 => fixed::<32>(n, fs, ts, from, to),
             64 => fixed::<64>(n, fs, ts, from, to),
             ..ROW_BYTES => {
-                let piece = Piece { from, items: 1, step: 0, bytes: run };
-                // Rows of a block lie a page apart soon, where the processor's own guess begins anew. The last rows ask
-                // for what is here already.
-                let ahead = (n as isize - ASK_ROWS).max(0);
-                for (first, n, ask) in [(0, ahead, ASK_ROWS), (ahead, n as isize - ahead, 0)] {
+                let piece = RowPiece { from, items: 1, step: 0, bytes: run };
+                // Rows of a block soon lie a page apart, where the processor's own prefetching begins anew. The last
+                // rows prefetch themselves, which costs nothing.
+                let ahead = (n as isize - PREFETCH_ROWS).max(0);
+                for (first, n, ahead_rows) in [(0, ahead, PREFETCH_ROWS), (ahead, n as isize - ahead, 0)] {
                     let (from, to) = (from.offset(first * fs), to.offset(first * ts));
-                    let ask = from.wrapping_offset(ask * fs);
-                    let rows = Rows { n: n as usize, from, from_step: fs, to, to_step: ts, ask, ask_step: fs };
-                    pieces::copy(&rows, &piece);
+                    let next = from.wrapping_offset(ahead_rows * fs);
+                    let rows = Rows { n: n as usize, from, from_step: fs, to, to_step: ts, next, next_step: fs };
+                    rows::copy(&rows, &piece);
                 }
             }
             _ => {
-                let asked = run.min(ASK_LINES * 64 / 2);
+                let prefetched = run.min(PREFETCH_LINES_MAX * 64 / 2);
                 for i in 0..n as isize {
-                    if i + ASK_ROWS < n as isize {
-                        let coming = from.offset((i + ASK_ROWS) * fs);
-                        (0..asked).step_by(64).for_each(|at| stream::ask(coming.wrapping_add(at)));
-                        stream::ask(coming.wrapping_add(asked - 1));
+                    if i + PREFETCH_ROWS < n as isize {
+                        let later = from.offset((i + PREFETCH_ROWS) * fs);
+                        (0..prefetched).step_by(64).for_each(|at| stream::prefetch_line(later.wrapping_add(at)));
+                        stream::prefetch_line(later.wrapping_add(prefetched - 1));
                     }
                     std::ptr::copy_nonoverlapping(from.offset(i * fs), to.offset(i * ts), run);
                 }
@@ -188,6 +193,7 @@ unsafe fn fixed<const BYTES: usize>(n: usize, fs: isize, ts: isize, from: *const
 /// # Safety
 /// As for [`copy`], on the destination side; the loops must not be merged yet.
 pub unsafe fn fill(loops: &[Loop<'_>], pattern: &[u8], to: *mut u8) {
+    debug_assert!(!pattern.is_empty(), "the fill value is an element");
     let mut run = pattern.len();
     let mut left = loops.len();
     while let Some(&Loop::Affine { n, to: ts, .. }) = left.checked_sub(1).map(|i| &loops[i]) {
@@ -224,6 +230,7 @@ unsafe fn fill_runs(loops: &[Loop<'_>], pattern: &[u8], run: usize, to: *mut u8)
 
 /// Repeats `pattern` over `bytes`, whose length is a multiple of it (or is cut).
 pub fn fill_bytes(bytes: &mut [u8], pattern: &[u8]) {
+    debug_assert!(!pattern.is_empty(), "the fill value is an element");
     if pattern.iter().all(|&b| b == pattern[0]) {
         bytes.fill(pattern[0]);
         return;
@@ -240,6 +247,7 @@ pub fn fill_bytes(bytes: &mut [u8], pattern: &[u8]) {
 
 /// Whether `bytes`, which begin at a multiple of the pattern plus `phase` bytes, are nothing but `pattern`.
 pub fn is_fill(bytes: &[u8], pattern: &[u8], phase: usize) -> bool {
+    debug_assert!(!pattern.is_empty(), "the fill value is an element");
     if pattern.iter().all(|&b| b == pattern[0]) {
         let want = u64::from_ne_bytes([pattern[0]; 8]);
         let (head, words) = bytes.as_rchunks::<8>();

@@ -1,32 +1,33 @@
-//! Commands that follow one another: from where the last ones lay, the box that the next ones will probably read.
+//! Readahead: predicts the boxes of the next commands from those of the last ones.
 //!
-//! A scan is a run of boxes of one size, each beginning along one dimension where the one before ended. Between two of
-//! its commands a disk would have nothing to do, while the first is compared and copied and before the second is given;
-//! so from the second box on, what lies beyond is asked for as well. That is a file system's readahead in the array's
-//! own coordinates: it works along every dimension, where the file system sees sequences along the stored one only.
+//! A sequential stream is a run of boxes of one size, each beginning along one dimension where the one before ended.
+//! Between two of its commands a disk would be idle, while the first is compared and copied and before the second
+//! arrives; so from the second box on, the next ones are prefetched as well. That is a file system's readahead in the
+//! array's own coordinates: it works along every dimension, where the file system sees sequences along the stored one
+//! only.
 //!
-//! How far: as much as the scan has read so far, and at most [`AHEAD_BYTES`]; far enough, to whole building blocks.
-//! Along the last dimension, to all blocks that lie in one extent of the medium, at most [`EXTENTS_BYTES`]: a disk
-//! brings an extent in half the time of its parts. [`SCANS`] scans of a space are followed at a time; the one that was
-//! longest without a step is forgotten first. Threads that share a scan take its boxes nearly in order: a box at most
-//! [`NEAR`] of its size from where a scan is belongs to it. Whether what lies ahead is in memory already is not known
-//! here.
+//! The window is as large as the bytes that the stream has read so far, and at most [`READAHEAD_BYTES`]; a large one is
+//! rounded up to whole building blocks. Along the last dimension it grows to all blocks that lie in one extent of the
+//! medium, at most [`EXTENTS_BYTES`]: a disk reads an extent in half the time of its parts. [`STREAMS_MAX`] streams of
+//! a space are followed at a time; the one that was longest without a step is forgotten first. Threads that share a
+//! stream take its boxes nearly in order: a box at most [`NEAR`] of its size from the position of a stream belongs to
+//! it. Whether predicted pages are in memory already is not known here.
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-/// The most that is asked for beyond a command, in bytes: enough to keep a disk's queue full.
-pub const AHEAD_BYTES: u64 = 32 << 20;
-/// The most that is asked for so that extents are whole.
+/// The most bytes that are prefetched beyond a command: enough to keep a disk's queue full.
+pub const READAHEAD_BYTES: u64 = 32 << 20;
+/// The most bytes that are prefetched so that extents are whole.
 const EXTENTS_BYTES: u64 = 128 << 20;
-/// Scans that are followed at a time.
-const SCANS: usize = 8;
-/// Boxes between where a scan is and one of its boxes, before and behind: what a few threads have in hand.
+/// Streams that are followed at a time.
+const STREAMS_MAX: usize = 8;
+/// Boxes between the position of a stream and one of its boxes, before and behind: a few threads have as many in hand.
 const NEAR: u64 = 8;
 
 /// A box: start and count along each dimension, in elements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
+pub struct ElementBox {
     /// First coordinate.
     pub start: SmallVec<[u64; 4]>,
     /// Elements.
@@ -35,82 +36,91 @@ pub struct Extent {
 
 /// Boxes of a size that follow one another along an axis.
 #[derive(Debug, Default)]
-struct Scan {
+struct ReadStream {
     /// The one that is furthest along the axis.
-    last: Extent,
+    last: ElementBox,
     axis: usize,
     /// Boxes that followed the first.
     steps: u32,
-    /// Along the axis, everything before this coordinate was given out.
-    asked: u64,
+    /// Along the axis, everything before this coordinate was predicted.
+    predicted: u64,
 }
 
-/// The scans of a space that are going on, the latest first.
+/// The streams of a space that are going on, the latest first.
 #[derive(Debug, Default)]
-pub struct Sequence(Mutex<Vec<Scan>>);
+pub struct ReadStreams(Mutex<Vec<ReadStream>>);
 
-impl Sequence {
-    /// Takes note of a command's box, and returns the box to ask for beyond it, if there is one; each part once.
+impl ReadStreams {
+    /// Takes note of a command's box, and returns the box to prefetch beyond it, if there is one; each part once.
     ///
-    /// `shape` and `block` are the space's and its blocks' in elements of `item_bytes`, `together` is the number of
+    /// `shape` and `block` are the space's and its blocks' in elements of `item_bytes`, `in_extent` is the number of
     /// blocks, one behind the other along the last dimension, that lie in an extent of the medium; the command's box
     /// lies within.
-    pub fn next(&self, now: Extent, shape: &[u64], block: &[u64], together: u64, item_bytes: u64) -> Option<Extent> {
-        let mut scans = self.0.lock();
-        let known = scans.iter().position(|s| follows(&s.last, &now).is_some());
-        let Some(at) = known.or_else(|| scans.iter().position(|s| s.is_near(&now))) else {
-            scans.truncate(SCANS - 1);
-            scans.insert(0, Scan { last: now, ..Scan::default() });
+    pub fn next(
+        &self,
+        now: ElementBox,
+        shape: &[u64],
+        block: &[u64],
+        in_extent: u64,
+        item_bytes: u64,
+    ) -> Option<ElementBox> {
+        let mut streams = self.0.lock();
+        let known = streams.iter().position(|s| follows(&s.last, &now).is_some());
+        let Some(at) = known.or_else(|| streams.iter().position(|s| s.is_near(&now))) else {
+            streams.truncate(STREAMS_MAX - 1);
+            streams.insert(0, ReadStream { last: now, ..ReadStream::default() });
             return None;
         };
-        scans[..=at].rotate_right(1);
-        let scan = &mut scans[0];
-        if let Some(axis) = follows(&scan.last, &now) {
-            if scan.steps == 0 || scan.axis != axis {
-                *scan = Scan { axis, ..Scan::default() };
+        assert!(streams.len() <= STREAMS_MAX, "{} streams", streams.len());
+        streams[..=at].rotate_right(1);
+        let stream = &mut streams[0];
+        if let Some(axis) = follows(&stream.last, &now) {
+            if stream.steps == 0 || stream.axis != axis {
+                *stream = ReadStream { axis, ..ReadStream::default() };
             }
-            scan.steps += 1;
-        } else if now.start[scan.axis] <= scan.last.start[scan.axis] {
+            stream.steps += 1;
+        } else if now.start[stream.axis] <= stream.last.start[stream.axis] {
             // Another thread is further.
             return None;
         }
-        scan.last = now;
-        scan.ask(shape, block, together, item_bytes)
+        stream.last = now;
+        stream.predict(shape, block, in_extent, item_bytes)
     }
 }
 
-impl Scan {
-    /// What to ask for beyond the last box.
-    fn ask(&mut self, shape: &[u64], block: &[u64], together: u64, item_bytes: u64) -> Option<Extent> {
+impl ReadStream {
+    /// The box to prefetch beyond the last one.
+    fn predict(&mut self, shape: &[u64], block: &[u64], in_extent: u64, item_bytes: u64) -> Option<ElementBox> {
         let (axis, now) = (self.axis, &self.last);
         let end = now.start[axis] + now.count[axis];
         let layer_bytes = now.count.iter().product::<u64>() / now.count[axis] * item_bytes;
-        let most = (AHEAD_BYTES / layer_bytes).max(1);
+        let most = (READAHEAD_BYTES / layer_bytes).max(1);
         let read = now.count[axis].saturating_mul(u64::from(self.steps));
-        let extent = block[axis].saturating_mul(if axis + 1 == shape.len() { together } else { 1 });
+        let extent = block[axis].saturating_mul(if axis + 1 == shape.len() { in_extent } else { 1 });
         let extents = extent > block[axis] && read >= extent / 2 && extent.saturating_mul(layer_bytes) <= EXTENTS_BYTES;
-        // How far at least, and what it is rounded to: what lies in a block that is asked for in large parts costs
-        // little more.
+        // The window, its part that must be left before it is renewed, and the unit that it is rounded up to: the rest
+        // of a block of which large parts are prefetched costs little more.
         let (far, least, grain) = match read.min(most) {
             _ if extents => (extent / 2, extent / 2, extent),
             far => (far, far / 2, if far >= block[axis] / 4 { block[axis] } else { 1 }),
         };
-        if self.asked >= end.saturating_add(least) {
+        if self.predicted >= end.saturating_add(least) {
             return None;
         }
         let goal = end.saturating_add(far).div_ceil(grain).saturating_mul(grain).min(shape[axis]);
-        let from = self.asked.max(end);
+        let from = self.predicted.max(end);
         if from >= goal {
             return None;
         }
-        self.asked = goal;
-        let mut ask = now.clone();
-        (ask.start[axis], ask.count[axis]) = (from, goal - from);
-        Some(ask)
+        assert!(self.predicted <= from && goal <= shape[axis], "{from}..{goal} of {} along axis {axis}", shape[axis]);
+        self.predicted = goal;
+        let mut next = now.clone();
+        (next.start[axis], next.count[axis]) = (from, goal - from);
+        Some(next)
     }
 
-    /// Whether a box is one of a scan that is going on, and not far from where it is.
-    fn is_near(&self, now: &Extent) -> bool {
+    /// Whether a box is one of this stream, if it is going on, and not far from its position.
+    fn is_near(&self, now: &ElementBox) -> bool {
         if self.steps == 0 || self.last.count != now.count {
             return false;
         }
@@ -123,11 +133,11 @@ impl Scan {
 
 /// The boxes that are written one after the other.
 #[derive(Debug, Default)]
-pub struct Successive(Mutex<Extent>);
+pub struct AppendStream(Mutex<ElementBox>);
 
-impl Successive {
+impl AppendStream {
     /// Takes note of a command's box; the axis along which it begins where the one before ended, if it does.
-    pub fn next(&self, now: Extent) -> Option<usize> {
+    pub fn next(&self, now: ElementBox) -> Option<usize> {
         // Two threads at once are no sequence.
         let mut last = self.0.try_lock()?;
         let axis = follows(&last, &now);
@@ -137,7 +147,7 @@ impl Successive {
 }
 
 /// The axis along which a box begins where another of its size ended.
-fn follows(last: &Extent, now: &Extent) -> Option<usize> {
+fn follows(last: &ElementBox, now: &ElementBox) -> Option<usize> {
     if last.count != now.count {
         return None;
     }
@@ -150,14 +160,14 @@ fn follows(last: &Extent, now: &Extent) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn extent(start: &[u64], count: &[u64]) -> Extent {
-        Extent { start: start.into(), count: count.into() }
+    fn extent(start: &[u64], count: &[u64]) -> ElementBox {
+        ElementBox { start: start.into(), count: count.into() }
     }
 
     #[test]
-    fn a_scan_is_followed_along_any_axis() {
+    fn a_stream_is_followed_along_any_axis() {
         for axis in 0..2 {
-            let s = Sequence::default();
+            let s = ReadStreams::default();
             let (shape, block) = ([16_384; 2], [256; 2]);
             let band = |i: u64, n: u64| {
                 let (mut start, mut count) = ([0; 2], [16_384; 2]);
@@ -165,7 +175,7 @@ mod tests {
                 extent(&start, &count)
             };
             let next = |i| s.next(band(i, 1), &shape, &block, 1, 4);
-            assert_eq!(next(3), None, "one box is no scan");
+            assert_eq!(next(3), None, "one box is no stream");
             assert_eq!(next(4), Some(band(5, 1)));
             assert_eq!(next(5), Some(band(6, 1)));
             assert_eq!(next(30), None, "a jump ends it");
@@ -174,9 +184,9 @@ mod tests {
     }
 
     #[test]
-    fn extents_are_asked_for_as_a_whole_along_the_last_dimension() {
+    fn extents_are_predicted_as_a_whole_along_the_last_dimension() {
         let asked = |axis: usize, count: u64, together, layer| {
-            let s = Sequence::default();
+            let s = ReadStreams::default();
             let mut all = Vec::new();
             for i in 0..16_384 / count {
                 let (mut start, mut counts) = ([0; 2], [layer; 2]);
@@ -187,7 +197,7 @@ mod tests {
             all
         };
         let bands = asked(1, 512, 8, 16_384);
-        assert_eq!(bands[..2], [(1024, 1536), (1536, 4096)], "once the scan has read half of an extent");
+        assert_eq!(bands[..2], [(1024, 1536), (1536, 4096)], "once the stream has read half of an extent");
         assert!(bands[2..].iter().all(|ask| ask.0 % 2048 == 0 && ask.1 - ask.0 == 2048), "{bands:?}");
         assert_eq!(bands.last().unwrap().1, 16_384);
         assert!(
@@ -204,7 +214,7 @@ mod tests {
 
     #[test]
     fn small_steps_grow() {
-        let s = Sequence::default();
+        let s = ReadStreams::default();
         let (shape, block) = ([16_384; 2], [256; 2]);
         let row = |i: u64| s.next(extent(&[i, 0], &[1, 16_384]), &shape, &block, 1, 4);
         let (mut asked, mut commands) = (1, 0);
@@ -216,16 +226,16 @@ mod tests {
                 commands += 1;
             }
             assert!(asked > i, "row {} was not asked for", i + 1);
-            assert!(asked <= i + 1 + AHEAD_BYTES / 65_536 + 256);
+            assert!(asked <= i + 1 + READAHEAD_BYTES / 65_536 + 256);
         }
         assert!(commands < 60, "asked {commands} times");
     }
 
     #[test]
-    fn threads_that_share_a_scan_are_followed() {
+    fn threads_that_share_a_stream_are_followed() {
         // Two threads take boxes from a counter; each keeps one a while, so that they come in pairs the wrong way
         // round.
-        let s = Sequence::default();
+        let s = ReadStreams::default();
         let (mut asked, mut given) = (0, Vec::new());
         for i in (0..64u64).map(|i| if i == 0 || i % 3 == 0 { i } else { i / 3 * 3 + 3 - i % 3 }) {
             if let Some(ask) = s.next(extent(&[i * 512, 0], &[512, 4096]), &[1 << 20, 4096], &[256; 2], 1, 4) {
@@ -234,19 +244,19 @@ mod tests {
                 given.push(i);
             }
         }
-        let most = 64 * 512 + AHEAD_BYTES / 16_384 + 256;
+        let most = 64 * 512 + READAHEAD_BYTES / 16_384 + 256;
         assert!((64 * 512..=most).contains(&asked), "{asked} {given:?}");
     }
 
     #[test]
-    fn scans_in_turn_are_all_followed() {
-        let s = Sequence::default();
+    fn streams_in_turn_are_all_followed() {
+        let s = ReadStreams::default();
         let row =
             |scan: u64, i: u64| s.next(extent(&[scan * 10_000 + i, 0], &[1, 4096]), &[1 << 20, 4096], &[256; 2], 1, 4);
-        for scan in 0..SCANS as u64 {
+        for scan in 0..STREAMS_MAX as u64 {
             assert_eq!(row(scan, 0), None);
         }
-        for scan in 0..SCANS as u64 {
+        for scan in 0..STREAMS_MAX as u64 {
             assert_eq!(row(scan, 1).map(|e| e.start[0]), Some(scan * 10_000 + 2));
         }
         assert_eq!(row(99, 0), None, "one more: the oldest is forgotten");
@@ -256,7 +266,7 @@ mod tests {
 
     #[test]
     fn writes_go_on_where_one_ends_and_the_next_begins() {
-        let s = Successive::default();
+        let s = AppendStream::default();
         let next = |start, n| s.next(extent(&[0, start], &[100, n]));
         assert_eq!(next(0, 5), None, "the first follows nothing");
         assert_eq!(next(5, 5), Some(1));
@@ -266,8 +276,8 @@ mod tests {
     }
 
     #[test]
-    fn other_boxes_are_no_scan() {
-        let s = Sequence::default();
+    fn other_boxes_are_no_stream() {
+        let s = ReadStreams::default();
         let next = |start: [u64; 2], count: [u64; 2]| s.next(extent(&start, &count), &[100; 2], &[10; 2], 1, 8);
         assert_eq!(next([0, 0], [10, 10]), None);
         assert_eq!(next([10, 10], [10, 10]), None, "two axes moved");

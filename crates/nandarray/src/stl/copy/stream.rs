@@ -6,7 +6,7 @@
 //! each: the hardware's prefetching stops at the end of a page.
 //!
 //! Only for x86-64 with AVX-512 (64-byte stores fill a cache line, so that no line is written in parts); elsewhere
-//! [`available`] says no and the library's copy serves.
+//! [`available`] is false and the library's copy serves.
 
 /// A line of the processor's caches.
 pub const LINE: usize = 64;
@@ -16,6 +16,8 @@ pub const RUN_BYTES_MIN: usize = 256;
 
 /// A single run at least this long is taken as four.
 const SPLIT_BYTES: usize = 16 << 10;
+
+const _: () = assert!(RUN_BYTES_MIN >= LINE && SPLIT_BYTES >= 4 * LINE, "parts of runs are lines");
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -37,6 +39,7 @@ mod x86 {
         let head = to.align_offset(LINE).min(run);
         let lines = (run - head) / LINE;
         let tail = head + lines * LINE;
+        debug_assert!(run - tail < LINE || lines == 0, "{run} bytes: {head}, {lines} lines");
         // SAFETY: all within the row's `run` bytes.
         unsafe {
             std::ptr::copy_nonoverlapping(from, to, head);
@@ -122,7 +125,7 @@ pub unsafe fn emit(stage: &[u8], n: usize, row: usize, stride: isize, to: *mut u
     }
 }
 
-/// Streamed stores are not ordered with others: before anybody is told that the data is there, they must be.
+/// Orders streamed stores with others. Must be called before another thread learns that the data is there.
 pub fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE is part of every x86-64.
@@ -131,9 +134,9 @@ pub fn fence() {
     }
 }
 
-/// Asks the processor to bring a line into its caches; any address will do.
+/// Prefetches a line into the processor's caches; any address is allowed.
 #[inline]
-pub fn ask(line: *const u8) {
+pub fn prefetch_line(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, which never faults; SSE is part of every x86-64.
     unsafe {
@@ -143,7 +146,7 @@ pub fn ask(line: *const u8) {
     let _ = line;
 }
 
-/// Whether the processor can.
+/// Whether the processor has the instructions.
 pub fn available() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("avx512f");
@@ -151,9 +154,9 @@ pub fn available() -> bool {
     false
 }
 
-/// Whether what is put together in a stage leaves it faster past the caches than through them, for destinations larger
-/// than a cache. On two cores of a Zen 5 machine it does not, from 25 to 128 MiB: 0.4 to 0.9 of the speed in place
-/// (design note 5). Elsewhere it was not measured since rows are put together.
+/// Whether rows leave a staging buffer faster past the caches than through them, for destinations larger than a cache.
+/// On two cores of a Zen 5 machine it does not, from 25 to 128 MiB: 0.4 to 0.9 of the speed in place (design note 5).
+/// Elsewhere it was not measured since rows are put together.
 pub fn gains() -> bool {
     static GAINS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *GAINS.get_or_init(|| available() && !is_amd())
@@ -180,6 +183,7 @@ fn is_amd() -> bool {
 /// # Safety
 /// As for `copy::copy`; [`available`] must have said yes.
 pub unsafe fn rows(n: usize, fs: isize, ts: isize, run: usize, from: *const u8, to: *mut u8) {
+    debug_assert!(available(), "the instructions are not available");
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the caller's promise; a long run taken as four and the rest covers the same bytes.
     unsafe {
@@ -213,7 +217,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_arrive_wherever_they_lie(n in 1usize..11, run in 1usize..700, from_gap in 0usize..70, to_gap in 0usize..70, at in 0usize..64, long in any::<bool>()) {
+        fn rows_arrive_wherever_they_lie(
+            n in 1usize..11,
+            run in 1usize..700,
+            (from_gap, to_gap) in (0usize..70, 0usize..70),
+            at in 0usize..64,
+            long in any::<bool>(),
+        ) {
             if !available() {
                 return Ok(()); // said once, below
             }

@@ -349,7 +349,7 @@ def _plain(found: Any) -> Any:
 
 def forms() -> tuple[str, ...]:
     """Forms that programs have here, the fastest first."""
-    from nandarray._program import native
+    from nandarray.programs.compile import native
 
     return tuple(reversed(native.FORMS))
 

@@ -14,8 +14,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from nandarray._nandarray import __version__
-from nandarray._open import open
-from nandarray.array import Array
+from nandarray.array.array import Array
+from nandarray.array.futures import Future, as_completed
+from nandarray.array.group import Group
+from nandarray.array.opening import open
+from nandarray.array.store import Store
+from nandarray.array.view import View
 from nandarray.errors import (
     BadIndexError,
     BusyError,
@@ -43,26 +47,22 @@ from nandarray.errors import (
     VolumeMismatchError,
     WrongKeyError,
 )
-from nandarray.futures import Future, as_completed
-from nandarray.group import Group
-from nandarray.report import Report
-from nandarray.store import Store
-from nandarray.view import View
+from nandarray.model.report import Report
 
 if TYPE_CHECKING:
-    from nandarray._advise import Advice, advise
-    from nandarray._dask import from_dask, to_dask
-    from nandarray._program.annotations import Block, Out, OutStream, Scalar, Stream
-    from nandarray._program.decorator import program
-    from nandarray._program.profile import profile
-    from nandarray._program.program import Program
-    from nandarray._program.run import Box, offload
-    from nandarray._program.step import Step
-    from nandarray._replay import Boxes, Replay, Synthetic, Trace, replay
-    from nandarray._xarray import to_xarray
-    from nandarray._xarray_write import from_xarray
-    from nandarray.convert import export, import_
     from nandarray.device import Description, devices
+    from nandarray.interop.convert.copying import export, import_
+    from nandarray.interop.dask import from_dask, to_dask
+    from nandarray.interop.xarray.backend import to_xarray
+    from nandarray.interop.xarray.write import from_xarray
+    from nandarray.model.replay import Boxes, Replay, Synthetic, Trace, replay
+    from nandarray.programs.advise import Advice, advise
+    from nandarray.programs.annotations import Block, Out, OutStream, Scalar, Stream
+    from nandarray.programs.decorator import program
+    from nandarray.programs.profile import profile
+    from nandarray.programs.program import Program
+    from nandarray.programs.run import Box, offload
+    from nandarray.programs.step import Step
 
 __all__ = [
     "Advice",
@@ -129,32 +129,32 @@ __all__ = [
 
 # Public name -> module that has it.
 _LAZY = {
-    "Advice": "nandarray._advise",
-    "advise": "nandarray._advise",
-    "to_dask": "nandarray._dask",
-    "from_dask": "nandarray._dask",
-    "import_": "nandarray.convert",
-    "export": "nandarray.convert",
+    "Advice": "nandarray.programs.advise",
+    "advise": "nandarray.programs.advise",
+    "to_dask": "nandarray.interop.dask",
+    "from_dask": "nandarray.interop.dask",
+    "import_": "nandarray.interop.convert.copying",
+    "export": "nandarray.interop.convert.copying",
     "Description": "nandarray.device",
-    "Block": "nandarray._program.annotations",
-    "Out": "nandarray._program.annotations",
-    "OutStream": "nandarray._program.annotations",
-    "Program": "nandarray._program.program",
-    "Scalar": "nandarray._program.annotations",
-    "Stream": "nandarray._program.annotations",
-    "program": "nandarray._program.decorator",
-    "Box": "nandarray._program.run",
-    "offload": "nandarray._program.run",
-    "profile": "nandarray._program.profile",
-    "Step": "nandarray._program.step",
+    "Block": "nandarray.programs.annotations",
+    "Out": "nandarray.programs.annotations",
+    "OutStream": "nandarray.programs.annotations",
+    "Program": "nandarray.programs.program",
+    "Scalar": "nandarray.programs.annotations",
+    "Stream": "nandarray.programs.annotations",
+    "program": "nandarray.programs.decorator",
+    "Box": "nandarray.programs.run",
+    "offload": "nandarray.programs.run",
+    "profile": "nandarray.programs.profile",
+    "Step": "nandarray.programs.step",
     "devices": "nandarray.device",
-    "Replay": "nandarray._replay",
-    "Boxes": "nandarray._replay",
-    "Synthetic": "nandarray._replay",
-    "Trace": "nandarray._replay",
-    "replay": "nandarray._replay",
-    "to_xarray": "nandarray._xarray",
-    "from_xarray": "nandarray._xarray_write",
+    "Replay": "nandarray.model.replay",
+    "Boxes": "nandarray.model.replay",
+    "Synthetic": "nandarray.model.replay",
+    "Trace": "nandarray.model.replay",
+    "replay": "nandarray.model.replay",
+    "to_xarray": "nandarray.interop.xarray.backend",
+    "from_xarray": "nandarray.interop.xarray.write",
 }
 
 

@@ -12,13 +12,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache, cached_property
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nandarray import _nandarray
 from nandarray.errors import DescriptionError, InvalidError
+from nandarray.present.html import folded, table
+from nandarray.units import format_size
 
-__all__ = ["Description", "Imported", "Key", "devices", "import_mqsim", "keys", "load", "names"]
+__all__ = ["Description", "Imported", "Key", "devices", "effective_rows", "import_mqsim", "keys", "load", "names"]
 
 
 class Key(NamedTuple):
@@ -220,15 +223,53 @@ class Description:
         return Description, (self._text, self._overrides)
 
     def __repr__(self) -> str:
-        from nandarray.html import format_bytes
-
         changed = f", {len(self._overrides)} changed" if self._overrides else ""
-        return f"<nandarray.Description {self.name!r}: {format_bytes(self.effective['user_bytes'])}{changed}>"
+        return f"<nandarray.Description {self.name!r}: {format_size(self.effective['user_bytes'])}{changed}>"
 
     def _repr_html_(self) -> str:
-        from nandarray.html import description_html
+        sections: dict[str, list[tuple[str, str, str]]] = {}
+        for key, value in self.values.items():
+            section, _, name = key.partition(".")
+            sections.setdefault(section, []).append((name, str(value), self.source(key)))
+        title = f"<strong>{escape(self.name)}</strong>: {escape(self.summary)}"
+        values = "".join(folded(section, table(rows)) for section, rows in sections.items())
+        return f"<div>{title}{table(effective_rows(self))}{values}</div>"
 
-        return description_html(self)
+
+def effective_rows(description: Description) -> list[tuple[str, str]]:
+    """Return the figures that follow from a device's description, as rows of a table.
+
+    Parameters
+    ----------
+    description : Description
+        The device.
+
+    Returns
+    -------
+    list of (str, str)
+        Name and value.
+    """
+    facts = description.effective
+    geometry = description.resolved["geometry"]
+    spread = " x ".join(f"{geometry[part]} {part}" for part in ("channels", "ways", "dies", "planes"))
+
+    def rate(key: str) -> str:
+        return f"{facts[key] / 1e9:.3g} GB/s"
+
+    def time(key: str) -> str:
+        return f"{facts[key] / 1e6:.4g} us"
+
+    return [
+        ("capacity", f"{format_size(facts['user_bytes'])} of {format_size(facts['raw_bytes'])}"),
+        ("flash", f"{spread}, {facts['cell'].upper()}"),
+        ("channels together", rate("bus_bytes_per_s")),
+        ("pages read, at most", rate("read_bytes_per_s")),
+        ("pages programmed, at most", rate("program_bytes_per_s")),
+        ("link, data", rate("link_bytes_per_s")),
+        ("a lone read of 4 KiB", time("read_4k_ps")),
+        ("a lone page programmed", time("write_page_ps")),
+        ("a lone page written, as the host sees it", time("write_page_seen_ps")),
+    ]
 
 
 class Imported(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nandarray import programs
-from nandarray.programs.twins.blocks import wal_record
+from nandarray.programs.library.twins.blocks import wal_record
 
 Array = np.ndarray[Any, Any]
 Generator = np.random.Generator

@@ -21,7 +21,8 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from nandarray import Program
-from nandarray._program import abi, zig
+from nandarray.programs import abi
+from nandarray.programs.compile import zig
 
 _LOADERS: dict[str, Path] = {}
 

@@ -25,7 +25,8 @@ import numpy as np
 import pytest
 
 from nandarray import Program
-from nandarray._program import abi, zig
+from nandarray.programs import abi
+from nandarray.programs.compile import zig
 
 Array = np.ndarray[Any, Any]
 GUARD = bytes(range(100, 164))

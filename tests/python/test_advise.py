@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 import nandarray
 from nandarray import InvalidError, Program, programs
-from nandarray._advise import advise_all, figure, paper, samples
-from nandarray._advise.flows import AROUND, READ, WITHIN, WRITE, Flows, path_of
-from nandarray._advise.vector import Loops, Times, loops
 from nandarray.cli import app
-from nandarray.programs._registry import PROGRAMS
+from nandarray.programs.advise import advise_all, figure, paper, samples
+from nandarray.programs.advise.flows import AROUND, READ, WITHIN, WRITE, Flows, path_of
+from nandarray.programs.advise.vector import Loops, Times, loops
+from nandarray.programs.library.registry import PROGRAMS
 
 HALVES = """
 #include <nandarray.h>
@@ -217,7 +217,7 @@ def test_the_path_is_counted_from_where_bytes_come_and_go(store: nandarray.Store
     ],
 )
 def test_how_well_it_vectorises(gain: float, done: int, missed: int, says: str) -> None:
-    from nandarray._advise import _vectorises
+    from nandarray.programs.advise import _vectorises
 
     assert _vectorises(Times(1.0, gain), Loops(done, missed, ())) == says
     assert _vectorises(None, None) == "unknown"

@@ -54,7 +54,7 @@ def test_iteration_and_membership(store: nandarray.Store, a: nandarray.Array, mo
     assert 23 in a
     assert 24 not in a
     assert list(store.create("line", data=[3, 1])) == [3, 1]
-    monkeypatch.setattr("nandarray._grid._BAND_BYTES", 40)
+    monkeypatch.setattr("nandarray.array.base._BAND_BYTES", 40)
     long = store.create("long", data=np.arange(100).reshape(50, 2), building_block=(4, 2))
     assert np.array_equal(np.array(list(long)), np.arange(100).reshape(50, 2))
     assert np.array_equal(store.create("copy", data=long)[:], long[:])

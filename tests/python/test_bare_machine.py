@@ -19,7 +19,8 @@ import pytest
 
 import nandarray
 from nandarray import _nandarray
-from nandarray._program import zig
+from nandarray.programs.compile import zig
+from nandarray.programs.compile.linking import link
 
 HART = Path(__file__).parents[2] / "crates" / "nandarray-hart" / "tests" / "bare"
 WHEEL = "pythondata-cpu-picorv32==1.0.post218"
@@ -113,7 +114,7 @@ def test_the_communitys_tests_pass_translated(tmp_path: Path) -> None:
         store["x"] = np.zeros(TASKS, "uint8")
         for test in tests:
             zig.compile_c(test, test.with_suffix(".o"), target)
-            zig.link([tmp_path / "program.o", test.with_suffix(".o")], test.with_suffix(".elf"), target)
+            link([tmp_path / "program.o", test.with_suffix(".o")], test.with_suffix(".elf"), target)
             program = nandarray.Program.from_elf(test.with_suffix(".elf"))
             runs = [
                 nandarray.offload(program, [store["x"]], form=form, task_bytes=1, threads=1).account

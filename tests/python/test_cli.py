@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import nandarray
-from nandarray import cli_common, cli_read
-from nandarray._slices import parse_slices
-from nandarray.cli import app
+from nandarray.cli import app, common, read
+from nandarray.index.text import parse_slices
 
 KEY = bytes(range(32))
 
@@ -181,7 +180,7 @@ def test_read_prints_like_numpy(filled: np.ndarray[Any, Any]) -> None:
 
 
 def test_read_as_json_and_to_a_file(filled: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_read, "_SLAB_BYTES", 640)  # many slabs
+    monkeypatch.setattr(read, "_SLAB_BYTES", 640)  # many slabs
     assert loads("read", "d.nand", "run/temp", "::-3, [5, 0]") == filled[::-3][:, [5, 0]].tolist()
     assert loads("read", "d.nand", "run/temp", "None, :, :") == filled[None].tolist()
     assert loads("read", "d.nand", "run/temp") == filled.tolist()
@@ -239,7 +238,7 @@ def test_any_part_of_any_selection(key: Any, dots: bool, random: Any) -> None:  
         store["a"] = data
         if sum(part is not None and part is not Ellipsis for part in key) > 3:
             with pytest.raises(nandarray.BadIndexError):
-                cli_read.Picked(store["a"], key)
+                read.Picked(store["a"], key)
             return
         expected, axis = data, 0
         whole = [slice(None)] * (3 - sum(part is not None and part is not Ellipsis for part in key))
@@ -247,7 +246,7 @@ def test_any_part_of_any_selection(key: Any, dots: bool, random: Any) -> None:  
         for part in (*key[:at], *whole, *key[at + 1 :]):
             expected = expected[(slice(None),) * axis + (part,)]
             axis += not isinstance(part, int)
-        picked = cli_read.Picked(store["a"], key)
+        picked = read.Picked(store["a"], key)
         assert picked.shape == expected.shape
         lows = [random.randint(0, n) for n in picked.shape]
         box = tuple(slice(low, random.randint(low, n)) for low, n in zip(lows, picked.shape, strict=True))
@@ -381,17 +380,17 @@ def test_keys_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 def test_completion_of_names(filled: np.ndarray[Any, Any]) -> None:
     context = typer.Context(typer.main.get_command(app))
     context.params["store"] = Path("d.nand")
-    assert cli_common.complete_array(context, "r") == ["run/temp"]
-    assert cli_common.complete_name(context, "") == ["other", "run", "run/temp"]
+    assert common.complete_array(context, "r") == ["run/temp"]
+    assert common.complete_name(context, "") == ["other", "run", "run/temp"]
     context.params["store"] = Path("none.nand")
-    assert cli_common.complete_array(context, "") == []
+    assert common.complete_array(context, "") == []
 
 
 @pytest.mark.parametrize(
     ("text", "size"), [("4096", 4096), ("256MiB", 1 << 28), ("1.5 GB", 1_500_000_000), ("2k", 2048), ("0", 0)]
 )
 def test_sizes(text: str, size: int) -> None:
-    assert cli_common.parse_size(text) == size
+    assert common.parse_size(text) == size
 
 
 def test_bench() -> None:

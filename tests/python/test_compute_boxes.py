@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 import nandarray
 from nandarray import CompileError, InvalidError
-from nandarray._program import ports
+from nandarray.programs import ports
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nandarray
-from nandarray import convert_sources
-from nandarray.convert_attrs import decode, encode
-from nandarray.convert_slabs import box_shape, boxes, run_shape, slab_shape
+from nandarray.index.shapes import box_shape, boxes, run_shape
+from nandarray.interop.convert import sources
+from nandarray.interop.convert.attributes import decode, encode
+from nandarray.interop.convert.slabs import slab_shape
 
 SMALL = 4096  # a budget that cuts even small arrays into many slabs
 
@@ -160,7 +161,7 @@ def test_zarr_and_xarray_understand_each_other(tmp_path: Path, store: nandarray.
     dataset["raw"] = ("lon", np.array([1, np.nan, 3, 4, 5, 6], "f4"))
     dataset.to_zarr(tmp_path / "a.zarr", zarr_format=3, consolidated=False)
     nandarray.import_(tmp_path / "a.zarr", store)
-    from nandarray._xarray import to_xarray
+    from nandarray.interop.xarray.backend import to_xarray
 
     xr.testing.assert_identical(to_xarray(store).load(), xr.open_zarr(tmp_path / "a.zarr", consolidated=False).load())
     nandarray.export(store, tmp_path / "b.zarr")
@@ -340,7 +341,7 @@ def test_interrupted_import_leaves_nothing(
 ) -> None:
     np.savez(tmp_path / "a.npz", a=numbers(100), b=numbers(50, 50))
     store["before"] = numbers(3)
-    read = convert_sources._ZipReader.__call__
+    read = sources._ZipReader.__call__
     calls = iter(range(5))
 
     def fails_later(self: Any, box: Any) -> Any:
@@ -348,7 +349,7 @@ def test_interrupted_import_leaves_nothing(
             raise KeyboardInterrupt
         return read(self, box)
 
-    monkeypatch.setattr(convert_sources._ZipReader, "__call__", fails_later)
+    monkeypatch.setattr(sources._ZipReader, "__call__", fails_later)
     with pytest.raises(KeyboardInterrupt):
         nandarray.import_(tmp_path / "a.npz", store, "g", budget=2048)
     assert store.array_names() == ["before"]

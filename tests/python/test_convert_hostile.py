@@ -32,7 +32,7 @@ import xarray as xr
 import zarr
 
 import nandarray
-from nandarray.convert_limits import HARMLESS, HEAD_BYTES, PACKED, TEXT, check_chunk, head_bound
+from nandarray.interop.convert.limits import HARMLESS, HEAD_BYTES, PACKED, TEXT, check_chunk, head_bound
 
 HUGE = 2**60
 BOMB = b"\0" * (40 << 20)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nandarray
-from nandarray._dask import aligned_chunks
+from nandarray.index.shapes import aligned_chunks
 
 
 def filled(store: nandarray.Store, shape: tuple[int, ...] = (100, 90), block: tuple[int, ...] = (16, 16)) -> Any:
@@ -107,7 +107,7 @@ def test_writes_what_is_computed(store: nandarray.Store, scheduler: str, chunks:
 
 
 def test_rechunks_only_where_a_boundary_cuts_a_block(store: nandarray.Store) -> None:
-    from nandarray._dask import _aligned
+    from nandarray.interop.dask import _aligned
 
     fits = da.zeros((100, 90), chunks=((32, 16, 52), (48, 42)))
     assert _aligned(fits, (16, 16)) is fits

@@ -5,17 +5,20 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import nandarray
 
-MODULES = ["nandarray", *(f"nandarray.{module.name}" for module in pkgutil.iter_modules(nandarray.__path__))]
-LAB = Path(nandarray.__path__[0]) / "lab"
-MODULES += [f"nandarray.lab.{module.name}" for module in pkgutil.iter_modules([str(LAB)])]
-MODULES += [f"nandarray._program.{name}" for name in ("annotations", "decorator", "program")]
+MODULES = [
+    "nandarray",
+    *(
+        module.name
+        for module in pkgutil.walk_packages(nandarray.__path__, "nandarray.", onerror=lambda _name: None)
+        if not module.name.startswith("nandarray.lab.experiments.")
+    ),
+]
 
 
 def examples() -> list[doctest.DocTest]:

@@ -28,9 +28,9 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @contextmanager
 def general_way() -> Iterator[None]:
     with (
-        mock.patch("nandarray.array.get", return_value=None),
-        mock.patch("nandarray.view.get", return_value=None),
-        mock.patch("nandarray.view.get_sub_block", return_value=None),
+        mock.patch("nandarray.array.array.get", return_value=None),
+        mock.patch("nandarray.array.view.get", return_value=None),
+        mock.patch("nandarray.array.view.get_sub_block", return_value=None),
     ):
         yield
 

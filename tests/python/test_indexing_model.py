@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import nandarray
 import strategies
-from nandarray import indexing
-from nandarray._plain import plain
+from nandarray.index import expression
+from nandarray.index.fast import plain
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +87,10 @@ def test_the_short_ways_agree_with_the_long_one(scratch: nandarray.Store, data: 
     )
     short = plain(box, shape)
     if short is not None:
-        long = indexing.parse(box, shape)
+        long = expression.parse(box, shape)
         assert short.shape == long.shape
         if long.size:
-            runs = [axis for axis in long.axes if isinstance(axis, indexing.Run)]
+            runs = [axis for axis in long.axes if isinstance(axis, expression.Run)]
             assert (short.start, short.step) == ([run.start for run in runs], [run.step for run in runs])
             assert tuple(short.lengths) == long.counts
 
@@ -244,7 +244,7 @@ def test_the_same_expressions_are_refused(
 
 
 def test_batches_of_points_join_seamlessly(scratch: nandarray.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nandarray._transfer.BATCH_POINTS", 7)
+    monkeypatch.setattr("nandarray.index.transfer.BATCH_POINTS", 7)
     model = np.arange(6 * 5 * 4).reshape(6, 5, 4)
     array = stored(scratch, model)
     mask = model % 3 == 0
@@ -314,22 +314,22 @@ def test_of_repeated_indices_the_last_one_wins(scratch: nandarray.Store) -> None
 
 def test_one_command_for_box_and_outer() -> None:
     for key in (np.s_[1:3, ::-1], np.s_[..., 0], np.s_[None, 2]):
-        assert indexing.parse(key, (4, 5)).is_box
+        assert expression.parse(key, (4, 5)).is_box
     outer: list[Any] = [[0, 2], np.s_[:, [1, 0, 1]], np.ix_([0, 1], [2, 3]), np.s_[np.array([[0], [1]]), [1, 2]]]
     for key in outer:
-        selection = indexing.parse(key, (4, 5))
+        selection = expression.parse(key, (4, 5))
         assert selection.points is None
         assert not selection.is_box
 
 
 def test_axes_of_two_to_the_64() -> None:
     shape = (2**64, 2**63 + 1)
-    selection = indexing.parse(np.s_[-1, 2**63 :], shape)
+    selection = expression.parse(np.s_[-1, 2**63 :], shape)
     assert selection.axes == ((2**64 - 1, 1, 1, False), (2**63, 1, 1, False))
-    assert indexing.parse(np.s_[::-3], shape).shape == ((2**64 + 2) // 3, 2**63 + 1)
-    (indices, _) = indexing.parse(np.s_[[-1, 5]], shape).axes
+    assert expression.parse(np.s_[::-3], shape).shape == ((2**64 + 2) // 3, 2**63 + 1)
+    (indices, _) = expression.parse(np.s_[[-1, 5]], shape).axes
     assert isinstance(indices, np.ndarray)
     assert indices.tolist() == [2**64 - 1, 5]
-    (indices, _) = indexing.parse(np.s_[np.array([2**64 - 1], np.uint64)], shape).axes
+    (indices, _) = expression.parse(np.s_[np.array([2**64 - 1], np.uint64)], shape).axes
     assert isinstance(indices, np.ndarray)
     assert indices.tolist() == [2**64 - 1]

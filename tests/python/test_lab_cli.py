@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from nandarray import cli_lab, lab
+from nandarray import lab
 from nandarray.cli import app
+from nandarray.cli import lab as cli_lab
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.lab._compare import keys_of
 

@@ -14,7 +14,7 @@ import pytest
 import report_fixture as fixture
 
 from nandarray.lab import report
-from nandarray.lab.report.palette import PALETTES
+from nandarray.present.palette import PALETTES
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
 

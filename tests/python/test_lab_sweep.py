@@ -20,8 +20,9 @@ from nandarray.errors import InvalidError, NotFoundError
 from nandarray.lab import _sweep
 from nandarray.lab.cost import WEIGHTS, cost, weights_of
 from nandarray.lab.pareto import front
-from nandarray.lab.quantities import bytes_of, parse, span
+from nandarray.lab.quantities import parse, span
 from nandarray.lab.sweep_spec import read_spec
+from nandarray.units import parse_size
 
 BASE: dict[str, Any] = {
     "name": "test",
@@ -115,10 +116,10 @@ def test_words_are_no_quantities(text: object) -> None:
 
 
 def test_sizes_are_whole_bytes() -> None:
-    assert bytes_of("1.5 KiB", "x") == 1536
+    assert parse_size("1.5 KiB", "x") == 1536
     for wrong in ("1.5 B", "3 us", "x", None):
         with pytest.raises(InvalidError, match="is not a size"):
-            bytes_of(wrong, "x")
+            parse_size(wrong, "x")
 
 
 # --- points -----------------------------------------------------------------------------------------------------------

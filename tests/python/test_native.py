@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import nandarray
 from nandarray import Block, CompileError, InvalidError, Out, OutStream, Program, ProgramFailedError, Stream, programs
-from nandarray._program import host
+from nandarray.programs.compile import host
 
 pytestmark = pytest.mark.skipif(host.target() is None, reason="programs have no native form on this machine")
 
@@ -239,7 +239,7 @@ def test_python_functions(store: Any) -> None:
 
 
 def test_a_library_is_kept(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nandarray._program import native, zig
+    from nandarray.programs.compile import native, zig
 
     monkeypatch.setenv("NANDARRAY_CACHE", str(tmp_path))
     text = "for (size_t i = 0; i < n; i++) y[i] = 17 * x[i];"

@@ -11,7 +11,7 @@ import pytest
 
 import nandarray
 from nandarray import programs
-from nandarray._parts import Part
+from nandarray.array.parts import Part
 from nandarray.errors import InvalidError
 
 RECORD = np.dtype([("id", "u1"), ("v", "f8"), ("n", "i4"), ("at", "f4", (3,)), ("flag", "?")])

@@ -93,7 +93,7 @@ def test_what_cannot_be_pickled_says_why(path: Path) -> None:
 def test_no_key_in_a_lazy_dataset(path: Path) -> None:
     import xarray as xr
 
-    from nandarray._xarray import NandarrayBackendEntrypoint as Engine
+    from nandarray.interop.xarray.backend import NandarrayBackendEntrypoint as Engine
 
     with xr.open_dataset(path, engine=Engine, encryption_key=KEY, chunks={}) as dataset:
         again = pickle.loads(pickle.dumps(dataset[["s"]]))

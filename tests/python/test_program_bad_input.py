@@ -13,7 +13,7 @@ import pytest
 
 import nandarray
 from nandarray import Program, ProgramError, ProgramFailedError, programs
-from nandarray._program import functions
+from nandarray.programs.compile import functions
 
 HEAD = "#include <nandarray.h>\n"
 PORTS = """ND_PROGRAM("name": "wrong", "kind": "block", "inputs": [{"name": "x", "dtype": "int64"}],

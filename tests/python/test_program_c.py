@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 import nandarray
 from nandarray import CompileError, InvalidError, Program, ProgramError
-from nandarray._program import abi, zig
-from nandarray._program.cache import Cache
+from nandarray.programs import abi
+from nandarray.programs.compile import zig
+from nandarray.programs.compile.cache import Cache
 
 HEAD = "#include <nandarray.h>\n"
 SCALE = (
@@ -523,7 +524,7 @@ def test_where_nothing_can_be_kept_programs_compile_all_the_same(monkeypatch: py
 
 
 def test_old_entries_go(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nandarray._program.cache._ENTRIES_MAX", 8)
+    monkeypatch.setattr("nandarray.programs.compile.cache._ENTRIES_MAX", 8)
     cache = Cache()
     for number in range(20):
         cache.put(f"{number:064}", b"x", note={})

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import nandarray
-from nandarray._program import cache, zig
+from nandarray.programs.compile import cache, zig
 
 X = np.arange(1.0, 50.0)
 PROGRAM = """

@@ -12,7 +12,8 @@ import pytest
 
 import nandarray
 from nandarray import Program
-from nandarray._program import cache, host, mathematics, program, zig
+from nandarray.programs import program
+from nandarray.programs.compile import cache, host, mathematics, zig
 
 # Functions of one argument that are musl's, that are in Zig's C library, and that are in the compiler's.
 FUNCTIONS = "erf lgamma tgamma expm1 j0 sinh asinh acosh atanh acos asin atan cosh cbrt tanh log1p exp log log2 log10"

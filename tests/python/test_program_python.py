@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 import nandarray
 import nandarray as nd
 from nandarray import CompileError, InvalidError, Program
-from nandarray._program import functions
-from nandarray._program.annotations import parse_dtype
-from nandarray._program.fingerprint import fingerprint
+from nandarray.programs.annotations import parse_dtype
+from nandarray.programs.compile import functions
+from nandarray.programs.compile.fingerprint import fingerprint
 
 LIMIT = 3
 X = np.random.default_rng(5).normal(size=3001)

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import nandarray
 from nandarray.cli import app
-from nandarray.cli_program_run import complete_array_word, operand
-from nandarray.cli_program_source import complete_source
+from nandarray.cli.program.run import complete_array_word, operand
+from nandarray.cli.program.source import complete_source
 
 BARE = Path(__file__).parents[2] / "crates" / "nandarray-hart" / "tests" / "bare" / "built"
 DOUBLE = """#include <nandarray.h>

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nandarray._program import mathematics, scratch, zig
+from nandarray.programs.compile import mathematics, scratch, zig
 
 
 @pytest.fixture

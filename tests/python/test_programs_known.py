@@ -16,8 +16,8 @@ from numcodecs import LZ4, Zstd
 from program_runner import ProgramStatus, execute
 
 from nandarray import programs
-from nandarray.programs.twins.blocks import wal_record
-from nandarray.programs.twins.graph import pagerank_ranks
+from nandarray.programs.library.twins.blocks import wal_record
+from nandarray.programs.library.twins.graph import pagerank_ranks
 
 Array = np.ndarray[Any, Any]
 BAD_SCALAR, BAD_INPUT, OUTPUT_FULL = -1, -2, -3

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nandarray._slices import format_slices, parse_slices
 from nandarray.errors import InvalidError
+from nandarray.index.text import format_slices, parse_slices
 
 
 class _Brackets:

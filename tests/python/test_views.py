@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import nandarray
 import strategies
-from nandarray.view import translate
+from nandarray.array.view import translate
 
 
 @pytest.fixture(scope="module")

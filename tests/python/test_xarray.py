@@ -11,8 +11,8 @@ import pytest
 import xarray as xr
 
 import nandarray
-from nandarray._xarray import NandarrayBackendEntrypoint, to_xarray
-from nandarray._xarray_write import from_xarray
+from nandarray.interop.xarray.backend import NandarrayBackendEntrypoint, to_xarray
+from nandarray.interop.xarray.write import from_xarray
 
 ENGINE: Any = NandarrayBackendEntrypoint
 

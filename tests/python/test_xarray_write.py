@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 import nandarray
 from nandarray import InvalidError, from_xarray
 from nandarray._nandarray import Transaction
-from nandarray._xarray import NandarrayBackendEntrypoint
+from nandarray.interop.xarray.backend import NandarrayBackendEntrypoint
 
 ENGINE: Any = NandarrayBackendEntrypoint
 START = np.datetime64("2001-01-01", "ns")

@@ -3,7 +3,7 @@
 //! A space that collects ([`Space::in_flight`](crate::store::Space)) submits reads and writes where another would
 //! execute them. The buffer of a command is kept until it is delivered, whether or not anybody keeps its flight.
 //! Waiting lets modelled time pass, without the GIL. What several commands make together is Python's business
-//! (`nandarray.futures`).
+//! (`nandarray.array.futures`).
 
 use std::sync::{Arc, Weak};
 

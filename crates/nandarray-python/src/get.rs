@@ -4,7 +4,7 @@
 //! tuples. Read here are integers and slices, lists of integers along an axis, flat index arrays along every axis, and
 //! sub-blocks of views, of arrays of numbers and texts, into new memory or into an array of the same dtype. Whatever
 //! else there is, and whatever is wrong, gives `None` and no error: `Array` and `View` then go the general way
-//! (`nandarray._grid`), which reads the expression, or says what is wrong with it. Both must agree; a test asks both
+//! (`nandarray.array.base`), which reads the expression, or says what is wrong with it. Both must agree; a test asks both
 //! (`tests/python/test_get.py`).
 //!
 //! Nothing of Python is run while the engine's locks are held: an expression is taken apart first (`expression`), and

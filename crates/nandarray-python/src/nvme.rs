@@ -1,6 +1,6 @@
 //! The door of hosts that speak NVMe: entries in, entries out.
 //!
-//! Commands are made in Python (`python/nandarray/nvme.py`) as the 64 bytes that any host would submit; nothing here
+//! Commands are made in Python (`python/nandarray/nvme/commands.py`) as the 64 bytes that any host would submit; nothing here
 //! knows what they say. A store that was refreshed has another device, which gets a controller of its own: views end,
 //! as they do when a controller is reset.
 

@@ -104,7 +104,7 @@ struct Owned {
 
 impl Owned {
     fn tiles(&self) -> Option<Tiles<'_>> {
-        self.tiles.as_ref().map(|(first, size, told)| Tiles { first, size, told })
+        self.tiles.as_ref().map(|(first, size, told)| Tiles { first, size, extent_axes: told })
     }
 }
 
@@ -298,8 +298,8 @@ fn accounted(py: Python<'_>, account: Account) -> PyResult<Bound<'_, PyDict>> {
 /// The instructions of an ELF, function by function: (address, bytes as hex, text), with symbols between.
 #[pyfunction]
 pub(crate) fn program_disassemble(py: Python<'_>, elf: &[u8]) -> PyResult<Vec<(u64, Option<String>, String)>> {
-    use nandarray_hart::{Extensions, Program, isa};
-    let program = Program::from_elf(elf, Extensions::ALL).map_err(|e| {
+    use nandarray_hart::{ElfProgram, Extensions, isa};
+    let program = ElfProgram::from_elf(elf, Extensions::ALL).map_err(|e| {
         let error = nandarray_runtime::Error::Program(Box::new(nandarray_cores::LoadError::Elf(e)));
         run_to_py(py, &error)
     })?;

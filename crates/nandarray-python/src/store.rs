@@ -240,7 +240,7 @@ impl Store {
         offload::unload(py, &runtime, program)
     }
 
-    /// Runs a program. `asked` has the attributes of `nandarray._program.run.Asked`.
+    /// Runs a program. `asked` has the attributes of `nandarray.programs.run.Asked`.
     fn execute<'py>(
         &self,
         py: Python<'py>,

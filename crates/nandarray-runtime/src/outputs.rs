@@ -1,7 +1,7 @@
 //! The outputs of a run that leave it: boxes of spaces, or memory.
 //!
-//! An output for a box is a [`Draft`]: it is written in slabs of whole building blocks, as far as those are small
-//! enough to wait for, and stands in the space only when every program has come to its end.
+//! An output for a box is a [`Draft`]: it is written in slabs of whole building blocks, if a slab is small enough to
+//! buffer, and becomes visible in the space only when every program has ended.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use nandarray::device::{Compound, Draft, Target};
 use nandarray::error::Shape;
 use nandarray::stl::space::{Space, SpaceId};
 use nandarray::stl::translate::check_view;
-use nandarray::stl::write::Source as Written;
+use nandarray::stl::write::Source;
 use nandarray::{Error, Result};
 
-use crate::io::{Failure, Sink};
+use crate::io::{OutputSink, TransferError};
 use crate::request::{Output, OutputValue};
 use crate::tiles::{Tiles, packed, pieces};
 
-/// Bytes of an output that are waited for, to write whole building blocks.
+/// The most bytes of an output that are buffered in order to write whole building blocks.
 const SLAB_BYTES_MAX: u64 = 64 << 20;
-/// Bytes written at once where that would be more.
+/// Bytes written at once if whole building blocks would be more than that.
 const PART_BYTES: u64 = 16 << 20;
 
 /// An output's place in the spaces.
@@ -31,7 +31,7 @@ struct OutputBox<'d> {
     item: u64,
     /// Elements that were written.
     written: u64,
-    /// Bytes behind those that wait for more.
+    /// Bytes behind those, buffered until a slab is complete.
     waiting: Vec<u8>,
 }
 
@@ -58,7 +58,8 @@ fn boxed(output: &Output<'_>) -> Option<SpaceId> {
 }
 
 impl<'d> OutputWriter<'d> {
-    /// Hold the blocks that outputs go into; `spaces` are [`spaces_of`] them.
+    /// Begins a draft for each of `spaces`, which are [`spaces_of`] the outputs, and so locks the blocks that they go
+    /// into.
     pub(crate) fn begin(compound: &Compound<'d>, spaces: &[Arc<Space>], outputs: &[&Output<'d>]) -> Result<Self> {
         let mut drafts = Vec::new();
         for space in spaces {
@@ -67,7 +68,7 @@ impl<'d> OutputWriter<'d> {
             let shape = space.read()?.record.shape.clone();
             theirs.iter().try_for_each(|output| within(output, &shape))?;
             let draft = compound.draft(space.clone(), blocks(&theirs, &shape, &space.shape.block))?;
-            // Nobody changes it from now on; before, somebody may have.
+            // The draft holds the shape from now on; before, another command may have changed it.
             theirs.iter().try_for_each(|output| within(output, draft.shape()))?;
             drafts.push(draft);
         }
@@ -86,7 +87,7 @@ impl<'d> OutputWriter<'d> {
         Ok(Self { drafts, collected: vec![Vec::new(); places.len()], places })
     }
 
-    /// Everything was given: write what waits, and make it all stand at once.
+    /// Writes the rest of each output, and applies all drafts as one.
     pub(crate) fn finish(mut self, compound: &Compound<'d>) -> Result<Vec<OutputValue>> {
         let mut given = Vec::new();
         for (place, bytes) in self.places.iter_mut().zip(self.collected) {
@@ -104,12 +105,12 @@ impl<'d> OutputWriter<'d> {
     }
 }
 
-impl Sink for OutputWriter<'_> {
+impl OutputSink for OutputWriter<'_> {
     fn is_stored(&self, output: usize) -> bool {
         self.places[output].is_some()
     }
 
-    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> std::result::Result<(), Failure> {
+    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> std::result::Result<(), TransferError> {
         match &mut self.places[output] {
             None => self.collected[output].extend_from_slice(&bytes),
             Some(place) => place.put(output, &mut self.drafts[place.draft], &bytes)?,
@@ -119,7 +120,7 @@ impl Sink for OutputWriter<'_> {
 }
 
 impl OutputBox<'_> {
-    /// Put bytes behind what there is.
+    /// Appends bytes.
     fn put(&mut self, output: usize, draft: &mut Draft<'_>, bytes: &[u8]) -> Result<()> {
         let (n, item) = (bytes.len() as u64, self.item);
         if !n.is_multiple_of(item) {
@@ -147,7 +148,7 @@ impl OutputBox<'_> {
         Ok(())
     }
 
-    /// Of so many bytes behind those written, how many to write now.
+    /// The part of `bytes` bytes behind those written that is to be written now: whole slabs.
     fn writable(&self, space: &Space, bytes: u64) -> usize {
         let inner: u64 = self.count.iter().skip(1).product();
         let rows = self.count.first().copied().unwrap_or(1);
@@ -191,7 +192,7 @@ impl OutputBox<'_> {
             let source = bytes[at..at + part].as_ptr();
             at += part;
             // SAFETY: the strides are those of an array of this size, whose bytes are there.
-            draft.put(&target, unsafe { Written::from_raw(source) })
+            draft.put(&target, unsafe { Source::from_raw(source) })
         })?;
         self.written += more;
         Ok(())

@@ -11,11 +11,11 @@ import re
 from typing import Any, NamedTuple
 
 from nandarray.errors import InvalidError
+from nandarray.units import SIZES
 
-__all__ = ["Quantity", "bytes_of", "parse", "span"]
+__all__ = ["Quantity", "parse", "span"]
 
-_SIZES = {f"{prefix}B": 1000.0**n for n, prefix in enumerate(("", "k", "M", "G", "T"))}
-_SIZES |= {f"{prefix}iB": 1024.0**n for n, prefix in enumerate(("K", "M", "G", "T"), 1)}
+_SIZES = {unit: float(factor) for unit, factor in SIZES.items()}
 _BITS = {f"{prefix}b": 1000.0**n / 8 for n, prefix in enumerate(("", "k", "M", "G", "T"))}
 
 #: Suffix of a column -> units, each as so many of what the column counts.
@@ -88,14 +88,6 @@ def parse(value: Any) -> Quantity | None:
             factor = units[unit]
             return Quantity(number, unit, suffix, number * factor if factor >= 1 else number / round(1 / factor))
     return None
-
-
-def bytes_of(value: Any, what: str) -> int:
-    """Read a size in bytes: ``4096`` or ``"4 KiB"``; ``what`` names it in the error."""
-    found = parse(value)
-    if found is None or (found.unit and found.suffix != "_bytes") or found.scaled != int(found.scaled):
-        raise InvalidError(f"{what}: {value!r} is not a size, such as 4096 or '4 KiB'")
-    return int(found.scaled)
 
 
 def span(about: dict[str, Any], what: str) -> list[Any]:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from nandarray._replay import Synthetic, Trace, replay
 from nandarray.device import Description, load
 from nandarray.errors import InvalidError
 from nandarray.lab import registry
@@ -20,6 +19,7 @@ from nandarray.lab.claims import near
 from nandarray.lab.cost import cost
 from nandarray.lab.experiment import Context, Experiment, Result
 from nandarray.lab.sweep_spec import described, device_of
+from nandarray.model.replay import Synthetic, Trace, replay
 
 __all__ = ["batch", "measures_of_report"]
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from nandarray import device
-from nandarray._replay import Synthetic, Trace
 from nandarray.device import Description
 from nandarray.errors import InvalidError
 from nandarray.lab import registry
@@ -27,7 +26,9 @@ from nandarray.lab._files import plain
 from nandarray.lab._inputs import inputs_of
 from nandarray.lab.claims import near
 from nandarray.lab.cost import weights_of
-from nandarray.lab.quantities import bytes_of, parse, span
+from nandarray.lab.quantities import parse, span
+from nandarray.model.replay import Synthetic, Trace
+from nandarray.units import parse_size
 
 __all__ = ["OBJECTIVES", "Axis", "Spec", "read_spec"]
 
@@ -372,9 +373,9 @@ class _Reader:
 
     def _workload_value(self, name: str, value: Any, where: str) -> Any:
         if name == "size" and isinstance(value, Mapping):
-            return {str(bytes_of(size, where)): weight for size, weight in value.items()}
+            return {str(parse_size(size, where)): weight for size, weight in value.items()}
         if name in _SIZES and value is not None:
-            return bytes_of(value, where)
+            return parse_size(value, where)
         return value
 
     def _work(self) -> dict[str, Any]:

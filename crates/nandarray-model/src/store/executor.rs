@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nandarray_cores::{Advance, Call, RunError};
-use nandarray_runtime::{Agenda, Delivery, Executor, Fetched, Job, JobKind as Kind, Next, Sink, Step};
+use nandarray_runtime::{Agenda, Delivery, Executor, InputLocation, Job, JobKind as Kind, JobStep, Next, OutputSink};
 
 use super::Clock;
 use crate::describe::Compute;
@@ -60,7 +60,7 @@ impl Executor for Modelled {
         true
     }
 
-    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink) {
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn OutputSink) {
         let cores = (0..self.compute.cores).map(|_| None).collect();
         let occupied = vec![(false, false); self.workers()];
         let mut run = Run { executor: self, agenda, sink, cores, moving: BTreeMap::new(), occupied };
@@ -124,7 +124,7 @@ enum Stands {
 struct Run<'r, 's, 'p> {
     executor: &'r Modelled,
     agenda: &'r mut Agenda<'s, 'p>,
-    sink: &'r mut dyn Sink,
+    sink: &'r mut dyn OutputSink,
     cores: Vec<Option<OnCore<'s, 'p>>>,
     moving: BTreeMap<JobId, Moving>,
     /// Which cores have a program, and which work.
@@ -300,10 +300,10 @@ impl<'s, 'p> Run<'_, 's, 'p> {
                 }
             } else {
                 match on.job.step() {
-                    Step::Done => return Stands::Over(Ok(())),
-                    Step::Fetch => self.fetch(core, on),
-                    Step::Deliver => self.deliver(on),
-                    Step::Call => match on.job.begin_call() {
+                    JobStep::Done => return Stands::Over(Ok(())),
+                    JobStep::Fetch => self.fetch(core, on),
+                    JobStep::Deliver => self.deliver(on),
+                    JobStep::Call => match on.job.begin_call() {
                         Ok(Some(call)) => {
                             on.call = Some(call);
                             Ok(())
@@ -383,7 +383,8 @@ impl<'s, 'p> Run<'_, 's, 'p> {
         let footprint = self.clock().recorder.take();
         let external = read?;
         let inputs = on.job.inputs();
-        let host: u64 = inputs.iter().map(|input| if let Fetched::Host(bytes) = input { *bytes } else { 0 }).sum();
+        let host: u64 =
+            inputs.iter().map(|input| if let InputLocation::Host(bytes) = input { *bytes } else { 0 }).sum();
         on.pieces.clone_from(&footprint.pieces);
         on.arrived = vec![false; footprint.pieces.len()];
         on.inputs = arriving(&inputs, &footprint.pieces);
@@ -425,14 +426,14 @@ impl<'s, 'p> Run<'_, 's, 'p> {
 }
 
 /// Which blocks bring which input: they come in the order in which inputs are read.
-fn arriving(inputs: &[Fetched], pieces: &[Piece]) -> Vec<Arriving> {
+fn arriving(inputs: &[InputLocation], pieces: &[Piece]) -> Vec<Arriving> {
     let mut next = 0;
     let all = inputs.iter().map(|input| {
         let first = next;
         let (bytes, on_link) = match *input {
-            Fetched::Here(bytes) => (bytes, false),
-            Fetched::Host(bytes) => (bytes, true),
-            Fetched::Stored(bytes) => {
+            InputLocation::Here(bytes) => (bytes, false),
+            InputLocation::Host(bytes) => (bytes, true),
+            InputLocation::Stored(bytes) => {
                 let mut left = bytes;
                 while next < pieces.len() && pieces[next].bytes <= left && left > 0 {
                     left -= pieces[next].bytes;

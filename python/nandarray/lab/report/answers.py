@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nandarray.lab.report.source import Source
-from nandarray.lab.report.text import number, show
+from nandarray.lab.report.text import show
+from nandarray.units import format_number as number
 
 __all__ = ["STATUS", "Line", "counts", "lines", "unanswered"]
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nandarray.lab import Comparison
-from nandarray.lab.report.text import number, show
+from nandarray.lab.report.text import show
+from nandarray.units import format_number as number
 
 __all__ = ["answer_bars", "device_bars", "device_rows", "parameter_rows", "ratio_chart", "table_bars"]
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nandarray.lab.report.text import number
+from nandarray.units import format_number as number
 
 __all__ = [
     "PERCENTILES",

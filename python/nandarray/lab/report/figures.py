@@ -10,7 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from nandarray.lab.report.text import number, show
+from nandarray.lab.report.text import show
+from nandarray.units import format_number as number
 
 __all__ = ["chart_of", "summary_of"]
 

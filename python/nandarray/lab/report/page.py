@@ -19,10 +19,11 @@ from nandarray.lab import Comparison
 from nandarray.lab._files import needs_lab
 from nandarray.lab.report import answers, compare, devices
 from nandarray.lab.report.figures import chart_of
-from nandarray.lab.report.palette import PALETTES
 from nandarray.lab.report.source import Source
 from nandarray.lab.report.sweeps import SweepData, pareto_chart
-from nandarray.lab.report.text import columns_of, csv_url, number, script_json, show, slug
+from nandarray.lab.report.text import columns_of, csv_url, script_json, show, slug
+from nandarray.present.palette import PALETTES
+from nandarray.units import format_number as number
 
 if TYPE_CHECKING:
     import jinja2

@@ -15,42 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-__all__ = ["as_data", "columns_of", "csv_url", "number", "script_json", "show", "slug"]
+from nandarray.units import format_number
 
-_DIGITS = 4
-_FIXED = (1e-4, 1e15)  # magnitudes that are written without an exponent
-
-
-def number(value: float) -> str:
-    """Write a number to four digits, integers in full.
-
-    Parameters
-    ----------
-    value : float or int
-        Any number, infinite or none at all, too.
-
-    Returns
-    -------
-    str
-        Such as ``"1,234"``, ``"0.03142"``, ``"6.022e+23"``.
-
-    Examples
-    --------
-    >>> from nandarray.lab.report.text import number
-    >>> number(1234567), number(0.0314159), number(2.0), number(123456.7), number(6.02214e23)
-    ('1,234,567', '0.03142', '2', '123,457', '6.022e+23')
-    """
-    if isinstance(value, int):
-        return f"{value:,}"
-    if not math.isfinite(value):
-        return "no number" if math.isnan(value) else ("infinite" if value > 0 else "-infinite")
-    if value == 0:
-        return "0"
-    if not _FIXED[0] <= abs(value) < _FIXED[1]:
-        return f"{value:.{_DIGITS - 1}e}"
-    digits = max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))
-    text = f"{value:,.{digits}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+__all__ = ["as_data", "columns_of", "csv_url", "script_json", "show", "slug"]
 
 
 def show(value: Any) -> str:
@@ -71,7 +38,7 @@ def show(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (int, float)):
-        return number(value)
+        return format_number(value)
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):

@@ -1,0 +1,143 @@
+"""Attributes: a mutable mapping of names to JSON values that writes through to the store.
+
+The whole mapping is one JSON object, kept beside the array or the group. Every read parses it anew, so two handles on
+one array, or a reader after ``refresh()``, see the same thing; every change is one command. NumPy scalars and arrays
+become numbers and lists. A value that is read is a copy: changing a list inside it changes nothing until it is assigned
+back. Values that are not JSON (bytes, complex numbers, dates) are refused.
+
+A change costs as much as all attributes together: thousands are set by one ``update``, not one by one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from nandarray.errors import InvalidError, NotFoundError
+
+__all__ = ["DIMENSIONS", "Attributes", "to_json"]
+
+#: The attribute that holds an array's dimension names, as Zarr v2 and xarray call it.
+DIMENSIONS = "_ARRAY_DIMENSIONS"
+
+
+class Attributes(MutableMapping[str, Any]):
+    """The attributes of one array or group.
+
+    Not constructed by users: it is what ``array.attrs`` and ``group.attrs`` give.
+
+    Parameters
+    ----------
+    load : callable
+        Gives the JSON text.
+    save : callable
+        Takes the JSON text.
+    lock : context manager
+        Held while the mapping is read, changed and written back.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> a = store.create("a", (2, 2), "f4", attrs={"unit": "K"})
+    >>> a.attrs["valid_range"] = np.array([0, 300])
+    >>> dict(a.attrs)
+    {'unit': 'K', 'valid_range': [0, 300]}
+    """
+
+    def __init__(self, load: Callable[[], str], save: Callable[[str], None], lock: AbstractContextManager[Any]) -> None:
+        self._load = load
+        self._save = save
+        self._lock = lock
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._read()[name]
+        except KeyError:
+            raise NotFoundError(f"no attribute named {name!r}") from None
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.update({name: value})
+
+    def __delitem__(self, name: str) -> None:
+        with self._lock:
+            values = self._read()
+            if name not in values:
+                raise NotFoundError(f"no attribute named {name!r}")
+            del values[name]
+            self._save(to_json(values))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __repr__(self) -> str:
+        return repr(self._read())
+
+    def update(self, *others: Any, **names: Any) -> None:
+        """Change several attributes by one command, which costs no more than changing one of them.
+
+        Parameters
+        ----------
+        *others : mapping or iterable of pairs
+            New values.
+        **names
+            More new values.
+        """
+        with self._lock:
+            values = self._read()
+            values.update(*others, **names)
+            self._save(to_json(values))
+
+    def clear(self) -> None:
+        """Remove every attribute by one command."""
+        with self._lock:
+            self._save("{}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("attributes write through to their store and cannot be pickled; pickle dict(attrs)")
+
+    def _read(self) -> dict[str, Any]:
+        values: dict[str, Any] = json.loads(self._load())
+        return values
+
+
+def to_json(values: Mapping[str, Any]) -> str:
+    """Write attributes as JSON.
+
+    Parameters
+    ----------
+    values : mapping
+        Names and values.
+
+    Returns
+    -------
+    str
+        One JSON object.
+    """
+    for name in values:
+        if not isinstance(name, str):
+            raise InvalidError(f"attribute names are str, not {type(name).__name__}: {name!r}")
+    try:
+        # NaN and infinities stay, as Python writes them: missing-value attributes are often NaN.
+        return json.dumps(dict(values), default=_plain, separators=(",", ":"))
+    except RecursionError:
+        raise InvalidError("attributes are nested too deeply to be stored as JSON") from None
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"attributes are stored as JSON: {error}") from error
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "biufU":
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, np.dtype):
+        return value.str
+    raise TypeError(f"{type(value).__name__} is not JSON: {value!r}")

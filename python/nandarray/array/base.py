@@ -1,0 +1,247 @@
+"""Reading and writing by index, and NumPy's protocols: the common base of arrays and views.
+
+:class:`Grid` has a shape, a dtype and six native commands (:class:`~nandarray.index.transfer.Commands`); everything
+here is built from these. It holds no data and caches none: each index expression goes to the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from nandarray.errors import BadIndexError, InvalidError
+from nandarray.index import buffers, expression
+from nandarray.index.fast import Box, plain, plain_points
+from nandarray.index.transfer import BATCH_POINTS, Commands, fetch, put
+
+if TYPE_CHECKING:
+    from nandarray.index.expression import Mode, Selection
+
+__all__ = ["Grid", "Indexer"]
+
+_BAND_BYTES = 8 << 20  # what iteration reads ahead
+
+
+class Grid:
+    """An N-dimensional array in a store, seen under one shape. Base of ``Array`` and ``View``."""
+
+    #: Whether the engine's own shape is this grid's: it takes index arrays then, and compares points with the shape.
+    #: If not, index arrays go as points, which are translated.
+    _outer = True
+
+    # What a subclass provides.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of elements along each dimension, as Python integers."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        raise NotImplementedError
+
+    def _commands(self) -> Commands:
+        raise NotImplementedError
+
+    # What follows from that.
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements, a Python integer of any magnitude."""
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements, stored or not."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def oindex(self) -> Indexer:
+        """Index with each array along its own axis: ``a.oindex[[0, 2], [1, 3]]`` gives a 2 x 2 array."""
+        return Indexer(self, "outer")
+
+    @property
+    def vindex(self) -> Indexer:
+        """Index with all arrays together, point by point, and their dimensions always in front."""
+        return Indexer(self, "pointwise")
+
+    def __getitem__(self, key: Any) -> Any:
+        box = plain(key, self.shape)
+        return self._get(key) if box is None else self._read_box(box)
+
+    def __setitem__(self, key: Any, values: ArrayLike) -> None:
+        box = plain(key, self.shape)
+        if box is None:
+            self._set(key, values)
+        else:
+            source = buffers.broadcast(buffers.as_source(values, self.dtype), box.shape)
+            if source.size:
+                self._commands().write_box(source.reshape(box.lengths), box.start, box.step)
+
+    def _get(self, key: object, mode: Mode = "numpy", out: object = None) -> Any:
+        if mode != "outer":
+            # The commonest expressions, and the smallest reads, by shorter ways than the rest.
+            shape = self.shape
+            box = plain(key, shape) if out is not None and mode == "numpy" else None
+            if box is not None:
+                memory = buffers.as_out(out, box.shape, self.dtype)
+                if memory.size:
+                    # Dimensions of length one come and go without a copy, whatever the strides.
+                    whole = memory if len(box.shape) == len(shape) else memory.reshape(box.lengths)
+                    self._commands().read_box(whole, box.start, box.step)
+                return out
+            coords = plain_points(key, shape, BATCH_POINTS) if self._outer else None
+            if coords is not None:
+                values = (len(coords),)
+                memory = buffers.empty(values, self.dtype) if out is None else buffers.as_out(out, values, self.dtype)
+                # What lies outside by the engine's count may be negative, or has a better message below.
+                with contextlib.suppress(BadIndexError):
+                    self._commands().read_points(memory, coords)
+                    return memory if out is None else out
+        selection = expression.parse(key, self.shape, mode=mode, outer=self._outer)
+        if out is not None:
+            fetch(self._commands(), selection, buffers.as_out(out, selection.shape, self.dtype))
+            return out
+        result = self._fetch(selection)
+        return result[()] if selection.scalar else result
+
+    def _read_box(self, box: Box) -> Any:
+        result = buffers.empty(box.lengths, self.dtype)
+        if result.size:
+            self._commands().read_box(result, box.start, box.step)
+        return result.reshape(box.shape) if box.shape else result.reshape(())[()]
+
+    def _fetch(self, selection: Selection) -> np.ndarray[Any, Any]:
+        result = buffers.empty(selection.shape, self.dtype)
+        fetch(self._commands(), selection, result)
+        return result
+
+    def _set(self, key: object, values: ArrayLike, mode: Mode = "numpy") -> None:
+        selection = expression.parse(key, self.shape, mode=mode, outer=self._outer)
+        source = buffers.as_source(values, self.dtype)
+        put(self._commands(), selection, buffers.broadcast(source, selection.shape))
+
+    def __array__(self, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Read everything into memory.
+
+        Parameters
+        ----------
+        dtype : dtype_like, optional
+            Convert to this dtype.
+        copy : bool, optional
+            False is refused, as NumPy's protocol asks: the data has to be read.
+
+        Returns
+        -------
+        numpy.ndarray
+            All elements.
+        """
+        if copy is False:
+            raise InvalidError("a stored array cannot become a NumPy array without a copy")
+        whole = self._fetch(expression.everything(self.shape))
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Read everything into memory and share that through DLPack.
+
+        Parameters
+        ----------
+        **options
+            As for :meth:`numpy.ndarray.__dlpack__`.
+
+        Returns
+        -------
+        PyCapsule
+            What the DLPack protocol passes.
+        """
+        return self.__array__().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Give DLPack's number of the processor's memory."""
+        return (1, 0)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (row for band in self._bands() for row in band)
+
+    def _bands(self) -> Iterator[np.ndarray[Any, Any]]:
+        """Read the array some whole rows of building blocks at a time."""
+        length = self.shape[0]
+        row_bytes = max(1, math.prod(self.shape[1:]) * self.itemsize)
+        block = self._rows_of_block()
+        rows = max(1, _BAND_BYTES // row_bytes)
+        if rows > block:
+            rows -= rows % block
+        for low in range(0, length, rows):
+            yield self._get(slice(low, low + rows))
+
+    def _rows_of_block(self) -> int:
+        return 1
+
+    def __contains__(self, value: object) -> bool:
+        bands = self._bands() if self.shape else iter([self.__array__()])
+        return any(bool(np.any(band == value)) for band in bands)
+
+    # A single element converts as NumPy's does; more than one raises NumPy's own error without being read.
+
+    def _single(self) -> np.ndarray[Any, Any]:
+        return self.__array__() if self.size <= 1 else np.empty(2)
+
+    def __bool__(self) -> bool:
+        return bool(self._single())
+
+    def __int__(self) -> int:
+        return int(self._single())
+
+    def __float__(self) -> float:
+        return float(self._single())
+
+    def __complex__(self) -> complex:
+        return complex(self._single())
+
+    def __index__(self) -> int:
+        return self._single().__index__()
+
+
+class Indexer:
+    """Reads and writes a grid by another rule than NumPy's. What ``oindex`` and ``vindex`` give.
+
+    Parameters
+    ----------
+    grid : Grid
+        The array or view.
+    mode : {"outer", "pointwise"}
+        How index arrays combine.
+    """
+
+    def __init__(self, grid: Grid, mode: Mode) -> None:
+        self._grid = grid
+        self._mode = mode
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._grid._get(key, self._mode)
+
+    def __setitem__(self, key: Any, values: ArrayLike) -> None:
+        self._grid._set(key, values, self._mode)

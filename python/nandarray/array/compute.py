@@ -1,0 +1,362 @@
+"""Computing beside the data in one call: ``offload``, ``map_blocks``, ``reduce``, ``filter`` and ``select``.
+
+:class:`Compute` is a base of arrays, views and fields; it turns calls into :func:`nandarray.offload`. Programs and
+compilers are in :mod:`nandarray.programs`, which is loaded at the first call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import DTypeLike
+
+from nandarray.errors import InvalidError
+from nandarray.programs.operand import Operand
+
+if TYPE_CHECKING:
+    from nandarray.programs.program import Program
+
+__all__ = ["Compute"]
+
+_OPTIONS = ("form", "threads", "instructions", "seconds", "progress", "trusted", "boundscheck")
+
+
+class Compute(Operand):
+    """Computing beside the data, for an N-dimensional array in a store."""
+
+    def offload(
+        self,
+        program: Program,
+        *others: Any,
+        key: Any = ...,
+        out: Any = None,
+        form: str | None = None,
+        threads: int | None = None,
+        instructions: int | None = None,
+        seconds: float | None = None,
+        progress: Callable[[int, int, int], object] | None = None,
+        **scalars: Any,
+    ) -> Any:
+        """Run a program beside the data, and get what it gives.
+
+        The array is fetched piece by piece into the cores' windows, never whole; what comes back is the output.
+
+        Parameters
+        ----------
+        program : Program
+            What to run; this is its first input.
+        *others : Array, View, nandarray.Box or array_like
+            Its other inputs.
+        key : index expression, optional
+            Part of this: integers and forward slices.
+        out : Array, View, nandarray.Box or mapping, optional
+            Where outputs go instead of into memory.
+        form : {"interpreted", "translated", "native"}, optional
+            How it is executed: :func:`nandarray.offload` says more.
+        threads : int, optional
+            Cores; all of the machine if left out.
+        instructions : int, optional
+            The most of them in one call of the program.
+        seconds : float, optional
+            The most time of this machine that the run may take.
+        progress : callable, optional
+            Called now and then with tasks done, tasks there are, and bytes read.
+        **scalars
+            The program's numbers, by name.
+
+        Returns
+        -------
+        array, scalar or dict
+            The output; a dictionary by name if there are several. :func:`nandarray.offload` tells what it took, too.
+
+        Raises
+        ------
+        InvalidError
+            Inputs or scalars do not fit the program.
+        ProgramFailedError
+            The program did what it may not do, or returned an error.
+        """
+        from nandarray.programs import run
+
+        inputs = [run.Box(self, key), *others]
+        limits = {"instructions": instructions, "seconds": seconds}
+        options = {"out": out, "form": form, "threads": threads, "progress": progress, **limits}
+        return run.offload(program, inputs, scalars, **options).result
+
+    async def offload_async(self, program: Program, *others: Any, **options: Any) -> Any:
+        """Run a program beside the data without blocking the event loop; many may be in flight.
+
+        Parameters
+        ----------
+        program : Program
+            As for :meth:`offload`.
+        *others : Array, View, nandarray.Box or array_like
+            As for :meth:`offload`.
+        **options
+            As for :meth:`offload`; ``progress`` is called in another thread.
+
+        Returns
+        -------
+        array, scalar or dict
+            As :meth:`offload` gives it. When the task is cancelled, the run is ended.
+
+        Examples
+        --------
+        >>> import asyncio, nandarray
+        >>> from nandarray import programs
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(100).reshape(10, 10)
+        >>> total = programs.get("sum", dtype="int64")
+        >>> async def sums():
+        ...     rows = await asyncio.gather(*(store["a"].offload_async(total, key=i) for i in range(10)))
+        ...     return [int(row) for row in rows]
+        >>> asyncio.run(sums())[:3]
+        [45, 145, 245]
+        """
+        ended = threading.Event()
+        told = options.pop("progress", None)
+
+        def tell(done: int, tasks: int, bytes_in: int) -> None:
+            if ended.is_set():
+                raise InterruptedError("the task that waits for this program was cancelled")
+            if told is not None:
+                told(done, tasks, bytes_in)
+
+        try:
+            return await self._origin().array.store._in_thread(
+                lambda: self.offload(program, *others, progress=tell, **options)
+            )
+        except BaseException:
+            ended.set()
+            raise
+
+    def map_blocks(
+        self,
+        function: Callable[..., Any] | Program | str,
+        *others: Any,
+        block: bool | Sequence[int] | None = None,
+        key: Any = ...,
+        out: Any = None,
+        dtype: DTypeLike | None = None,
+        **scalars: Any,
+    ) -> Any:
+        """Compute elements from elements, block by block on all cores.
+
+        A function takes one element of each input and returns one; it is compiled (Numba's subset), and the loop over a
+        block is compiled with it. With ``block``, it takes boxes instead: of each input one, and last the output's,
+        which it fills. It sees nothing beyond a box; at the edges boxes are smaller.
+
+        Parameters
+        ----------
+        function : callable, Program or str
+            A function of single elements, or of boxes; a program; or the name of a ready-made one (``"sqrt"``).
+        *others : Array, View, nandarray.Box or array_like
+            Further inputs, of this shape.
+        block : bool or sequence of int, optional
+            The shape of boxes, of 1 to 4 dimensions; True for the array's building block.
+        key : index expression, optional
+            Part of this: integers and forward slices.
+        out : Array, View, nandarray.Box or str, optional
+            Where the result goes instead of into memory; text makes a new array of this name, stored as this one is.
+        dtype : dtype_like, optional
+            Of the result; what the function returns, if left out; of a function of boxes, the first input's.
+        **scalars
+            Numbers that the function takes by name; and ``form``, ``threads``, ``instructions``, ``seconds``,
+            ``progress`` as for :meth:`offload`, ``trusted`` and ``boundscheck`` as for :func:`nandarray.program`.
+
+        Returns
+        -------
+        numpy.ndarray, Array or int
+            The result, of the box's shape; the new array; or how many elements went into ``out``.
+
+        Raises
+        ------
+        CompileError
+            The function cannot be compiled; names its line.
+        InvalidError
+            Inputs do not fit each other or the program.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6.0).reshape(2, 3)
+        >>> store["a"].map_blocks(lambda x, by: x * by + 1, by=2.0)
+        array([[ 1.,  3.,  5.],
+               [ 7.,  9., 11.]])
+        >>> store["a"].map_blocks("sqrt", out="root")[1]
+        array([1.73205081, 2.        , 2.23606798])
+        >>> def turned(x, out):
+        ...     for i in range(x.shape[0]):
+        ...         for j in range(x.shape[1]):
+        ...             out[i, j] = x[i, x.shape[1] - 1 - j]
+        >>> store["a"].map_blocks(turned, block=(1, 2))
+        array([[1., 0., 2.],
+               [4., 3., 5.]])
+        """
+        from nandarray.programs.calls import wrappers
+
+        options = _taken(scalars)
+        return wrappers.map_blocks(
+            self, function, others, block=block, key=key, out=out, dtype=dtype, options=options, scalars=scalars
+        )
+
+    def filter(
+        self,
+        predicate: Callable[..., Any] | Program | str = "filter",
+        *others: Any,
+        key: Any = ...,
+        out: Any = None,
+        **scalars: Any,
+    ) -> Any:
+        """Keep the elements for which a function is true: ``a[mask]`` without the mask.
+
+        Parameters
+        ----------
+        predicate : callable, Program or str
+            A function of one element of each input; a program; or ``"filter"``, the elements from ``low=`` to
+            ``high=``, or ``"filter_index"``, their places in the flat box.
+        *others : Array, View, nandarray.Box or array_like
+            Further inputs of the function, of this shape.
+        key : index expression, optional
+            Part of this: integers and forward slices.
+        out : Array, View or nandarray.Box, optional
+            Where the elements go instead of into memory.
+        **scalars
+            As for :meth:`map_blocks`.
+
+        Returns
+        -------
+        numpy.ndarray or int
+            The elements, flat, in C order; or how many went into ``out``.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6).reshape(2, 3)
+        >>> store["a"].filter(lambda x: x % 2 == 1)
+        array([1, 3, 5])
+        >>> store["a"].filter(low=2, high=3)
+        array([2, 3])
+        """
+        from nandarray.programs.calls import wrappers
+
+        options = _taken(scalars)
+        return wrappers.filter_(self, predicate, others, key=key, out=out, options=options, scalars=scalars)
+
+    def reduce(
+        self,
+        function: Callable[..., Any] | Program | str | type,
+        axis: int | Sequence[int] | None = None,
+        *,
+        key: Any = ...,
+        initial: Any = None,
+        dtype: DTypeLike | None = None,
+        state: Any = None,
+        **scalars: Any,
+    ) -> Any:
+        """Fold all elements of a box into one value, or those along an axis.
+
+        Parameters
+        ----------
+        function : str, callable, type or Program
+            ``"sum"``, ``"mean"``, ``"min"``, ``"max"``, ``"var"``, ``"std"``, ``"minmax"``, ``"histogram"``; a function
+            of two values that is associative, of which the first is what was folded so far; a class of functions as
+            for ``nandarray.program.reduce``, with ``state=``; or a program.
+        axis : int or sequence of int, optional
+            The axis to fold, by ``"sum"``, ``"mean"``, ``"min"``, ``"max"`` or a function of two values; several by
+            these names.
+        key : index expression, optional
+            Part of this: integers and forward slices.
+        initial : number, optional
+            What to begin with; without it an empty box has no least element, and nothing to call a function with.
+        dtype : dtype_like, optional
+            Of what a function folds into; if left out 64 bits for integers and truth values, as NumPy's sums have, else
+            the array's. Of a class, of its result.
+        state : dtype_like, optional
+            Of a class: what is kept.
+        **scalars
+            As for :meth:`map_blocks`.
+
+        Returns
+        -------
+        scalar, array or dict
+            The value; with an axis, the box without it. Sums of integers are 64 bits wide, those of floats are float64.
+
+        Raises
+        ------
+        InvalidError
+            There is no element, and no initial value.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6.0).reshape(2, 3)
+        >>> float(store["a"].reduce("sum")), float(store["a"].reduce("max", key=0))
+        (15.0, 2.0)
+        >>> float(store["a"].reduce(lambda x, y: x + y * y))
+        55.0
+        >>> store["a"].reduce("sum", axis=0)
+        array([3., 5., 7.])
+        """
+        from nandarray.programs.calls import wrappers
+
+        options = _taken(scalars)
+        return wrappers.reduce(
+            self,
+            function,
+            axis,
+            key=key,
+            initial=initial,
+            dtype=dtype,
+            state=state,
+            options=options,
+            scalars=scalars,
+        )
+
+    def select(self, *columns: Any, key: Any = ..., **options: Any) -> Any:
+        """Take some columns of each row; the others do not leave the store.
+
+        Parameters
+        ----------
+        *columns : str or int
+            Fields of structured elements; or numbers along the last axis.
+        key : index expression, optional
+            Part of this: integers and forward slices.
+        **options
+            ``form``, ``threads``, ``instructions``, ``seconds``, ``progress`` as for :meth:`offload`.
+
+        Returns
+        -------
+        numpy.ndarray
+            Structured, with these fields; or with this many elements along the last axis.
+
+        Raises
+        ------
+        InvalidError
+            There is no such column, or a row is longer than 16 KiB.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(8).reshape(2, 4)
+        >>> store["a"].select(3, 0)
+        array([[3, 0],
+               [7, 4]])
+        """
+        from nandarray.programs.calls import wrappers
+
+        taken = _taken(options)
+        if options:
+            raise InvalidError(f"select has no option {min(options)!r}; there is key, {', '.join(_OPTIONS)}")
+        return wrappers.select(self, columns, key=key, options=taken)
+
+
+def _taken(named: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of a run out of what was given by name."""
+    return {name: named.pop(name) for name in _OPTIONS if name in named}

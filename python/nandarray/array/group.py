@@ -1,0 +1,530 @@
+"""Groups: where arrays are found by name.
+
+The arrays of a store have names such as ``"run1/raw/image"``; what stands before a ``/`` is a group. A
+:class:`Group` is a prefix and nothing else, so a group is there as long as an array is in it. A group that has
+attributes, or that was created empty, is kept by a hidden array of no elements, ``<group>/.group``, whose attributes
+are the group's; listings leave it out.
+
+Name rules: parts are separated by single ``/``; a trailing one is ignored, and a leading one starts at the root, as in
+h5py. ``.``, ``..`` and ``.group`` are no parts of a name. A name is an array or a group, never both. Arrays of an
+import that is under way, or was killed, lie in a group ``__importing__`` with twelve hexadecimal digits, which no
+listing shows; what a killed one left is removed when the store is next opened for writing. Users cannot make such
+names.
+
+Elsewhere: the file (:mod:`nandarray.array.store`, the group at the root), moving data (:mod:`nandarray.array.array`),
+creating an array (:mod:`nandarray.array.creation`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Never
+
+from numpy.typing import ArrayLike, DTypeLike
+
+from nandarray import _nandarray, dtypes
+from nandarray.array.array import Array
+from nandarray.array.attributes import Attributes, to_json
+from nandarray.array.creation import check_key, check_word, fill_bytes, refuse_options, settle, write_all
+from nandarray.array.pickling import reduce_group
+from nandarray.array.tree import Tree
+from nandarray.errors import ExistsError, InvalidError, NotFoundError
+from nandarray.index.shapes import check_shape
+
+if TYPE_CHECKING:
+    from nandarray.array.store import Store
+
+__all__ = ["MARKER", "UNFINISHED", "Group", "is_hidden", "is_unfinished", "make_marker"]
+
+#: The last part of the name of the hidden array that keeps a group.
+MARKER = ".group"
+#: The first part of the names of arrays that an import has not finished.
+UNFINISHED = "__importing__"
+_UNFINISHED = re.compile(rf"{UNFINISHED}[0-9a-f]{{12}}(/|$)")
+# Above this many names a spelling suggestion would cost more than the look-up.
+_SUGGEST_MAX = 2000
+
+
+class Group:
+    """Arrays and groups by name, below one prefix. What ``store["group"]`` gives.
+
+    A group is a mapping: ``group[name]`` opens an array or a group, assigning creates an array, ``del`` removes,
+    iteration gives the names of what is directly inside.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    path : str
+        The group's full name; empty at the root.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> store["run1/raw"] = np.zeros((2, 3), "u1")
+    >>> store["run1"].attrs["by"] = "me"
+    >>> list(store), list(store["run1"]), "run1/raw" in store
+    (['run1'], ['raw'], True)
+    >>> print(store.tree())
+    /
+    └── run1/
+        └── raw  uint8 (2, 3)
+    """
+
+    def __init__(self, store: Store | None, path: str) -> None:
+        self._root = store  # None in the store itself: a cycle would keep its file locked until the next collection
+        self._path = path
+
+    def __copy__(self) -> Group:
+        return Group(self.store, self._path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduce_group(self)
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        assert self._root is not None
+        return self._root
+
+    @property
+    def name(self) -> str:
+        """The full name; ``"/"`` at the root."""
+        return self._path or "/"
+
+    @property
+    def attrs(self) -> Attributes:
+        """The attributes, a mutable mapping of JSON values that writes through."""
+        return Attributes(self._load_attrs, self._save_attrs, self.store._lock)
+
+    # --- Finding -----------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Any:
+        return self._find(name, None)
+
+    def get(self, name: str, default: Any = None, *, encryption_key: bytes | bytearray | None = None) -> Any:
+        """Open an array or a group, or give a default where there is none.
+
+        Parameters
+        ----------
+        name : str
+            The name, relative to this group.
+        default : object
+            What to give if there is no such name.
+        encryption_key : bytes, optional
+            The key of an encrypted array.
+
+        Returns
+        -------
+        Array, Group or object
+            What has this name.
+        """
+        return self._find(name, encryption_key) if name in self else default
+
+    def open_array(self, name: str, *, encryption_key: bytes | bytearray | None = None) -> Array:
+        """Open an array.
+
+        Parameters
+        ----------
+        name : str
+            The name, relative to this group.
+        encryption_key : bytes, optional
+            The key of an encrypted array: 32 bytes.
+
+        Returns
+        -------
+        Array
+            The array.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such name.
+        ExistsError
+            The name is a group.
+        WrongKeyError
+            The array is encrypted, with another key.
+        """
+        found = self._find(name, encryption_key)
+        if not isinstance(found, Array):
+            raise ExistsError(f"{found.name!r} is a group, not an array")
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        path = self._join(name)
+        return path in self._native or self.store._is_group(path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def __bool__(self) -> bool:
+        return True  # an empty group is still a group; len() counts
+
+    def keys(self) -> list[str]:
+        """Give the names of what is directly inside, sorted.
+
+        Returns
+        -------
+        list of str
+            Names of arrays and groups.
+        """
+        return sorted({name.partition("/")[0] for name in self._below()} - {MARKER})
+
+    def values(self) -> Iterator[Any]:
+        """Open everything that is directly inside.
+
+        Yields
+        ------
+        Array or Group
+            One after the other, in the order of their names.
+        """
+        return (self[name] for name in self.keys())
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Open everything that is directly inside.
+
+        Yields
+        ------
+        tuple of str and Array or Group
+            Name and array or group.
+        """
+        return ((name, self[name]) for name in self.keys())
+
+    def array_names(self) -> list[str]:
+        """Give the names of all arrays below this group, at any depth.
+
+        Returns
+        -------
+        list of str
+            Names relative to this group, sorted.
+        """
+        return [name for name in self._below() if name.rpartition("/")[2] != MARKER]
+
+    def tree(self) -> Tree:
+        """Give an overview to print.
+
+        Returns
+        -------
+        Tree
+            Groups and arrays with their dtypes and shapes, as text or HTML.
+        """
+        return Tree(self)
+
+    # --- Creating and removing ---------------------------------------------------------------------------------------
+
+    def create(
+        self,
+        name: str,
+        shape: int | Sequence[int] | None = None,
+        dtype: DTypeLike | None = None,
+        *,
+        data: ArrayLike | None = None,
+        building_block: int | Sequence[int] | None = None,
+        compression: str | None = None,
+        encryption_key: bytes | bytearray | None = None,
+        fill_value: Any = 0,
+        attrs: Mapping[str, Any] | None = None,
+        **unknown: Never,
+    ) -> Array:
+        """Create an array.
+
+        Parameters
+        ----------
+        name : str
+            The name, relative to this group; groups on the way need not exist.
+        shape : int or sequence of int, optional
+            Up to 32 lengths of up to 2**64; elements never written take no space. By default the shape of ``data``.
+        dtype : dtype_like, optional
+            Any fixed-size NumPy dtype. By default that of ``data``, else float64.
+        data : array_like, optional
+            Elements to write at once, which broadcast to ``shape``.
+        building_block : int or sequence of int, optional
+            Shape of the unit of storage; by default the engine derives it from the flash geometry.
+        compression : str, optional
+            ``"lz4"``, ``"zstd"`` or with a level ``"zstd:7"``; ``"+shuffle"`` or ``"+bitshuffle"`` may follow.
+        encryption_key : bytes, optional
+            32 bytes; the same key is needed to open the array.
+        fill_value : scalar
+            What elements read as that were never written. The integer 0 stands for zero bytes under every dtype: an
+            empty string, 1970, False.
+        attrs : mapping, optional
+            First attributes.
+        **unknown
+            There are no other options; those of h5py and Zarr are answered with what they are called here.
+
+        Returns
+        -------
+        Array
+            The new array.
+
+        Raises
+        ------
+        ExistsError
+            The name is taken, or one of its groups is an array.
+        InvalidError
+            An argument has a wrong value.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> a = store.create("a", (2**40, 2**40), "f4", fill_value=np.nan)
+        >>> a[2**39, :3]
+        array([nan, nan, nan], dtype=float32)
+        >>> store.create("b", data=[1, 2, 3]).shape
+        (3,)
+        """
+        refuse_options(unknown)
+        return self._create(
+            self._join_new(name),
+            shape,
+            dtype,
+            data=data,
+            building_block=building_block,
+            compression=compression,
+            encryption_key=encryption_key,
+            fill_value=fill_value,
+            attrs=attrs,
+        )
+
+    def _create(
+        self,
+        path: str,
+        shape: int | Sequence[int] | None = None,
+        dtype: DTypeLike | None = None,
+        *,
+        data: ArrayLike | None = None,
+        building_block: int | Sequence[int] | None = None,
+        compression: str | None = None,
+        encryption_key: bytes | bytearray | None = None,
+        fill_value: Any = 0,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Array:
+        """Create an array under a full name, which may be that of an import that is under way."""
+        check_word("compression", compression)
+        data, element, lengths = settle(path, data, shape, dtype)
+        with self.store._lock:
+            self.store._check_free(path)
+            space = self._native.create(
+                path,
+                lengths,
+                element.itemsize,
+                dtypes.encode(element),
+                building_block=None if building_block is None else check_shape(building_block, what="building_block"),
+                compression=compression,
+                encryption_key=check_key(encryption_key),
+                fill=fill_bytes(fill_value, element),
+                attrs=to_json(attrs or {}),
+            )
+        array = Array(self.store, space)
+        if data is not None:
+            try:
+                write_all(array, data)
+            except BaseException:
+                self._native.delete(path)
+                raise
+        return array
+
+    def __setitem__(self, name: str, data: ArrayLike) -> None:
+        path = self._join(name)
+        if path in self._native:
+            raise ExistsError(f"array {path!r} exists; assign to store[{path!r}][...], or delete it first")
+        self.create(name, data=data)
+
+    def create_group(self, name: str, *, attrs: Mapping[str, Any] | None = None) -> Group:
+        """Create a group, which stays even while it is empty.
+
+        Parameters
+        ----------
+        name : str
+            The name, relative to this group.
+        attrs : mapping, optional
+            First attributes.
+
+        Returns
+        -------
+        Group
+            The new group.
+        """
+        path = self._join_new(name)
+        with self.store._lock:
+            self.store._check_free(path)
+            group = Group(self.store, path)
+            group._save_attrs(to_json(attrs or {}))
+        return group
+
+    def require_group(self, name: str) -> Group:
+        """Open a group, or create it.
+
+        Parameters
+        ----------
+        name : str
+            The name, relative to this group.
+
+        Returns
+        -------
+        Group
+            The group.
+        """
+        path = self._join(name)
+        with self.store._lock:
+            if path and not self.store._is_group(path):
+                return self.create_group(name)
+        return self.store if not path else Group(self.store, path)
+
+    def __delitem__(self, name: str) -> None:
+        path = self._join(name)
+        if not path:
+            raise InvalidError("the root group cannot be deleted")
+        with self.store._lock:
+            if path in self._native:
+                self._native.delete(path)
+                return
+            inside = self._native.names(path + "/")
+            if not inside:
+                raise self._not_found(path)
+            self._native.together(delete=inside)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename an array, or a group with all that is in it, by one command.
+
+        Parameters
+        ----------
+        old : str
+            The present name, relative to this group.
+        new : str
+            The new name, relative to this group.
+        """
+        source, target = self._join(old), self._join_new(new)
+        with self.store._lock:
+            inside = [source] if source in self._native else self._native.names(source + "/")
+            if not inside or not source:
+                raise self._not_found(source)
+            if target == source:
+                return
+            if target.startswith(source + "/"):
+                raise InvalidError(f"{source!r} cannot move into itself, to {target!r}")
+            self.store._check_free(target)
+            self._native.together(rename=[(one, target + one[len(source) :]) for one in inside])
+
+    # --- For people --------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        if self.store.closed:
+            return f"<nandarray.Group {self.name!r} (closed)>"
+        return f"<nandarray.Group {self.name!r} in {self.store.path!r}, {len(self)} inside>"
+
+    def _repr_html_(self) -> str:
+        return repr(self) if self.store.closed else self.tree()._repr_html_()
+
+    if not TYPE_CHECKING:  # a type checker knows which attributes there are
+
+        def __getattr__(self, name: str) -> Never:
+            here = "create" if name in {"create_array", "create_dataset", "require_array", "require_dataset"} else ""
+            hint = f": it is called {here} here" if here else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return self.keys()
+
+    # --- Towards the engine ------------------------------------------------------------------------------------------
+
+    @property
+    def _native(self) -> _nandarray.Store:
+        return self.store._engine
+
+    @property
+    def _prefix(self) -> str:
+        return self._path + "/" if self._path else ""
+
+    def _below(self) -> list[str]:
+        """Names of all arrays below, relative to this group, with those that keep groups."""
+        names = self._native.names(self._prefix)
+        return [name[len(self._prefix) :] for name in names if not is_unfinished(name)]
+
+    def _join(self, name: str) -> str:
+        """Make a full name of one that is relative to this group, or refuse it."""
+        if not isinstance(name, str):
+            raise InvalidError(f"names are str, not {type(name).__name__}: {name!r}")
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidError(f"{name!r} is not a name: {error.reason}") from None
+        relative = name.strip("/")
+        if not relative:
+            return "" if name.startswith("/") else self._path
+        parts = relative.split("/")
+        for part in parts:
+            if part in ("", ".", "..", MARKER) or "\0" in part:
+                raise InvalidError(f"{name!r} is not a name: {part!r} cannot be a part of one")
+        # As in h5py, a leading "/" starts at the root.
+        return relative if name.startswith("/") else self._prefix + relative
+
+    def _join_new(self, name: str) -> str:
+        """Make the full name of something new, or refuse it."""
+        path = self._join(name)
+        if is_unfinished(path):
+            raise InvalidError(f"{name!r} is not a name: {path.partition('/')[0]!r} is reserved for imports under way")
+        return path
+
+    def _find(self, name: str, encryption_key: bytes | bytearray | None) -> Array | Group:
+        path = self._join(name)
+        if not path:
+            return self.store
+        if path in self._native:
+            return Array(self.store, self._native.open_space(path, encryption_key=check_key(encryption_key)))
+        if self.store._is_group(path):
+            return Group(self.store, path)
+        raise self._not_found(path)
+
+    def _not_found(self, path: str) -> NotFoundError:
+        message = f"no array or group named {path!r} in {self.store.path!r}"
+        names = self._native.names()
+        if len(names) <= _SUGGEST_MAX:
+            near = difflib.get_close_matches(path, [n for n in names if not is_hidden(n)], n=1)
+            message += f"; did you mean {near[0]!r}?" if near else ""
+        return NotFoundError(message)
+
+    def _load_attrs(self) -> str:
+        marker = self._prefix + MARKER
+        return self._native.open_space(marker).attrs if marker in self._native else "{}"
+
+    def _save_attrs(self, text: str) -> None:
+        marker = self._prefix + MARKER
+        if marker in self._native:
+            self._native.open_space(marker).set_attrs(text)
+        else:
+            make_marker(self._native, marker, text)
+
+
+def is_unfinished(name: str) -> bool:
+    """Say whether a full name is that of an array which an import has not finished."""
+    return name.startswith(UNFINISHED) and _UNFINISHED.match(name) is not None
+
+
+def is_hidden(name: str) -> bool:
+    """Say whether a full name is left out of listings."""
+    return name.rpartition("/")[2] == MARKER or is_unfinished(name)
+
+
+def make_marker(engine: _nandarray.Store, name: str, attrs: str) -> None:
+    """Make the hidden array that keeps a group, under any name.
+
+    Parameters
+    ----------
+    engine : object
+        The native store.
+    name : str
+        The full name.
+    attrs : str
+        The group's attributes as JSON.
+    """
+    engine.create(name, (0,), 1, "|u1", building_block=(1,), attrs=attrs)

@@ -1,0 +1,173 @@
+"""Reading through a transformation: ``a.astype(...)`` and ``a["field"]`` of a larger-than-memory array.
+
+Both are thin handles that read what is indexed and then convert it; neither holds data. A field can also be written:
+its elements are read, the field is set, and they are written back, since the engine moves whole elements. Programs run
+on it as on an array: the field is taken out of the records beside the data (:mod:`nandarray.programs.fields`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from nandarray.array import notebook
+from nandarray.array.compute import Compute
+from nandarray.errors import ClosedError, InvalidError
+from nandarray.index import buffers, expression
+from nandarray.index.transfer import fetch, put
+from nandarray.programs.operand import Origin
+
+if TYPE_CHECKING:
+    from nandarray.array.array import Array
+
+__all__ = ["AsType", "Field"]
+
+
+class _Lazy:
+    """An array read through a conversion; indexing gives NumPy arrays."""
+
+    def __init__(self, array: Array, dtype: np.dtype[Any]) -> None:
+        self._array = array
+        self._dtype = dtype
+
+    @property
+    def array(self) -> Array:
+        """The stored array."""
+        return self._array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the stored array."""
+        return self._array.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions of the stored array."""
+        return self._array.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements of the stored array."""
+        return self._array.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype that indexing gives."""
+        return self._dtype
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._convert(self._array[key])
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._convert, self._array)
+
+    def __array__(self, dtype: DTypeLike | None = None, *, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Read and convert everything.
+
+        Parameters
+        ----------
+        dtype : dtype_like, optional
+            Convert to this dtype once more.
+        copy : bool, optional
+            False is refused: the data has to be read.
+
+        Returns
+        -------
+        numpy.ndarray
+            All elements.
+        """
+        whole = np.asarray(self._convert(self._array.__array__(copy=copy)))
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def _convert(self, read: Any) -> Any:
+        raise NotImplementedError
+
+
+class AsType(_Lazy):
+    """An array converted to another dtype as it is read. What :meth:`Array.astype` gives."""
+
+    def __repr__(self) -> str:
+        return f"<{self._array!r} as {self._dtype}>"
+
+    def _convert(self, read: Any) -> Any:
+        return read.astype(self._dtype, copy=False)
+
+
+class Field(_Lazy, Compute):
+    """One field, or some, of a structured array. What ``array["field"]`` gives.
+
+    The index selects among the dimensions of the array; those of the field itself, if it has any, come along whole.
+
+    Parameters
+    ----------
+    array : Array
+        The structured array.
+    name : str or list of str
+        The field, or the fields.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> a = store.create("a", 3, [("x", "i4"), ("y", "f8")])
+    >>> a["x"][1:] = [5, 6]
+    >>> a["x"][:]
+    array([0, 5, 6], dtype=int32)
+    >>> a[1].tolist()
+    (5, 0.0)
+    """
+
+    def __init__(self, array: Array, name: str | list[str]) -> None:
+        names = array.dtype.names or ()
+        for one in [name] if isinstance(name, str) else name:
+            if one not in names:
+                raise InvalidError(f"no field named {one!r}; the fields are {', '.join(map(repr, names)) or 'none'}")
+        super().__init__(array, array.dtype[name])
+        self._name = name
+
+    @property
+    def name(self) -> str | list[str]:
+        """The field, or the fields."""
+        return self._name
+
+    @property
+    def building_block(self) -> tuple[int, ...]:
+        """The array's."""
+        return self._array.building_block
+
+    def _origin(self) -> Origin:
+        return Origin(self._array, field=tuple([self._name] if isinstance(self._name, str) else self._name))
+
+    def __repr__(self) -> str:
+        return f"<field {self._name!r} of {self._array!r}>"
+
+    def _repr_html_(self) -> str:
+        inner = self._dtype.shape
+        try:
+            what, block = f"field {self._name!r} of {self._array.name!r}", self._array.building_block
+            return notebook.part_html(
+                what, (*self.shape, *inner), self._dtype.base, block, (*self._array.chunks, *inner)
+            )
+        except ClosedError:
+            return "<em>closed array</em>"
+
+    def __setitem__(self, key: Any, values: ArrayLike) -> None:
+        array = self._array
+        with array.store._lock:
+            selection = expression.parse(key, array.shape)
+            elements = buffers.empty(selection.shape, array.dtype)
+            fetch(array._commands(), selection, elements)
+            try:
+                elements[self._name] = values
+            except (TypeError, ValueError, OverflowError) as error:
+                raise InvalidError(f"cannot store {type(values).__name__} in field {self._name!r}: {error}") from error
+            put(array._commands(), selection, elements)
+
+    def _convert(self, read: Any) -> Any:
+        return read[self._name]

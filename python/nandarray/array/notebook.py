@@ -1,0 +1,137 @@
+"""Arrays, views and groups in notebooks: facts with a drawing of the building blocks, and trees that fold.
+
+Only the store's index is read, no element.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nandarray import dtypes
+from nandarray.present.html import blocks, columns, folded, table
+from nandarray.units import format_size
+
+if TYPE_CHECKING:
+    from nandarray.array.array import Array
+    from nandarray.array.group import Group
+
+__all__ = ["array_html", "nest", "part_html", "tree_html"]
+
+
+def array_html(array: Array) -> str:
+    """Describe an array.
+
+    Parameters
+    ----------
+    array : Array
+        The array.
+
+    Returns
+    -------
+    str
+        An HTML fragment.
+    """
+    stat = array.stat()
+    facts = [
+        ("name", array.name),
+        ("shape", str(array.shape)),
+        ("dtype", str(array.dtype)),
+        ("building block", str(array.building_block)),
+        ("size", format_size(array.nbytes)),
+    ]
+    if "blocks" in stat and "blocks_allocated" in stat:
+        facts.append(("blocks stored", f"{stat['blocks_allocated']:,} of {stat['blocks']:,}"))
+    if "bytes_stored" in stat:
+        facts.append(("bytes stored", format_size(stat["bytes_stored"])))
+    if array.compression:
+        facts.append(("compression", array.compression))
+    if array.encrypted:
+        facts.append(("encrypted", "yes"))
+    return columns(table(facts), blocks(array.shape, array.building_block))
+
+
+def part_html(
+    what: str, shape: Sequence[int], dtype: np.dtype[Any], block: Sequence[int], chunks: Sequence[int]
+) -> str:
+    """Describe a view of an array, or a field of its records.
+
+    Parameters
+    ----------
+    what : str
+        The kind of part, and the array's name.
+    shape, dtype
+        Of the part.
+    block : sequence of int
+        The array's building block.
+    chunks : sequence of int
+        A box of the part with about as many elements as a building block, for the drawing.
+
+    Returns
+    -------
+    str
+        An HTML fragment.
+    """
+    facts = [
+        ("what", what),
+        ("shape", str(tuple(shape))),
+        ("dtype", str(dtype)),
+        ("size", format_size(math.prod(shape) * dtype.itemsize)),
+        ("building block of the array", str(block)),
+    ]
+    return columns(table(facts), blocks(shape, chunks))
+
+
+def nest(group: Group) -> dict[str, Any]:
+    """Give what is below a group as nested dictionaries.
+
+    Parameters
+    ----------
+    group : Group
+        The group.
+
+    Returns
+    -------
+    dict
+        A dictionary for each group, a text of dtype and shape for each array.
+    """
+    root: dict[str, Any] = {}
+    for name in sorted(group._below()):
+        *groups, last = name.split("/")
+        branch = root
+        for one in groups:
+            branch = branch.setdefault(one, {})
+        if last != ".group":
+            facts = group.store._engine.describe(group._prefix + name)
+            branch[last] = f"{dtypes.decode(facts['dtype'])} {tuple(facts['shape'])}"
+    return root
+
+
+def tree_html(group: Group) -> str:
+    """Show what is below a group as a list that folds.
+
+    Parameters
+    ----------
+    group : Group
+        The group.
+
+    Returns
+    -------
+    str
+        An HTML fragment.
+    """
+    return folded(group.name, _branch_html(nest(group)), opened=True)
+
+
+def _branch_html(branch: dict[str, Any]) -> str:
+    items = [
+        f"<li>{folded(f'{name}/', _branch_html(inside))}</li>"
+        if isinstance(inside, dict)
+        else f"<li>{escape(name)} <small>{escape(inside)}</small></li>"
+        for name, inside in branch.items()
+    ]
+    return f'<ul style="margin:0">{"".join(items)}</ul>'

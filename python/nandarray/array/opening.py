@@ -1,0 +1,257 @@
+"""Opening: from the words of :func:`nandarray.open` to a store, on a file or on a modelled device.
+
+What can be done with a store is :mod:`nandarray.array.store`'s; what the options mean is the engine's.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import errno
+import operator
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from nandarray import _nandarray
+from nandarray.array.creation import check_word
+from nandarray.array.group import UNFINISHED, is_unfinished
+from nandarray.array.store import Mode, Store
+from nandarray.errors import InvalidError, NotAStoreError, StoreFullError
+
+if TYPE_CHECKING:
+    from nandarray.device import Description
+
+__all__ = ["open"]
+
+#: How each of the two superblocks begins, and where they are.
+_MAGIC = b"\x89NANDAR\n"
+_SLOTS = (0, 4096)
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def open(
+    path: str | os.PathLike[str] | None = None,
+    mode: Mode = "r",
+    *,
+    device: str | os.PathLike[str] | Description | None = None,
+    bytes_in: Literal["file", "memory", "nowhere"] | None = None,
+    trace: str | os.PathLike[str] | None = None,
+    capacity: int | None = None,
+    preset: str | None = None,
+    geometry: Mapping[str, int] | None = None,
+    placement: str | None = None,
+    gc_policy: str | None = None,
+    verify: Literal["once", "always", "never"] = "once",
+    io: Literal["map", "read"] = "map",
+    threads: int | None = None,
+    write_buffer: int | None = None,
+    seed: int = 0,
+    salvage: bool = False,
+    overwrite: bool = False,
+) -> Store:
+    """Open a store.
+
+    Parameters
+    ----------
+    path : path_like
+        The file. Without one, a store on a modelled device keeps its bytes in memory.
+    mode : {"r", "r+", "a", "w", "x"}
+        As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
+    device : str, path_like or Description, optional
+        A described device (:func:`nandarray.devices`, or a TOML file): every command is also timed and priced on it;
+        see :attr:`Store.clock` and :meth:`Store.report`. Geometry, capacity and threads are the device's then.
+    bytes_in : {"file", "memory", "nowhere"}, optional
+        Where a modelled device keeps its bytes: in the file (if a path is given), in memory (else; zeroes take none),
+        or nowhere: then reads give zeroes, and only the times are real.
+    trace : path_like, optional
+        A file for a timeline of a modelled device (``.pftrace``), which Perfetto opens; complete when the store is
+        closed.
+    capacity : int, optional
+        Bytes that a new store may take; without it, the file grows as it needs.
+    preset : str, optional
+        Flash geometry of a new store, by name.
+    geometry : mapping, optional
+        Parts of the geometry to set: ``page_bytes``, ``channels``, ``banks``, ``pages_per_block``.
+    placement : str, optional
+        Where pages go: ``"nds"`` (the four rules of the NDS paper) or ``"log"``.
+    gc_policy : str, optional
+        Which block to reclaim: ``"greedy"``, ``"cost-benefit"``, ``"d-choices"`` or ``"round-robin"``.
+    verify : {"once", "always", "never"}
+        When to verify a page's checksum: at its first read (the default), at every read, or not at all.
+    io : {"map", "read"}
+        How to read the file.
+    threads : int, optional
+        Threads for one command, at most 1024; one for each core by default.
+    write_buffer : int, optional
+        Bytes of partly filled pages to gather in memory.
+    seed : int
+        Seed of policies that choose at random.
+    salvage : bool
+        Open a damaged store as far as it can be read, to repair it: records of a damaged journal are passed over, and
+        what pages tell of them is applied.
+    overwrite : bool
+        With mode ``"w"``: replace the file even if it is not a store.
+
+    Returns
+    -------
+    Store
+        The store, also a context manager.
+
+    Raises
+    ------
+    NotFoundError, MediaError
+        There is no such file, or it cannot be read.
+    LockedError
+        Another writer has it open.
+    NotAStoreError, UnsupportedVersionError, CorruptError
+        It is not a store, a newer one, or a damaged one. Mode ``"w"`` replaces a store, and no other file.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> with nandarray.open("data.nand", mode="w") as store:
+    ...     store["x"] = np.arange(3)
+    >>> with nandarray.open("data.nand") as store:
+    ...     store["x"][:]
+    array([0, 1, 2])
+    """
+    capacity, threads, write_buffer = (
+        _count(what, value)
+        for what, value in (("capacity", capacity), ("threads", threads), ("write_buffer", write_buffer))
+    )
+    seed = _count("seed", seed) or 0
+    if geometry is not None:
+        geometry = {str(key): _count(str(key), value) or 0 for key, value in dict(geometry).items()}
+    for what, word in (("preset", preset), ("placement", placement), ("gc_policy", gc_policy)):
+        check_word(what, word)
+    if mode == "w" and path is not None and not overwrite:
+        _refuse_to_replace(_path(path))
+    if device is not None:
+        of_device: dict[str, Any] = {"capacity": capacity, "preset": preset, "geometry": geometry, "threads": threads}
+        if wrong := [key for key, value in of_device.items() if value is not None]:
+            raise InvalidError(f"{' and '.join(wrong)} cannot be given with device: the device has its own")
+        if salvage:
+            raise InvalidError("salvage cannot be given with device: repair the file without one, then open it again")
+        native = _modelled(
+            path,
+            mode,
+            device,
+            bytes_in,
+            None if trace is None else _path(trace),
+            placement=placement,
+            gc_policy=gc_policy,
+            verify=verify,
+            write_buffer=write_buffer,
+            seed=seed,
+        )
+        return Store(native, mode)
+    if bytes_in not in (None, "file") or trace is not None:
+        raise InvalidError(
+            f"{'trace' if trace is not None else 'bytes_in'} is for a modelled device: give device=, too"
+        )
+    if path is None:
+        raise InvalidError("a path is needed; only a store on a modelled device (device=) does without")
+    name = _path(path)
+    native = _nandarray.Store.open(
+        name,
+        mode,
+        capacity=capacity,
+        preset=preset,
+        geometry=None if geometry is None else dict(geometry),
+        placement=placement,
+        gc_policy=gc_policy,
+        verify=verify,
+        io=io,
+        threads=threads,
+        write_buffer=write_buffer,
+        seed=seed,
+        salvage=salvage,
+    )
+    if mode in ("r+", "a") and not salvage:
+        _sweep(native)
+    told = {
+        "verify": verify,
+        "io": io,
+        "threads": threads,
+        "write_buffer": write_buffer,
+        "seed": seed,
+        "salvage": salvage,
+    }
+    again = tuple((key, value) for key, value in told.items() if value not in (None, False))
+    return Store(native, mode, (os.path.abspath(name), again))
+
+
+def _sweep(native: _nandarray.Store) -> None:
+    """Remove what killed imports left: this process alone writes to the store now, and imports nothing yet."""
+    with contextlib.suppress(StoreFullError):  # a store that is full can still be opened
+        if left := [name for name in native.names(UNFINISHED) if is_unfinished(name)]:
+            native.together(delete=left)
+
+
+def _refuse_to_replace(name: str) -> None:
+    """Refuse to truncate a file that is not a store."""
+    try:
+        if not os.path.isfile(name) or not os.path.getsize(name):
+            return
+        with builtins.open(name, "rb") as file:
+            head = file.read(_SLOTS[-1] + len(_MAGIC))
+    except OSError:
+        return  # who opens it says what is wrong with it
+    if not any(head.startswith(_MAGIC, slot) for slot in _SLOTS):
+        raise NotAStoreError(errno.EEXIST, "is not a nandarray store; overwrite=True replaces it", name)
+
+
+def _count(what: str, value: Any) -> int | None:
+    """Refuse what is no number from 0 on that fits into 64 bits."""
+    if value is None:
+        return None
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidError(f"{what} is an integer, not {value!r}") from None
+    if not 0 <= number < 2**64:
+        raise InvalidError(f"{what} is {number}; it is from 0 to {2**64 - 1}")
+    return number
+
+
+def _path(path: str | os.PathLike[str]) -> str:
+    try:
+        name = os.fsdecode(path)
+    except TypeError as error:
+        raise InvalidError(f"path must be a path, not {type(path).__name__}") from error
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidError(f"path {name!r} is not UTF-8") from None
+    if "\0" in name:
+        raise InvalidError(f"path {name!r} has a null character in it")
+    if _URL.match(name) and not os.path.isdir(os.path.dirname(name)):
+        raise InvalidError(f"{name!r} is a URL; a store is a file of this machine, so copy it here first")
+    return name
+
+
+def _modelled(
+    path: str | os.PathLike[str] | None,
+    mode: Mode,
+    device: str | os.PathLike[str] | Description,
+    bytes_in: str | None,
+    trace: str | None,
+    **options: Any,
+) -> _nandarray.Store:
+    from nandarray import device as devices
+
+    where = bytes_in or ("memory" if path is None else "file")
+    if where == "file" and path is None:
+        raise InvalidError("bytes_in='file' needs a path")
+    if where != "file" and path is not None:
+        raise InvalidError(f"bytes_in={where!r} and a path: the bytes are either in a file or not")
+    if where != "file" and mode == "r":
+        raise InvalidError("a device without a file is new: there is nothing to read, use mode='w'")
+    described = devices.load(Path(device) if isinstance(device, os.PathLike) else device)
+    text, overrides = described.texts()
+    name = f"<{described.name}>" if path is None else _path(path)
+    mode = "a" if where != "file" else mode
+    return _nandarray.Store.open_modelled(name, mode, text, overrides, bytes=where, trace=trace, **options)

@@ -1,0 +1,112 @@
+"""Pickling: a store that is open for reading, and what is in it, is opened again where it is unpickled.
+
+A pickle has the absolute path, the options of opening and a name, never elements and never a key. So worker processes
+(``multiprocessing``, Dask, a DataLoader that spawns) each have a store of their own, which all arrays of one file that
+arrive there share; it sees what the file holds when they arrive. What is open for writing stays where it is: one
+process writes a store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from nandarray.array.fork import StoreLock
+from nandarray.errors import ClosedError, NandarrayError, StoreMissingError
+
+if TYPE_CHECKING:
+    from nandarray.array.array import Array
+    from nandarray.array.group import Group
+    from nandarray.array.store import Store
+
+__all__ = ["reduce_array", "reduce_group", "reduce_store", "reopen_array"]
+
+#: What opens a store again: its path and the options that were not left out.
+Opening = tuple[str, tuple[tuple[str, Any], ...]]
+
+_Version = tuple[int, int, int]
+
+#: Stores that were opened here for what arrived; the least recently used one is let go of.
+_KEPT = 16
+_stores: OrderedDict[Opening, tuple[_Version, Store]] = OrderedDict()
+_lock = StoreLock()
+
+
+def reduce_store(store: Store) -> tuple[Any, ...]:
+    """Say how to open a store again, or refuse it."""
+    return _open, (_opening(store, "the store"),)
+
+
+def reduce_group(group: Group) -> tuple[Any, ...]:
+    """Say how to open a group again, or refuse it."""
+    return _reopen_group, (_opening(group.store, f"group {group.name!r}"), group.name.strip("/"))
+
+
+def reduce_array(array: Array) -> tuple[Any, ...]:
+    """Say how to open an array again, or refuse it."""
+    opening = _opening(array.store, f"array {array.name!r}")
+    if array.encrypted:
+        raise TypeError(
+            f"array {array.name!r} is encrypted, and its key stays in this process: open the store there with the key"
+        )
+    return reopen_array, (opening, array.name)
+
+
+def _opening(store: Store, what: str) -> Opening:
+    if store.closed:
+        raise ClosedError(f"{what} cannot be pickled: the store {store.path!r} is closed")
+    if not store.read_only:
+        raise TypeError(
+            f"{what} cannot be pickled: {store.path!r} is open for writing here, and one process writes a store; for"
+            " other processes to read, open it with mode 'r'; to write what they compute, gather it here"
+        )
+    if store._opening is None:
+        raise TypeError(f"{what} cannot be pickled: {store.path!r} runs on a modelled device, which is in this process")
+    return store._opening
+
+
+def _open(opening: Opening) -> Store:
+    import nandarray
+
+    path, options = opening
+    return nandarray.open(path, "r", **dict(options))
+
+
+def _shared(opening: Opening) -> Store:
+    """Give this process's store for what arrives of a file, brought up to date."""
+    with _lock:
+        kept = _stores.get(opening)
+        now = _version(opening[0])
+        if kept is not None and not kept[1].closed and kept[0][0] == now[0]:
+            with contextlib.suppress(NandarrayError):  # replaced in place: open it anew
+                # Always: two commits within one tick of the file system's clock leave time and size as they were.
+                kept[1].refresh()
+                _stores[opening] = (now, kept[1])
+                _stores.move_to_end(opening)
+                return kept[1]
+        store = _open(opening)
+        _stores[opening] = (now, store)
+        _stores.move_to_end(opening)
+        while len(_stores) > _KEPT:
+            _stores.popitem(last=False)
+        return store
+
+
+def _version(path: str) -> _Version:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError as error:
+        raise StoreMissingError(error.errno, error.strerror, path) from None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def reopen_array(opening: Opening, name: str) -> Array:
+    """Open an array of a file in this process."""
+    return _shared(opening).open_array(f"/{name}")
+
+
+def _reopen_group(opening: Opening, name: str) -> Group:
+    found: Group = _shared(opening)[f"/{name}"]
+    return found

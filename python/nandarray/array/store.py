@@ -1,0 +1,292 @@
+"""Stores: one file of arrays.
+
+A :class:`Store` is the group at the root (:mod:`nandarray.array.group` finds arrays by name), and the file: flushing,
+closing, checking, compacting, its statistics, and the threads of its asynchronous commands.
+
+What is not here: opening one (``_open``), moving data (:mod:`nandarray.array.array`), and other formats
+(``nandarray.import_`` and ``export``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from nandarray import _nandarray
+from nandarray.array.fork import StoreLock, own_again
+from nandarray.array.futures import Future, Submitted, Threaded
+from nandarray.array.group import Group, is_hidden
+from nandarray.array.pickling import reduce_store
+from nandarray.errors import ExistsError, InvalidError
+
+if TYPE_CHECKING:
+    from nandarray.array.pickling import Opening
+    from nandarray.model.clock import Clock
+    from nandarray.model.report import Report
+    from nandarray.nvme import Controller
+
+__all__ = ["Mode", "Store"]
+
+Mode = Literal["r", "r+", "a", "w", "x"]
+_T = TypeVar("_T")
+
+
+class Store(Group):
+    """One file of arrays: the root group, and what concerns the file. What :func:`nandarray.open` gives.
+
+    A store may be used from many threads. :meth:`flush` and :meth:`close` make everything written so far durable; what
+    was not flushed may be lost when the process is killed, but never half of a write.
+
+    Parameters
+    ----------
+    engine : object
+        The native store.
+    mode : str
+        The mode that it was opened with.
+    opening : tuple, optional
+        What opens it again in another process: path and options.
+    """
+
+    def __init__(self, engine: _nandarray.Store, mode: Mode, opening: Opening | None = None) -> None:
+        self._engine = engine
+        self._mode = mode
+        self._opening = opening
+        self._lock = StoreLock()
+        self._threads: ThreadPoolExecutor | None = None
+        self._pump: Any = None
+        own_again(self, Store._forget_threads)
+        super().__init__(None, "")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduce_store(self)
+
+    def _forget_threads(self) -> None:
+        self._threads = None
+
+    @property
+    def store(self) -> Store:
+        """The store itself."""
+        return self
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return self._engine.path
+
+    @property
+    def mode(self) -> Mode:
+        """The mode that the store was opened with."""
+        return self._mode
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the store refuses to be changed."""
+        return self._engine.read_only
+
+    @property
+    def closed(self) -> bool:
+        """Whether the store is closed."""
+        return self._engine.closed
+
+    @property
+    def clock(self) -> Clock:
+        """The modelled clock of a store that was opened with ``device=``.
+
+        Raises
+        ------
+        InvalidError
+            The store has none: it runs under the wall clock.
+        """
+        from nandarray.model.clock import Clock
+
+        engine = self._engine.clock
+        if engine is None:
+            raise InvalidError("the store has no modelled clock; open it with device=, for example 'samsung-970-pro'")
+        return Clock(engine)
+
+    def report(self) -> Report:
+        """Tell what the commands since opening took on the modelled device.
+
+        Returns
+        -------
+        nandarray.Report
+            Time, throughput, latency percentiles, energy by part, write amplification, utilisation, wear.
+
+        Raises
+        ------
+        InvalidError
+            The store was opened without ``device=``.
+        """
+        return self.clock.report()
+
+    def nvme(self) -> Controller:
+        """Give an NVMe controller on this store: typed commands, namespaces, N-D commands.
+
+        Returns
+        -------
+        nandarray.nvme.Controller
+            A new controller, with no views open.
+        """
+        from nandarray.nvme import Controller
+
+        return Controller(self)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Flush and release the file; asynchronous commands in flight finish first. Closing twice is fine."""
+        with self._lock:
+            threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=True)
+        self._engine.close()
+
+    def flush(self) -> None:
+        """Make everything written so far durable."""
+        self._engine.flush()
+
+    def refresh(self) -> None:
+        """See what the writer has committed since this read-only store was opened or refreshed."""
+        self._engine.refresh()
+
+    def stat(self) -> dict[str, Any]:
+        """Tell where the space goes: by array, live and dead pages, write amplification, wear.
+
+        Returns
+        -------
+        dict
+            Counters of the store; ``write_amplification``, pages written for every page's worth given to write since
+            the store was opened (``nan`` before the first write); and ``arrays``, the space of each array by name.
+        """
+        numbers: dict[str, Any] = dict(self._engine.stat())
+        arrays = {name: facts for name, facts in self._engine.stat_arrays().items() if not is_hidden(name)}
+        numbers.pop("arrays")  # with those that keep groups
+        numbers["array_count"] = len(arrays)
+        written = numbers["bytes_written"]
+        pages = numbers["pages_appended"] + numbers["pages_moved"]
+        numbers["write_amplification"] = pages * numbers["page_bytes"] / written if written else float("nan")
+        numbers["arrays"] = arrays
+        return numbers
+
+    @property
+    def dropped(self) -> dict[str, Any] | None:
+        """Journal records that opening this store left out, or ``None``.
+
+        A loss of power leaves records that are not whole; they and those behind them are dropped, none of which a flush
+        had promised. Records that were ``flushed`` are dropped by ``salvage`` only, and are lost. The numbers of the
+        ``first`` and the ``last`` are told, how many ``records`` that are, the ``arrays`` that they changed as far as
+        they can be read, the pages that a salvage gave back to their arrays (``pages_taken``) and those whose array is
+        not known (``pages_lost``), and a ``message`` that says all of it.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> with nandarray.open("data.nand", "w") as store:
+        ...     print(store.dropped)
+        None
+        """
+        dropped: dict[str, Any] | None = self._engine.dropped
+        return dropped
+
+    def check(self, *, repair: bool = False, accept_older: bool = False) -> dict[str, Any]:
+        """Verify every checksum, index entry and reverse record.
+
+        Parameters
+        ----------
+        repair : bool
+            Repair what the records allow.
+        accept_older : bool
+            With ``repair``: where the newest content of an access unit is damaged and no copy of it is left, take the
+            newest intact content before it, and say so in ``repaired``. Otherwise reading it stays an error.
+
+        Returns
+        -------
+        dict
+            ``ok``, the ``errors`` found, what was ``repaired``, what opening ``dropped``, as :attr:`dropped` has it,
+            and counts. ``ok`` is false if there are errors, and in a store that was salvaged when it was opened and
+            lost what had been flushed.
+        """
+        found = self._engine.check(repair=repair, accept_older=accept_older)
+        found["arrays"] -= sum(map(is_hidden, self._engine.names("")))
+        return found
+
+    def compact(self) -> dict[str, Any]:
+        """Reclaim every dead page, bring together blocks that were written in parts, and shorten the file.
+
+        Returns
+        -------
+        dict
+            What was won.
+        """
+        return self._engine.compact()
+
+    def geometry(self) -> dict[str, Any]:
+        """Tell the flash geometry that the store was made with.
+
+        Returns
+        -------
+        dict
+            Page size, channels, banks, pages of a block.
+        """
+        return self._engine.geometry()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return f"<nandarray.Store {self.path!r} (closed)>"
+        return f"<nandarray.Store {self.path!r} mode={self._mode!r}, {len(self)} inside>"
+
+    def _is_group(self, path: str) -> bool:
+        return not path or bool(self._engine.names(path + "/"))
+
+    def _check_free(self, path: str) -> None:
+        """Refuse a name that is taken, or that lies below an array."""
+        if path in self._engine:
+            raise ExistsError(f"an array named {path!r} exists in {self.path!r}")
+        if self._is_group(path):
+            raise ExistsError(f"a group named {path or '/'!r} exists in {self.path!r}")
+        above = path.rpartition("/")[0]
+        while above:
+            if above in self._engine:
+                raise ExistsError(f"{above!r} is an array, so {path!r} cannot lie in it")
+            above = above.rpartition("/")[0]
+
+    def submit_flush(self) -> Future:
+        """Flush later, beside whatever else is in flight: it begins when every command submitted before has ended.
+
+        Returns
+        -------
+        nandarray.Future
+            Gives None, once all that was written before is durable.
+        """
+        if not self._is_modelled():
+            return self._submit_to_thread(self.flush)
+        return Submitted(self, [self._engine.submit_flush()], lambda: None)
+
+    def _is_modelled(self) -> bool:
+        return self._engine.clock is not None
+
+    def _pool(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._threads is None:
+                count = min(64, 4 * (os.cpu_count() or 1) + 4)
+                self._threads = ThreadPoolExecutor(count, thread_name_prefix="nandarray")
+            return self._threads
+
+    def _submit_to_thread(self, call: Callable[[], Any]) -> Future:
+        return Threaded(self._pool().submit(call))
+
+    async def _in_thread(self, function: Callable[..., _T], *args: Any) -> _T:
+        """Run a blocking command in a thread of this store's own pool."""
+        import asyncio  # 20 ms, which few need
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool(), partial(function, *args))

@@ -1,0 +1,45 @@
+"""The overview of a group, as text; :mod:`nandarray.array.notebook` makes it HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from nandarray.array import notebook
+
+if TYPE_CHECKING:
+    from nandarray.array.group import Group
+
+__all__ = ["Tree"]
+
+
+class Tree:
+    """An overview of a group: print it, or let a notebook show it.
+
+    Parameters
+    ----------
+    group : Group
+        The group.
+    """
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def __str__(self) -> str:
+        lines = [self._group.name]
+        _draw(notebook.nest(self._group), "", lines)
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return notebook.tree_html(self._group)
+
+
+def _draw(branch: Mapping[str, Any], indent: str, lines: list[str]) -> None:
+    for i, (name, inside) in enumerate(branch.items()):
+        last = i == len(branch) - 1
+        label = f"{name}/" if isinstance(inside, dict) else f"{name}  {inside}"
+        lines.append(indent + ("└── " if last else "├── ") + label)
+        if isinstance(inside, dict):
+            _draw(inside, indent + ("    " if last else "│   "), lines)

@@ -1,0 +1,220 @@
+"""``nandarray advise``: whether programs should run beside the data, and why; the dissertation's Figure 6.1.
+
+The work is done by :mod:`nandarray.programs.advise`; this file has options and tables.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from nandarray.cli.common import Json, KeyFile, console, key_of, print_json
+from nandarray.cli.program.run import Opened, complete_array_word, scalars_of
+from nandarray.cli.program.source import complete_source, is_ready_made, make
+from nandarray.errors import InvalidError
+from nandarray.units import format_size
+
+if TYPE_CHECKING:
+    from nandarray.programs.advise import Advice
+
+__all__ = ["advise_command"]
+
+_PATHS = {
+    "read": "read path",
+    "write": "write path",
+    "within": "within the store",
+    "around": "from the host to the host",
+}
+
+
+def complete_device(incomplete: str) -> list[str]:
+    """Complete the name of a described device."""
+    from nandarray.device import devices
+
+    return [name for name in devices() if name.startswith(incomplete)]
+
+
+def advise_command(
+    *,
+    program: Annotated[
+        str,
+        typer.Argument(
+            help="A ready-made program's name, a C file, a Python file (FILE.py:NAME), an ELF; all ready-made ones if "
+            "left out.",
+            metavar="[PROGRAM]",
+            autocompletion=complete_source,
+            show_default=False,
+        ),
+    ] = "",
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            metavar="INPUT",
+            help="An input, once for each of them: STORE:/NAME, a part of it or a view, as program run takes them; or "
+            "a .npy file, which the host gives. Left out: a ready-made program's sample.",
+            autocompletion=complete_array_word,
+            show_default=False,
+        ),
+    ] = None,
+    to_store: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--to-store",
+            metavar="OUTPUT",
+            help="An output that goes to an array of the store instead of the host, or 'all'; may be repeated. "
+            "Nothing is written.",
+            show_default=False,
+        ),
+    ] = None,
+    scalars: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scalar",
+            "-s",
+            metavar="NAME=NUMBER",
+            help="A number of the program; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    direction: Annotated[
+        str | None,
+        typer.Option(
+            metavar="read|write",
+            help="Say the path instead of having it measured.",
+            autocompletion=lambda incomplete: [one for one in ("read", "write") if one.startswith(incomplete)],
+            show_default=False,
+        ),
+    ] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE", help="Whose bandwidths count: nandarray device list.", autocompletion=complete_device
+        ),
+    ] = "assasin",
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Of C: time the program as a part of this process, without a sandbox.")
+    ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="OUT", help="Write the figure, Figure 6.1, as a page.", show_default=False),
+    ] = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether a program should run beside the data, and why.
+
+    A ready-made one, on its sample: nandarray advise filter
+
+    Your own, on your data: nandarray advise kernel.c --data data.nand:/x -s by=0.5
+    """
+    from nandarray.programs.advise import advise, advise_all, figure
+
+    without: dict[str, str] = {}
+    options: dict[str, Any] = {"direction": direction, "device": device}
+    if html is not None and not html.absolute().parent.is_dir():
+        raise InvalidError(f"{html}: there is no folder {html.parent}")
+    if not program:
+        given = {"--data": data, "--scalar": scalars, "--to-store": to_store, "--direction": direction,
+                 "--trust": trust}  # fmt: skip
+        of_one = next((option for option, value in given.items() if value), None)
+        if of_one:
+            raise typer.BadParameter(f"{of_one} belongs to one program; name it")
+        found, without = advise_all(**options)
+    else:
+        numbers = scalars_of(scalars or [])
+        if data == ["sample"]:
+            data = None
+        with ExitStack() as stack:
+            opened = Opened(stack, key_of(key_file), set())
+            inputs = None if data is None else [opened.input(one) for one in data]
+            made: Any = program
+            if is_ready_made(program):
+                if trust:
+                    raise InvalidError(f"{program} is ready-made, and trusted: --trust would do nothing")
+            else:
+                made, numbers = make(program, numbers, trust=trust)
+            options["to_store"] = "all" in to_store or to_store if to_store else False
+            found = [advise(made, inputs, scalars=numbers, **options)]
+    if html is not None:
+        figure.write(found, html)
+    if as_json:
+        rows = [one.as_dict() for one in found]
+        every = {"advice": rows, "no_sample": without, "compared": figure.compare(found)}
+        print_json(every if not program else rows[0])
+        return
+    if program:
+        _one(found[0])
+    else:
+        _all(found, without)
+        _compared(figure.compare(found))
+    if html is not None:
+        console(stderr=True).print(f"{html}: the figure")
+
+
+def _flows(advice: Advice) -> str:
+    flows = advice.flows
+    return (f"{format_size(flows.from_store)} from the store and {format_size(flows.from_host)} from the host, "
+            f"{format_size(flows.to_store)} to the store and {format_size(flows.to_host)} to the host")  # fmt: skip
+
+
+def _one(advice: Advice) -> None:
+    out, of = console(), advice.bandwidths
+    out.print(Text.assemble((f"{advice.name}: {advice.verdict}.", "bold"), f" {advice.why}"))
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    change = f"{advice.size}: {advice.ratio:.4g} bytes out for a byte in"
+    gain = "not timed: it is not trusted, or has no native form" if advice.gain is None else ""
+    gain = gain or f"{advice.gain:.2f} times as fast with this machine's vector instructions"
+    loops = advice.loops
+    said = "" if loops is None else f"; Clang vectorises {loops.vectorised} of {loops.vectorised + loops.missed} loops"
+    said += f", not {', '.join(loops.lines)}" if loops is not None and loops.lines else ""
+    rows = [
+        ("size", change),
+        ("direction", f"{_PATHS[advice.direction]}{' (stated)' if advice.stated else ''}: {_flows(advice)}"),
+        ("vectorises", f"{advice.vectorises}: {gain}{said}"),
+    ]
+    sooner = f"{advice.speedup:.2f} times as soon; {advice.seconds_host / advice.seconds_vector:.2f} with vector units"
+    speeds = f"flash {of.flash_read / 1e9:.2f} GB/s, link {of.link / 1e9:.2f} GB/s"
+    rows += [
+        ("instructions", f"{advice.instructions_per_byte:.2f} a byte (RISC-V)"),
+        ("link", f"{advice.link_host:,} bytes if the host computes, {advice.link_device:,} if the device does"),
+        ("time", f"{sooner}; bound by the {advice.bound}"),
+        ("device", f"{of.device}: {speeds}, {of.cores} cores of {of.instructions / 1e9:g} GHz"),
+    ]
+    rows += [("assumed", advice.assumed)] if advice.assumed else []
+    rows += [("first candidate", "yes" if advice.candidate else "no")]
+    for what, text in rows:
+        table.add_row(what, text)
+    out.print(table)
+
+
+def _all(found: list[Advice], without: dict[str, str]) -> None:
+    table = Table("program", "out / in", "path", "vectorised", "gain", "link saved", "time", "bound", "verdict",
+                  box=None, pad_edge=False)  # fmt: skip
+    for one in found:
+        gain = "" if one.gain is None else f"{one.gain:.2f}"
+        name = Text(one.name, style="green" if one.candidate else "")
+        table.add_row(name, f"{one.ratio:.4f}", one.direction, one.vectorises, gain, f"{one.link_saved:.1%}",
+                      f"{one.speedup:.2f}", one.bound, one.verdict)  # fmt: skip
+    for missing in without:
+        table.add_row(missing, *[""] * 7, "no sample")
+    console().print(table)
+
+
+def _compared(rows: list[dict[str, Any]]) -> None:
+    out = console()
+    differ = [row for row in rows if not row["agrees"]]
+    out.print(f"\n{len(rows) - len(differ)} of {len(rows)} agree with the dissertation in all three properties.")
+    table = Table("differs", "function", "size", "path", "vectorised", "why", box=None, pad_edge=False)
+    for row in differ:
+        pairs = [(row[what], row[f"{what}_paper"]) for what in ("size", "direction", "vectorises")]
+        cells = [ours if ours == theirs else f"{ours}, there {theirs}" for ours, theirs in pairs]
+        table.add_row(row["program"], row["function"], *cells, row["because"])
+    out.print(table)

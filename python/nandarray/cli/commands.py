@@ -1,0 +1,544 @@
+"""The command line: ``nandarray COMMAND STORE ...``.
+
+Every command opens a store, does one thing through the same Python interface that programs use, and closes it. What a
+script would read has ``--json``. This file holds the commands and their options; :mod:`nandarray.cli.show` makes tables
+and trees, :mod:`nandarray.cli.read` reads selections of any size, :mod:`nandarray.cli.device` describes devices,
+:mod:`nandarray.cli.replay` replays workloads on them, :mod:`nandarray.cli.lab` runs experiments,
+:mod:`nandarray.cli.program.commands` compiles programs, :mod:`nandarray.cli.advise` says whether to offload them,
+:mod:`nandarray.cli.common` has what all share.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import nandarray
+from nandarray.cli import advise, device, lab, replay
+from nandarray.cli import show as cli_show
+from nandarray.cli.common import (
+    Json,
+    KeyFile,
+    OneLineErrors,
+    StorePath,
+    complete_array,
+    complete_name,
+    console,
+    find_array,
+    key_of,
+    missing,
+    open_store,
+    parse_shape,
+    parse_size,
+    print_json,
+)
+from nandarray.cli.program import commands as program
+from nandarray.errors import CorruptError, InvalidError, NandarrayError
+from nandarray.index.text import parse_slices
+from nandarray.units import count, format_size
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="nandarray",
+    cls=OneLineErrors,
+    help="N-dimensional arrays in flash-shaped building blocks, in one file.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+attrs_app = typer.Typer(help="Read and change attributes of an array, a group or the store.", no_args_is_help=True)
+app.add_typer(attrs_app, name="attrs")
+app.add_typer(device.app, name="device")
+app.add_typer(program.app, name="program")
+app.add_typer(lab.app, name="lab")
+app.command("replay")(replay.replay_command)
+app.command("advise")(advise.advise_command)
+
+ArrayName = Annotated[
+    str, typer.Argument(help="Name of an array.", metavar="NAME", autocompletion=complete_array, show_default=False)
+]
+AnyName = Annotated[
+    str,
+    typer.Argument(
+        help="Name of an array or a group; left out or '/', the whole store.",
+        metavar="[NAME]",
+        autocompletion=complete_name,
+        show_default=False,
+    ),
+]
+Shape = Annotated[
+    str | None, typer.Option(metavar="N,N,...", help="Shape, like 100,200 or 100x200.", show_default=False)
+]
+BuildingBlock = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N,N,...", help="Shape of a building block; from the geometry if left out.", show_default=False
+    ),
+]
+Compression = Annotated[
+    str | None,
+    typer.Option(help="lz4, zstd or zstd:LEVEL, with +shuffle or +bitshuffle behind.", show_default=False),
+]
+Encrypt = Annotated[bool, typer.Option("--encrypt", help="Encrypt with the key of --key-file or $NANDARRAY_KEY.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+Budget = Annotated[str, typer.Option(metavar="SIZE", help="Memory to use for the copy.")]
+
+
+def _version(*, value: bool) -> None:
+    if value:
+        print(f"nandarray {nandarray.__version__}")
+        raise typer.Exit
+
+
+def _print_version(value: bool) -> None:  # noqa: FBT001 (typer's signature)
+    _version(value=value)
+
+
+@app.callback()
+def _options(
+    *,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Take the options that stand before the command."""
+
+
+def _tuple(text: str | None) -> tuple[int, ...] | None:
+    return None if text is None else parse_shape(text)
+
+
+def _key_to_encrypt(key_file: Path | None, *, encrypt: bool) -> bytes | None:
+    if not encrypt:
+        return None
+    key = key_of(key_file)
+    if key is None:
+        raise typer.BadParameter("--encrypt needs a key: give --key-file or set $NANDARRAY_KEY")
+    return key
+
+
+def _attributes(pairs: list[str]) -> dict[str, Any]:
+    """Read KEY=VALUE pairs; a value that is JSON is that, anything else is text."""
+    attrs: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE")
+        try:
+            attrs[key] = json.loads(value)
+        except json.JSONDecodeError:
+            attrs[key] = value
+    return attrs
+
+
+# --- making, moving and removing --------------------------------------------------------------------------------------
+
+
+@app.command()
+def create(
+    *,
+    store: StorePath,
+    name: Annotated[str | None, typer.Argument(help="Name of the array; without, an empty store.")] = None,
+    shape: Shape = None,
+    dtype: Annotated[str, typer.Option(help="Any fixed-size NumPy dtype.")] = "float64",
+    building_block: BuildingBlock = None,
+    compression: Compression = None,
+    fill_value: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="What elements never written read as.", show_default=False)
+    ] = None,
+    dims: Annotated[str | None, typer.Option(metavar="NAME,...", help="Dimension names.", show_default=False)] = None,
+    attr: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An attribute; may be repeated.", show_default=False)
+    ] = None,
+    encrypt: Encrypt = False,
+    key_file: KeyFile = None,
+    capacity: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Most a new store may take; grows without end if left out.")
+    ] = None,
+) -> None:
+    """Make an array, and the store where there is none."""
+    if name is None and shape is not None:
+        raise typer.BadParameter("an array needs a name")
+    if name is not None and shape is None:
+        raise typer.BadParameter("an array needs --shape")
+    extent = _tuple(shape)
+    attrs = _attributes(attr or [])
+    if dims is not None:
+        names = [part.strip() for part in dims.split(",")]
+        if len(names) != len(extent or ()):
+            raise typer.BadParameter(f"--dims names {len(names)} dimensions, --shape has {len(extent or ())}")
+        attrs["_ARRAY_DIMENSIONS"] = names
+    key = _key_to_encrypt(key_file, encrypt=encrypt)
+    limit = None if capacity is None else parse_size(capacity)
+    with nandarray.open(str(store), "a", capacity=limit) as opened:
+        if name is None:
+            return
+        options: dict[str, Any] = {}
+        if fill_value is not None:
+            options["fill_value"] = _scalar(fill_value, dtype)
+        opened.create(
+            name,
+            extent or (),
+            dtype,
+            building_block=_tuple(building_block),
+            compression=compression,
+            encryption_key=key,
+            attrs=attrs,
+            **options,
+        )
+
+
+def _scalar(text: str, dtype: str) -> Any:
+    try:
+        kind = np.dtype(dtype)
+        return np.array(json.loads(text) if kind.kind in "biufV" else text).astype(kind)[()]
+    except (TypeError, ValueError) as error:
+        raise typer.BadParameter(f"{text!r} is no value of dtype {dtype}: {error}") from error
+
+
+@app.command()
+def rm(
+    *,
+    store: StorePath,
+    names: Annotated[
+        list[str], typer.Argument(help="Arrays or groups.", metavar="NAME...", autocompletion=complete_name)
+    ],
+) -> None:
+    """Remove arrays, and groups with all they hold."""
+    with open_store(store, "r+") as opened:
+        for name in names:
+            missing(opened, name.strip("/"))
+        for name in names:
+            del opened[name.strip("/")]
+
+
+@app.command()
+def mv(
+    *,
+    store: StorePath,
+    old: Annotated[str, typer.Argument(help="What it is called.", autocompletion=complete_name)],
+    new: Annotated[str, typer.Argument(help="What it shall be called.")],
+) -> None:
+    """Rename an array or a group."""
+    with open_store(store, "r+") as opened:
+        missing(opened, old.strip("/"))
+        opened.rename(old.strip("/"), new.strip("/"))
+
+
+# --- import and export ------------------------------------------------------------------------------------------------
+
+
+@app.command("import")
+def import_command(
+    *,
+    source: Annotated[Path, typer.Argument(help="A .npy, .npz, Zarr, HDF5, NetCDF or raw binary file.")],
+    store: StorePath,
+    name: Annotated[str | None, typer.Argument(help="Name in the store; the file's name for a single array.")] = None,
+    format: Annotated[  # noqa: A002
+        str | None, typer.Option(help="npy, npz, zarr, hdf5, netcdf or raw; told by the name if left out.")
+    ] = None,
+    member: Annotated[str | None, typer.Option(help="One array or group inside the file.", show_default=False)] = None,
+    building_block: BuildingBlock = None,
+    compression: Compression = None,
+    encrypt: Encrypt = False,
+    key_file: KeyFile = None,
+    shape: Shape = None,
+    dtype: Annotated[str | None, typer.Option(help="dtype of raw binary.", show_default=False)] = None,
+    offset: Annotated[int, typer.Option(min=0, help="Bytes before raw binary begins.")] = 0,
+    order: Annotated[str, typer.Option(help="C or F: element order of raw binary.")] = "C",
+    skip_unsupported: Annotated[
+        bool, typer.Option("--skip-unsupported", help="Leave out arrays that cannot be stored, with a warning.")
+    ] = False,
+    trusted: Annotated[
+        bool,
+        typer.Option("--trusted", help="Let the source read other files (links), and use codecs that nothing bounds."),
+    ] = False,
+    budget: Budget = "256MiB",
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Copy arrays from another format into a store."""
+    key = _key_to_encrypt(key_file, encrypt=encrypt)
+    sizes: dict[str, int] = {}
+    with cli_show.progress("importing", quiet=quiet or as_json) as show:
+
+        def report(array: str, done: int, total: int) -> None:
+            sizes[array] = total
+            if show is not None:
+                show(array, done, total)
+
+        names = nandarray.import_(
+            source,
+            store,
+            name,
+            format=format,
+            member=member,
+            building_block=_tuple(building_block),
+            compression=compression,
+            encryption_key=key,
+            shape=_tuple(shape),
+            dtype=dtype,
+            offset=offset,
+            order=order,
+            unsupported="skip" if skip_unsupported else "raise",
+            trusted=trusted,
+            budget=parse_size(budget),
+            progress=report,
+        )
+    total = sum(sizes.values())
+    if as_json:
+        print_json({"arrays": list(names), "bytes": total})
+    elif not quiet:
+        print(f"imported {count(len(names), 'array')} ({format_size(total)}): {', '.join(names)}")
+
+
+@app.command()
+def export(
+    *,
+    store: StorePath,
+    name: AnyName,
+    destination: Annotated[Path, typer.Argument(help="A new .npy, .npz, .zarr, .h5, .nc or .bin file.")],
+    format: Annotated[  # noqa: A002
+        str | None, typer.Option(help="npy, npz, zarr, hdf5, netcdf or raw; told by the name if left out.")
+    ] = None,
+    compression: Annotated[
+        str, typer.Option(help="auto, none, or a method of the format, like gzip:4 (hdf5, netcdf) or zstd:3 (zarr).")
+    ] = "auto",
+    order: Annotated[str, typer.Option(help="C or F: element order of npy and raw.")] = "C",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the destination.")] = False,
+    key_file: KeyFile = None,
+    budget: Budget = "256MiB",
+    quiet: Quiet = False,
+) -> None:
+    """Copy an array, a group or the whole store ('/') into another format."""
+    with open_store(store) as opened, cli_show.progress("exporting", quiet=quiet) as report:
+        if name.strip("/"):
+            missing(opened, name.strip("/"))
+        nandarray.export(
+            cli_show.pick(opened, name, key_of(key_file)),
+            destination,
+            format=format,
+            compression=compression,
+            order=order,
+            overwrite=overwrite,
+            encryption_key=key_of(key_file),
+            budget=parse_size(budget),
+            progress=report,
+        )
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def ls(
+    *,
+    store: StorePath,
+    name: AnyName = "",
+    long: Annotated[bool, typer.Option("--long", "-l", help="Shape, dtype, building block and size too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List arrays, one a line."""
+    with open_store(store) as opened:
+        cli_show.listing(opened, name, long=long, as_json=as_json)
+
+
+@app.command()
+def tree(*, store: StorePath, name: AnyName = "", as_json: Json = False) -> None:
+    """Show groups and arrays as a tree."""
+    with open_store(store) as opened:
+        cli_show.tree(opened, name, as_json=as_json)
+
+
+@app.command()
+def info(*, store: StorePath, name: AnyName = "", as_json: Json = False, key_file: KeyFile = None) -> None:
+    """Say all that is known of an array, a group or the store."""
+    with open_store(store) as opened:
+        cli_show.info(opened, name, key=key_of(key_file), as_json=as_json)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def read(
+    *,
+    store: StorePath,
+    name: ArrayName,
+    slices: Annotated[str, typer.Argument(help='Slice expression, like "0:10, ::2, ..., 5".')] = "",
+    view: Annotated[
+        str | None,
+        typer.Option(metavar="N,N,...", help="Read under another shape of equal volume.", show_default=False),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write a .npy file instead of printing.", show_default=False)
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --output.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Print all elements, however many.")] = False,
+    as_json: Json = False,
+    key_file: KeyFile = None,
+) -> None:
+    """Print (or save) a selection of an array."""
+    from nandarray.cli import read as cli_read
+
+    if overwrite and output is None:
+        raise typer.BadParameter("--overwrite goes with --output")
+    if output is not None and as_json:
+        raise typer.BadParameter("--json and --output exclude each other")
+    try:
+        key = parse_slices(slices)
+    except InvalidError as error:
+        raise typer.BadParameter(str(error)) from error
+    with open_store(store) as opened:
+        array = find_array(opened, name, key=key_of(key_file))
+        target = array if view is None else array.view(parse_shape(view))
+        if output is not None:
+            cli_read.save(target, key, output, overwrite=overwrite)
+        elif as_json:
+            cli_read.dump_json(target, key, sys.stdout)
+        else:
+            cli_read.show(target, key, everything=everything)
+
+
+# --- attributes -------------------------------------------------------------------------------------------------------
+
+
+@attrs_app.command("get")
+def attrs_get(
+    *,
+    store: StorePath,
+    name: AnyName = "",
+    key: Annotated[str | None, typer.Argument(help="One attribute; all if left out.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print attributes: KEY=VALUE lines, or the bare value of one."""
+    with open_store(store) as opened:
+        attrs = cli_show.attrs_of(opened, name)
+        if key is not None:
+            if key not in attrs:
+                raise NandarrayError(f"{name or '/'} has no attribute {key!r}; it has {', '.join(attrs) or 'none'}")
+            value = attrs[key]
+            print(json.dumps(value) if as_json or not isinstance(value, str) else value)
+        elif as_json:
+            print_json(dict(attrs))
+        else:
+            for item, value in attrs.items():
+                print(f"{item}={value if isinstance(value, str) else json.dumps(value)}")
+
+
+@attrs_app.command("set")
+def attrs_set(
+    *,
+    store: StorePath,
+    name: AnyName,
+    pairs: Annotated[
+        list[str], typer.Argument(help="A value that is JSON is that; else text.", metavar="KEY=VALUE...")
+    ],
+) -> None:
+    """Set attributes."""
+    new = _attributes(pairs)
+    with open_store(store, "r+") as opened:
+        cli_show.attrs_of(opened, name).update(new)
+
+
+@attrs_app.command("rm")
+def attrs_rm(*, store: StorePath, name: AnyName, keys: Annotated[list[str], typer.Argument(metavar="KEY...")]) -> None:
+    """Remove attributes."""
+    with open_store(store, "r+") as opened:
+        attrs = cli_show.attrs_of(opened, name)
+        if unknown := [key for key in keys if key not in attrs]:
+            raise NandarrayError(f"{name or '/'} has no attribute {', '.join(map(repr, unknown))}")
+        for key in keys:
+            del attrs[key]
+
+
+# --- the store itself -------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def stat(*, store: StorePath, as_json: Json = False) -> None:
+    """Show space by array, live and dead pages, write amplification and wear."""
+    with open_store(store) as opened:
+        cli_show.stat(opened.stat(), as_json=as_json)
+
+
+@app.command()
+def check(
+    *,
+    store: StorePath,
+    repair: Annotated[bool, typer.Option("--repair", help="Put right what the records allow.")] = False,
+    accept_older: Annotated[
+        bool, typer.Option("--accept-older", help="With --repair: older content where the newest is lost.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Verify every checksum, index entry and reverse record; exit code 1 if anything is wrong, or lost by a repair."""
+    if accept_older and not repair:
+        raise InvalidError("--accept-older goes with --repair")
+    try:
+        opened = open_store(store, "r+" if repair else "r")
+    except CorruptError:
+        if not repair:
+            raise
+        # What cannot be opened as it is may still be opened as far as it can be read.
+        opened = nandarray.open(str(store), "r+", salvage=True)
+    with opened:
+        result = opened.check(repair=repair, accept_older=accept_older)
+    cli_show.check(result, as_json=as_json)
+    if not result["ok"]:
+        raise typer.Exit(1)
+
+
+@app.command()
+def compact(*, store: StorePath, as_json: Json = False) -> None:
+    """Give the space of dead pages back to the file system."""
+    before = store.stat().st_size if store.exists() else 0
+    with open_store(store, "r+") as opened:
+        result = dict(opened.compact())
+    after = store.stat().st_size
+    if as_json:
+        print_json({**result, "file_before": before, "file_after": after})
+    else:
+        print(f"{format_size(before)} -> {format_size(after)}")
+
+
+@app.command()
+def bench(
+    *,
+    size: Annotated[str, typer.Option(metavar="SIZE", help="Size of the array.")] = "256MiB",
+    directory: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, exists=True, help="Where the store goes while this runs.", show_default=False),
+    ] = None,
+    compression: Compression = None,
+    seconds: Annotated[float, typer.Option(min=0, help="How long each pattern is repeated.")] = 0.5,
+    as_json: Json = False,
+) -> None:
+    """Measure this machine: bands, blocks, rows, columns and elements, in GB/s."""
+    from nandarray.cli import bench as cli_bench
+
+    done = []
+    with console(stderr=True).status("measuring ...") as status:
+        for item in cli_bench.run(parse_size(size), directory=directory, compression=compression, seconds=seconds):
+            status.update(f"{item.pattern}: {item.gb_per_s:.2f} GB/s")
+            done.append(item)
+    if as_json:
+        print_json([{**vars(item), "gb_per_s": item.gb_per_s} for item in done])
+    else:
+        console().print(cli_bench.table(done, f"{format_size(done[0].bytes_per_call)} of float32, page cache warm"))
+
+
+def main() -> None:
+    """Run the command line."""
+    warnings.formatwarning = lambda message, *_args, **_options: f"nandarray: warning: {message}\n"
+    app(prog_name="nandarray")
+
+
+if __name__ == "__main__":
+    main()

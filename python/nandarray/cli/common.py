@@ -1,0 +1,274 @@
+"""What every command of the command line shares: errors, sizes, keys, names, output.
+
+An error a user can do something about is one line on standard error and exit code 1; a wrong command line is exit
+code 2. Only ``--debug`` shows a traceback. :class:`OneLineErrors` holds to that for every command, so commands just
+raise. Standard output carries the answer and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import difflib
+import errno
+import json
+import math
+import os
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+import typer.core
+from rich.console import Console
+
+import nandarray
+from nandarray import units
+from nandarray.errors import InvalidError, NandarrayError, NotFoundError, StoreExistsError
+from nandarray.interop.convert.copying import open_array
+
+__all__ = [
+    "Json",
+    "KeyFile",
+    "OneLineErrors",
+    "StorePath",
+    "complete_array",
+    "complete_name",
+    "console",
+    "find_array",
+    "key_of",
+    "open_store",
+    "parse_shape",
+    "parse_size",
+    "print_json",
+    "refuse_existing",
+]
+
+KEY_VARIABLE = "NANDARRAY_KEY"
+_KEY_BYTES = 32
+_WIDE = 160
+_LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
+
+
+class OneLineErrors(typer.core.TyperGroup):
+    """A command group whose failures are one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; turn what it raises into a line and exit code 1."""
+        try:
+            return super().invoke(ctx)
+        except (NandarrayError, OSError, ImportError, MemoryError, OverflowError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                raise  # `nandarray read ... | head`: not an error
+            if ctx.params.get("debug"):
+                raise
+            where = None if isinstance(error, NandarrayError) else _of_user(error)
+            fail(f"{type(error).__name__}: {_one_line(error)}{where}" if where else _one_line(error))
+        except Exception as error:
+            if isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "exit_code") or ctx.params.get("debug"):
+                raise
+            if where := _of_user(error):
+                fail(f"{type(error).__name__}: {_one_line(error)}{where}")
+            fail(f"unexpected {type(error).__name__}: {_one_line(error)} (--debug shows where; please report it)")
+
+
+def _of_user(error: BaseException) -> str | None:
+    """Say where in the user's own code something was raised, or called what raised it; None if it is in none."""
+    ours = [os.path.dirname(os.path.abspath(nandarray.__file__)), *(sysconfig.get_path(name) for name in _LIBRARIES)]
+    found = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        name = frame.f_code.co_filename
+        if os.path.isfile(name) and not any(os.path.realpath(name).startswith(os.path.realpath(top)) for top in ours):
+            found = f" ({os.path.relpath(name)}:{line}, in {frame.f_code.co_name}; --debug shows all)"
+    return found
+
+
+def fail(message: str) -> None:
+    """Print an error line and leave with exit code 1."""
+    print(f"nandarray: error: {message}", file=sys.stderr)
+    raise typer.Exit(1)
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return str(error.strerror)
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+# --- arguments that many commands take --------------------------------------------------------------------------------
+
+
+def complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of an array or a group inside the store that the line names."""
+    return [name for name in _names_for_completion(ctx, groups=True) if name.startswith(incomplete)]
+
+
+def complete_array(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of an array inside the store that the line names."""
+    return [name for name in _names_for_completion(ctx, groups=False) if name.startswith(incomplete)]
+
+
+def _names_for_completion(ctx: typer.Context, *, groups: bool) -> list[str]:
+    try:
+        with nandarray.open(str(ctx.params["store"]), "r") as store:
+            names = store.array_names()
+    except (NandarrayError, OSError, KeyError):
+        return []  # a completion never complains
+    parents = {str(parent) for name in names for parent in Path(name).parents if str(parent) != "."}
+    return sorted([*names, *parents]) if groups else names
+
+
+StorePath = Annotated[Path, typer.Argument(help="The store: a file.", metavar="STORE", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        help=f"File with the encryption key: 32 bytes, or hex or base64 of them. Else ${KEY_VARIABLE} is used.",
+        exists=True,
+        dir_okay=False,
+        show_default=False,
+    ),
+]
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """Read "100,200" or "100x200"; "()" is the shape of a single value."""
+    if text.strip() in {"()", ""}:
+        return ()
+    try:
+        parts = text.strip("() ").lower().replace("x", ",").split(",")
+        return tuple(int(part.replace("_", "")) for part in parts if part)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a shape: write it like 100,200 or 100x200") from None
+
+
+def parse_size(text: str) -> int:
+    """Read the value of an option as bytes: "256MiB", "1.5G" or "4096"."""
+    try:
+        return units.parse_size(text)
+    except InvalidError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def key_of(key_file: Path | None) -> bytes | None:
+    """Give the encryption key from the file or the environment; None where neither says one.
+
+    Never from the command line: other users of the machine can read that.
+    """
+    if key_file is not None:
+        raw = key_file.read_bytes()
+        return raw if len(raw) == _KEY_BYTES else _key_from_text(raw.decode("ascii", "replace"), str(key_file))
+    text = os.environ.get(KEY_VARIABLE)
+    return None if not text else _key_from_text(text, f"${KEY_VARIABLE}")
+
+
+def _key_from_text(text: str, where: str) -> bytes:
+    text = "".join(text.split())
+    for decoder in (bytes.fromhex, lambda t: base64.b64decode(t, validate=True), base64.urlsafe_b64decode):
+        try:
+            key = decoder(text)
+        except (ValueError, binascii.Error):
+            continue
+        if len(key) == _KEY_BYTES:
+            return key
+    raise typer.BadParameter(f"{where} holds no key: 32 bytes are wanted, as 64 hex digits or 44 characters of base64")
+
+
+# --- stores and names -------------------------------------------------------------------------------------------------
+
+
+def open_store(path: Path, mode: str = "r") -> Any:
+    """Open a store that exists (modes "r", "r+") or may be made (mode "a")."""
+    if mode != "a" and not path.exists():
+        raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a directory, not a store", str(path))
+    return nandarray.open(str(path), mode)  # type: ignore[arg-type]
+
+
+def find_array(store: Any, name: str, *, key: bytes | None = None) -> Any:
+    """Get an array; a wrong name is answered with the nearest right ones."""
+    name = name.strip("/")
+    missing(store, name)
+    return open_array(store, name, key)
+
+
+def missing(store: Any, name: str) -> None:
+    """Raise with a suggestion if nothing is called ``name``."""
+    if name in store:
+        return
+    names = store.array_names()
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or [n for n in names if n.endswith(f"/{name}")][:3]
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    if not near and names:
+        hint = f"; it has {', '.join(map(repr, names[:5]))}{', ...' if len(names) > 5 else ''}"
+    where = f" in {store.path}{hint}" if names else f": {store.path} is empty"
+    raise NotFoundError(f"no array {name!r}{where}")
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Give a console for now's standard output; wide where nobody looks, so that pipes get whole lines."""
+    stream = sys.stderr if stderr else sys.stdout
+    wide = None if stream.isatty() else _WIDE
+    return Console(file=stream, width=wide, highlight=False, emoji=False, markup=False)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document."""
+    print(json.dumps(strict(value), indent=2, default=_jsonable))
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return jsonable_array(np.asarray(value))
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Iterable):
+        return list(value)
+    return str(value)
+
+
+def jsonable_array(array: np.ndarray[Any, Any]) -> Any:
+    """Give an array as nested lists of what JSON has; "NaN", "Infinity" and "-Infinity" are words."""
+    if array.dtype.names is not None:
+        if array.ndim == 0:
+            return {name: jsonable_array(array[name]) for name in array.dtype.names}
+        return [jsonable_array(item) for item in array]
+    if array.dtype.kind == "M":
+        return np.datetime_as_string(array).tolist()
+    if array.dtype.kind == "m":
+        return array.astype(np.int64).tolist()
+    if array.dtype.kind == "c":
+        return jsonable_array(np.stack([array.real, array.imag], axis=-1))
+    if array.dtype.kind == "S":
+        return np.char.decode(array, "latin-1").tolist()
+    if array.dtype.kind == "V":
+        return [jsonable_array(item) for item in array] if array.ndim else bytes(array.tobytes()).hex()
+    listed = array.tolist()
+    return strict(listed) if array.dtype.kind == "f" and not np.isfinite(array).all() else listed
+
+
+def strict(value: Any) -> Any:
+    """Replace the floats that JSON does not have, in nested lists and dictionaries."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {key: strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(item) for item in value]
+    return value
+
+
+def refuse_existing(path: Path, *, overwrite: bool) -> None:
+    """Refuse to replace a file, unless that is asked for."""
+    if path.exists() and not overwrite:
+        raise StoreExistsError(errno.EEXIST, "exists already; --overwrite replaces it", str(path))

@@ -1,0 +1,200 @@
+"""``nandarray device``: the devices that there are, one of them, whether a file describes one, and import.
+
+What is printed comes from :mod:`nandarray.device`; this file has options, tables and nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from nandarray import device
+from nandarray.cli.common import Json, console, print_json
+from nandarray.errors import DescriptionError
+from nandarray.units import format_size
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Describe SSDs for the modelled clock: presets, files, imports.", no_args_is_help=True)
+
+
+def complete_device(incomplete: str) -> list[str]:
+    """Complete the name of a preset."""
+    return [name for name in device.names() if name.startswith(incomplete)]
+
+
+DeviceName = Annotated[
+    str,
+    typer.Argument(
+        help="A preset, or a TOML file.", metavar="NAME", autocompletion=complete_device, show_default=False
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a value, like nand.t_read='25 us'; may be repeated.",
+        show_default=False,
+    ),
+]
+
+
+def parse_settings(pairs: list[str] | None) -> dict[str, str]:
+    """Read KEY=VALUE pairs; values are read as TOML, or bare."""
+    found = {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE")
+        found[key.strip()] = value.strip()
+    return found
+
+
+@app.command("list")
+def list_command(*, as_json: Json = False) -> None:
+    """List the devices that come along."""
+    all_devices = device.devices()
+    if as_json:
+        rows = [{"name": d.name, "summary": d.summary, **d.effective} for d in all_devices.values()]
+        print_json(rows)
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("name", no_wrap=True)
+    for column in ("capacity", "dies", "read", "program", "link", "4 KiB alone"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("what it is")
+    for found in all_devices.values():
+        facts = found.effective
+        rates = [f"{facts[f'{part}_bytes_per_s'] / 1e9:.3g} GB/s" for part in ("read", "program", "link")]
+        alone = f"{facts['read_4k_ps'] / 1e6:.4g} us"
+        table.add_row(
+            found.name, format_size(facts["user_bytes"]), str(facts["dies"]), *rates, alone, escape(found.summary)
+        )
+    console().print(table)
+
+
+@app.command()
+def show(
+    *,
+    name: DeviceName,
+    settings: Settings = None,
+    toml: Annotated[bool, typer.Option("--toml", help="Print TOML: a start for a device of your own.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show a device: what follows from its description, then every value with its source."""
+    if toml and as_json:
+        raise typer.BadParameter("--toml and --json exclude each other")
+    found = device.load(name).with_(parse_settings(settings))
+    if toml:
+        print(found.to_toml(), end="")
+    elif as_json:
+        print_json(found.to_dict())
+    else:
+        _show(found)
+
+
+def _show(found: device.Description) -> None:
+    out = console()
+    bases = f" (builds on {', '.join(found.bases)})" if found.bases else ""
+    out.print(f"{found.name}: {found.summary}{bases}\n", soft_wrap=True)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for what, much in device.effective_rows(found):
+        table.add_row(what, much)
+    out.print(table)
+    values = Table(box=None, pad_edge=False)
+    values.add_column("key", no_wrap=True)
+    values.add_column("value", overflow="fold")
+    values.add_column("source", overflow="fold")
+    section = ""
+    for key, value in found.values.items():
+        if section and key.partition(".")[0] != section:
+            values.add_row()
+        section = key.partition(".")[0]
+        values.add_row(key, _written(value), found.source(key))
+    out.print()
+    out.print(values)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(map(_written, value)) if isinstance(value, list) else str(value)
+
+
+@app.command()
+def check(
+    *,
+    file: Annotated[Path, typer.Argument(help="A description in TOML.", metavar="FILE", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Say whether a file describes a device, and all that is wrong if not (exit code 1)."""
+    text = device.read(file)
+    problems: list[dict[str, Any]] = []
+    found = None
+    try:
+        found = device.Description(text)
+    except DescriptionError as error:
+        problems = error.problems
+    if as_json:
+        print_json({"ok": found is not None, "problems": problems})
+    elif found is not None:
+        print(f"{file}: {found!r}")
+    else:
+        for problem in problems:
+            print(f"{file}: {problem['text']}")
+    if found is None:
+        raise typer.Exit(1)
+
+
+@app.command()
+def keys(
+    *,
+    section: Annotated[str, typer.Argument(help="One section; all if left out.", show_default=False)] = "",
+    as_json: Json = False,
+) -> None:
+    """List the keys of a description: what each means and takes."""
+    listed = device.keys()
+    found = [key for key in listed if not section or key.key.partition(".")[0] == section]
+    if not found:
+        sections = dict.fromkeys(key.key.partition(".")[0] for key in listed)
+        raise typer.BadParameter(f"{section!r} is no section; there are {', '.join(sections)}")
+    if as_json:
+        print_json([key._asdict() for key in found])
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("key", no_wrap=True)
+    table.add_column("meaning", overflow="fold")
+    table.add_column("takes", overflow="fold")
+    for key in found:
+        table.add_row(key.key, key.meaning, key.allowed + (f" ({key.bound})" if key.bound else ""))
+    console().print(table)
+
+
+@app.command("import-mqsim")
+def import_mqsim(
+    *,
+    xml: Annotated[Path, typer.Argument(help="A configuration of MQSim.", metavar="XML", show_default=False)],
+    name: Annotated[str | None, typer.Option(help="Name of the device; else the file's.", show_default=False)] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the TOML to a file.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Turn a configuration of MQSim into a description; what it could not take over goes to standard error."""
+    found, notes = device.import_mqsim(xml, name)
+    text = found.to_toml()
+    if output is not None:
+        output.write_text(text, encoding="utf-8")
+    if as_json:
+        print_json({"name": found.name, "toml": text, "notes": notes})
+        return
+    for note in notes:
+        print(f"{note['key']} = {note['value']}: {note['what']}", file=sys.stderr)
+    if output is None:
+        print(text, end="")

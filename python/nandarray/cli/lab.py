@@ -1,0 +1,493 @@
+"""``nandarray lab``: run experiments, sweep, look at what came out, compare, report.
+
+The work is done by :mod:`nandarray.lab`; this file has options, progress bars and tables, and nothing else.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from nandarray import lab
+from nandarray.cli.common import Json, console, fail, print_json
+from nandarray.errors import InvalidError, NotFoundError
+from nandarray.lab import registry
+from nandarray.lab._html import answer_cells, shown_columns
+from nandarray.lab._runs import find_run, folder_of_runs
+from nandarray.lab.claims import near
+from nandarray.units import count, format_number
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Experiments on described devices: run, sweep, compare, report.", no_args_is_help=True)
+
+_ROWS = 20
+
+
+def complete_experiment(incomplete: str) -> list[str]:
+    """Complete the id of an experiment."""
+    return [name for name in lab.experiments() if name.startswith(incomplete)]
+
+
+def complete_run(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of a run or a sweep."""
+    folder = ctx.params.get("runs")
+    return [one.id for one in (*lab.runs(folder), *lab.sweeps(folder)) if one.id.startswith(incomplete)]
+
+
+Runs = Annotated[
+    Path | None,
+    typer.Option("--runs", metavar="DIR", help="Folder of runs; else $NANDARRAY_RUNS or lab-runs.", show_default=False),
+]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, help="Processes; as many as there are cores.", show_default=False)
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+Reuse = Annotated[bool, typer.Option("--reuse", help="Take what was run before, if it is there.")]
+RunName = Annotated[
+    str,
+    typer.Argument(
+        help="Name of a run, or the beginning of one, or its folder.",
+        metavar="RUN",
+        autocompletion=complete_run,
+        show_default=False,
+    ),
+]
+
+
+def _settings(pairs: Sequence[str] | None) -> dict[str, Any]:
+    """Read NAME=VALUE pairs; a value that is JSON is that, anything else is text."""
+    found: dict[str, Any] = {}
+    for pair in pairs or []:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"{pair!r} is not NAME=VALUE")
+        try:
+            found[name.strip()] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name.strip()] = value
+    return found
+
+
+def _table(headings: Sequence[str], *, right: Sequence[str] = ()) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        if heading in right:
+            table.add_column(heading, justify="right", no_wrap=True)
+        else:
+            table.add_column(heading, overflow="fold")
+    return table
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Generator[Callable[[str, int, int], None] | None]:
+    """Show bars on standard error, only where somebody looks."""
+    out = console(stderr=True)
+    if quiet or not out.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=out, transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def tell(what: str, done: int, of: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=of)
+            bars.update(tasks[what], completed=done, total=of)
+
+        yield tell
+
+
+# --- what there is ----------------------------------------------------------------------------------------------------
+
+
+@app.command("list")
+def list_command(
+    *,
+    ran: Annotated[bool, typer.Option("--ran", help="List runs and sweeps instead.")] = False,
+    runs: Runs = None,
+    as_json: Json = False,
+) -> None:
+    """List the experiments that there are; with --ran, what was run."""
+    if ran:
+        _list_runs(runs, as_json=as_json)
+        return
+    known = lab.experiments()
+    if as_json:
+        print_json(
+            [
+                {
+                    "id": one.id,
+                    "title": one.title,
+                    "question": one.question,
+                    "claims": list(one.claims),
+                    "minutes": one.minutes,
+                    "deterministic": one.deterministic,
+                    "parameters": {
+                        name: {"default": parameter.default, "small": parameter.small, "meaning": parameter.meaning}
+                        for name, parameter in one.parameters.items()
+                    },
+                }
+                for one in known.values()
+            ]
+        )
+    else:
+        table = _table(("id", "claims", "minutes", "title"), right=("claims", "minutes"))
+        for one in known.values():
+            table.add_row(one.id, str(len(one.claims)), f"{one.minutes:g}", one.title)
+        console().print(table)
+    for module, why in registry.broken().items():
+        console(stderr=True).print(f"not usable: {module}: {' '.join(why.split())}", soft_wrap=True)
+
+
+def _list_runs(folder: Path | None, *, as_json: bool) -> None:
+    found, swept = lab.runs(folder), lab.sweeps(folder)
+    if as_json:
+        rows: list[dict[str, Any]] = [{"id": run.id, "kind": "run", "title": run.title, **_tally(run)} for run in found]
+        rows += [
+            {"id": one.id, "kind": "sweep", "title": one.data["title"], "points": len(one)} | {"failed": _failed(one)}
+            for one in swept
+        ]
+        print_json(rows)
+        return
+    table = _table(("name", "profile", "seed", "within", "date", "title"), right=("seed", "within"))
+    for run in found:
+        tally = _tally(run)
+        within = f"{tally['within']} of {tally['judged']}" if tally["judged"] else "-"
+        date = str(run.environment["date"])[:16].replace("T", " ")
+        table.add_row(run.id, run.profile, str(run.seed), within, date, run.title)
+    for one in swept:
+        date = str(one.environment["date"])[:16].replace("T", " ")
+        table.add_row(one.id, "sweep", "", f"{len(one):,} points", date, one.data["title"])
+    if found or swept:
+        console().print(table)
+    else:
+        print(f"nothing was run in {folder_of_runs(folder)}")
+
+
+def _tally(run: lab.Run) -> dict[str, int]:
+    judged = [answer["within"] for answer in run.answers if answer["within"] is not None]
+    return {"answers": len(run.answers), "judged": len(judged), "within": sum(judged)}
+
+
+def _failed(sweep: lab.Sweep) -> int:
+    return int(sweep.data["failed"])
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+@app.command("run")
+def run_command(
+    *,
+    ids: Annotated[
+        list[str],
+        typer.Argument(
+            help="Experiments: ids, patterns like 'model.*', or Python files.",
+            metavar="ID...",
+            autocompletion=complete_experiment,
+            show_default=False,
+        ),
+    ],
+    profile: Annotated[str, typer.Option(metavar="NAME", help="Sizes: full, or small for a test.")] = "full",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A parameter, as JSON or text; may be repeated.", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of all chance.")] = 0,
+    runs: Runs = None,
+    jobs: Jobs = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Write a timeline, too, where there is one.")] = False,
+    reuse: Reuse = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Run experiments, each into a folder of its own, and show their answers."""
+    chosen = _chosen(ids)
+    parameters = _settings(settings)
+    for one in chosen:
+        registry.resolve(registry.find(one), profile, parameters)  # before the first one takes its minutes
+    done, failed = list[lab.Run](), dict[str, str]()
+    for one in chosen:
+        try:
+            with _progress(quiet=quiet or as_json) as tell:
+                found = lab.run(
+                    one,
+                    profile=profile,
+                    seed=seed,
+                    parameters=parameters,
+                    runs=runs,
+                    jobs=jobs,
+                    trace=trace,
+                    reuse=reuse,
+                    progress=tell,
+                )
+        except Exception as error:
+            if len(chosen) == 1:
+                raise
+            failed[one] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            console(stderr=True).print(f"{one} failed: {failed[one]}", soft_wrap=True)
+            continue
+        done.append(found)
+        if not as_json:
+            _show_answers(found)
+            print(f"{found.path}: {_took(found)}\n")
+    if as_json:
+        print_json([{"folder": str(run.path), **run.data} for run in done])
+    if failed:
+        fail(f"{count(len(failed), 'experiment')} failed: {', '.join(failed)}")
+
+
+def _took(found: lab.Run) -> str:
+    about = found.environment
+    before = about.get("before")
+    same = "" if before is None else ", the same bytes as before"
+    if before and not found.data["deterministic"]:
+        same = ""
+    elif before:
+        same = f", not the same as before: {', '.join(before[:3])}{', ...' if len(before) > 3 else ''}"
+    return f"{about['seconds']:.3g} s{same}"
+
+
+def _chosen(ids: Sequence[str]) -> list[str]:
+    """Give ids and files, patterns spelled out."""
+    found: dict[str, None] = {}
+    for one in ids:
+        if one.endswith(".py") or ".py:" in one:
+            found[one] = None
+            continue
+        known = lab.experiments()
+        fitting = fnmatch.filter(known, one) if any(sign in one for sign in "*?[") else [registry.find(one).id]
+        if not fitting:
+            raise NotFoundError(f"no experiment fits {one!r}{near(one, known)}")
+        found |= dict.fromkeys(fitting)
+    return list(found)
+
+
+def _show_answers(found: lab.Run) -> None:
+    out = console()
+    out.print(f"{found.experiment}: {found.title} ({found.profile}, seed {found.seed})", soft_wrap=True)
+    if found.answers:
+        table = _table(("claim", "paper", "ours", "ratio", "within"), right=("paper", "ours", "ratio"))
+        for answer in found.answers:
+            table.add_row(*answer_cells(answer))
+        out.print(table)
+    for misfit in found.data["misfits"]:
+        out.print(f"does not fit: {misfit}", soft_wrap=True)
+
+
+@app.command("sweep")
+def sweep_command(
+    *,
+    file: Annotated[Path, typer.Argument(help="What to sweep, in TOML.", metavar="FILE", show_default=False)],
+    runs: Runs = None,
+    jobs: Jobs = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do not go on with what a killed sweep left.")] = False,
+    reuse: Reuse = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write the table, too: .csv, .parquet or .json.", show_default=False),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Measure every point of a sweep; show what failed, and the best."""
+    if output is not None and output.suffix not in {".csv", ".parquet", ".json"}:
+        raise typer.BadParameter(f"{output} is neither .csv nor .parquet nor .json")
+    with _progress(quiet=quiet or as_json) as tell:
+        done = lab.sweep(file, runs=runs, jobs=jobs, resume=not fresh, reuse=reuse, progress=tell)
+    if output is not None:
+        _write_table(done, output)
+    if as_json:
+        print_json({"folder": str(done.path), **done.data, "rows": done.rows(), "failures": done.failures})
+    else:
+        _show_sweep(done)
+        about = done.environment
+        went_on = f", {about['resumed']:,} of them before" if about["resumed"] else ""
+        print(f"{done.path}: {len(done):,} points in {about['seconds']:.3g} s{went_on}")
+    if failed := done.data["failed"]:
+        fail(f"{'all' if failed == len(done) else f'{failed:,} of'} {len(done):,} points failed")
+
+
+def _write_table(done: lab.Sweep, output: Path) -> None:
+    if output.suffix == ".json":
+        output.write_bytes((done.path / "tables" / "points.json").read_bytes())
+    elif output.suffix == ".parquet":
+        output.write_bytes((done.path / "tables" / "points.parquet").read_bytes())
+    else:
+        done.table().to_csv(output, index=False)
+
+
+def _show_sweep(done: lab.Sweep) -> None:
+    out = console()
+    columns = shown_columns(done)
+    best = [row for row in done.rows() if row["pareto"]]
+    if done.failures:
+        out.print(f"{count(len(done.failures), 'point')} failed:", soft_wrap=True)
+        for message, times in Counter(_message(one) for one in done.failures).most_common(_ROWS):
+            out.print(f"  {times:,} x {message}", soft_wrap=True)
+        out.print()
+    if not best:
+        return
+    over = ", ".join(f"{name} {way}" for name, way in done.objectives.items())
+    more = f" (the first {_ROWS})" if len(best) > _ROWS else ""
+    out.print(f"{count(len(best), 'point')} that no other beats in all of {over}{more}:", soft_wrap=True)
+    table = _table(columns, right=columns)
+    for row in best[:_ROWS]:
+        table.add_row(*(format_number(row[column]) for column in columns))
+    out.print(table)
+    out.print()
+
+
+def _message(one: dict[str, Any]) -> str:
+    return f"{one['kind']}: {one['error']}"
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def show(
+    *,
+    run: RunName,
+    table: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Print one table, all of it, as CSV.", show_default=False)
+    ] = None,
+    runs: Runs = None,
+    as_json: Json = False,
+) -> None:
+    """Show a run or a sweep: what was asked and set, what came out."""
+    folder = find_run(run, runs)
+    found: lab.Run | lab.Sweep
+    found = lab.load_sweep(folder) if (folder / "sweep.json").is_file() else lab.load(folder)
+    if table is not None:
+        if as_json:
+            print_json(found.rows(table))
+        else:
+            print(found.table(table).to_csv(index=False), end="")
+    elif as_json:
+        print_json({**found.data, "environment": found.environment})
+    elif isinstance(found, lab.Sweep):
+        console().print(f"{found.id}: {found.data['title'] or found.name}", soft_wrap=True)
+        axes = _table(("axis", "values"))
+        for axis in found.axes:
+            axes.add_row(axis["key"], ", ".join(format_number(value) for value in axis["values"]))
+        console().print(axes)
+        print()
+        _show_sweep(found)
+    else:
+        _show_run(found)
+
+
+def _show_run(found: lab.Run) -> None:
+    out = console()
+    out.print(f"{found.id}\n{found.data['question']}\n", soft_wrap=True)
+    parameters = _table(("parameter", "value", "meaning"))
+    for name, value in found.parameters.items():
+        parameters.add_row(name, str(value), found.data["meanings"].get(name, ""))
+    if found.parameters:
+        out.print(parameters)
+        out.print()
+    _show_answers(found)
+    for name, columns in found.tables.items():
+        rows = found.rows(name)
+        out.print(f"\n{name}: {count(len(rows), 'row')}{f', the first {_ROWS}' if len(rows) > _ROWS else ''}")
+        shown = _table(columns, right=columns)
+        for row in rows[:_ROWS]:
+            shown.add_row(*(format_number(row[column]) for column in columns))
+        out.print(shown)
+    for assumption in found.data["assumptions"]:
+        out.print(f"assumed: {assumption}", soft_wrap=True)
+
+
+@app.command("compare")
+def compare_command(*, a: RunName, b: RunName, runs: Runs = None, as_json: Json = False) -> None:
+    """Put two runs beside each other: what was set differently, and ratios of the second to the first."""
+    both = lab.compare(find_run(a, runs), find_run(b, runs))
+    if as_json:
+        print_json(both.to_dict())
+        return
+    out = console()
+    out.print(f"a: {both.a.id}\nb: {both.b.id}\n", soft_wrap=True)
+    sections = [("set differently", both.parameters), ("answers", both.answers)]
+    sections += [(f"table {name}, b / a", _ratios(both.rows(name))) for name in both.tables]
+    for title, rows in sections:
+        if not rows:
+            continue
+        out.print(f"{title}: {len(rows)}")
+        shown = _table(list(rows[0]), right=[key for key in rows[0] if key not in ("name", "claim")])
+        for row in rows[:_ROWS]:
+            shown.add_row(
+                *(format_number(value) if not isinstance(value, dict | list) else str(value) for value in row.values())
+            )
+        out.print(shown)
+        if len(rows) > _ROWS:
+            out.print(f"... {len(rows) - _ROWS:,} more: --json has all")
+        out.print()
+
+
+def _ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave only what tells rows apart, and ratios."""
+    short = {key: key.removesuffix(" ratio") for row in rows for key in row if not key.endswith((" a", " b"))}
+    return [{name: row.get(key) for key, name in short.items()} for row in rows]
+
+
+@app.command("report")
+def report_command(
+    *,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Runs and sweeps; all of the folder if left out.",
+            metavar="[RUN...]",
+            autocompletion=complete_run,
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
+    beside: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--compare", metavar="RUN RUN", help="Put two runs beside each other, too.", show_default=False),
+    ] = None,
+    runs: Runs = None,
+    as_json: Json = False,
+) -> None:
+    """Write one HTML page of runs and sweeps that works off line."""
+    from nandarray.lab import report  # brings jinja2, which no other command needs
+
+    if names:
+        folders = [find_run(name, runs) for name in names]
+    else:
+        folders = [one.path for one in (*lab.runs(runs), *lab.sweeps(runs))]
+    if not folders:
+        raise InvalidError(f"there is nothing to report: nothing was run in {folder_of_runs(runs)}")
+    swept = [folder for folder in folders if (folder / "sweep.json").is_file()]
+    ran = [folder for folder in folders if folder not in swept]
+    pair = None if beside is None else (find_run(beside[0], runs), find_run(beside[1], runs))
+    written = report.write(
+        [lab.load(folder) for folder in ran],
+        output,
+        sweeps=[lab.load_sweep(folder) for folder in swept],
+        compare=None if pair is None else (lab.load(pair[0]), lab.load(pair[1])),
+    )
+    if as_json:
+        print_json({"page": str(written), "runs": [str(folder) for folder in ran], "sweeps": [str(f) for f in swept]})
+    else:
+        print(f"{written}: {count(len(ran), 'run')}, {count(len(swept), 'sweep')}")

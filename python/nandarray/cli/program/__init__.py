@@ -1,0 +1,1 @@
+"""``nandarray program``: compile, list, run and profile programs beside the data."""

@@ -1,0 +1,467 @@
+"""``nandarray program``: compile programs that run beside the data, look into them, run them, count their instructions.
+
+The work is done by :class:`nandarray.Program`; this file has options and tables, :mod:`nandarray.cli.program.run` and
+:mod:`nandarray.cli.program.profile` what ``run`` and ``profile`` do, :mod:`nandarray.cli.program.pipeline` several
+programs at once, :mod:`nandarray.cli.program.source` what a source is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from nandarray.cli.common import Json, KeyFile, console, key_of, parse_size, print_json
+from nandarray.cli.program import profile as cli_program_profile
+from nandarray.cli.program import run as cli_program_run
+from nandarray.cli.program import source as cli_program_source
+from nandarray.cli.program.pipeline import StepSpec, chain, read_spec, steps_of
+from nandarray.cli.program.source import complete_form, complete_source, complete_target, step_name
+from nandarray.errors import InvalidError
+from nandarray.units import format_size
+
+if TYPE_CHECKING:
+    from nandarray import Program
+    from nandarray.programs.step import Output, Step
+
+__all__ = ["app"]
+
+_SAMPLE_RECORDS = 65536
+
+app = typer.Typer(help="Compile programs that run beside the data, look into them, run them.", no_args_is_help=True)
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="A C file, a Python file (FILE.py:NAME), an ELF, or the name of a ready-made program.",
+        metavar="SOURCE",
+        autocompletion=complete_source,
+        show_default=False,
+    ),
+]
+Target = Annotated[str, typer.Option(metavar="rv64|rv32", help="Of C: the processor.", autocompletion=complete_target)]
+Flags = Annotated[
+    list[str] | None,
+    typer.Option("--flag", metavar="FLAG", help="Of C: an option of Clang; may be repeated.", show_default=False),
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option(help="Of a ready-made program; that of its first input if left out.", show_default=False),
+]
+Stream = Annotated[bool, typer.Option("--stream", help="Of a ready-made program: the form with stream instructions.")]
+Sizes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scalar", "-s", metavar="NAME=NUMBER", help="Of a ready-made program: a size; may be repeated.",
+        show_default=False,
+    ),
+]  # fmt: skip
+
+
+def _loaded(
+    source: str, target: str, flags: list[str] | None, dtype: str | None, sizes: list[str] | None, *, stream: bool
+) -> Program:
+    """Get a program that is looked into; its scalars are nobody's business here."""
+    numbers = cli_program_run.scalars_of(sizes or [])
+    made, left = cli_program_source.make(source, numbers, dtype=dtype, stream=stream, target=target, flags=flags)
+    if left:
+        raise InvalidError(f"{source} has no size {next(iter(left))!r}; scalars are given when it is run")
+    return made
+
+
+@app.command("list")
+def list_command(*, as_json: Json = False) -> None:
+    """List the ready-made programs: what they do, what they are made for, their sizes."""
+    from nandarray import programs
+
+    found = {name: programs.describe(name) for name in programs.names()}
+    if as_json:
+        print_json([{"name": name, "summary": one.summary, "dtypes": one.dtypes, "kinds": one.kinds,
+                     "sizes": {key: size.default for key, size in one.parameters.items()}}
+                    for name, one in found.items()])  # fmt: skip
+        return
+    table = Table("program", "what it does", "dtypes", "sizes", box=None, pad_edge=False)
+    for name, one in found.items():
+        dtypes = ", ".join(one.dtypes[:2]) + (", ..." if len(one.dtypes) > 2 else "") or "bytes"
+        table.add_row(name, one.summary, dtypes, ", ".join(one.parameters))
+    console().print(table)
+
+
+@app.command()
+def build(
+    *,
+    source: Source,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="ELF", help="Where to; beside the source if left out.", show_default=False
+        ),
+    ] = None,
+    target: Target = "rv64",
+    flags: Flags = None,
+    dtype: Dtype = None,
+    scalar: Sizes = None,
+    stream: Stream = False,
+    as_json: Json = False,
+) -> None:
+    """Compile a program to an ELF."""
+    made = _loaded(source, target, flags, dtype, scalar, stream=stream)
+    if made.warnings:
+        console(stderr=True).print(made.warnings.rstrip())
+    base = Path(source.partition(".py:")[0])
+    where = output or base.with_name(f"{made.name if '.py:' in source else base.stem}.elf")
+    made.save(where)
+    if as_json:
+        print_json({"elf": str(where), "sha256": made.hash, **made.metadata})
+    else:
+        console().print(f"{where}: {made!r}, {format_size(len(made.elf))}")
+
+
+@app.command()
+def info(
+    *,
+    source: Source,
+    symbols: Annotated[bool, typer.Option("--symbols", help="List functions and objects, too.")] = False,
+    target: Target = "rv64",
+    flags: Flags = None,
+    dtype: Dtype = None,
+    scalar: Sizes = None,
+    stream: Stream = False,
+    as_json: Json = False,
+) -> None:
+    """Say what a program takes and gives, and what is in its ELF."""
+    made = _loaded(source, target, flags, dtype, scalar, stream=stream)
+    if as_json:
+        listed = [vars(one) for one in made.symbols] if symbols else None
+        extra: dict[str, Any] = {} if listed is None else {"symbols": listed}
+        facts = {"target": made.target, "isa": made.isa, "bytes": len(made.elf), "sha256": made.hash}
+        print_json({**made.metadata, **facts, **extra})
+        return
+    out = console()
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for what, much in _rows(made):
+        table.add_row(what, much)
+    out.print(table)
+    if symbols:
+        listing = Table("address", "bytes", "kind", "name", box=None, pad_edge=False)
+        for one in made.symbols:
+            listing.add_row(f"{one.address:#x}", str(one.size), one.kind, one.name)
+        out.print()
+        out.print(listing)
+
+
+@app.command()
+def disasm(
+    *,
+    source: Source,
+    target: Target = "rv64",
+    flags: Flags = None,
+    dtype: Dtype = None,
+    scalar: Sizes = None,
+    stream: Stream = False,
+    as_json: Json = False,
+) -> None:
+    """Print a program's instructions, as the hart decodes them."""
+    from nandarray import _nandarray
+
+    lines = _nandarray.program_disassemble(_loaded(source, target, flags, dtype, scalar, stream=stream).elf)
+    if as_json:
+        print_json([{"address": at, "bits": bits, "text": text} for at, bits, text in lines])
+        return
+    for at, bits, text in lines:
+        print(f"\n{at:x} <{text}>:" if bits is None else f"{at:8x}:  {bits:>8}  {text}")
+
+
+RunSource = Annotated[
+    str | None,
+    typer.Argument(
+        help="A C file, a Python file (FILE.py:NAME), an ELF, or the name of a ready-made program.",
+        metavar="[SOURCE]",
+        autocompletion=complete_source,
+        show_default=False,
+    ),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Its inputs: STORE:/NAME, a part of it ('STORE:/NAME[SLICE]'), under another shape (STORE:/NAME@20x50), "
+        "or a .npy file. Of a pipeline's file: NAME=WHERE.",
+        metavar="[INPUT]...",
+        autocompletion=cli_program_run.complete_array_word,
+        show_default=False,
+    ),
+]
+Scalars = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scalar",
+        "-s",
+        metavar="[STEP.]NAME=NUMBER",
+        help="A number of the program, or a size of a ready-made one; may be repeated. Of a pipeline: of that step.",
+        show_default=False,
+    ),
+]
+Pipeline = Annotated[
+    Path | None,
+    typer.Option(
+        "--pipeline", "-p", metavar="FILE", help="Several programs that feed each other: a TOML or JSON file.",
+        show_default=False,
+    ),
+]  # fmt: skip
+Then = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--then",
+        metavar="SOURCE",
+        help="Another program, which takes what the one before gives; may be repeated.",
+        autocompletion=complete_source,
+        show_default=False,
+    ),
+]
+Threads = Annotated[int | None, typer.Option(min=1, help="Cores; all of the machine if left out.", show_default=False)]
+Most = Annotated[
+    int | None,
+    typer.Option("--max-instructions", min=1, metavar="N", help="End it after so many a task.", show_default=False),
+]
+
+
+@app.command()
+def run(
+    *,
+    source: RunSource = None,
+    inputs: Inputs = None,
+    scalar: Scalars = None,
+    out: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="[OUTPUT=]WHERE",
+            help="Where an output goes, instead of being printed: STORE:/NAME, a part of one, or a .npy file.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace .npy files of --out.")] = False,
+    pipeline: Pipeline = None,
+    then: Then = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORM",
+            help="How it is executed: interpreted, translated or native; the fastest if left out.",
+            autocompletion=complete_form,
+            show_default=False,
+        ),
+    ] = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Of C: it may be executed as a part of this process.")] = False,
+    threads: Threads = None,
+    task_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Bytes of the first input for a task.")] = "1MiB",
+    hold_bytes: Annotated[
+        str, typer.Option(metavar="SIZE", help="Of a pipeline: the most bytes held between programs.")
+    ] = "1GiB",
+    max_instructions: Most = None,
+    dtype: Dtype = None,
+    stream: Stream = False,
+    target: Target = "rv64",
+    flags: Flags = None,
+    bare: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Run a bare-metal test instead: an ELF file.", show_default=False),
+    ] = None,
+    signature: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of a test: where its signature goes.", show_default=False)
+    ] = None,
+    signature_granularity: Annotated[int, typer.Option(metavar="4|8", help="Of a test: bytes of a line of it.")] = 4,
+    isa: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ISA", help="Of a test: what the hart has, like rv64imac; all if left out.", show_default=False
+        ),
+    ] = None,
+    key_file: KeyFile = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no account.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a program beside arrays, or several that feed each other, or a bare-metal test.
+
+    One program: nandarray program run sum data.nand:/x
+
+    A chain: nandarray program run filter data.nand:/x -s low=0 -s high=1 --then mean
+
+    A tree: nandarray program run --pipeline late.toml log=data.nand:/log
+
+    With --bare, the exit status is the test's: 0 if it passed, the number of the test that failed, 255 if it did not
+    come to its end.
+    """
+    if bare is not None:
+        if source is not None or pipeline is not None or then:
+            raise typer.BadParameter("--bare takes the place of programs and their inputs")
+        cli_program_run.run_bare(
+            bare,
+            signature=signature,
+            isa=isa,
+            instructions=max_instructions,
+            granularity=signature_granularity,
+            as_json=as_json,
+        )
+        return
+    if signature is not None or isa is not None:
+        raise typer.BadParameter("--signature and --isa go with --bare")
+    given = _given(source, inputs, scalar, pipeline, then, dtype=dtype, stream=stream, target=target, flags=flags)
+    options = {
+        "form": form,
+        "threads": threads,
+        "task_bytes": parse_size(task_bytes),
+        "hold_bytes": parse_size(hold_bytes),
+        "instructions": max_instructions,
+    }
+    with ExitStack() as stack:
+        opened = cli_program_run.Opened(stack, key_of(key_file), given.stores(out or []))
+        names, wanted = given.steps(opened, dtype=dtype, stream=stream, target=target, flags=flags, trust=trust)
+        what: Any = next(iter(names.values())) if given.single else wanted
+        known = [one.name for one in what] if given.single else list(wanted)
+        cli_program_run.run_over(
+            what,
+            given.outs(known, out or []),
+            opened,
+            names=names,
+            options=options,
+            overwrite=overwrite,
+            quiet=quiet,
+            as_json=as_json,
+        )
+
+
+@app.command()
+def profile(
+    *,
+    source: RunSource = None,
+    inputs: Inputs = None,
+    scalar: Scalars = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="RECORDS",
+            help="Without inputs: how many records to make up; 65536 if left out.",
+            show_default=False,
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of a table.")] = 12,
+    threads: Threads = None,
+    max_instructions: Most = None,
+    dtype: Dtype = None,
+    stream: Stream = False,
+    target: Target = "rv64",
+    flags: Flags = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+) -> None:
+    """Say where a program's instructions go: by function, source line, class and block."""
+    import nandarray
+
+    if source is None:
+        raise typer.BadParameter("a program is needed, like: sum data.nand:/name")
+    if inputs and sample is not None:
+        raise typer.BadParameter("--sample makes inputs up; it does not go with inputs")
+    with ExitStack() as stack:
+        opened = cli_program_run.Opened(stack, key_of(key_file), set())
+        given = [opened.input(text) for text in inputs or []]
+        first = _dtype_of(given[0]) if given else None
+        numbers = cli_program_run.scalars_of(scalar or [])
+        made, scalars = cli_program_source.make(
+            source, numbers, dtype=dtype, first=first, stream=stream, target=target, flags=flags
+        )
+        if not given:
+            given = stack.enter_context(cli_program_profile.sampled(made, sample or _SAMPLE_RECORDS))
+        found = nandarray.profile(made, given, scalars, instructions=max_instructions, threads=threads)
+    cli_program_profile.show_profile(found, top=top, as_json=as_json)
+
+
+def _dtype_of(given: Any) -> Any:
+    """Give the dtype of an input."""
+    from nandarray.programs import ports
+
+    return ports.dtype_of(given)
+
+
+def _given(
+    source: str | None,
+    inputs: list[str] | None,
+    scalar: list[str] | None,
+    pipeline: Path | None,
+    then: list[str] | None,
+    **of_one: Any,
+) -> _Given:
+    """Read what is to be run; refuse what does not go together."""
+    words = [*([source] if source else []), *(inputs or [])]
+    if pipeline is not None and then:
+        raise typer.BadParameter("--pipeline and --then exclude each other: put all programs into the file")
+    if pipeline is None and len(words) < 2:
+        raise typer.BadParameter("a program and its inputs are needed, like: sum data.nand:/name")
+    several = "--pipeline" if pipeline is not None else "--then" if then else ""
+    of_one["target"] = of_one["target"] != "rv64"
+    unused = [f"--{name.removesuffix('s')}" for name, value in of_one.items() if value]
+    if several and unused:
+        raise typer.BadParameter(f"{unused[0]} is of one program; a pipeline's file has a key for it in each step")
+    return _Given(words, pipeline, then or [], scalar or [])
+
+
+class _Given:
+    """What ``run`` is to work on: steps, the outputs that are wanted, where they go."""
+
+    def __init__(self, words: Sequence[str], pipeline: Path | None, then: Sequence[str], scalar: Sequence[str]) -> None:
+        numbers = cli_program_run.scalars_of(scalar)
+        if pipeline is not None:
+            self.spec = read_spec(pipeline).given(words)
+        else:
+            self.spec = chain([words[0], *then], words[1:], step_name)
+            first = next(iter(self.spec.steps))  # a number without a step is the first program's
+            numbers = {key if "." in key else f"{first}.{key}": value for key, value in numbers.items()}
+        self.spec = self.spec.numbered(numbers)
+        self.single = pipeline is None and not then
+
+    def outs(self, known: Sequence[str], words: Sequence[str]) -> dict[str, str]:
+        """Say where outputs go: as the file says, or as the command line does."""
+        found = cli_program_run.out_names(known, words, "the program" if self.single else "the pipeline")
+        return {**self.spec.targets, **found}
+
+    def stores(self, words: Sequence[str]) -> set[Path]:
+        """Give the stores that may be written."""
+        return cli_program_run.out_stores([*words, *(f"={where}" for where in self.spec.targets.values())])
+
+    def steps(self, opened: cli_program_run.Opened, **common: Any) -> tuple[dict[str, Step], dict[str, Output]]:
+        """Compile programs and open arrays."""
+
+        def make(one: StepSpec, first: Any) -> tuple[Program, dict[str, Any]]:
+            options = {**common, **one.options}
+            if not self.single and not one.program.endswith(".c"):
+                options["trust"] = bool(one.options.get("trust"))  # what is said of all is of C files
+            return cli_program_source.make(one.program, one.scalars, first=_dtype_of(first), **options)
+
+        return steps_of(self.spec, opened.input, make)
+
+
+def _rows(made: Program) -> list[tuple[str, str]]:
+    facts = made.metadata
+    rows = [("name", made.name + (f": {facts['summary']}" if facts["summary"] else ""))]
+    rows += [("kind", made.kind), ("target", f"{made.target}, {made.isa}")]
+    rows += [("input", f"{one['name']} {one['dtype']}, {one['record_bytes']} bytes a record") for one in made.inputs]
+    for one in made.outputs:
+        bound = " + ".join(f"{size} {key}" for key, size in one["bound"].items() if size) or "none"
+        rows.append(("output", f"{one['name']} {one['dtype']}, written at {one['phase']}, room in bytes: {bound}"))
+    rows += [("scalar", f"{one['name']} {one['dtype']}") for one in made.scalars]
+    rows += [("error", f"{status}: {says}") for status, says in facts["errors"].items()]
+    rows += [
+        ("state", format_size(facts["state_bytes"])),
+        ("memory", f"{format_size(facts['memory_bytes'])}, scratchpad {format_size(facts['scratchpad_bytes'])}"),
+        ("entry points", ", ".join(facts["entries"])),
+        ("ELF", f"{format_size(len(made.elf))}, SHA-256 {made.hash}"),
+    ]
+    return rows

@@ -1,0 +1,137 @@
+"""``nandarray program profile``: made-up inputs, and tables of where instructions went.
+
+Counting is the work of :func:`nandarray.profile`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Group
+from rich.table import Table
+
+from nandarray.cli.common import console, print_json
+from nandarray.cli.program.run import numpy_dtype
+from nandarray.units import count
+
+if TYPE_CHECKING:
+    from nandarray import Program
+    from nandarray.programs.profile import Profile
+
+__all__ = ["sample", "sampled", "show_profile"]
+
+_SAMPLE_SEED = 1
+
+
+def sample(program: Program, records: int) -> list[np.ndarray[Any, Any]]:
+    """Make inputs up: the same random ones every time.
+
+    Parameters
+    ----------
+    program : Program
+        What they are for.
+    records : int
+        How many of them.
+
+    Returns
+    -------
+    list of array
+        Small whole numbers where the dtype has them, normal ones else; printable lines for records that are lines.
+    """
+    chance = np.random.default_rng(_SAMPLE_SEED)
+    found = []
+    for port in program.inputs:
+        dtype = np.dtype(numpy_dtype(port["dtype"]))
+        n = max(1, records * max(1, port["record_bytes"] // dtype.itemsize))
+        if port.get("records") == "lines":
+            lines = b"\n".join(b"%d,%d" % (a, b) for a, b in chance.integers(0, 10**6, (records, 2))) + b"\n"
+            found.append(np.frombuffer(lines, dtype=dtype))
+        elif dtype.kind == "f":
+            found.append(chance.normal(size=n).astype(dtype))
+        elif dtype.kind in "iu":
+            found.append(chance.integers(0, min(127, np.iinfo(dtype).max), n, endpoint=True).astype(dtype))
+        else:
+            found.append(np.frombuffer(chance.bytes(n * dtype.itemsize), dtype=np.uint8).view(dtype))
+    return found
+
+
+@contextmanager
+def sampled(program: Program, records: int) -> Iterator[list[Any]]:
+    """Give made-up inputs in a store of their own, for as long as this lasts."""
+    import nandarray
+
+    arrays = sample(program, records)
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nandarray-"))
+        store = stack.enter_context(nandarray.open(str(Path(folder) / "sample.nand"), "w"))
+        for index, array in enumerate(arrays):
+            store[f"input{index}"] = array
+        yield [store[f"input{index}"] for index in range(len(arrays))]
+
+
+def show_profile(found: Profile, *, top: int, as_json: bool) -> None:
+    """Print where instructions went.
+
+    Parameters
+    ----------
+    found : Profile
+        What was counted.
+    top : int
+        Rows of a table.
+    as_json : bool
+        Everything, as JSON.
+    """
+    account = found.offloaded.account
+    if as_json:
+        print_json(
+            {
+                "program": found.program.name,
+                "instructions": found.total,
+                "account": asdict(account),
+                "functions": [asdict(one) for one in found.functions],
+                "lines": [asdict(one) for one in found.lines],
+                "classes": found.classes,
+                "blocks": [{**asdict(one), "instructions": one.instructions} for one in found.blocks[:top]],
+            }
+        )
+        return
+    total = max(1, found.total)
+
+    def share(times: int) -> str:
+        return f"{100 * times / total:.1f}"
+
+    per_byte = f", {found.total / account.bytes_in:.2f} a byte" if account.bytes_in else ""
+    heads = [f"{found.program.name}: {found.total:,} instructions in {count(account.tasks, 'task')}{per_byte}"]
+    functions = Table("%", "instructions", "function", box=None, pad_edge=False)
+    for one in found.functions[:top]:
+        functions.add_row(share(one.instructions), f"{one.instructions:,}", one.name)
+    lines = Table("%", "instructions", "line", "", box=None, pad_edge=False)
+    for at in found.lines[:top]:
+        text = (at.text or "").strip()
+        lines.add_row(share(at.instructions), f"{at.instructions:,}", f"{at.file}:{at.line}", text)
+    classes = Table("%", "instructions", "class", box=None, pad_edge=False)
+    for name, times in found.classes.items():
+        classes.add_row(share(times), f"{times:,}", name)
+    blocks = Table("%", "times", "length", "address", "function", box=None, pad_edge=False)
+    for block in found.blocks[:top]:
+        blocks.add_row(
+            share(block.instructions),
+            f"{block.times:,}",
+            str(block.length),
+            f"{block.address:#x}",
+            block.function,
+        )
+    for table in (functions, lines, classes, blocks):
+        for column in table.columns[:2]:
+            column.justify = "right"
+    parts: list[Any] = [*heads]
+    for table in (functions, lines, classes, blocks):
+        if table.row_count:
+            parts += ["", table]
+    console().print(Group(*parts))

@@ -1,0 +1,281 @@
+"""How the command line shows a store: listings, trees, facts, statistics, progress.
+
+Each function takes an open store, and prints either for people or, with ``as_json``, for programs. Facts come from the
+index alone, so an encrypted array is listed without its key. No element is read here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.table import Table
+from rich.tree import Tree
+
+from nandarray import dtypes
+from nandarray.cli.common import console, jsonable_array, missing, print_json
+from nandarray.interop.convert.copying import groups_below, open_array
+from nandarray.units import count, format_size
+
+__all__ = ["attrs_of", "check", "info", "listing", "pick", "progress", "stat", "tree"]
+
+_Report = Callable[[str, int, int], None]
+
+
+def pick(store: Any, name: str, key: bytes | None) -> Any:
+    """Give the array or the group of this name; the store for "" and "/"."""
+    name = name.strip("/")
+    if not name:
+        return store
+    missing(store, name)
+    return open_array(store, name, key) if name in store._engine else store[name]
+
+
+def attrs_of(store: Any, name: str) -> Any:
+    """Give the attributes of an array, a group or the store."""
+    return pick(store, name, None).attrs
+
+
+def facts(store: Any, name: str) -> dict[str, Any]:
+    """Say what the index knows of an array."""
+    known = store._engine.describe(name)
+    shape = tuple(known["shape"])
+    return {
+        "name": name,
+        "shape": list(shape),
+        "dtype": str(dtypes.decode(known["dtype"])),
+        "building_block": list(known["building_block"]),
+        "compression": known["compression"],
+        "encrypted": bool(known["encrypted"]),
+        "bytes": prod(shape) * known["itemsize"],
+        "attrs": json.loads(known["attrs"]),
+    }
+
+
+def _names(store: Any, name: str) -> list[str]:
+    """Give the full names of the arrays at or below ``name``."""
+    name = name.strip("/")
+    if name in store._engine:
+        return [name]
+    group = pick(store, name, None)
+    return [group._prefix + inner for inner in group.array_names()]
+
+
+def _shape(shape: list[int]) -> str:
+    return " x ".join(map(str, shape)) if shape else "()"
+
+
+def listing(store: Any, name: str, *, long: bool, as_json: bool) -> None:
+    """Print the names of arrays, with their facts if ``long``."""
+    names = _names(store, name)
+    if as_json:
+        print_json([facts(store, item) for item in names])
+    elif not long:
+        for item in names:
+            print(item)
+    else:
+        table = Table(box=None, pad_edge=False)
+        table.add_column("name", no_wrap=True)
+        for heading in ("shape", "dtype", "building block"):
+            table.add_column(heading)
+        table.add_column("size", justify="right")
+        table.add_column("stored as")
+        for item in names:
+            known = facts(store, item)
+            how = [known["compression"] or "", "encrypted" if known["encrypted"] else ""]
+            table.add_row(
+                item,
+                _shape(known["shape"]),
+                known["dtype"],
+                _shape(known["building_block"]),
+                format_size(known["bytes"]),
+                ", ".join(filter(None, how)),
+            )
+        console().print(table)
+
+
+def tree(store: Any, name: str, *, as_json: bool) -> None:
+    """Print groups and arrays as a tree."""
+    top = pick(store, name, None) if name.strip("/") not in store._engine else None
+    prefix = "" if top is None else top._prefix
+    names = _names(store, name)
+    groups = [] if top is None else groups_below(top)
+    if as_json:
+        nested: dict[str, Any] = {}
+        for group in groups:
+            _inside(nested, group.split("/"))
+        for item in names:
+            *parents, base = item.removeprefix(prefix).split("/")
+            _inside(nested, parents)[base] = {
+                key: value for key, value in facts(store, item).items() if key in {"shape", "dtype", "building_block"}
+            }
+        print_json(nested)
+        return
+    root = Tree(name.strip("/") or store.path)
+    branches = {"": root}
+    for group in groups:
+        parent, _, base = group.rpartition("/")
+        branches[group] = branches[parent].add(f"{base}/")
+    for item in names:
+        parent, _, base = item.removeprefix(prefix).rpartition("/")
+        known = facts(store, item)
+        branches[parent].add(f"{base}  {_shape(known['shape'])} {known['dtype']}")
+    console().print(root)
+
+
+def _inside(nested: dict[str, Any], parts: list[str]) -> dict[str, Any]:
+    for part in parts:
+        nested = nested.setdefault(part, {})
+    return nested
+
+
+def info(store: Any, name: str, *, key: bytes | None, as_json: bool) -> None:
+    """Print all that is known of an array, a group or the store."""
+    name = name.strip("/")
+    if name:
+        missing(store, name)
+    if name in store._engine:
+        known = facts(store, name)
+        if not known["encrypted"] or key is not None:
+            known["stored"] = dict(open_array(store, name, key).stat())
+            known["fill_value"] = open_array(store, name, key).fill_value
+    else:
+        group = pick(store, name, None)
+        known = {
+            "name": name or "/",
+            "arrays": len(group.array_names()),
+            "groups": len(groups_below(group)),
+            "bytes": sum(facts(store, item)["bytes"] for item in _names(store, name)),
+            "attrs": dict(group.attrs),
+        }
+        if not name:
+            geometry = dict(store.geometry())
+            geometry["uuid"] = str(UUID(bytes=geometry["uuid"]))
+            known = {"path": store.path, **known, "geometry": geometry}
+    if as_json:
+        print_json(known)
+    else:
+        _print_facts(known)
+
+
+def _print_facts(known: Mapping[str, Any]) -> None:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for key, value in known.items():
+        label = key.replace("_", " ")
+        if key in {"shape", "building_block"}:
+            table.add_row(label, _shape(value))
+        elif isinstance(value, Mapping):
+            for number, (inner, item) in enumerate(value.items()):
+                table.add_row("" if number else label, f"{inner}: {_value(inner, item)}")
+        else:
+            table.add_row(label, _value(key, value))
+    console().print(table)
+
+
+def _value(key: str, value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, np.void):  # a structure, or plain bytes: as JSON has them, in hexadecimal
+        shown = jsonable_array(np.asarray(value))
+        return shown if isinstance(shown, str) else json.dumps(shown)
+    if isinstance(value, np.generic):
+        return str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{format_size(value)} ({value:,} bytes)" if "bytes" in key else f"{value:,}"
+    if isinstance(value, float):
+        return "-" if math.isnan(value) else f"{value:.3g}"
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def stat(result: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print the store's statistics, and those of each array as a table."""
+    if as_json:
+        print_json(result)
+        return
+    arrays = result.get("arrays")
+    _print_facts({key: value for key, value in result.items() if key != "arrays" or not isinstance(value, Mapping)})
+    if not isinstance(arrays, Mapping) or not arrays:
+        return
+    columns = list(dict.fromkeys(key for item in arrays.values() for key in item))
+    table = Table(box=None, pad_edge=False)
+    table.add_column("array", no_wrap=True)
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    for name, item in arrays.items():
+        table.add_row(name, *("" if column not in item else _cell(column, item[column]) for column in columns))
+    out = console()
+    out.print()
+    out.print(table)
+
+
+def _cell(key: str, value: Any) -> str:
+    return format_size(value) if "bytes" in key and isinstance(value, int) else _value(key, value)
+
+
+def check(result: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print what a check found."""
+    if as_json:
+        print_json(result)
+        return
+    for error in result.get("errors", []):
+        print(f"error: {_sentence(error)}")
+    for repaired in result.get("repaired", []):
+        print(f"repaired: {_sentence(repaired)}")
+    dropped = result.get("dropped")
+    if dropped:
+        print(f"{'lost' if dropped['flushed'] else 'note'}: {_sentence(dropped['message'])}")
+    counts = ", ".join(
+        f"{key.replace('_', ' ')}: {value:,}"
+        for key, value in result.items()
+        if isinstance(value, int) and not isinstance(value, bool)
+    )
+    errors = len(result.get("errors", []))
+    if result["ok"]:
+        verdict = "ok"
+    elif errors:
+        verdict = f"damaged: {count(errors, 'error')}"
+    else:
+        verdict = "salvaged, with losses"
+    print(f"{verdict}{f' ({counts})' if counts else ''}")
+
+
+def _sentence(error: Any) -> str:
+    if isinstance(error, Mapping):
+        return ", ".join(f"{key} {value}" for key, value in error.items())
+    return str(error)
+
+
+@contextmanager
+def progress(verb: str, *, quiet: bool) -> Generator[_Report | None]:
+    """Show a bar for each array being copied, on standard error and only where somebody looks."""
+    out = console(stderr=True)
+    if quiet or not out.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=out) as bars:
+        tasks: dict[str, Any] = {}
+
+        def report(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(f"{verb} {name}", total=total)
+            bars.update(tasks[name], completed=done)
+
+        yield report

@@ -1,0 +1,198 @@
+"""Moves the bytes of a :class:`~nandarray.index.expression.Selection` between memory and native commands.
+
+The caller's array is brought into native order by transposing, reshaping and reversing views of it, so a box or an
+outer selection is one command on the caller's own memory. Only where index arrays of several dimensions meet a
+non-contiguous ``out`` does a temporary appear. Points alone go through ``read_points``, points with large boxes behind
+them through ``read_boxes``.
+
+Every write is one command, and with that whole or absent. A pointwise one takes memory for its coordinates, about 32
+bytes and 16 a dimension for each point beside the values; small boxes behind many points go as boxes, not as the points
+in them. Points are read in batches of bounded memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from nandarray.index.expression import Run, Selection
+
+__all__ = ["BATCH_POINTS", "Commands", "fetch", "put"]
+
+_Array = np.ndarray[Any, Any]
+
+#: Points of one command that reads. 2**18 of them take 2 MiB a dimension, and are plenty to keep every thread busy.
+BATCH_POINTS = 1 << 18
+# A box behind a point goes as a box from here on; below, it is faster to expand it into points ...
+_BOX_ELEMENTS = 256
+# ... but takes more memory than the box, where one command has to take them all.
+_EXPANDED_MOST = 8
+
+
+class Commands(Protocol):
+    """The native commands on one array or view, which :func:`fetch` and :func:`put` build on.
+
+    They are executed, or submitted to a modelled device: then they end later.
+    """
+
+    def after(self, work: Callable[[], None]) -> None:
+        """Do something once all commands so far have ended: at once where they are executed."""
+
+    def read_box(self, out: _Array, start: Sequence[int], step: Sequence[int]) -> None:
+        """Read ``start + step * [0, out.shape)``."""
+
+    def write_box(self, src: _Array, start: Sequence[int], step: Sequence[int]) -> None:
+        """Write ``start + step * [0, src.shape)``."""
+
+    def read_boxes(self, out: _Array, starts: _Array, step: Sequence[int]) -> None:
+        """Read boxes of the shape of ``out[0]``, one a row of ``starts``."""
+
+    def write_boxes(self, src: _Array, starts: _Array, step: Sequence[int]) -> None:
+        """Write boxes of the shape of ``src[0]``, one a row of ``starts``; of equal ones the last."""
+
+    def read_outer(self, out: _Array, axes: Sequence[Any]) -> None:
+        """Read the product of runs and index arrays."""
+
+    def write_outer(self, src: _Array, axes: Sequence[Any]) -> None:
+        """Write the product of runs and index arrays."""
+
+    def read_points(self, out: _Array, coords: _Array) -> None:
+        """Read single elements."""
+
+    def write_points(self, src: _Array, coords: _Array) -> None:
+        """Write single elements."""
+
+
+def fetch(commands: Commands, selection: Selection, out: _Array) -> None:
+    """Read a selection.
+
+    Parameters
+    ----------
+    commands : Commands
+        Where to read.
+    selection : Selection
+        What to read.
+    out : numpy.ndarray
+        Memory of the selection's shape, with any strides.
+    """
+    if selection.size == 0:
+        return
+    ordered = out.transpose(selection.permutation())
+    native = ordered.reshape(selection.counts)
+    shared = np.may_share_memory(native, out)
+    if not shared:
+        native = np.empty(selection.counts, out.dtype)
+    forward = native[selection.flips()]
+    if selection.points is not None:
+        _fetch_points(commands, selection, forward)
+    elif selection.is_box:
+        commands.read_box(forward, *_corner(selection))
+    else:
+        commands.read_outer(forward, _native_axes(selection))
+    if not shared:
+
+        def arrange() -> None:
+            ordered[...] = native.reshape(ordered.shape)
+
+        commands.after(arrange)
+
+
+def put(commands: Commands, selection: Selection, source: _Array) -> None:
+    """Write a selection.
+
+    Parameters
+    ----------
+    commands : Commands
+        Where to write.
+    selection : Selection
+        What to write.
+    source : numpy.ndarray
+        Values of the selection's shape; zero strides are fine.
+    """
+    if selection.size == 0:
+        return
+    forward = source.transpose(selection.permutation()).reshape(selection.counts)[selection.flips()]
+    if selection.points is not None:
+        _put_points(commands, selection, forward)
+    elif selection.is_box:
+        commands.write_box(forward, *_corner(selection))
+    else:
+        commands.write_outer(forward, _native_axes(selection))
+
+
+def _corner(selection: Selection) -> tuple[list[int], list[int]]:
+    runs = [axis for axis in selection.axes if isinstance(axis, Run)]
+    return [run.start for run in runs], [run.step for run in runs]
+
+
+def _native_axes(selection: Selection) -> list[Any]:
+    return [(axis.start, axis.step, axis.length) if isinstance(axis, Run) else axis for axis in selection.axes]
+
+
+def _fetch_points(commands: Commands, selection: Selection, out: _Array) -> None:
+    """Read points into ``out``, whose first dimension is the points and whose others are the runs behind each."""
+    behind = math.prod(out.shape[1:])
+    if behind >= _BOX_ELEMENTS:
+        commands.read_boxes(*_boxes(selection, out))
+        return
+    low = 0
+    for coords in _coordinates(selection, behind, max(1, BATCH_POINTS // behind)):
+        part = out[low : low + len(coords) // behind]
+        if part.flags.c_contiguous:
+            commands.read_points(part.reshape(-1), coords)
+        else:
+            flat = np.empty(len(coords), out.dtype)
+            commands.read_points(flat, coords)
+            commands.after(partial(_assign, part, flat))
+        low += len(part)
+
+
+def _assign(part: _Array, flat: _Array) -> None:
+    part[...] = flat.reshape(part.shape)
+
+
+def _put_points(commands: Commands, selection: Selection, source: _Array) -> None:
+    behind = math.prod(source.shape[1:])
+    if behind >= _BOX_ELEMENTS or (behind > _EXPANDED_MOST and source.size > BATCH_POINTS):
+        commands.write_boxes(*_boxes(selection, source))
+        return
+    for coords in _coordinates(selection, behind, _all_at_once(selection)):
+        commands.write_points(np.ascontiguousarray(source).reshape(-1), coords)
+
+
+def _all_at_once(selection: Selection) -> int:
+    """Give a number of points that makes one batch of a selection."""
+    assert selection.points is not None
+    return max(1, math.prod(selection.points) if selection.mask is None else selection.mask.size)
+
+
+def _coordinates(selection: Selection, behind: int, limit: int) -> Iterator[_Array]:
+    """Yield the coordinates of every element in order, some points with all that is behind them at a time."""
+    runs = [axis for axis in selection.axes if isinstance(axis, Run)]
+    # The offsets behind a point, one row for each run: at most _BOX_ELEMENTS columns.
+    grid = np.indices([run.length for run in runs], dtype=np.uint64).reshape(len(runs), behind)
+    for points in selection.batches(limit):
+        coords = np.empty((len(points[0]), behind, len(selection.axes)), np.uint64)
+        indices, offsets = iter(points), iter(grid)
+        for axis, what in enumerate(selection.axes):
+            if isinstance(what, Run):
+                coords[:, :, axis] = next(offsets) * np.uint64(what.step) + np.uint64(what.start)
+            else:
+                coords[:, :, axis] = next(indices)[:, np.newaxis]
+        yield coords.reshape(-1, len(selection.axes))
+
+
+def _boxes(selection: Selection, memory: _Array) -> tuple[_Array, _Array, list[int]]:
+    """Give the memory with the axes of the boxes behind the points, where the boxes start, and their steps."""
+    step = [what.step if isinstance(what, Run) else 1 for what in selection.axes]
+    within = tuple(slice(None) if isinstance(what, Run) else np.newaxis for what in selection.axes)
+    starts = np.empty((len(memory), len(selection.axes)), np.uint64)
+    for points in selection.batches(_all_at_once(selection)):
+        indices = iter(points)
+        for axis, what in enumerate(selection.axes):
+            starts[:, axis] = what.start if isinstance(what, Run) else next(indices)
+    return memory[(slice(None), *within)], starts, step

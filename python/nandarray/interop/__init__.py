@@ -1,0 +1,1 @@
+"""Arrays from and to other libraries and formats: Dask, xarray, and files (:mod:`nandarray.interop.convert`)."""

@@ -1,0 +1,497 @@
+"""Copying arrays between a store and other formats: .npy, .npz, Zarr, HDF5, NetCDF, raw binary.
+
+:func:`import_` and :func:`export` are the two entrances. Each opens the foreign side (:mod:`.sources`, :mod:`.sinks`)
+and moves one slab after another (:mod:`.slabs`): the memory in use is the budget, whatever the size of the arrays.
+Attributes keep their types (:mod:`.attributes`); dimension names travel in the attribute ``_ARRAY_DIMENSIONS``.
+
+Whole or absent: an import writes under a temporary name, and one command at the end gives all of it its own names; an
+export writes beside its destination and moves. No listing shows the temporary arrays of a killed import; they are
+removed when the store is next opened for writing.
+
+It does not convert values: dtypes, byte order and packed data stay as they are, except that variable-length text gets
+a fixed width, and that a format without a dtype gets its usual encoding of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import uuid
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from nandarray.array.attributes import to_json
+from nandarray.array.group import MARKER, UNFINISHED, Group, is_unfinished, make_marker
+from nandarray.array.opening import open as open_store
+from nandarray.array.parts import Part, stored
+from nandarray.errors import ExistsError, InvalidError, StoreExistsError
+from nandarray.index.shapes import Box, box_shape, boxes, check_shape, run_shape
+from nandarray.interop.convert.limits import chunk_limit
+from nandarray.interop.convert.sinks import Sink, Spec, open_sink
+from nandarray.interop.convert.slabs import pump, slab_shape, stored_slabs
+from nandarray.interop.convert.sources import Member, Source, SourceOptions, foreign_errors, open_source
+
+if TYPE_CHECKING:
+    from nandarray.array.array import Array
+    from nandarray.array.lazy import Field
+    from nandarray.array.store import Store
+    from nandarray.array.view import View
+
+__all__ = ["FORMATS", "Progress", "export", "groups_below", "import_", "open_array"]
+
+#: Called as ``progress(name, bytes_done, bytes_total)`` for the array being copied.
+Progress = Callable[[str, int, int], None]
+
+#: Format -> the endings that mean it.
+FORMATS: dict[str, tuple[str, ...]] = {
+    "npy": (".npy",),
+    "npz": (".npz",),
+    "zarr": (".zarr",),
+    "hdf5": (".h5", ".hdf5", ".hdf", ".he5"),
+    "netcdf": (".nc", ".nc4", ".cdf", ".netcdf"),
+    "raw": (".bin", ".raw", ".dat"),
+}
+BUDGET = 256 << 20
+_active: set[str] = set()
+_active_lock = threading.Lock()
+
+
+def import_(
+    source: str | os.PathLike[str],
+    store: Store | str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    format: str | None = None,  # noqa: A002
+    member: str | None = None,
+    building_block: Sequence[int] | None = None,
+    compression: str | None = None,
+    encryption_key: bytes | None = None,
+    shape: Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    offset: int = 0,
+    order: str = "C",
+    unsupported: str = "raise",
+    trusted: bool = False,
+    budget: int = BUDGET,
+    progress: Progress | None = None,
+) -> tuple[str, ...]:
+    """Copy an array, or a file of arrays, into a store.
+
+    Either everything arrives or nothing does.
+
+    Parameters
+    ----------
+    source : path_like
+        A .npy, .npz, HDF5, NetCDF or raw binary file, or a Zarr directory (format 2 or 3).
+    store : Store or path_like
+        A store open for writing, or a path (opened with mode "a").
+    name : str, optional
+        What the array is called, or the group that many arrays go into. Left out: the file's name for a single array,
+        the root for many.
+    format : str, optional
+        One of "npy", "npz", "zarr", "hdf5", "netcdf", "raw"; told by the source's name if left out.
+    member : str, optional
+        One array or group inside the source; everything if left out.
+    building_block : sequence of int, optional
+        As for ``store.create``; for arrays with as many dimensions.
+    compression : str, optional
+        As for ``store.create``.
+    encryption_key : bytes, optional
+        As for ``store.create``.
+    shape : sequence of int, optional
+        Of raw binary; one dimension to the end of the file if left out.
+    dtype : dtype_like, optional
+        Of raw binary.
+    offset : int
+        Bytes before raw binary begins.
+    order : {"C", "F"}
+        "C" or "F", of raw binary.
+    unsupported : {"raise", "skip"}
+        "raise" where an array cannot be stored, or "skip" it with a warning.
+    trusted : bool
+        Whether the source may read other files (external links, external data and virtual datasets of HDF5, symbolic
+        links in a Zarr directory), and use codecs that run code or of which nothing bounds the memory.
+    budget : int
+        Bytes of memory to use, about. A chunk of the source has to fit; up to 64 MiB it always does.
+    progress : callable, optional
+        Called with the array's name, the bytes copied and the bytes in all.
+
+    Returns
+    -------
+    tuple of str
+        The names of the new arrays.
+
+    Raises
+    ------
+    StoreMissingError
+        There is no such source.
+    InvalidError
+        The source is damaged, needs more memory than the budget, or reads other files and is not trusted.
+    """
+    if unsupported not in {"raise", "skip"}:
+        raise InvalidError(f"unsupported is 'raise' or 'skip', not {unsupported!r}")
+    path = Path(source)
+    kind = _format(path, format)
+    told = SourceOptions(
+        member=member,
+        shape=None if shape is None else check_shape(shape),
+        dtype=dtype,
+        offset=offset,
+        order=order,
+        trusted=trusted,
+        limit=chunk_limit(budget),
+    )
+    create = {"compression": compression, "encryption_key": encryption_key}
+    with ExitStack() as stack:
+        opened = stack.enter_context(open_source(path, kind, told))
+        _refuse(opened, unsupported)
+        target = _open_target(store, stack)
+        plan = _destinations(opened, target, name, path, member)
+        job = _Import(target, create, building_block, budget, progress, path=path)
+        return job.run(opened, plan, _group_prefix(opened, name))
+
+
+def export(
+    source: Array | View | Field | Group | Store,
+    destination: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002
+    compression: str = "auto",
+    order: str = "C",
+    overwrite: bool = False,
+    encryption_key: bytes | None = None,
+    budget: int = BUDGET,
+    progress: Progress | None = None,
+) -> None:
+    """Copy an array, or a group with all it holds, into another format.
+
+    The destination appears when it is whole.
+
+    Parameters
+    ----------
+    source : Array, View, Field, Group or Store
+        An array, a view of one, a field of its records, a group, or a store.
+    destination : path_like
+        The new file, or directory for Zarr.
+    format : str, optional
+        One of "npy", "npz", "zarr", "hdf5", "netcdf", "raw"; told by the destination's name if left out. npy and raw
+        hold one array, npz holds names and no attributes.
+    compression : str
+        "auto", "none", or a method of the format with an optional level: "gzip:4" or "lzf" (hdf5, netcdf), "zstd:3",
+        "gzip" or "blosc" (zarr), "deflate" (npz). "auto" is Zarr's own default, and gzip for HDF5 and NetCDF where
+        the array is compressed in the store.
+    order : {"C", "F"}
+        "C" or "F", of npy and raw.
+    overwrite : bool
+        Replace the destination if it exists.
+    encryption_key : bytes, optional
+        For encrypted arrays of a group.
+    budget : int
+        Bytes of memory to use, about.
+    progress : callable, optional
+        Called with the array's name, the bytes copied and the bytes in all.
+    """
+    path = Path(destination)
+    kind = _format(path, format)
+    if path.exists() and not overwrite:
+        raise StoreExistsError(17, "exists already", str(path))
+    groups, arrays, alone = _gather(source, encryption_key)
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        with open_sink(unfinished, kind, compression=compression, order=order, alone=alone) as sink:
+            if sink.single and not alone:
+                raise InvalidError(f"{kind} holds one array; export a group as npz, zarr, hdf5 or netcdf")
+            for name, attrs in groups:
+                sink.group(name, attrs)
+            for name, array in arrays:
+                _export_array(name, array, sink, budget, progress)
+        _replace(unfinished, path)
+    finally:
+        _remove(unfinished)
+
+
+# --- import -----------------------------------------------------------------------------------------------------------
+
+
+class _Import:
+    """One import under way: where it writes, with which options, and how it is undone."""
+
+    def __init__(
+        self,
+        store: Store,
+        create: dict[str, Any],
+        building_block: Sequence[int] | None,
+        budget: int,
+        progress: Progress | None,
+        *,
+        path: Path,
+    ) -> None:
+        self._store, self._create, self._block, self._path = store, create, building_block, path
+        self._budget, self._progress = budget, progress
+
+    def run(self, source: Source, plan: list[tuple[Member, str]], prefix: str) -> tuple[str, ...]:
+        """Copy all, then put everything under its own name."""
+        _sweep(self._store)
+        temporary = f"{UNFINISHED}{uuid.uuid4().hex[:12]}"
+        with _active_lock:
+            _active.add(temporary)
+        try:
+            for number, (member, name) in enumerate(plan):
+                self._copy(member, f"{temporary}/{number}", name)
+            with self._store._lock:  # names that are free stay free until they are taken
+                rename, attrs = self._changes(source, plan, prefix, temporary)
+                self._store.flush()
+                self._store._engine.together(rename=rename, attrs=attrs)
+            self._store.flush()
+        except BaseException:
+            _delete(self._store, [temporary])
+            raise
+        finally:
+            with _active_lock:
+                _active.discard(temporary)
+        return tuple(name for _, name in plan)
+
+    def _changes(
+        self, source: Source, plan: list[tuple[Member, str]], prefix: str, temporary: str
+    ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        """Prepare the groups, and give the names and attributes that make the import visible."""
+        names = [name for _, name in plan]
+        _check_names(self._store, names, names)
+        rename = [(f"{temporary}/{number}", name) for number, name in enumerate(names)]
+        attrs: list[tuple[str, str]] = []
+        inside = {above for name in names for above in _above(name)}
+        for number, (given, values) in enumerate(source.groups.items()):
+            name = f"{prefix}{given}".strip("/")
+            if name and name not in self._store:
+                _check_names(self._store, [name], names)
+            elif name in self._store._engine or name in names:
+                raise ExistsError(f"{name!r} is an array in {self._store.path!r}, so it cannot be a group")
+            group = Group(self._store, name)
+            marker = group._prefix + MARKER
+            text = to_json({**group.attrs, **values})
+            if marker in self._store._engine:
+                if values:
+                    attrs.append((marker, text))
+            elif values or (name not in self._store and name not in inside):
+                hidden = f"{temporary}/group{number}"
+                make_marker(self._store._engine, hidden, text)
+                rename.append((hidden, marker))
+            inside.update(_above(marker))
+        return rename, attrs
+
+    def _copy(self, member: Member, temporary: str, name: str) -> None:
+        options = {key: value for key, value in self._create.items() if value is not None}
+        if member.fill is not None:
+            options["fill_value"] = member.fill
+        if self._block is not None and len(self._block) == len(member.shape):
+            options["building_block"] = tuple(self._block)
+        array = self._store._create(temporary, member.shape, member.dtype, attrs=dict(member.attrs), **options)
+
+        def write(box: Box, data: np.ndarray[Any, Any]) -> None:
+            array[(*box, ...)] = data
+
+        with foreign_errors(self._path):
+            plan = _import_plan(member, tuple(array.chunks), self._budget)
+        pump(plan, member.read, write, done=_counter(name, array.nbytes, member.dtype.itemsize, self._progress))
+
+
+def _import_plan(member: Member, block: tuple[int, ...], budget: int) -> Iterator[Box]:
+    limit = max(1, budget // 2 // max(1, member.dtype.itemsize))  # two slabs at a time
+    if member.stream:
+        if member.order == "F":  # a stream of the transposed array
+            turned = run_shape(member.shape[::-1], limit, block=block[::-1])
+            return (box[::-1] for box in boxes(member.shape[::-1], turned))
+        return boxes(member.shape, run_shape(member.shape, limit, block=block))
+    options: dict[str, Any] = {"block": block, "chunks": member.chunks, "order": member.order}
+    stored = member.stored()
+    if stored is None:
+        return boxes(member.shape, slab_shape(member.shape, limit, **options))
+    # A list: every chunk is compared with the budget before one is read.
+    return iter(list(stored_slabs(stored, member.shape, limit, grain=member.grain, **options)))
+
+
+def _refuse(source: Source, unsupported: str) -> None:
+    if source.refused and unsupported == "raise":
+        raise InvalidError("; ".join(why for _, why in source.refused))
+    for _, why in source.refused:
+        warnings.warn(f"left out: {why}", UserWarning, stacklevel=3)
+    if source.skipped_attrs:
+        listed = ", ".join(source.skipped_attrs[:5])
+        more = f" and {len(source.skipped_attrs) - 5} more" if len(source.skipped_attrs) > 5 else ""
+        warnings.warn(f"left out attributes that have no JSON form: {listed}{more}", UserWarning, stacklevel=3)
+
+
+def _open_target(store: Any, stack: ExitStack) -> Store:
+    if not isinstance(store, str | os.PathLike):
+        return store  # type: ignore[no-any-return]
+    path = Path(store)
+    if not path.exists():
+        # "Nothing arrives" includes the store that would have been made for it.
+        stack.push(lambda kind, error, trace: path.unlink(missing_ok=True) if kind else None)
+    return stack.enter_context(open_store(path, "a"))
+
+
+def _above(name: str) -> Iterator[str]:
+    """Give the names of the groups that a name lies in."""
+    while name := name.rpartition("/")[0]:
+        yield name
+
+
+def _check_names(store: Store, names: Sequence[str], arrays: Sequence[str]) -> None:
+    """Refuse names that are taken, or that lie below an array, be it one of those to come."""
+    coming = set(arrays)
+    for name in names:
+        store._check_free(name)
+        for above in _above(name):
+            if above in coming:
+                raise ExistsError(f"{above!r} is an array, so {name!r} cannot lie in it")
+
+
+def _group_prefix(source: Source, name: str | None) -> str:
+    return f"{name.strip('/')}/" if name and name.strip("/") else ""
+
+
+def _destinations(
+    source: Source, store: Store, name: str | None, path: Path, member: str | None
+) -> list[tuple[Member, str]]:
+    """Say what each array of the source will be called; a name that is taken is refused before anything is copied."""
+    if not source.members and not source.groups:
+        raise InvalidError(f"{path} holds no arrays")
+    prefix = _group_prefix(source, name)
+    plan = []
+    for item in source.members:
+        if item.name:
+            plan.append((item, prefix + item.name))
+        else:
+            plan.append((item, prefix.strip("/") or (member or path.stem).strip("/").rpartition("/")[2]))
+    for _, full in plan:
+        store._join_new(full)  # a name that a store cannot have
+    taken = [full for _, full in plan if full in store]
+    if taken:
+        raise ExistsError(f"{store.path} already has {', '.join(map(repr, taken))}")
+    return plan
+
+
+def _sweep(store: Store) -> None:
+    """Remove what killed imports left: no other process can be importing while this one has the store."""
+    with _active_lock:
+        stale = {name.partition("/")[0] for name in store._engine.names(UNFINISHED) if is_unfinished(name)} - _active
+    _delete(store, sorted(stale))
+
+
+def _delete(store: Store, names: Sequence[str]) -> None:
+    for name in names:
+        if name in store:
+            del store[name]
+
+
+# --- export -----------------------------------------------------------------------------------------------------------
+
+
+def _export_array(name: str, array: Array | Part, sink: Sink, budget: int, progress: Progress | None) -> None:
+    spec = Spec(
+        name=name,
+        shape=tuple(array.shape),
+        dtype=array.dtype,
+        chunks=tuple(array.chunks),
+        compressed=array.compression is not None,
+        attrs=dict(array.attrs),
+        fill=array.fill_value,
+    )
+    read = array.array if isinstance(array, Part) else array  # of a field, whole records are read
+    limit = max(1, budget // 2 // max(1, read.dtype.itemsize))
+    if sink.stream:
+        slab = run_shape(spec.shape, limit, block=spec.chunks)
+    else:
+        slab = slab_shape(spec.shape, limit, block=spec.chunks, order=sink.order)
+    write = sink.array(spec)
+    pump(
+        boxes(spec.shape, slab),
+        lambda box: np.asarray(array[(*box, ...)]).reshape(box_shape(box)),
+        write,
+        done=_counter(name, array.nbytes, spec.dtype.itemsize, progress),
+    )
+
+
+def _replace(unfinished: Path, path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        old = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.old")
+        path.rename(old)  # a directory cannot be replaced in one step
+        unfinished.rename(path)
+        _remove(old)
+    else:
+        os.replace(unfinished, path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+# --- shared -----------------------------------------------------------------------------------------------------------
+
+
+def _counter(name: str, total: int, itemsize: int, progress: Progress | None) -> Callable[[Box], None]:
+    if progress is None:
+        return lambda box: None
+    copied = 0
+    progress(name, 0, total)
+
+    def done(box: Box) -> None:
+        nonlocal copied
+        copied += itemsize * int(np.prod(box_shape(box), dtype=object))
+        progress(name, copied, total)
+
+    return done
+
+
+def _format(path: Path, told: str | None) -> str:
+    if told is not None:
+        if told not in FORMATS:
+            raise InvalidError(f"format {told!r} is none of {', '.join(FORMATS)}")
+        return told
+    for kind, endings in FORMATS.items():
+        if path.suffix.lower() in endings:
+            return kind
+    if (path / "zarr.json").exists() or (path / ".zgroup").exists() or (path / ".zarray").exists():
+        return "zarr"
+    known = ", ".join(FORMATS)
+    raise InvalidError(f"cannot tell the format of {str(path)!r} by its name: give format=, one of {known}")
+
+
+def open_array(store: Store, name: str, key: bytes | None) -> Array:
+    """Open an array by its full name, with the key if it is an encrypted one."""
+    encrypted = bool(store._engine.describe(name)["encrypted"]) if name in store._engine else False
+    return store.open_array(name, encryption_key=key if encrypted else None)
+
+
+def groups_below(group: Group) -> list[str]:
+    """Give the names of all groups below ``group``, relative to it, parents first."""
+    found: set[str] = set()
+    for name in group._below():  # with the hidden arrays that keep empty groups
+        parent = name.rpartition("/")[0]
+        while parent and parent not in found:
+            found.add(parent)
+            parent = parent.rpartition("/")[0]
+    return sorted(found)
+
+
+def _gather(
+    source: Array | View | Field | Group | Store, key: bytes | None
+) -> tuple[list[tuple[str, dict[str, Any]]], Sequence[tuple[str, Array | Part]], bool]:
+    """Give the groups with their attributes, the arrays, and whether it is one array alone."""
+    if not isinstance(source, Group):
+        one = stored(source, "export")
+        return [], [(one.name.rpartition("/")[2], one)], True
+    groups = [("", dict(source.attrs)), *((name, dict(source[name].attrs)) for name in groups_below(source))]
+    arrays = [(name, open_array(source.store, source._prefix + name, key)) for name in source.array_names()]
+    return groups, arrays, False

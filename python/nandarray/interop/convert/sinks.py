@@ -1,0 +1,438 @@
+"""What an export writes to: each format as groups and arrays that take boxes.
+
+A sink is opened on a path that is not there yet (the caller gives a temporary one and moves it), is told of each group
+and array in turn, and hands back for an array a function that writes one box. One class a format; an array arrives as
+:class:`Spec`, so a sink does not know what a store is. Which dtypes fit is each format's own business: what one cannot
+hold is an :class:`~nandarray.errors.InvalidError` that names the array and the dtype.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from nandarray.array.attributes import DIMENSIONS
+from nandarray.errors import InvalidError
+from nandarray.index.shapes import Box
+from nandarray.interop.convert.attributes import decode, dimension_names, fill_to_zarr
+from nandarray.interop.convert.sources import require
+
+__all__ = ["Sink", "Spec", "Write", "open_sink"]
+
+Write = Callable[[Box, np.ndarray[Any, Any]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """One array on its way out."""
+
+    name: str  # path below the exported group; the array's own name where it is exported alone
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...]
+    compressed: bool
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    fill: Any = None
+
+    @property
+    def dims(self) -> tuple[str, ...] | None:
+        """The dimension names, where the array has some."""
+        return dimension_names(self.attrs, len(self.shape))
+
+
+class Sink(Protocol):
+    """Where an export goes."""
+
+    single: bool  # one array and nothing else
+    stream: bool  # boxes must come in order, as runs of the C-ordered elements
+    order: str
+
+    def group(self, name: str, attrs: Mapping[str, Any]) -> None:
+        """Make a group; "" is the root."""
+
+    def array(self, spec: Spec) -> Write:
+        """Make an array and give the function that fills it."""
+
+    def close(self) -> None:
+        """Finish the file."""
+
+
+class _Base:
+    single = False
+    stream = False
+    order = "C"
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._open.close()
+
+
+def open_sink(path: Path, format: str, *, compression: str, order: str, alone: bool) -> Any:  # noqa: A002
+    """Open a new ``path`` as ``format`` for writing; a context manager.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        Must not exist.
+    format : str
+        One of "npy", "npz", "raw", "zarr", "hdf5", "netcdf".
+    compression : str
+        "auto", "none", or a name with an optional level ("gzip:4", "zstd:3").
+    order : {"C", "F"}
+        "C" or "F", for npy and raw.
+    alone : bool
+        One array is exported, not a group.
+    """
+    if order != "C" and format not in {"npy", "raw"}:
+        raise InvalidError(f"order 'F' goes with npy and raw, not with {format}")
+    if format in {"npy", "raw"}:
+        if compression not in {"auto", "none"}:
+            raise InvalidError(f"{format} has no compression; use zarr, hdf5, netcdf or npz")
+        return _Flat(path, order, header=format == "npy")
+    if format == "npz":
+        return _Npz(path, compression)
+    if format == "zarr":
+        return _Zarr(path, compression, alone=alone)
+    return (_Hdf5 if format == "hdf5" else _NetCDF)(path, compression)
+
+
+def _codec(compression: str, known: Mapping[str, int | None]) -> tuple[str, int | None]:
+    """Split "gzip:4" and fill in the default level."""
+    name, _, level = compression.partition(":")
+    if name not in known or (level and (known[name] is None or not level.isdigit())):
+        raise InvalidError(f"compression {compression!r} is none of {', '.join(sorted(known))} (name or name:level)")
+    return name, int(level) if level else known[name]
+
+
+class _Flat(_Base):
+    """One array as .npy or as bare bytes, through fresh mappings so that its pages do not pile up as our memory."""
+
+    single = True
+
+    def __init__(self, path: Path, order: str, *, header: bool) -> None:
+        super().__init__()
+        self._path, self._header, self.order = path, header, order
+
+    def group(self, name: str, attrs: Mapping[str, Any]) -> None:
+        """Do nothing: there is nowhere to keep a group."""
+
+    def array(self, spec: Spec) -> Write:
+        fortran = self.order == "F"
+        if self._header:
+            with self._path.open("wb") as file:
+                np.lib.format.write_array_header_2_0(file, _header(spec, fortran=fortran))
+                offset = file.tell()
+        else:
+            self._path.touch()
+            offset = 0
+        size = int(np.prod(spec.shape, dtype=object)) * spec.dtype.itemsize
+        os.truncate(self._path, offset + size)
+
+        def write(box: Box, data: np.ndarray[Any, Any]) -> None:
+            mapped = np.memmap(
+                self._path,
+                dtype=spec.dtype,
+                mode="r+",
+                offset=offset,
+                shape=spec.shape,
+                order=self.order,  # type: ignore[call-overload]
+            )
+            mapped[(*box, ...)] = data
+
+        return write
+
+
+def _header(spec: Spec, *, fortran: bool) -> dict[str, Any]:
+    return {"descr": np.lib.format.dtype_to_descr(spec.dtype), "fortran_order": fortran, "shape": spec.shape}
+
+
+class _Npz(_Base):
+    """Arrays as members of a zip archive, each written front to back."""
+
+    stream = True
+
+    def __init__(self, path: Path, compression: str) -> None:
+        super().__init__()
+        known = {"auto": None, "none": None, "deflate": None}
+        name, _ = _codec(compression, known)
+        method = zipfile.ZIP_DEFLATED if name == "deflate" else zipfile.ZIP_STORED
+        self._archive = self._open.enter_context(zipfile.ZipFile(path, "w", method, allowZip64=True))
+        self._member: ExitStack | None = None
+
+    def group(self, name: str, attrs: Mapping[str, Any]) -> None:
+        """Do nothing: an archive keeps names only."""
+
+    def array(self, spec: Spec) -> Write:
+        self._finish()
+        self._member = ExitStack()
+        file = self._member.enter_context(self._archive.open(f"{spec.name}.npy", "w", force_zip64=True))
+        np.lib.format.write_array_header_2_0(file, _header(spec, fortran=False))
+
+        def write(box: Box, data: np.ndarray[Any, Any]) -> None:
+            file.write(np.ascontiguousarray(data).reshape(-1).view(np.uint8).data)
+
+        return write
+
+    def _finish(self) -> None:
+        if self._member is not None:
+            self._member.close()
+            self._member = None
+
+    def close(self) -> None:
+        self._finish()
+        super().close()
+
+
+class _Zarr(_Base):
+    """A directory in Zarr format 3, with dimension names in its metadata."""
+
+    def __init__(self, path: Path, compression: str, *, alone: bool) -> None:
+        super().__init__()
+        self._zarr = require("zarr", "zarr")
+        self._codecs = self._compressors(compression)
+        self._path, self._alone = path, alone
+        self._root: Any = None if alone else self._zarr.create_group(str(path), zarr_format=3)
+
+    def _compressors(self, compression: str) -> Any:
+        name, level = _codec(compression, {"auto": None, "none": None, "gzip": 5, "zstd": 3, "blosc": None})
+        codecs = self._zarr.codecs
+        if name in {"auto", "none"}:
+            return "auto" if name == "auto" else None
+        if name == "blosc":
+            return (codecs.BloscCodec(),)
+        return (codecs.GzipCodec(level=level) if name == "gzip" else codecs.ZstdCodec(level=level),)
+
+    def group(self, name: str, attrs: Mapping[str, Any]) -> None:
+        if self._alone:
+            return
+        target = self._root.require_group(name) if name else self._root
+        target.attrs.update(dict(attrs))
+
+    def array(self, spec: Spec) -> Write:
+        attrs = fill_to_zarr({key: value for key, value in spec.attrs.items() if key != DIMENSIONS}, spec.dtype)
+        options: dict[str, Any] = {
+            "shape": spec.shape,
+            "dtype": spec.dtype,
+            "chunks": tuple(max(1, min(c, n)) for c, n in zip(spec.chunks, spec.shape, strict=True)) or "auto",
+            "compressors": self._codecs,
+            "attributes": attrs,
+            "dimension_names": spec.dims,
+        }
+        if spec.fill is not None and spec.dtype.kind != "V":
+            options["fill_value"] = spec.fill
+        try:
+            if self._alone:
+                array = self._zarr.create_array(str(self._path), zarr_format=3, **options)
+            else:
+                array = self._root.create_array(spec.name, **options)
+        except (TypeError, ValueError) as error:
+            raise InvalidError(f"Zarr cannot hold {spec.name!r} of dtype {spec.dtype}: {error}") from error
+
+        def write(box: Box, data: np.ndarray[Any, Any]) -> None:
+            array[(*box, ...)] = data
+
+        return write
+
+
+def _hdf5_filters(compression: str, spec: Spec) -> dict[str, Any]:
+    name, level = _codec(compression, {"auto": None, "none": None, "gzip": 4, "lzf": None})
+    if name == "auto":
+        name, level = ("gzip", 4) if spec.compressed else ("none", None)
+    if name == "none" or not spec.shape or 0 in spec.shape:
+        return {}
+    return {"compression": name, "compression_opts": level, "shuffle": True}
+
+
+def _hdf5_chunks(spec: Spec) -> tuple[int, ...] | None:
+    if not spec.shape or 0 in spec.shape:
+        return None
+    return tuple(max(1, min(c, n)) for c, n in zip(spec.chunks, spec.shape, strict=True))
+
+
+def _typed(attrs: Mapping[str, Any], *, netcdf: bool) -> dict[str, Any]:
+    """Give attributes as HDF5 can hold them: what has no HDF5 type becomes JSON text."""
+    typed: dict[str, Any] = {}
+    for key, value in decode(attrs, drop=(DIMENSIONS,)).items():
+        if isinstance(value, list) and value:
+            array = np.array(value, dtype=object)
+            kinds = {type(item) for item in array.ravel()}
+            if kinds <= {int, float} or kinds == {bool} or kinds == {str}:
+                value = np.array(value)
+        if isinstance(value, bool | np.bool_) and netcdf:
+            value = np.int8(value)  # NetCDF has no booleans
+        if isinstance(value, np.ndarray) and value.dtype.kind == "U":
+            value = value.astype(object)
+        if value is None or isinstance(value, dict | list):
+            value = json.dumps(value)
+        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "mM":
+            value = str(value)
+        typed[key] = value
+    return typed
+
+
+class _Hdf5(_Base):
+    """A file that h5py writes; chunks are building blocks, dimension names are labels."""
+
+    def __init__(self, path: Path, compression: str) -> None:
+        super().__init__()
+        self._h5py = require("h5py", "hdf5")
+        _codec(compression, {"auto": None, "none": None, "gzip": 4, "lzf": None})
+        self._compression = compression
+        self._file = self._open.enter_context(self._h5py.File(path, "w"))
+
+    def group(self, name: str, attrs: Mapping[str, Any]) -> None:
+        self._file.require_group(name or "/").attrs.update(_typed(attrs, netcdf=False))
+
+    def array(self, spec: Spec) -> Write:
+        dtype, encode = spec.dtype, None
+        if dtype.kind == "U":  # HDF5 has no UTF-32; four bytes a character are always enough in UTF-8
+            dtype = self._h5py.string_dtype("utf-8", max(1, dtype.itemsize))
+            encode = _utf8(dtype)
+        elif dtype.kind in "mM":
+            dtype = self._h5py.opaque_dtype(dtype)
+            encode = _tagged(dtype)
+        options: dict[str, Any] = {} if spec.dtype.kind in "VUmM" else {"fillvalue": spec.fill}
+        try:
+            item = self._file.create_dataset(
+                spec.name,
+                shape=spec.shape,
+                dtype=dtype,
+                chunks=_hdf5_chunks(spec),
+                **options,
+                **_hdf5_filters(self._compression, spec),
+            )
+        except (TypeError, ValueError) as error:
+            raise InvalidError(f"HDF5 cannot hold {spec.name!r} of dtype {spec.dtype}: {error}") from error
+        item.attrs.update(_typed(spec.attrs, netcdf=False))
+        for axis, dim in enumerate(spec.dims or ()):
+            item.dims[axis].label = dim
+
+        def write(box: Box, data: np.ndarray[Any, Any]) -> None:
+            item[(*box, ...)] = encode(data) if encode else data
+
+        return write
+
+
+def _utf8(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    return lambda data: np.asarray(np.char.encode(data, "utf-8")).astype(f"S{dtype.itemsize}").view(dtype)
+
+
+def _tagged(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    return lambda data: data.astype(dtype)  # the same bytes; h5py reads the dtype's metadata
+
+
+class _NetCDF(_Base):
+    """A NetCDF-4 file that h5netcdf writes: named dimensions, CF attributes for what NetCDF has no type for."""
+
+    def __init__(self, path: Path, compression: str) -> None:
+        super().__init__()
+        h5netcdf = require("h5netcdf", "netcdf")
+        _codec(compression, {"auto": None, "none": None, "gzip": 4, "lzf": None})
+        self._compression = compression
+        self._file = self._open.enter_context(h5netcdf.File(path, "w"))
+
+    def group(self, name: str, attrs: Mapping[str, Any]) -> None:
+        self._at(name).attrs.update(_typed(attrs, netcdf=True))
+
+    def _at(self, name: str) -> Any:
+        where = self._file
+        for part in filter(None, name.split("/")):
+            where = where.groups[part] if part in where.groups else where.create_group(part)
+        return where
+
+    def array(self, spec: Spec) -> Write:
+        group, _, base = spec.name.rpartition("/")
+        where = self._at(group)
+        dtype, encode, extra, letters = _netcdf_type(spec)
+        dims = spec.dims or tuple(f"{base}_dim_{axis}" for axis in range(len(spec.shape)))
+        shape, chunks = spec.shape, _hdf5_chunks(spec)
+        if letters:  # CF keeps text of fixed width as single characters along one more dimension
+            dims, shape = (*dims, f"string{letters}"), (*shape, letters)
+            chunks = (*chunks, letters) if chunks else None
+        for dim, extent in zip(dims, shape, strict=True):
+            known = where.dimensions.get(dim)
+            if known is None:
+                where.dimensions[dim] = extent
+            elif known.size != extent:
+                raise InvalidError(
+                    f"dimension {dim!r} has {known.size} elements elsewhere and {extent} in {spec.name!r}"
+                )
+        attrs = _typed(spec.attrs, netcdf=True)
+        fill = attrs.pop("_FillValue", extra.pop("_FillValue", None))
+        try:
+            item = where.create_variable(
+                base,
+                dims,
+                dtype,
+                fillvalue=None if fill is None or encode is _as_text else np.asarray(fill).astype(dtype)[()],
+                chunks=chunks,
+                **_hdf5_filters(self._compression, spec),
+            )
+        except (TypeError, ValueError) as error:
+            raise InvalidError(f"NetCDF cannot hold {spec.name!r} of dtype {spec.dtype}: {error}") from error
+        for key, value in {**attrs, **extra}.items():
+            item.attrs[key] = value
+
+        def write(box: Box, data: np.ndarray[Any, Any]) -> None:
+            item[(*box, ...)] = encode(data) if encode else data
+
+        return write
+
+
+_TIME_UNITS = {
+    "D": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds", "us": "microseconds",
+    "ns": "nanoseconds",
+}  # fmt: skip
+
+
+def _netcdf_type(spec: Spec) -> tuple[Any, Callable[[Any], Any] | None, dict[str, Any], int]:
+    """Give a dtype that NetCDF has, how to get there, the attributes that tell a CF reader the way back, and letters.
+
+    Letters is the width of byte strings that become single characters; else 0.
+    """
+    kind, itemsize = spec.dtype.kind, spec.dtype.itemsize
+    if kind in "mM":
+        unit, count = np.datetime_data(spec.dtype)
+        if unit not in _TIME_UNITS or count != 1:
+            raise InvalidError(f"NetCDF cannot hold {spec.name!r}: {spec.dtype} has no CF unit")
+        extra: dict[str, Any] = {"units": _TIME_UNITS[unit], "_FillValue": np.iinfo(np.int64).min}
+        if kind == "M":
+            extra |= {"units": f"{_TIME_UNITS[unit]} since 1970-01-01", "calendar": "proleptic_gregorian"}
+        return np.dtype(np.int64), lambda data: data.astype(np.int64), extra, 0
+    if kind == "b":
+        return np.dtype(np.int8), lambda data: data.astype(np.int8), {"dtype": "bool"}, 0
+    if kind == "U":
+        return require("h5py", "netcdf").string_dtype("utf-8"), _as_text, {}, 0
+    if kind == "S":
+        letters = itemsize if itemsize > 1 else 0
+        return np.dtype("S1"), _letters if letters else None, {}, letters
+    if kind not in "iuf" or (kind == "f" and itemsize not in {4, 8}):
+        raise InvalidError(f"NetCDF cannot hold {spec.name!r} of dtype {spec.dtype}")
+    return spec.dtype, None, {}, 0
+
+
+def _as_text(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return data.astype(object)
+
+
+def _letters(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(data).reshape(data.shape)[..., None].view("S1")

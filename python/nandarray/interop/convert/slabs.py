@@ -1,0 +1,142 @@
+"""Which boxes to copy, one after another, so that a copy of any size needs a bounded amount of memory.
+
+Between two stores of an array, each cut its own way, the boxes ("slabs") should be multiples of the destination's
+blocks, so that no block is written twice; multiples of the source's chunks, so that none is decoded twice; and as large
+as the budget allows, so that there are few. :func:`slab_shape` grows a box in that order of importance.
+:func:`pump` moves the boxes, reading one while it writes the one before: two slabs are alive at a time, and a budget
+must be halved before it comes here.
+
+Knows shapes and byte counts; knows nothing of formats or stores.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from math import lcm, prod
+from typing import Any
+
+from nandarray.index.shapes import Box, box_shape
+
+__all__ = ["pump", "slab_shape", "stored_slabs"]
+
+#: An array is sparse where less than one in so many of its elements is stored; a slab of it has so many chunks' places.
+_DENSE = 4
+_PLACES = 64
+
+
+def slab_shape(
+    shape: Sequence[int],
+    limit: int,
+    *,
+    block: Sequence[int] | None = None,
+    chunks: Sequence[int] | None = None,
+    order: str = "C",
+) -> tuple[int, ...]:
+    """Choose the shape of the boxes that a copy goes by.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        The array's shape.
+    limit : int
+        The most elements a box may hold; one is always allowed.
+    block : sequence of int, optional
+        The destination's block.
+    chunks : sequence of int, optional
+        The source's chunk.
+    order : {"C", "F"}
+        "C" where the last axis is the one to grow first, "F" for the first axis.
+
+    Returns
+    -------
+    tuple of int
+        At most ``shape`` in every dimension, at least 1.
+    """
+    axes = range(len(shape)) if order == "F" else range(len(shape) - 1, -1, -1)
+    extent = [max(1, n) for n in shape]
+    unit = [min(max(1, b), n) for b, n in zip(block or [1] * len(extent), extent, strict=True)]
+    whole = [min(max(1, c), n) for c, n in zip(chunks or unit, extent, strict=True)]
+    box = list(unit)
+    for axis in reversed(axes):  # a block larger than the budget: cut it along its slowest axes
+        if (volume := prod(box)) <= limit:
+            break
+        box[axis] = max(1, limit * box[axis] // volume)
+    for goal in ([lcm(u, w) for u, w in zip(unit, whole, strict=True)], extent):
+        for axis in axes:
+            room = max(1, limit // (prod(box) // box[axis]))
+            want = min(goal[axis], extent[axis])
+            if want <= room:
+                box[axis] = max(box[axis], want)
+            elif room >= box[axis]:
+                box[axis] *= room // box[axis]
+    return tuple(box)
+
+
+def stored_slabs(
+    stored: Iterator[Box],
+    shape: Sequence[int],
+    limit: int,
+    *,
+    block: Sequence[int] | None = None,
+    chunks: Sequence[int] | None = None,
+    grain: Sequence[int] | None = None,
+    order: str = "C",
+) -> Iterator[Box]:
+    """Cut ``shape`` into slabs, and give those that something is stored in.
+
+    Whoever reads a slab visits every place of a chunk in it. Where few of the places have one, slabs are small.
+
+    Parameters
+    ----------
+    stored : iterator of Box
+        Where something is stored, in any order; all of it is taken before a slab is given.
+    shape, limit, block, chunks, order
+        As for :func:`slab_shape`.
+    grain : sequence of int, optional
+        What is decoded at once, where that is not ``chunks``.
+    """
+    ends, volume = array("Q"), 0
+    for part in stored:
+        ends.extend(end for side in part for end in (side.start, side.stop - 1))
+        volume += prod(box_shape(part))
+    if not volume:
+        return
+    if volume * _DENSE < prod(shape):
+        limit = min(limit, _PLACES * prod(grain or chunks or (1,)))
+    box = slab_shape(shape, limit, block=block, chunks=chunks, order=order)
+    row = 2 * len(shape)
+    found: set[tuple[int, ...]] = set()
+    for at in range(0, max(1, len(ends)), max(1, row)):
+        low, high = ends[at : at + row : 2], ends[at + 1 : at + row : 2]
+        found.update(product(*(range(i // n, j // n + 1) for i, j, n in zip(low, high, box, strict=True))))
+    for place in sorted(found):
+        yield tuple(slice(at * n, min(at * n + n, end)) for at, n, end in zip(place, box, shape, strict=True))
+
+
+def pump(
+    plan: Iterator[Box],
+    read: Callable[[Box], Any],
+    write: Callable[[Box, Any], None],
+    *,
+    done: Callable[[Box], None],
+) -> None:
+    """Copy every box, reading one ahead. An error on either side stops the other and comes out here."""
+    with ThreadPoolExecutor(1, thread_name_prefix="nandarray-read-ahead") as pool:
+        first = next(plan, None)
+        ahead = None if first is None else (first, pool.submit(read, first))
+        while ahead is not None:
+            box, pending = ahead
+            data = pending.result()
+            following = next(plan, None)
+            ahead = None if following is None else (following, pool.submit(read, following))
+            try:
+                write(box, data)
+            except BaseException:
+                if ahead is not None:
+                    ahead[1].cancel()
+                raise
+            del data, pending
+            done(box)

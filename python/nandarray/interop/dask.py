@@ -1,0 +1,239 @@
+"""Dask arrays out of a store and into one, cut so that no building block is touched by two tasks.
+
+``to_dask`` makes one task a chunk, and a chunk is a whole number of building blocks, merged until it is worth a task.
+Reads need no lock. In another process the array is opened again by its path, read-only.
+
+``from_dask`` cuts the Dask array along building blocks (rechunking where it must) and writes from many threads at once.
+A store has one writer, so under a scheduler with other processes the tasks only compute; this process writes.
+
+This module computes no indices and keeps no cache beyond one open store a path and process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import uuid
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nandarray.array.parts import Part, part_of, stored
+from nandarray.array.pickling import reopen_array
+from nandarray.errors import InvalidError
+from nandarray.index.shapes import aligned_chunks
+
+if TYPE_CHECKING:
+    from nandarray.array.array import Array
+    from nandarray.array.lazy import Field
+    from nandarray.array.store import Store
+    from nandarray.array.view import View
+
+__all__ = ["from_dask", "to_dask"]
+
+#: A chunk grows up to this many bytes: enough work for a task, and a few of them fit a worker.
+CHUNK_BYTES = 96 << 20
+
+
+def to_dask(array: Array | View | Field, *, chunks: Any = None, inline_array: bool = True) -> Any:
+    """Give a lazy Dask array that reads ``array`` chunk by chunk.
+
+    Parameters
+    ----------
+    array : Array, View or Field
+        An array of an open store, a view of one, or a field of its records (whose own dimensions come last, as NumPy
+        has them). The store must stay open while the Dask array is computed in this process.
+    chunks : chunks, optional
+        Anything that ``dask.array.from_array`` takes. Left out, chunks are whole building blocks, merged up to about
+        96 MiB; of a view, runs of elements that lie side by side.
+    inline_array : bool
+        Put the reader into each task (the default), or into one task of its own.
+
+    Returns
+    -------
+    dask.array.Array
+        Its name is a function of path, array and file version for a read-only store, and unique otherwise, as
+        what is behind a writable one may change at any time.
+    """
+    da = _dask_array()
+    part = stored(array, "to_dask")
+    if chunks is not None:
+        pass
+    elif isinstance(part, Part):
+        chunks = part.merged(CHUNK_BYTES)
+    else:
+        chunks = aligned_chunks(part.shape, part.chunks, part.dtype.itemsize, limit=CHUNK_BYTES)
+    return da.from_array(
+        _Reader(part),
+        chunks=chunks,
+        name=f"nandarray-{_token(part)}",
+        lock=False,
+        asarray=False,
+        fancy=not (isinstance(part, Part) and part.inner),
+        meta=np.empty((0,) * part.ndim, part.dtype),
+        inline_array=inline_array,
+    )
+
+
+def from_dask(
+    source: Any,
+    store: Store,
+    name: str,
+    *,
+    compute: bool = True,
+    rechunk: bool = True,
+    **create: Any,
+) -> Any:
+    """Write a Dask array into a new array of ``store``.
+
+    Parameters
+    ----------
+    source : dask.array.Array
+        A ``dask.array.Array`` with known chunks.
+    store : Store
+        A store open for writing.
+    name : str
+        The name of the new array. If writing fails, the name is free again.
+    compute : bool
+        False gives a ``dask.delayed.Delayed`` that writes when computed (with threads, in this process); the array
+        exists at once and holds the fill value until then.
+    rechunk : bool
+        Cut the Dask array along building blocks where it is not. Without, tasks may share a block: still correct,
+        and slower.
+    **create
+        Passed on to ``store.create``: ``building_block``, ``compression``, ``attrs``, ...
+
+    Returns
+    -------
+    Array or dask.delayed.Delayed
+        The new array, or the pending write.
+    """
+    da = _dask_array()
+    if not isinstance(source, da.Array):
+        raise InvalidError(f"from_dask takes a dask array, not {type(source).__name__}")
+    if any(np.isnan(extent) for extent in source.shape):
+        raise InvalidError("the dask array has chunks of unknown size: call compute_chunk_sizes() first")
+    shape = tuple(int(extent) for extent in source.shape)
+    target = store.create(name, shape, source.dtype, **create)
+    try:
+        if rechunk:
+            source = _aligned(source, target.chunks)
+        if not compute:
+            return da.store(source, target, lock=False, compute=False)
+        if _threads_only():
+            da.store(source, target, lock=False, compute=True)
+        else:
+            _write_here(source, target)
+    except BaseException:
+        del store[name]
+        raise
+    return target
+
+
+def store_all(parts: Sequence[tuple[Any, Any, Sequence[int]]]) -> None:
+    """Write Dask arrays by one computation, so that what several of them need is computed once.
+
+    Parameters
+    ----------
+    parts : sequence of tuple
+        A Dask array, what takes boxes of it (with ``chunks``, its building block), and the coordinates that the first
+        element has there.
+    """
+    sources = [_aligned(source, target.chunks, start) for source, target, start in parts]
+    targets = [target for _, target, _ in parts]
+    if not _threads_only():
+        for source, target in zip(sources, targets, strict=True):
+            _write_here(source, target)
+    elif sources:
+        _dask_array().store(sources, targets, lock=False, compute=True)
+
+
+def _aligned(source: Any, block: Sequence[int], start: Sequence[int] = ()) -> Any:
+    """Rechunk, only where a boundary inside the array is not a boundary between blocks."""
+    wanted: dict[int, tuple[int, ...]] = {}
+    for axis, (cuts, step) in enumerate(zip(source.chunks, block, strict=True)):
+        offset = start[axis] if start else 0
+        edges = itertools.accumulate(cuts[:-1])
+        if any((offset + edge) % step for edge in edges):
+            chunk, length = -(-max(cuts) // step) * step, sum(cuts)
+            first = min(length, chunk - offset % step)
+            whole, rest = divmod(length - first, chunk)
+            wanted[axis] = (first, *[chunk] * whole, *[rest] * (rest > 0))
+    return source.rechunk(wanted) if wanted else source
+
+
+def _threads_only() -> bool:
+    """Whether the scheduler that Dask would use runs in this process."""
+    import dask.threaded
+    from dask.base import get_scheduler
+    from dask.local import get_sync
+
+    scheduler = get_scheduler()  # type: ignore[no-untyped-call]
+    return scheduler is None or scheduler in (dask.threaded.get, get_sync)
+
+
+def _write_here(source: Any, target: Array) -> None:
+    """Compute batches of blocks wherever the scheduler likes, and write them from this process."""
+    from dask.base import compute
+
+    largest = source.dtype.itemsize * prod(max(cuts, default=1) for cuts in source.chunks)
+    batch = max(1, 4 * CHUNK_BYTES // max(1, largest))
+    edges = [[0, *itertools.accumulate(cuts)] for cuts in source.chunks]
+    blocks = itertools.product(*(range(len(cuts)) for cuts in source.chunks))
+    while places := list(itertools.islice(blocks, batch)):
+        computed = compute(*(source.blocks[place] for place in places))  # type: ignore[no-untyped-call]
+        for place, data in zip(places, computed, strict=True):
+            box = tuple(slice(edge[at], edge[at + 1]) for edge, at in zip(edges, place, strict=True))
+            target[(*box, ...)] = data
+
+
+class _Reader:
+    """What Dask holds of an array: enough to slice it here, and to open it again elsewhere."""
+
+    def __init__(self, array: Array | Part) -> None:
+        self._array = array
+        self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
+
+    def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
+        return np.asarray(self._array[key])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        array = self._array
+        if array.encrypted:
+            raise TypeError(
+                f"{array.name!r} is encrypted and its key stays in this process: use dask's threaded scheduler"
+            )
+        if not array.store.read_only:
+            array.store.flush()  # another process sees what has been flushed
+        how = array.how if isinstance(array, Part) else ()
+        return _reopen, (os.path.abspath(array.store.path), array.name, how)
+
+
+def _reopen(path: str, name: str, how: tuple[Any, ...] = ()) -> _Reader:
+    """Give a worker what it reads from."""
+    return _Reader(part_of(reopen_array((path, ()), name), how))
+
+
+def _file_version(path: str) -> tuple[int, int, int]:
+    status = os.stat(path)
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _token(array: Array | Part) -> str:
+    if not array.store.read_only:
+        return uuid.uuid4().hex
+    from dask.base import tokenize
+
+    path = os.path.abspath(array.store.path)
+    how = array.how if isinstance(array, Part) else ()
+    return str(tokenize(path, array.name, how, array.shape, str(array.dtype), _file_version(path)))
+
+
+def _dask_array() -> Any:
+    try:
+        import dask.array
+    except ImportError as error:
+        raise ImportError("this needs dask, which is not installed: pip install 'nandarray[dask]'") from error
+    return dask.array

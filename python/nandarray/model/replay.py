@@ -1,0 +1,386 @@
+"""Replays: a workload on a described device, under the modelled clock.
+
+What is replayed is a trace file, a :class:`Synthetic` workload, or :class:`Boxes` of an array that lies row by row;
+what comes out is a :class:`Replay`, which shows itself in a terminal and in a notebook. The native module does all
+of the work; this file names the settings and reads the report, whose keys are described in
+``docs/reference/replay-report.md``.
+
+No store takes part: only times and energies are modelled, no byte is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from nandarray import _nandarray
+from nandarray.device import Description, load
+from nandarray.errors import InvalidError
+from nandarray.model.replay_html import replay_html
+
+__all__ = ["Boxes", "Replay", "Synthetic", "Trace", "replay"]
+
+Progress = Callable[[str, float | None, int, int, float], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthetic:
+    """A workload that is made up; the defaults are 4 KiB random reads of the whole device, 32 at a time.
+
+    Parameters
+    ----------
+    requests : int, optional
+        Ends after so many requests,
+    bytes : int, optional
+        or when so many bytes have been asked for,
+    seconds : float, optional
+        or after so much modelled time, whichever comes first. One of the three is needed.
+    read_share : float
+        Share of requests that read; the others write, unless they trim.
+    trim_share : float
+        Share of requests that trim.
+    flush_every : int
+        A flush after so many writes; 0 is never.
+    size : int or mapping
+        Bytes of a request, a multiple of 512; or how often each of several sizes comes.
+    pattern : {"random", "sequential"}
+        Anywhere, or each stream through its part of the working set, round and round.
+    zipf : float, optional
+        The place of rank r is asked for in proportion to 1 / r**zipf.
+    hot : (float, float), optional
+        A share of the space that gets a share of the requests.
+    depth : int
+        So many requests are on their way at all times, unless there is a rate.
+    rate : float, optional
+        So many requests arrive a second, whatever the device is doing.
+    poisson : bool
+        Arrivals by chance instead of evenly.
+    align : int, optional
+        Offsets are multiples of this; of the request's own size if left out.
+    offset : int
+        Byte at which the working set begins.
+    working_set : int, optional
+        Its bytes; to the end of the device if left out.
+    streams : int
+        Sequential walks, and whom random requests are dealt to. A stream uses one queue pair.
+    seed : int
+        Of all chance in the workload.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> mixed = nandarray.Synthetic(requests=1000, read_share=0.7, size={4096: 3, 16384: 1}, zipf=0.99)
+    >>> mixed.settings()["sizes"]
+    [{'bytes': 4096, 'weight': 3.0}, {'bytes': 16384, 'weight': 1.0}]
+    """
+
+    requests: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+    read_share: float = 1.0
+    trim_share: float = 0.0
+    flush_every: int = 0
+    size: int | Mapping[int, float] = 4096
+    pattern: Literal["random", "sequential"] = "random"
+    zipf: float | None = None
+    hot: tuple[float, float] | None = None
+    depth: int = 32
+    rate: float | None = None
+    poisson: bool = False
+    align: int | None = None
+    offset: int = 0
+    working_set: int | None = None
+    streams: int = 1
+    seed: int = 1
+
+    def settings(self) -> dict[str, Any]:
+        """Give the workload as the native module reads it.
+
+        Returns
+        -------
+        dict
+            Plain numbers and texts.
+        """
+        sizes = self.size if isinstance(self.size, Mapping) else {self.size: 1.0}
+        if self.zipf is not None and self.hot is not None:
+            raise InvalidError("a workload has a Zipf skew or hot places, not both")
+        skew: dict[str, Any] = {"kind": "uniform"}
+        if self.zipf is not None:
+            skew = {"kind": "zipf", "theta": float(self.zipf)}
+        elif self.hot is not None:
+            skew = {"kind": "hot-cold", "space": float(self.hot[0]), "requests": float(self.hot[1])}
+        arrival: dict[str, Any] = {"kind": "closed", "depth": self.depth}
+        if self.rate is not None:
+            arrival = {"kind": "poisson" if self.poisson else "constant", "per_s": float(self.rate)}
+        elif self.poisson:
+            raise InvalidError("arrivals by chance need a rate")
+        return {
+            "read_share": float(self.read_share),
+            "trim_share": float(self.trim_share),
+            "flush_every": self.flush_every,
+            "sizes": [{"bytes": int(size), "weight": float(weight)} for size, weight in sizes.items()],
+            "pattern": self.pattern,
+            "skew": skew,
+            "arrival": arrival,
+            "align_bytes": self.align,
+            "offset_bytes": self.offset,
+            "working_set_bytes": self.working_set,
+            "streams": self.streams,
+            "requests": self.requests,
+            "bytes": self.bytes,
+            "seconds": None if self.seconds is None else float(self.seconds),
+            "seed": self.seed,
+        }
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A trace file, gzipped or not, and how it is replayed. It is read as it is replayed, so it may be any size.
+
+    Parameters
+    ----------
+    path : str or path
+        An fio iolog (version 2 or 3), blkparse text, or CSV as of the MSR Cambridge traces.
+    format : {"fio", "blktrace", "msr"}, optional
+        Told by the first line if left out.
+    time_scale : float
+        Arrivals times this: 0.5 is twice as fast as recorded.
+    depth : int, optional
+        So many requests on their way at all times, whatever times were recorded.
+    requests : int, optional
+        At most so many.
+    issued : bool
+        Of a blktrace: requests as the driver got them (D), merged, instead of as they were asked for (Q).
+    """
+
+    path: str | os.PathLike[str]
+    format: Literal["fio", "blktrace", "msr"] | None = None
+    time_scale: float = 1.0
+    depth: int | None = None
+    requests: int | None = None
+    issued: bool = False
+
+    def settings(self) -> dict[str, Any]:
+        """Give the trace as the native module reads it.
+
+        Returns
+        -------
+        dict
+            Plain numbers and texts.
+        """
+        return {
+            "format": self.format,
+            "time_scale": float(self.time_scale),
+            "depth": self.depth,
+            "requests": self.requests,
+            "blktrace_event": "issued" if self.issued else "queued",
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boxes:
+    """Boxes of an array that lies row by row on a conventional device: what a program without spaces has to ask for.
+
+    A box is as many requests as it has contiguous runs, or more where a run is longer than ``request_max``. Boxes
+    follow one another without a pause. For an array stored column by column, turn shape and boxes around.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Elements along each dimension, the last of which lies together.
+    itemsize : int
+        Bytes of an element.
+    boxes : sequence of sequence of slice
+        Which: a slice with start and stop for each dimension.
+    write : bool
+        Whether they are written instead of read.
+    depth : int
+        Requests on their way at all times, from one queue pair.
+    request_max : int
+        The most bytes of a request, a multiple of 512.
+    offset : int
+        Byte of the device at which the array begins.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> columns = nandarray.Boxes(shape=(4096, 4096), itemsize=8, boxes=[(slice(0, 4096), slice(0, 512))], depth=2)
+    >>> run = nandarray.replay(columns, device="mqsim-ideal")
+    >>> run["read"]["requests"], run["read"]["bytes"]
+    (4096, 16777216)
+    """
+
+    shape: Sequence[int]
+    itemsize: int
+    boxes: Sequence[Sequence[slice]]
+    write: bool = False
+    depth: int = 32
+    request_max: int = 1 << 20
+    offset: int = 0
+
+    def settings(self) -> dict[str, Any]:
+        """Give the workload as the native module reads it.
+
+        Returns
+        -------
+        dict
+            Plain numbers.
+        """
+        parts = []
+        for box in self.boxes:
+            if any(s.start is None or s.stop is None or s.step not in {None, 1} or s.stop < s.start for s in box):
+                raise InvalidError(f"a box is a slice from start to stop for each dimension, not {tuple(box)}")
+            parts.append({"start": [int(s.start) for s in box], "count": [int(s.stop - s.start) for s in box]})
+        return {
+            "write": bool(self.write),
+            "shape": [int(n) for n in self.shape],
+            "item_bytes": int(self.itemsize),
+            "offset_bytes": int(self.offset),
+            "boxes": parts,
+            "request_bytes_max": int(self.request_max),
+            "depth": int(self.depth),
+        }
+
+
+class Replay:
+    """What came out of a replay.
+
+    Attributes
+    ----------
+    data : dict
+        All of it; the keys are described in ``docs/reference/replay-report.md``.
+    description : Description
+        The device.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> run = nandarray.replay(nandarray.Synthetic(requests=500, depth=1), device="mqsim-ideal")
+    >>> run["read"]["requests"], round(run["read"]["latency"]["p50_us"])
+    (500, 89)
+    """
+
+    def __init__(self, data: dict[str, Any], description: Description) -> None:
+        self.data = data
+        self.description = description
+
+    def __getitem__(self, key: str) -> Any:
+        """Give a part of the report."""
+        return self.data[key]
+
+    @property
+    def hash(self) -> str:
+        """Of everything that happened: two runs with the same did the same at the same times."""
+        return str(self.data["hash"])
+
+    def __repr__(self) -> str:
+        done = self.data["all"]
+        return (
+            f"<nandarray.Replay on {self.data['device']!r}: {done['requests']:,} requests in "
+            f"{self.data['elapsed_s']:.4g} s, {done['iops']:,.0f} IOPS, {done['bytes_per_s'] / 1e6:,.1f} MB/s>"
+        )
+
+    def _repr_html_(self) -> str:
+        return replay_html(self)
+
+
+def _workload(workload: str | os.PathLike[str] | Trace | Synthetic | Boxes) -> dict[str, Any]:
+    if isinstance(workload, Synthetic):
+        return {"synthetic": workload.settings()}
+    if isinstance(workload, Boxes):
+        return {"boxes": workload.settings()}
+    trace = workload if isinstance(workload, Trace) else Trace(workload)
+    path = Path(trace.path)
+    with path.open("rb"):  # what cannot be opened is an OSError that names the file
+        return {"trace": {"path": str(path), "settings": trace.settings()}}
+
+
+def _precondition(state: str | float) -> dict[str, Any]:
+    if isinstance(state, str) and state in {"empty", "full"}:
+        return {"kind": state}
+    if state == "steady":
+        return {"kind": "laid-out"}
+    if isinstance(state, str):
+        raise InvalidError(
+            f"a device is 'empty', 'full', 'steady' or overwritten a number of times before, not {state!r}"
+        )
+    return {"kind": "steady", "overwrites": float(state)}
+
+
+def replay(
+    workload: str | os.PathLike[str] | Trace | Synthetic | Boxes,
+    *,
+    device: str | Path | Description,
+    precondition: str | float = "full",
+    seed: int = 1,
+    timeline: str | os.PathLike[str] | None = None,
+    timeline_spans: int = 10_000_000,
+    timeline_window: Sequence[float] | None = None,
+    progress: Progress | None = None,
+) -> Replay:
+    """Replay a workload on a described device, under the modelled clock.
+
+    Parameters
+    ----------
+    workload : str, path, Trace, Synthetic or Boxes
+        A trace file, what to make up, or boxes of an array.
+    device : str, path or Description
+        The name of a preset, a description's file, or a description.
+    precondition : {"empty", "full", "steady"} or float
+        The device before the first request: as it leaves the factory, filled once in order, laid out as long random
+        overwrites leave it, or filled and then overwritten at random so many times its capacity. Takes no modelled
+        time; "steady" takes little of ours, too.
+    seed : int
+        Of all chance in the device. The same seed, description and workload give the same report.
+    timeline : str or path, optional
+        Write what was busy when to this file, which https://ui.perfetto.dev opens.
+    timeline_spans : int
+        At most so many busy times, about 50 bytes each.
+    timeline_window : (float, float), optional
+        Only what is busy between these modelled seconds.
+    progress : callable, optional
+        Called now and then with the phase ("preconditioning" or "replaying"), the share of it that is done (None where
+        it cannot be told), requests and bytes that have ended, and modelled seconds.
+
+    Returns
+    -------
+    Replay
+        The report.
+
+    Raises
+    ------
+    InvalidError
+        If a setting is out of range, or a line of the trace malformed; the message names the line.
+    DescriptionError
+        If the device is not described.
+    OSError
+        If the trace cannot be read, or the timeline not be written.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> reads = nandarray.Synthetic(requests=2000, depth=16)
+    >>> run = nandarray.replay(reads, device="mqsim-ideal")
+    >>> run["all"]["failed"], run["flash"]["senses"]["host"]
+    (0, 2000)
+    """
+    settings: dict[str, Any] = {
+        "workload": _workload(workload),
+        "precondition": _precondition(precondition),
+        "seed": seed,
+    }
+    if timeline is not None:
+        begin, end = (0.0, None) if timeline_window is None else timeline_window
+        settings["timeline"] = {
+            "path": os.fspath(timeline),
+            "spans_max": timeline_spans,
+            "from_s": float(begin or 0.0),
+            "until_s": None if end is None else float(end),
+        }
+    description = load(device)
+    report = _nandarray.replay(description.to_toml(), json.dumps(settings), progress)
+    return Replay(json.loads(report), description)

@@ -1,0 +1,225 @@
+r"""NVMe: typed commands for a store, as a host that speaks NVMe submits them.
+
+A command here becomes the 64-byte submission entry that any host would send, and :meth:`Controller.submit` gives back
+what the 16-byte completion entry says. A namespace is the one-dimensional array ``ns/<nsid>`` of logical blocks; the
+N-D commands of the NDS paper open views of any array and move one sub-block by one command. Formats, opcodes and status
+codes: ``docs/reference/nvme.md``.
+
+What is not here: queues, doorbells and admin commands, which belong to a transport. To read and write arrays from
+Python, use :class:`nandarray.Array`.
+
+Examples
+--------
+>>> import nandarray
+>>> from nandarray.nvme import Read, Write
+>>> store = nandarray.open("data.nand", mode="w")
+>>> host = store.nvme()
+>>> host.create_namespace(1, nsze=1000).ok
+True
+>>> host.submit(Write(1, slba=8, nlb=2), b"\x07" * 1024).name
+'Successful Completion'
+>>> room = bytearray(512)
+>>> host.submit(Read(1, slba=9), room).ok, room[0]
+(True, 7)
+>>> print(host.submit(Read(1, slba=1000), room))
+LBA Out of Range (0h/80h, DNR)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nandarray.errors import InvalidError
+from nandarray.nvme.commands import (
+    ALL,
+    CloseSpace,
+    Command,
+    Compare,
+    Completion,
+    Copy,
+    CreateSpace,
+    DatasetManagement,
+    DeleteSpace,
+    Direction,
+    Flush,
+    NdRead,
+    NdWrite,
+    OpenSpace,
+    Read,
+    ResizeSpace,
+    SpaceInformation,
+    Write,
+    WriteZeroes,
+)
+
+if TYPE_CHECKING:
+    from nandarray.array.store import Store
+
+__all__ = [
+    "ALL",
+    "CloseSpace",
+    "Command",
+    "Compare",
+    "Completion",
+    "Controller",
+    "Copy",
+    "CreateSpace",
+    "DatasetManagement",
+    "DeleteSpace",
+    "Direction",
+    "Flush",
+    "NdRead",
+    "NdWrite",
+    "OpenSpace",
+    "Read",
+    "ResizeSpace",
+    "SpaceInformation",
+    "Write",
+    "WriteZeroes",
+]
+
+
+def _memory(data: Any, *, write: bool) -> np.ndarray[Any, Any]:
+    """The caller's memory as bytes, never copied."""
+    try:
+        if isinstance(data, np.ndarray):
+            if not data.flags.c_contiguous:
+                raise InvalidError(f"data with strides {data.strides}; it has to be contiguous")
+            array = data.reshape(-1).view(np.uint8)
+        else:
+            array = np.frombuffer(memoryview(data).cast("B"), np.uint8)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"data is no contiguous memory: {error}") from error
+    if write and not array.flags.writeable:
+        raise InvalidError("data is read-only; a command that reads writes to it")
+    return array
+
+
+class Controller:
+    """An NVMe controller on a store. What :meth:`nandarray.Store.nvme` gives.
+
+    It may be used from many threads. It does not keep the store open: after :meth:`nandarray.Store.close` every command
+    ends with "Namespace Not Ready".
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> from nandarray.nvme import NdRead, OpenSpace
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> store["a"] = np.arange(24, dtype="<i4").reshape(4, 6)
+    >>> host = store.nvme()
+    >>> view = host.submit(OpenSpace("a", dims=(8, 3))).dw0
+    >>> out = np.empty((2, 3), "<i4")
+    >>> host.submit(NdRead(view, (1, 0), (2, 3)), out).ok
+    True
+    >>> out
+    array([[ 6,  7,  8],
+           [ 9, 10, 11]], dtype=int32)
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._native = store._engine.nvme()
+
+    def submit(self, command: Command, data: Any = None) -> Completion:
+        """Execute a command.
+
+        Parameters
+        ----------
+        command : Command
+            The command.
+        data : buffer, optional
+            Contiguous memory to read into or to write from, exactly as long as the command says. Commands whose data is
+            a part of them take none.
+
+        Returns
+        -------
+        Completion
+            How it ended.
+
+        Raises
+        ------
+        InvalidError
+            The command cannot be said on the wire, or the memory cannot be used. What a device refuses is a status.
+        """
+        entry, payload, page = command.encode(), command.payload(), command.page()
+        if payload is not None:
+            if data is not None:
+                raise InvalidError(f"{type(command).__name__} brings its own data")
+            data = payload
+        to_host = command.direction is Direction.TO_HOST
+        memory = None if data is None else _memory(data, write=to_host)
+        return Completion.decode(self._native.submit(entry, memory, to_host=to_host, page=page))
+
+    def create_namespace(
+        self,
+        nsid: int,
+        nsze: int,
+        lba_bytes: int = 512,
+        *,
+        compression: str | None = None,
+        encryption_key: bytes | None = None,
+    ) -> Completion:
+        """Create a namespace, which reads as zeroes.
+
+        Parameters
+        ----------
+        nsid : int
+            Its identifier.
+        nsze : int
+            Its size in logical blocks.
+        lba_bytes : int
+            Bytes of a logical block: a power of two from 512 to 65536.
+        compression : str, optional
+            As for arrays.
+        encryption_key : bytes, optional
+            32 bytes.
+
+        Returns
+        -------
+        Completion
+            How it ended.
+        """
+        bits = self._native.create_namespace(
+            nsid, nsze, lba_bytes, compression=compression, encryption_key=encryption_key
+        )
+        return Completion.of_status(bits)
+
+    def delete_namespace(self, nsid: int) -> Completion:
+        """Delete a namespace.
+
+        Parameters
+        ----------
+        nsid : int
+            Its identifier.
+
+        Returns
+        -------
+        Completion
+            How it ended.
+        """
+        return Completion.of_status(self._native.delete_namespace(nsid))
+
+    def identify(self, cns: int, nsid: int = 0) -> tuple[Completion, bytes]:
+        """Give the data of an identify command.
+
+        Parameters
+        ----------
+        cns : int
+            0 for a namespace, 1 for the controller, 2 for the namespaces above ``nsid``, 3 for identifiers of one.
+        nsid : int
+            The namespace.
+
+        Returns
+        -------
+        tuple of Completion and bytes
+            How it ended, and 4096 bytes.
+        """
+        bits, data = self._native.identify(cns, nsid)
+        return Completion.of_status(bits), data

@@ -1,0 +1,1 @@
+"""Presentation: HTML for notebooks, colours. Nothing here knows a store."""

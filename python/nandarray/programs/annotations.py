@@ -1,0 +1,189 @@
+"""How a Python function says what it takes: ``Block``, ``Out``, ``Scalar``, ``Stream``, ``OutStream`` with a dtype.
+
+A dtype is anything NumPy takes, and the short form ``"float64[3]"``: each record is an array of three. At run time
+``Block["float32"]`` is a :class:`Spec`; to a type checker ``Block[np.float32]`` is an array of that type. Nothing here
+needs a compiler.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from nandarray.errors import InvalidError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Block", "Out", "OutStream", "Scalar", "Spec", "Stream", "parse_dtype", "specs"]
+
+_Item = TypeVar("_Item", bound=np.generic)
+_WITH_SHAPE = re.compile(r"^\s*(.+?)\s*\[\s*([\d\s,]+)\]\s*$")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What one argument of a function is."""
+
+    role: str  # "block", "out", "scalar", "stream", "out-stream"
+    dtype: np.dtype[Any]
+
+
+def parse_dtype(what: Any) -> np.dtype[Any]:
+    """Make a dtype of what a user writes.
+
+    Parameters
+    ----------
+    what : dtype_like or dict
+        Anything :class:`numpy.dtype` takes, ``"float64[3]"``, or a dictionary of field names and dtypes.
+
+    Returns
+    -------
+    numpy.dtype
+        Little-endian, of a fixed size.
+
+    Examples
+    --------
+    >>> from nandarray.programs.annotations import parse_dtype
+    >>> parse_dtype("float64[3]").shape
+    (3,)
+    >>> parse_dtype({"n": "int64", "sum": "float64"}).itemsize
+    16
+    """
+    try:
+        made: np.dtype[Any] = _parse(what)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"{what!r} is not a dtype: {error}") from None
+    if made.itemsize == 0 or made.hasobject:
+        raise InvalidError(f"elements of dtype {made} have no fixed size")
+    if made != made.newbyteorder("<"):
+        raise InvalidError(f"{made} is big-endian; processors beside the data are little-endian")
+    if _has_half(made):
+        within = "" if made == np.float16 else f" (in {made})"
+        raise InvalidError(
+            f"float16 is not supported by programs in Python{within}: use float32, or view the bits as uint16"
+        )
+    return made
+
+
+def _has_half(dtype: np.dtype[Any]) -> bool:
+    """Tell whether elements, or a field of them, are float16, which Numba has no arithmetic for."""
+    fields: Mapping[str, Any] = dtype.fields or {}
+    return dtype.base == np.float16 or any(_has_half(part[0].base) for part in fields.values())
+
+
+def _parse(what: Any) -> Any:
+    if isinstance(what, typing.ForwardRef):
+        what = what.__forward_arg__
+    if isinstance(what, dict):
+        # Aligned as C would, so that a program in C reads the same.
+        return np.dtype([(name, _parse(field)) for name, field in what.items()], align=True)
+    found = _WITH_SHAPE.match(what) if isinstance(what, str) else None
+    if found:
+        return np.dtype((found.group(1), tuple(int(part) for part in found.group(2).split(",") if part.strip())))
+    return np.dtype(what)
+
+
+class _Role:
+    """``Block`` and its like: subscripted with a dtype they are a :class:`Spec`."""
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+
+    def __getitem__(self, dtype: Any) -> Spec:
+        return Spec(self.role, parse_dtype(dtype))
+
+    def __repr__(self) -> str:
+        return f"<annotation {self.role}>"
+
+
+if TYPE_CHECKING:
+    Block = NDArray[_Item]
+    Out = NDArray[_Item]
+    Scalar = typing.Annotated[_Item, "scalar"]
+
+    class Stream(typing.Generic[_Item]):
+        """What a stream of input can do."""
+
+        def __iter__(self) -> Any: ...
+        def load(self) -> Any:
+            """Consume the next element."""
+
+        def at_end(self) -> bool:
+            """Return whether no element is left."""
+
+    class OutStream(typing.Generic[_Item]):
+        """What a stream of output can do."""
+
+        def store(self, value: Any) -> None:
+            """Produce an element."""
+else:
+    #: A block of an input array, for reading: one dimension of records.
+    Block = _Role("block")
+    #: Room for the records of an output.
+    Out = _Role("out")
+    #: One number, given when the program runs.
+    Scalar = _Role("scalar")
+    #: An input as a stream: ``for value in stream``, ``stream.load()``, ``stream.at_end()``.
+    Stream = _Role("stream")
+    #: An output as a stream: ``stream.store(value)``.
+    OutStream = _Role("out-stream")
+
+
+def _evaluated(function: Callable[..., Any]) -> dict[str, Any]:
+    """Read annotations that may be text; then ``Block[float32]`` is as good as ``Block["float32"]``.
+
+    Formatters take the quotes away, since for them what stands there is a type, not text.
+    """
+    said = inspect.get_annotations(function)
+    if not any(isinstance(one, str) for one in said.values()):
+        return said
+    closed = inspect.getclosurevars(function).nonlocals
+    names = {**{name: kind for name, kind in np.sctypeDict.items() if isinstance(name, str)}, **vars(builtins)}
+    names |= {**getattr(function, "__globals__", {}), **closed}
+    return {name: eval(one, names) if isinstance(one, str) else one for name, one in said.items()}  # noqa: S307
+
+
+def specs(function: Callable[..., Any]) -> dict[str, Spec]:
+    """Read the annotations of a function.
+
+    Parameters
+    ----------
+    function : callable
+        A plain function; every parameter needs an annotation.
+
+    Returns
+    -------
+    dict
+        Parameter names, in order, with what they are.
+
+    Raises
+    ------
+    InvalidError
+        A parameter has none, or one that is not known here.
+    """
+    where = f"{function.__qualname__}()"
+    try:
+        said = _evaluated(function)
+    except (NameError, SyntaxError, TypeError, AttributeError) as error:
+        raise InvalidError(f"{where}: its annotations cannot be read: {error}") from error
+    found = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise InvalidError(f"{where}: {parameter} is not possible; parameters are plain")
+        spec = said.get(name)
+        if not isinstance(spec, Spec):
+            shown = "no annotation" if spec is None else f"the annotation {spec!r}"
+            raise InvalidError(
+                f"{where}: parameter {name!r} has {shown}; write {name}: nandarray.Block['float32'] for a block of an "
+                "input, Out[...] for room in an output, Scalar[...] for a number, Stream[...] and OutStream[...]"
+            )
+        found[name] = spec
+    return found

@@ -1,0 +1,175 @@
+"""Folding along one axis: a box becomes a box without it.
+
+What lies behind the axis in C order is a row. If the axis is the box's first, records are rows and a state has one; the
+axis is then as long as it likes. Else records are all rows of the axis, each of which folds by itself; where these do
+not fit a task, the places before the axis are run through one by one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nandarray.errors import InvalidError, NotFoundError
+from nandarray.index.shapes import check_axis
+from nandarray.programs import ports, run
+from nandarray.programs.forms import COMPILED, along_form, folded_into
+from nandarray.programs.operand import Operand
+from nandarray.programs.program import PythonProgram
+
+__all__ = ["add", "at_box", "reduce_along"]
+
+_SLAB_BYTES = 32 << 20  # a record has to fit a task's window
+_ROW_BYTES = 8 << 20  # a state is kept by every core, and by every run of tasks that waits
+
+
+def add(x: Any, y: Any) -> Any:
+    """Give the sum of two values."""
+    return x + y
+
+
+def _least(x: Any, y: Any) -> Any:
+    return x if x <= y or x != x else y  # NaN stays
+
+
+def _greatest(x: Any, y: Any) -> Any:
+    return x if x >= y or x != x else y
+
+
+_NAMED: Mapping[str, Callable[[Any, Any], Any]] = {"sum": add, "mean": add, "min": _least, "max": _greatest}
+
+
+def _kind(what: Any, dtype: np.dtype[Any], asked: Any) -> np.dtype[Any]:
+    """Choose what is folded into: 64 bits for sums, and for functions, which may be sums."""
+    if asked is not None:
+        found: np.dtype[Any] = np.dtype(asked)
+        return found
+    if what in ("sum", "mean") and dtype.kind in "fc":
+        return np.dtype("c16" if dtype.kind == "c" else "f8")
+    if what == "mean":
+        return np.dtype("f8")
+    if what == "sum":
+        return np.dtype("u8" if dtype.kind == "u" else "i8")
+    return dtype if isinstance(what, str) else folded_into(dtype)
+
+
+def reduce_along(
+    grid: Operand,
+    what: Any,
+    axis: int | Sequence[int],
+    *,
+    key: Any,
+    dtype: Any,
+    options: Mapping[str, Any],
+    scalars: Mapping[str, np.dtype[Any]],
+    values: Mapping[str, Any],
+) -> np.ndarray[Any, Any]:
+    """Fold along an axis.
+
+    Parameters
+    ----------
+    grid : Array or View
+        What.
+    what : str or callable
+        ``"sum"``, ``"mean"``, ``"min"``, ``"max"``, or an associative function of two values.
+    axis : int or sequence of int
+        Of the box. Of several the longest is folded beside the data, the others of what comes out.
+    key : index expression
+        The box.
+    dtype : dtype_like or None
+        What is folded into.
+    options, scalars, values : mapping
+        Of the run; dtypes and values of the function's numbers.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of the box's shape without the axis.
+    """
+    if isinstance(what, str) and what not in _NAMED:
+        raise NotFoundError(f"there is no reduction {what!r} along an axis; there is {', '.join(_NAMED)}")
+    if not isinstance(what, str) and not callable(what):
+        raise InvalidError("along an axis there is a name, or a function of two values")
+    box = ports.Boxed(run.Box(grid, key))
+    shape = tuple(box.shape)
+    axis, *others = _longest_first(axis, shape)
+    if others and what not in _NAMED:
+        raise InvalidError(f"along {1 + len(others)} axes there is {', '.join(_NAMED)}, and no function")
+    if others and 0 in shape:
+        raise InvalidError(f"there is no element along axes {sorted((axis, *others))} of {shape}")
+    length, inner = shape[axis], math.prod(shape[axis + 1 :])
+    kind, left = _kind(what, box.dtype, dtype), shape[:axis] + shape[axis + 1 :]
+    if not math.prod(shape):
+        if math.prod(left) and what not in ("sum", "mean"):
+            raise InvalidError(f"there is no element along axis {axis} of {shape}")
+        return np.full(left, np.nan if what == "mean" else 0, kind)
+    function = _NAMED[what] if isinstance(what, str) else what
+    settings = {name: options[name] for name in COMPILED if options.get(name) is not None}
+    kept = {name: value for name, value in options.items() if name not in COMPILED}
+    slab = length * inner * box.dtype.itemsize
+    whole = math.prod(shape[:axis]) == 1 or slab > _SLAB_BYTES
+    if whole and inner * max(kind.itemsize, box.dtype.itemsize) > _ROW_BYTES:
+        raise InvalidError(
+            f"what is behind axis {axis} has {inner} elements, {inner * kind.itemsize} bytes; at most {_ROW_BYTES} are "
+            "possible: fold a part at a time, with key="
+        )
+    made = PythonProgram(along_form(function, box.dtype, kind, (length, inner), scalars, whole=whole, **settings))
+    whole_shape = tuple(grid.shape)
+    before = itertools.product(*map(range, shape[:axis] if whole else ()))
+    keys = [at_box(key, whole_shape, places) for places in before] if whole else [key]
+    rows = [run.offload(made, [run.Box(grid, one)], values, **kept).result for one in keys]
+    found = np.concatenate([np.reshape(row, -1) for row in rows]).reshape(left)
+    rest = tuple(one - (one > axis) for one in others)
+    if rest and what in ("sum", "mean"):
+        found = np.asarray(np.sum(found, axis=rest, dtype=kind))
+    elif rest:
+        found = np.asarray(np.min(found, axis=rest) if what == "min" else np.max(found, axis=rest))
+    return found / math.prod(shape[one] for one in (axis, *others)) if what == "mean" else found
+
+
+def _longest_first(axis: int | Sequence[int], shape: tuple[int, ...]) -> list[int]:
+    """Bring axes to 0 .. ndim - 1, the longest first."""
+    several = axis if isinstance(axis, tuple | list) else (axis,)
+    if not several:
+        raise InvalidError("there is no axis to fold along")
+    for one in several:
+        if not isinstance(one, int | np.integer) or isinstance(one, bool):
+            raise InvalidError(f"an axis is an integer, not {one!r}")
+    found = [check_axis(int(one), len(shape)) for one in several]
+    if len(set(found)) < len(found):
+        raise InvalidError(f"axes {tuple(several)} name one axis twice")
+    return sorted(found, key=lambda one: (-shape[one], one))
+
+
+def at_box(key: Any, shape: tuple[int, ...], places: Sequence[int | slice]) -> tuple[Any, ...]:
+    """Take a part of a box: on its first axes a place or a range each.
+
+    Parameters
+    ----------
+    key : index expression
+        The box: integers and forward slices.
+    shape : tuple of int
+        Of what the box is of.
+    places : sequence of int or slice
+        In the box's own coordinates, slices without a step.
+
+    Returns
+    -------
+    tuple
+        An index expression of the part.
+    """
+    parts = ports.expanded(key, len(shape))
+    rest = iter(places)
+    made: list[Any] = []
+    for part, size in zip(parts, shape, strict=True):
+        place = None if isinstance(part, int) else next(rest, None)
+        if place is None:
+            made.append(part)
+            continue
+        found = range(size)[part][place]
+        made.append(found if isinstance(found, int) else slice(found.start, found.stop, found.step))
+    return tuple(made)

@@ -1,0 +1,177 @@
+"""A function over boxes: run block by block, each with its shape, as one run over the box's tiles.
+
+Each tile is a task, so that the function sees it whole, in C order, as an array of its dimensions. Tiles lie as the
+array's building blocks do if it is asked for, so that each is one extent of the store; at the edges of the box they are
+smaller. The engine cuts and puts together; here tiles are chosen, and what is in memory is put into their order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nandarray.errors import InvalidError
+from nandarray.index.shapes import check_shape
+from nandarray.programs import abi, ports, run
+from nandarray.programs.forms import COMPILED, boxes_form
+from nandarray.programs.operand import Operand
+from nandarray.programs.program import Program, PythonProgram
+
+__all__ = ["map_boxes"]
+
+_TASK_BYTES = 1 << 26  # a task's window
+_DIMENSIONS = 4  # that a program is told of
+
+
+def map_boxes(
+    grid: Operand,
+    function: Any,
+    others: Sequence[Any],
+    block: Any,
+    *,
+    key: Any,
+    out: Any,
+    dtype: Any,
+    options: Mapping[str, Any],
+    scalars: Mapping[str, np.dtype[Any]],
+    values: Mapping[str, Any],
+) -> Any:
+    """Run a function over the blocks of a box.
+
+    Parameters
+    ----------
+    grid : Array or View
+        The first input.
+    function : callable or Program
+        Takes a box of each input and one of the output, which it fills.
+    others : sequence
+        The other inputs, of the box's shape: in memory or in the store.
+    block : bool or sequence of int
+        True: the array's building block; else the shape of blocks, in the box's dimensions.
+    key : index expression
+        The box.
+    out : Array, View, Box, str or None
+        Where to.
+    dtype : dtype_like or None
+        Of the output; the first input's if left out.
+    options, scalars, values : mapping
+        Of the run; dtypes and values of the function's numbers.
+
+    Returns
+    -------
+    numpy.ndarray, Array or int
+        The output; the new array; or how many elements were written.
+    """
+    box = run.Box(grid, key)
+    whole = ports.Boxed(box)
+    shape = tuple(whole.shape)
+    if not 0 < len(shape) <= _DIMENSIONS:
+        raise InvalidError(f"a function of boxes takes 1 to {_DIMENSIONS} dimensions; the box {shape} has {len(shape)}")
+    sizes, first = _blocks(grid, block, key, shape)
+    if isinstance(function, Program):
+        if any(map(ports.is_field, (box, *others))):
+            raise InvalidError("a program over boxes takes no fields of records; a function does")
+        made, kind = function, _output(function, whole.dtype, dtype)
+    else:
+        kind = whole.dtype if dtype is None else np.dtype(dtype)
+    if math.prod(sizes) * max(kind.itemsize, whole.dtype.itemsize) > _TASK_BYTES:
+        raise InvalidError(f"a block of {sizes} does not fit a task of {_TASK_BYTES} bytes")
+    if not isinstance(function, Program):
+        taken, fields = zip(*map(_records, (box, *others)), strict=True)
+        box, others = taken[0], taken[1:]
+        dtypes = [(ports.Boxed(one) if ports.is_stored(one) else np.asarray(one)).dtype for one in taken]
+        settings = {name: options[name] for name in COMPILED if options.get(name) is not None}
+        made = PythonProgram(boxes_form(function, dtypes, kind, len(shape), scalars, fields=fields, **settings))
+    _ = made.elf  # an error of the compiler comes before anything is written
+    given = {name: value for name, value in options.items() if name not in COMPILED}
+    tiles = [*_cut(shape, sizes, first)]
+    in_rows = all(size >= length for size, length in zip(first[1:], shape[1:], strict=True))  # so tiles come as rows do
+
+    def tiled(one: Any) -> Any:
+        if not ports.is_stored(one):
+            array = np.asarray(one)
+            rows = in_rows or not tiles
+            return array.reshape(-1) if rows else np.concatenate([array[parts].reshape(-1) for parts in tiles])
+        part = one if isinstance(one, run.Box) else run.Box(one)
+        return ports.Tiled(part.array, part.key, first, sizes)
+
+    store, name = grid._origin().array.store, out
+    if isinstance(name, str):
+        out = store.create(name, shape, kind)
+    elif ports.is_stored(out) and (got := tuple(ports.Boxed(out).shape)) != shape:
+        raise InvalidError(f"out has shape {got}; the box has {shape}")
+    try:
+        target = tiled(out) if ports.is_stored(out) else out
+        found = run.offload(made, [tiled(box), *map(tiled, others)], values, out=target, **given).result
+    except BaseException:
+        if isinstance(name, str):
+            del store[name]
+        raise
+    if out is not None:
+        return out if isinstance(name, str) else found
+    if in_rows:
+        return np.reshape(found, shape)
+    flat, at = np.reshape(found, -1), 0
+    memory = np.empty(shape, kind)
+    for parts in tiles:
+        part = memory[parts]
+        part[...] = flat[at : at + part.size].reshape(part.shape)
+        at += part.size
+    return memory
+
+
+def _records(one: Any) -> tuple[Any, str | None]:
+    """Give the box of records that a field is of, and the field; anything else as it is."""
+    if not ports.is_field(one):
+        return one, None
+    box = one if isinstance(one, run.Box) else run.Box(one)
+    found: Any = box.array
+    if not isinstance(found.name, str) or found.dtype.shape:
+        raise InvalidError("a function over boxes takes fields that are one number each")
+    return run.Box(found.array, box.key), found.name
+
+
+def _output(program: Program, taken: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
+    """Give the dtype of a program's only output, which has an element for each one of the input."""
+    if dtype is not None:
+        raise InvalidError("dtype is for functions that are compiled now; a program has the dtype of its output")
+    if len(program.outputs) != 1 or not abi.one_for_one(program.outputs[0]):
+        raise InvalidError(f"{program.name} does not give one element for each one that it takes")
+    kind = abi.record(program.outputs[0]["dtype"], program.outputs[0]["name"])
+    sizes = [program.inputs[0]["record_bytes"], program.outputs[0]["record_bytes"]]
+    if sizes != [taken.itemsize, kind.itemsize]:
+        raise InvalidError(
+            f"{program.name} has records of {sizes} bytes; elements have {taken.itemsize} and {kind.itemsize}"
+        )
+    return kind
+
+
+def _blocks(grid: Any, block: Any, key: Any, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Choose the blocks' shape, and where the first one ends: at an edge of the array's own, if steps are 1."""
+    if block is True:
+        own = getattr(grid, "building_block", None)
+        if own is None:
+            raise InvalidError("a view has no building block; give the shape of blocks")
+        parts = ports.expanded(key, len(grid.shape))
+        kept = [axis for axis, part in enumerate(parts) if not isinstance(part, int)]
+        sizes = tuple(own[axis] for axis in kept)
+        starts = [parts[axis].indices(grid.shape[axis])[::2] for axis in kept]
+        first = [size - at % size if step == 1 else size for (at, step), size in zip(starts, sizes, strict=True)]
+        return sizes, tuple(first)
+    sizes = check_shape(block, what="block")
+    if len(sizes) != len(shape) or 0 in sizes:
+        raise InvalidError(f"block is {sizes}; the box {shape} has {len(shape)} dimensions, and none may be 0")
+    return sizes, sizes
+
+
+def _cut(shape: tuple[int, ...], sizes: tuple[int, ...], first: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """Give the tiles of a box, the last dimension fastest."""
+    axes = []
+    for length, size, begin in zip(shape, sizes, first, strict=True):
+        edges = [0, *range(begin, length, size), length] if length else [0]
+        axes.append([slice(low, high) for low, high in itertools.pairwise(edges)])
+    yield from itertools.product(*axes)

@@ -1,0 +1,293 @@
+"""From what a caller of ``map_blocks``, ``reduce``, ``filter`` or ``select`` gives to a program and its run.
+
+A plain Python function is compiled for the dtypes at hand, as the decorator :func:`nandarray.program` would; a program
+is taken as it is; a name is that of a ready-made program, or one of NumPy's for a part of what one gives (``"min"``).
+Nothing is computed here but the last step from a program's numbers to NumPy's (a root, a dtype).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nandarray import programs
+from nandarray.errors import InvalidError, NotFoundError
+from nandarray.programs import abi, ports, run
+from nandarray.programs.calls.axes import add, reduce_along
+from nandarray.programs.calls.boxwise import map_boxes
+from nandarray.programs.forms import COMPILED, fold_form, folded_into, map_form, reduce_form
+from nandarray.programs.operand import Operand
+from nandarray.programs.program import Program, PythonProgram
+
+__all__ = ["filter_", "map_blocks", "reduce", "select"]
+
+_Options = Mapping[str, Any]
+#: What NumPy calls it: the ready-made program, which of its outputs, and what is left to do.
+_REDUCTIONS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
+    "sum": ("sum", "", lambda x: x),
+    "mean": ("mean", "", lambda x: x),
+    "min": ("minmax", "least", lambda x: x),
+    "max": ("minmax", "greatest", lambda x: x),
+    "var": ("variance", "", lambda x: x),
+    "std": ("variance", "", lambda x: np.sqrt(x)),
+}
+_EMPTY_ONES = ("min", "max")
+
+
+def map_blocks(
+    grid: Operand,
+    what: Any,
+    others: Sequence[Any],
+    *,
+    block: Any,
+    key: Any,
+    out: Any,
+    dtype: Any,
+    options: _Options,
+    scalars: _Options,
+) -> Any:
+    """Run a function of single elements over a box, or a program that gives as much as it takes."""
+    boxes = _boxes(grid, key, others)
+    if block is not None and block is not False:
+        if isinstance(what, str):
+            raise InvalidError(f"block is for functions and programs over boxes; {what!r} has none")
+        _same_shape(boxes)
+        kinds = {} if isinstance(what, Program) else _kinds(scalars)
+        return map_boxes(grid, what, others, block, key=key, out=out, dtype=dtype, options=options, scalars=kinds,
+                         values=scalars)  # fmt: skip
+    if isinstance(what, str):
+        made = _ready(what, boxes[0].dtype, scalars)
+        scalars = {name: value for name, value in scalars.items() if name not in programs.describe(what).parameters}
+    elif isinstance(what, Program):
+        made = what
+    else:
+        form = map_form("map", what, [box.dtype for box in boxes], dtype, _kinds(scalars), **_settings(options))
+        made = PythonProgram(form)
+    if not isinstance(what, Program | str):
+        _same_shape(boxes)
+    elif dtype is not None:
+        raise InvalidError("dtype is for functions that are compiled now; a program has the dtype of its output")
+    return _run(_Call(grid, key, options, scalars, others), made, out)
+
+
+def filter_(
+    grid: Operand, what: Any, others: Sequence[Any], *, key: Any, out: Any, options: _Options, scalars: _Options
+) -> Any:
+    """Keep the elements for which a function is true, in order."""
+    if isinstance(what, Program):
+        return _flat(_run(_Call(grid, key, options, scalars, others), what, out))
+    boxes = _boxes(grid, key, others)
+    if isinstance(what, str):
+        made = programs.get(what, dtype=boxes[0].dtype)
+    else:
+        _same_shape(boxes)
+        kinds = [box.dtype for box in boxes]
+        made = PythonProgram(map_form("filter", what, kinds, None, _kinds(scalars), **_settings(options)))
+    return _flat(_run(_Call(grid, key, options, scalars, others), made, out))
+
+
+def reduce(
+    grid: Operand,
+    what: Any,
+    axis: int | Sequence[int] | None,
+    *,
+    key: Any,
+    initial: Any,
+    dtype: Any,
+    state: Any,
+    options: _Options,
+    scalars: _Options,
+) -> Any:
+    """Fold a box into one value: by a name, a program, a class of functions, or a function of two values."""
+    if axis is not None:
+        if isinstance(what, Program) or state is not None or initial is not None:
+            raise InvalidError("along an axis there are names and functions of two values, without an initial value")
+        kinds = _kinds(scalars)
+        return reduce_along(grid, what, axis, key=key, dtype=dtype, options=options, scalars=kinds, values=scalars)
+    call = _Call(grid, key, options, scalars)
+    if dtype is not None and isinstance(what, Program | str):
+        raise InvalidError("dtype is for functions that are compiled now; a program has the dtype of its output")
+    if isinstance(what, Program):
+        if initial is not None:
+            raise InvalidError(f"{what.name} has no initial value")
+        return _run(call, what)
+    (box,) = _boxes(grid, key, ())
+    if isinstance(what, str):
+        found = _named(call, what, box)
+    elif state is not None:
+        made = PythonProgram(reduce_form(what, box.dtype, state, dtype, _kinds(scalars), **_settings(options)))
+        return _run(call, made)
+    else:
+        kind = folded_into(box.dtype) if dtype is None else np.dtype(dtype)
+        made = PythonProgram(fold_form(what, box.dtype, kind, _kinds(scalars), **_settings(options)))
+        given = np.atleast_1d(_run(call, made))
+        found = given[0] if given.size else None
+    if found is None and initial is None:
+        raise InvalidError(f"{_called(what)}: there is no element in {box.shape}, and no initial value is given")
+    if initial is None:
+        return found
+    first = np.asarray(initial, dtype=None if found is None else found.dtype)[()]
+    if found is None:
+        return first
+    if isinstance(what, str):
+        joined = {"sum": np.add, "min": np.minimum, "max": np.maximum}.get(what)
+        if joined is None:
+            raise InvalidError(f"{what} has no initial value")
+        return joined(first, found)
+    return found.dtype.type(what(first, found, **scalars))
+
+
+def select(grid: Operand, columns: Sequence[Any], *, key: Any, options: _Options) -> Any:
+    """Take some columns of each row: fields of structured elements, or numbers along the last axis."""
+    (box,) = _boxes(grid, key, ())
+    if not columns:
+        raise InvalidError("no column is named")
+    fields = box.dtype.fields
+    if fields is not None:
+        unknown = [name for name in columns if name not in fields]
+        if unknown:
+            raise InvalidError(f"there is no field {unknown[0]!r}; there is {', '.join(fields)}")
+        row, shape = box.dtype.itemsize, box.shape
+        places = [(fields[name][1], fields[name][0].itemsize) for name in columns]
+        kind = np.dtype([(name, fields[name][0]) for name in columns])
+    else:
+        if not box.shape or not all(isinstance(one, int | np.integer) for one in columns):
+            raise InvalidError(
+                "columns are fields of structured elements, or numbers along the last of at least one axis"
+            )
+        width, item = box.shape[-1], box.dtype.itemsize
+        outside = [one for one in columns if not -width <= one < width]
+        if outside:
+            raise InvalidError(f"column {outside[0]} is out of bounds for {width} columns")
+        row, shape, kind = width * item, (*box.shape[:-1], len(columns)), box.dtype
+        places = [(int(one) % width * item, item) for one in columns]
+    made = programs.get("select", row_bytes=row, columns=tuple(places))
+    raw = _run(_Call(grid, key, options, {}), made)
+    return np.frombuffer(raw.tobytes(), dtype=kind).reshape(shape)
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+
+
+def _flat(found: Any) -> Any:
+    """Give elements without the shape that a box has of which all were kept."""
+    return found.reshape(-1) if isinstance(found, np.ndarray) else found
+
+
+@dataclass(frozen=True)
+class _Call:
+    """On what something runs, and how."""
+
+    grid: Operand
+    key: Any
+    options: _Options
+    scalars: _Options
+    others: Sequence[Any] = ()
+
+
+def _run(call: _Call, made: Program, out: Any = None) -> Any:
+    grid, key = call.grid, call.key
+    target = _created(grid, out, made, key) if isinstance(out, str) else out
+    boxes = [run.Box(grid, key), *call.others]
+    kept = {name: value for name, value in call.options.items() if name not in COMPILED}
+    try:
+        found = run.offload(made, boxes, call.scalars, out=target, **kept)
+        if isinstance(out, str) and found.result != target.size:
+            raise InvalidError(f"{made.name} gave {found.result} of {target.size} elements; give an array to out=")
+    except BaseException:
+        if isinstance(out, str):
+            del grid._origin().array.store[out]
+        raise
+    return target if isinstance(out, str) else found.result
+
+
+def _created(grid: Operand, name: str, made: Program, key: Any) -> Any:
+    """Make the array that a result goes into, in the store of the first input and of its shape."""
+    if len(made.outputs) != 1:
+        raise InvalidError(f"{made.name} has {len(made.outputs)} outputs; out= names one array")
+    port = made.outputs[0]
+    if not abi.one_for_one(port):
+        raise InvalidError(f"how much {made.name} gives is not known before; give an array of the store to out=")
+    box = ports.Boxed(run.Box(grid, key))
+    same = tuple(box.shape) == tuple(box.array.shape)
+    block = box.array.building_block if same else None
+    dtype = abi.record(port["dtype"], port["name"])
+    return grid._origin().array.store.create(name, box.shape, dtype, building_block=block)
+
+
+def _boxes(grid: Operand, key: Any, others: Sequence[Any]) -> list[Any]:
+    """Give shape and dtype of each input."""
+    found: list[Any] = [ports.Boxed(run.Box(grid, key))]
+    for one in others:
+        found.append(ports.Boxed(one) if ports.is_stored(one) else np.asarray(one))
+    return found
+
+
+def _same_shape(boxes: Sequence[Any]) -> None:
+    for one in boxes[1:]:
+        if tuple(one.shape) != tuple(boxes[0].shape):
+            raise InvalidError(
+                f"inputs have the shapes {tuple(boxes[0].shape)} and {tuple(one.shape)}; they do not broadcast: single "
+                "numbers are given by name"
+            )
+
+
+def _kinds(scalars: _Options) -> dict[str, np.dtype[Any]]:
+    """Choose the dtypes of numbers that a function takes by name."""
+    found = {}
+    for name, value in scalars.items():
+        number = np.asarray(value)
+        if number.ndim or number.dtype.kind not in "biuf":
+            raise InvalidError(f"{name} is {value!r}; what is given by name is one number, or an option")
+        found[name] = number.dtype
+    return found
+
+
+def _settings(options: _Options) -> dict[str, Any]:
+    """Take what compiling a function is told."""
+    return {name: options[name] for name in COMPILED if options.get(name) is not None}
+
+
+def _divided(total: Any, count: int) -> Any:
+    return total / count if count else total * np.nan
+
+
+def _called(what: Any) -> str:
+    return what if isinstance(what, str) else getattr(what, "__name__", "the function")
+
+
+# --- ready-made ones --------------------------------------------------------------------------------------------------
+
+
+def _ready(name: str, dtype: np.dtype[Any], scalars: _Options) -> Program:
+    entry = programs.describe(name)
+    parameters = {key: value for key, value in scalars.items() if key in entry.parameters}
+    return programs.get(name, dtype=dtype if entry.dtypes else None, **parameters)
+
+
+def _named(call: _Call, name: str, box: Any) -> Any:
+    if name not in _REDUCTIONS and name not in ("minmax", "histogram", "variance"):
+        there = ", ".join([*_REDUCTIONS, "variance", "minmax", "histogram"])
+        raise NotFoundError(f"there is no reduction {name!r}; there is {there}")
+    program, output, finish = _REDUCTIONS.get(name, (name, "", lambda x: x))
+    if name in _EMPTY_ONES and not math.prod(box.shape):
+        return None
+    if box.dtype.kind == "c" and name in ("sum", "mean"):
+        form = fold_form(add, box.dtype, np.dtype("c16"), {}, **_settings(call.options), name=name)
+        given = np.atleast_1d(_run(call, PythonProgram(form)))
+        total: Any = given[0] if given.size else np.complex128(0)
+        return total if name == "sum" else _divided(total, math.prod(box.shape))
+    kind = np.dtype("u1") if box.dtype == np.dtype("?") else box.dtype
+    entry = programs.describe(program)
+    shaping = {key: value for key, value in call.scalars.items() if key in entry.parameters}
+    rest = {key: value for key, value in call.scalars.items() if key not in entry.parameters}
+    made = programs.get(program, dtype=kind, **shaping)
+    found = _run(replace(call, scalars=rest), made)
+    if not output:
+        return np.int64(found) if box.dtype == np.dtype("?") and name == "sum" else finish(found)
+    part = found[output]
+    return part.astype("?") if box.dtype == np.dtype("?") else part

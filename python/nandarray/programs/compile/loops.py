@@ -1,0 +1,232 @@
+"""The loops around a user's functions: text of Python that is compiled with them.
+
+For each style of :class:`~nandarray.programs.forms.Form` but those over blocks and streams, what an entry point does.
+The functions are called by their names with an underscore in front; names that end with one are the loop's own. What
+arguments a loop gets is said in :func:`nandarray.programs.compile.functions`.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nandarray.programs.forms import OPTIONS, parameters
+
+if TYPE_CHECKING:
+    from nandarray.programs.forms import Form
+
+__all__ = ["calling", "ending", "folded", "folding", "loop", "options"]
+
+
+def options(form: Form) -> dict[str, Any]:
+    """Give what Numba takes of a form's options: indices are checked unless the form says otherwise."""
+    given = {"boundscheck": True, **form.options}
+    return {key: given[key] for key in OPTIONS if given.get(key)}
+
+
+def _written(form: Form, name: str, text: str) -> Any:
+    """Make a function of text; the user's functions are there under their names, with an underscore."""
+    from nandarray.programs.compile.riscv import jitted
+
+    names = {f"_{key}": jitted(function, options(form)) for key, function in form.functions.items()}
+    exec(compile(textwrap.dedent(text), f"<nandarray {form.name}>", "exec"), names)  # noqa: S102
+    return names[name]
+
+
+def loop(form: Form) -> Any:
+    """Go through a block: an element, or a record, at a time."""
+    ins = [name for name, _ in form.inputs]
+    numbers = "".join(f", {name}" for name, _ in form.scalars)
+    at_i = {name: f"{name}[i_]" for name in ins} | {name: name for name, _ in form.scalars}
+    taken = ", ".join(ins)
+    if form.style == "reduce":
+        if "block" in form.functions:
+            given = ", ".join(parameters(form.functions["block"])[1:])
+            return _written(form, "loop_", f"def loop_(state, {taken}{numbers}):\n    _block(state, {given})")
+        given = ", ".join(at_i[name] for name in parameters(form.functions["step"])[1:])
+        return _written(
+            form,
+            "loop_",
+            f"""
+            def loop_(state, {taken}{numbers}):
+                for i_ in range(len({ins[0]})):
+                    _step(state, {given})
+            """,
+        )
+    if form.style in ("columns", "slab"):
+        return _rows(form)
+    if form.style == "boxes":
+        ((last, _),) = form.outputs
+        sizes = "".join(f"n{axis}_, " for axis in range(form.ndim))
+        fields = {name: f"[{found!r}]" for name, found in form.fields.items()}
+        boxes = {name: f"{name}.reshape(({sizes})){fields.get(name, '')}" for name in ins} | {
+            last: f"out_.reshape(({sizes}))"
+        }
+        given = ", ".join(boxes.get(name, name) for name in form.parameters)
+        return _written(form, "loop_", f"def loop_({taken}, out_{numbers}, {sizes}):\n    _function({given})")
+    if form.style == "fold":
+        pair = iter(("state.value", f"{ins[0]}[i_]"))
+        given = ", ".join(name if name in dict(form.scalars) else next(pair) for name in form.parameters)
+        return _written(
+            form,
+            "loop_",
+            f"""
+            def loop_(state, {taken}{numbers}):
+                first = 0
+                if state.n == 0 and len({ins[0]}) > 0:
+                    state.value = {ins[0]}[0]
+                    first = 1
+                for i_ in range(first, len({ins[0]})):
+                    state.value = _function({given})
+                state.n += len({ins[0]})
+            """,
+        )
+    given = ", ".join(at_i[name] for name in form.parameters)
+    if form.style == "map":
+        return _written(
+            form,
+            "loop_",
+            f"""
+            def loop_({taken}, out_{numbers}):
+                for i_ in range(len({ins[0]})):
+                    out_[i_] = _function({given})
+            """,
+        )
+    return _written(
+        form,
+        "loop_",
+        f"""
+        def loop_({taken}, out_{numbers}):
+            n_ = 0
+            for i_ in range(len({ins[0]})):
+                if _function({given}):
+                    out_[n_] = {ins[0]}[i_]
+                    n_ += 1
+            return n_
+        """,
+    )
+
+
+def _rows(form: Form) -> Any:
+    """Fold along an axis: within records, or over them."""
+    ((taken, record),) = form.inputs
+    numbers = "".join(f", {name}" for name, _ in form.scalars)
+    scalars = {name for name, _ in form.scalars}
+    slab = form.style == "slab"
+    into, element = ("out_[r_, j_]", f"{taken}[r_, i_, j_]") if slab else ("state.value[j_]", f"{taken}[i_, j_]")
+    pair = iter((into, element))
+    given = ", ".join(name if name in scalars else next(pair) for name in form.parameters)
+    if slab:
+        length, inner = record.shape
+        text = f"""
+        def loop_({taken}, out_{numbers}):
+            for r_ in range(len({taken})):
+                for j_ in range({inner}):
+                    out_[r_, j_] = {taken}[r_, 0, j_]
+                for i_ in range(1, {length}):
+                    for j_ in range({inner}):
+                        out_[r_, j_] = _function({given})
+        """
+        return _written(form, "loop_", text)
+    (inner,) = record.shape
+    text = f"""
+    def loop_(state, {taken}{numbers}):
+        first = 0
+        if state.n == 0 and len({taken}) > 0:
+            first = 1
+            for j_ in range({inner}):
+                state.value[j_] = {taken}[0, j_]
+        for i_ in range(first, len({taken})):
+            for j_ in range({inner}):
+                state.value[j_] = _function({given})
+        state.n += len({taken})
+    """
+    return _written(form, "loop_", text)
+
+
+def folding(form: Form) -> Any:
+    """Fold the value of later pieces into that of earlier ones, if both have any."""
+    numbers = "".join(f", {one}" for one, _ in form.scalars)
+    scalars = {name for name, _ in form.scalars}
+    pair = iter(("state.value", "other.value"))
+    given = ", ".join(name if name in scalars else next(pair) for name in form.parameters)
+    if form.style == "columns":
+        inner, step = form.inputs[0][1].shape[0], given.replace(".value", ".value[j_]")
+        return _written(
+            form,
+            "merge_",
+            f"""
+            def merge_(state, other{numbers}):
+                if other.n > 0:
+                    for j_ in range({inner}):
+                        if state.n > 0:
+                            state.value[j_] = _function({step})
+                        else:
+                            state.value[j_] = other.value[j_]
+                    state.n += other.n
+            """,
+        )
+    return _written(
+        form,
+        "merge_",
+        f"""
+        def merge_(state, other{numbers}):
+            if other.n > 0:
+                if state.n > 0:
+                    state.value = _function({given})
+                else:
+                    state.value = other.value
+                state.n += other.n
+        """,
+    )
+
+
+def folded(form: Form) -> Any:
+    """Give the value, if there was an element."""
+    if form.style == "columns":
+        inner = form.inputs[0][1].shape[0]
+        text = f"""
+        def end_(state, out_):
+            for j_ in range({inner}):
+                out_[0, j_] = state.value[j_]
+            return 1
+        """
+        return _written(form, "end_", text)
+    return _written(
+        form,
+        "end_",
+        """
+        def end_(state, out_):
+            if state.n == 0:
+                return 0
+            out_[0] = state.value
+            return 1
+        """,
+    )
+
+
+def calling(form: Form, name: str, first: str) -> Any:
+    """Call one of the user's functions with those scalars that it wants."""
+    numbers = "".join(f", {one}" for one, _ in form.scalars)
+    wanted = "".join(f", {one}" for one in parameters(form.functions[name])[len(first.split(",")) :])
+    return _written(form, "call_", f"def call_({first}{numbers}):\n    _{name}({first}{wanted})")
+
+
+def ending(form: Form, dtype: np.dtype[Any]) -> Any:
+    """Write the result of a reduction."""
+    numbers = "".join(f", {one}" for one, _ in form.scalars)
+    if "result" not in form.functions:
+        assert form.state is not None
+        if form.state.names:
+            return _written(form, "end_", f"def end_(state, out_{numbers}):\n    out_[0] = state")
+        shape = form.state.shape
+        # Element by element: between arrays that may overlap Numba makes a copy, which needs memory.
+        parts = "".join(f"\n    out_[{', '.join(map(str, (0, *at)))}] = state{list(at)}" for at in np.ndindex(shape))
+        return _written(form, "end_", f"def end_(state, out_{numbers}):{parts}")
+    wanted = "".join(f", {one}" for one in parameters(form.functions["result"])[1:])
+    if dtype.subdtype is None:
+        return _written(form, "end_", f"def end_(state, out_{numbers}):\n    out_[0] = _result(state{wanted})")
+    parts = "".join(f"\n    out_[0, {i}] = r_[{i}]" for i in range(int(np.prod(dtype.shape))))
+    return _written(form, "end_", f"def end_(state, out_{numbers}):\n    r_ = _result(state{wanted}){parts}")

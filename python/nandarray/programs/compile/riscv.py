@@ -1,0 +1,535 @@
+"""Numba for RISC-V: from typed Python functions to LLVM's intermediate representation of a program.
+
+A target of its own beside Numba's ``cpu`` (:mod:`numba.core.target_extension`), so that nothing compiled here can meet
+what the process compiles for itself: own typing and target contexts, own dispatchers, an error code instead of Python
+exceptions, no heap, no Python objects. Functions under ``@numba.njit`` are taken over and compiled again.
+
+The product is text. Clang optimises and assembles it, since LLVM as llvmlite has it cannot assemble the stream
+instructions. This is the only module that knows Numba's inside; it is imported when a function is compiled, not before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba.core import callconv, cgutils, codegen, compiler, cpu, descriptors, dispatcher, fastmathpass, types, typing
+from numba.core import target_extension as targets
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.errors import TypingError, UnsupportedError
+from numba.core.runtime.context import NRTContext
+from numba.np import numpy_support
+from numba.np.arrayobj import make_array, populate_array
+
+from nandarray.programs.compile import streams
+from nandarray.programs.compile.scipy_free import import_arrays
+from nandarray.programs.compile.streams import StreamType
+
+__all__ = ["Entry", "Parameter", "compile_program", "result_type"]
+
+_NAME = "nandarray-riscv"
+_TRIPLE = "riscv64-unknown-elf"
+_LAYOUT = "e-m:e-p:64:64-i64:64-i128:128-n32:64-S128"
+_I64 = ir.IntType(64)
+
+# Fields of the argument block, in words of 64 bits: docs/reference/program-abi.md.
+_STATE, _OTHER_STATE, _INPUTS, _BUFFER_WORDS, _SCALARS = 6, 8, 11, 8, 11 + 16 * 8
+_OUTPUTS = _INPUTS + 8 * _BUFFER_WORDS
+_SHAPE = 4  # in an input
+
+#: What is said of code that would allocate.
+NO_HEAP = "it makes an array or another object that needs memory while it runs; write into an argument instead"
+#: Status of a function that says it wrote more records than there is room for.
+TOO_MANY = -2
+_FIRST_CODE = 16
+
+
+class _Library(codegen.CPUCodeLibrary):
+    """Modules linked together, not optimised: Clang does that."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_specific(self) -> None:
+        pass
+
+
+class _Codegen(codegen.CPUCodegen):
+    _library_class = _Library
+
+    def _init(self, _llvm_module: Any) -> None:
+        self._data_layout = _LAYOUT
+        self._target_data = llvm.create_target_data(_LAYOUT)
+
+    def _create_empty_module(self, name: str) -> Any:
+        module = ir.Module(cgutils.normalize_ir_text(name))
+        module.triple = _TRIPLE
+        module.data_layout = _LAYOUT
+        return module
+
+    def _add_module(self, _module: Any) -> None:
+        pass
+
+    def _check_llvm_bugs(self) -> None:
+        pass
+
+    def set_env(self, _name: str, _env: Any) -> None:
+        pass
+
+    def insert_unresolved_ref(self, builder: Any, fnty: Any, name: str) -> Any:
+        # A function that calls itself: all modules end up in one, so its name is enough.
+        return cgutils.get_or_insert_function(builder.module, fnty, name)
+
+
+class _CallHelper(callconv._MinimalCallHelper):
+    """Numbers exceptions by what they say, so that functions compiled apart agree on them."""
+
+    known: dict[int, str] = {}
+
+    def _add_exception(self, exc: Any, exc_args: Any, locinfo: Any) -> int:
+        says = "an exception" if exc is None else exc.__name__
+        if exc_args:
+            says += ": " + ", ".join(map(str, exc_args))
+        if locinfo is not None:
+            says += f" ({os.path.basename(locinfo[1])}:{locinfo[2]})"
+        code = _FIRST_CODE + int.from_bytes(hashlib.sha256(says.encode()).digest()[:3], "little")
+        _CallHelper.known[code] = says
+        return code
+
+    def get_exception(self, exc_id: int) -> Any:
+        raise NotImplementedError
+
+
+_NO_TEXT = "an exception's arguments have to be constants beside the data; dictionaries raise others"
+
+
+class _CallConv(callconv.MinimalCallConv):
+    def _make_call_helper(self, _builder: Any) -> Any:
+        return _CallHelper()
+
+    def return_dynamic_user_exc(self, *_args: Any, **_options: Any) -> Any:
+        raise UnsupportedError(_NO_TEXT)
+
+
+class _NoHeap(NRTContext):
+    """Numba's runtime without memory: views of given arrays are counted in vain, new ones are refused."""
+
+
+def _refuse(*_args: Any, **_options: Any) -> Any:
+    raise UnsupportedError(NO_HEAP)
+
+
+for _name in dir(NRTContext):
+    if ("alloc" in _name or "_new_" in _name) and not _name.startswith("__"):
+        setattr(_NoHeap, _name, _refuse)
+
+
+class _Context(cpu.CPUContext):
+    """Lowering to RISC-V: only what needs neither heap nor Python."""
+
+    def init(self) -> None:
+        self.is32bit = False
+        self._internal_codegen: Any = _Codegen("nandarray")
+
+    @property
+    def nrt(self) -> Any:
+        return _NoHeap(self, self.enable_nrt)
+
+    @property
+    def call_conv(self) -> Any:
+        return _CallConv(self)
+
+    def load_additional_registries(self) -> None:
+        # What these import registers itself; strings, lists, sets, dictionaries, random numbers are left out.
+        from numba.core import inline_closurecall, optional  # noqa: F401
+        from numba.cpython import (  # noqa: F401  # noqa: F401
+            builtins,
+            cmathimpl,
+            enumimpl,
+            iterators,
+            mathimpl,
+            numbers,
+            rangeobj,
+            slicing,
+            tupleobj,
+        )
+        from numba.misc import literal  # noqa: F401
+
+        import_arrays()
+        from numba.np import arraymath, arrayobj, npyimpl  # noqa: F401
+
+        for registry in (cmathimpl.registry, mathimpl.registry, npyimpl.registry, streams.lowering):
+            self.install_registry(registry)
+
+    def post_lowering(self, mod: Any, _library: Any) -> None:
+        if self.fastmath:
+            fastmathpass.rewrite_module(mod, self.fastmath)
+
+    def create_cpython_wrapper(self, *_args: Any, **_options: Any) -> None:
+        pass
+
+    def create_cfunc_wrapper(self, *_args: Any, **_options: Any) -> None:
+        pass
+
+    def get_executable(self, library: Any, _fndesc: Any, _env: Any) -> Any:
+        library._ensure_finalized()
+        return object().__reduce__  # a callable that is not another's: overloads are told apart by it
+
+
+_FLAT = (
+    "an index into `.flat` is not checked for being in range; index the array itself or its `.ravel()`,"
+    " or give boundscheck=False"
+)
+
+
+class _Typing(typing.Context):
+    def load_additional_registries(self) -> None:
+        super().load_additional_registries()
+        self.install_registry(streams.typing)
+
+    def resolve_value_type(self, val: Any) -> Any:
+        if isinstance(val, dispatcher.Dispatcher) and not isinstance(val, _Dispatcher):
+            val = _taken_over(val)
+        return super().resolve_value_type(val)
+
+    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
+        if func is operator.getitem:
+            self._refuse_flat(args[0])
+        return super().resolve_function_type(func, args, kws)
+
+    def resolve_setitem(self, target: Any, index: Any, value: Any) -> Any:
+        self._refuse_flat(target)
+        return super().resolve_setitem(target, index, value)
+
+    def _refuse_flat(self, indexed: Any) -> None:
+        """Refuse an index into ``array.flat`` in a user's function: Numba never checks it."""
+        if not (_CHECKS[0] and isinstance(indexed, types.NumpyFlatType)):
+            return
+        # Numba's own functions stay within the arrays that they are given.
+        frames = list(self.callstack)
+        if not frames or not frames[0].func_id.modname.partition(".")[0] == "numba":
+            raise TypingError(_FLAT)
+
+
+class _Options(cpu.CPUTargetOptions):
+    def finalize(self, flags: Any, options: Any) -> None:
+        super().finalize(flags, options)
+        flags.enable_pyobject = flags.enable_looplift = flags.enable_pyobject_looplift = False
+        flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+        flags.nrt = True
+        flags.error_model = "numpy"  # what divides by zero gives what NumPy gives
+
+
+class _Riscv(targets.CPU):
+    """The name under which Numba finds all this."""
+
+
+class _Descriptor(descriptors.TargetDescriptor):
+    options = _Options
+    _made: tuple[Any, Any] | None = None
+
+    def _contexts(self) -> tuple[Any, Any]:
+        if self._made is None:
+            typing_context = _Typing()
+            self._made = typing_context, _Context(typing_context, _NAME)
+        return self._made
+
+    @property
+    def typing_context(self) -> Any:
+        return self._contexts()[0]
+
+    @property
+    def target_context(self) -> Any:
+        return self._contexts()[1]
+
+
+targets.target_registry[_NAME] = _Riscv
+_DESCRIPTOR = _Descriptor(_NAME)
+
+
+class _Dispatcher(dispatcher.Dispatcher):
+    targetdescr = _DESCRIPTOR
+
+
+targets.dispatcher_registry[_Riscv] = _Dispatcher
+_TAKEN_OVER: dict[tuple[int, bool], tuple[Any, Any]] = {}
+#: Whether the program that is being compiled checks indices: set under the compiler's lock.
+_CHECKS = [False]
+
+
+def _taken_over(host: Any) -> Any:
+    """Give our own dispatcher of a function under ``@numba.njit``; it checks indices as the program does."""
+    key = id(host), _CHECKS[0]
+    if key not in _TAKEN_OVER:
+        options = _plain(host.targetoptions)
+        if options.get("boundscheck") is None:
+            options["boundscheck"] = _CHECKS[0]
+        _TAKEN_OVER[key] = host, _jit(**options)(host.py_func)
+    return _TAKEN_OVER[key][1]
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep those options of ``@njit`` that mean something here."""
+    return {key: options[key] for key in ("fastmath", "boundscheck", "inline", "forceinline") if key in options}
+
+
+def _jit(*_args: Any, **options: Any) -> Callable[[Any], Any]:
+    # How Numba's own functions are kept, and the types of their variables, which follow without.
+    options = {key: value for key, value in options.items() if key not in {"cache", "locals"}}
+    return lambda function: _Dispatcher(function, targetoptions={"nopython": True, **options})
+
+
+targets.jit_registry[_Riscv] = _jit
+
+
+# --- what a program is made of ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What an argument of a compiled function is, and where in the argument block it comes from."""
+
+    role: str  # "block", "out", "scalar", "stream", "out-stream", "state", "other", "extent" (of the first input)
+    index: int
+    dtype: np.dtype[Any]
+
+    @property
+    def type(self) -> Any:
+        """Numba's type of the argument."""
+        if self.role in {"stream", "out-stream"}:
+            return StreamType(element_type(self.dtype), self.index, output=self.role == "out-stream")
+        if self.role in {"scalar", "extent"}:
+            return element_type(self.dtype)
+        if self.role in {"state", "other"}:
+            if self.dtype.names is not None:
+                return numpy_support.from_dtype(self.dtype)
+            base, shape = self.dtype.subdtype or (self.dtype, (1,))
+            return types.Array(numpy_support.from_dtype(base), len(shape), "C", readonly=self.role == "other")
+        base, shape = self.dtype.subdtype or (self.dtype, ())
+        return types.Array(numpy_support.from_dtype(base), 1 + len(shape), "C", readonly=self.role == "block")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry point: the function behind it and its parameters.
+
+    Indices of our own loops stay within what they go through, so that these need no checks, which would keep them from
+    becoming vector instructions; functions that they call are checked by themselves.
+    """
+
+    symbol: str
+    function: Any
+    parameters: Sequence[Parameter]
+    ours: bool = False
+
+
+def element_type(dtype: np.dtype[Any]) -> Any:
+    """Give Numba's type of one record, as indexing a block gives it."""
+    base, shape = dtype.subdtype or (dtype, ())
+    element = numpy_support.from_dtype(base)
+    return types.Array(element, len(shape), "C", readonly=True) if shape else element
+
+
+def result_type(function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """Give the type that a function returns for some types of arguments: None, a dtype, or a list of these.
+
+    Raises
+    ------
+    numba.core.errors.NumbaError
+        It cannot be typed.
+    """
+    found = _compile(function, arguments, options).signature.return_type
+    return _as_dtype(found)
+
+
+def _as_dtype(found: Any) -> Any:
+    found = types.unliteral(found)
+    if isinstance(found, types.NoneType):
+        return None
+    if isinstance(found, types.BaseTuple):
+        return [_as_dtype(one) for one in found]
+    if isinstance(found, types.Optional):
+        found = found.type
+    try:
+        return numpy_support.as_dtype(found)
+    except NotImplementedError:
+        return str(found)
+
+
+def jitted(function: Any, options: Mapping[str, Any]) -> Any:
+    """Make a function callable from others that are compiled here."""
+    return function if isinstance(function, dispatcher.Dispatcher) else _jit(**options)(function)
+
+
+@global_compiler_lock
+def _compile(function: Any, arguments: Sequence[Any], options: Mapping[str, Any], *, ours: bool = False) -> Any:
+    function = getattr(function, "py_func", function)
+    _CHECKS[0] = bool(options.get("boundscheck"))
+    if ours:
+        options = {**options, "boundscheck": False}
+    with targets.target_override(_NAME):
+        flags = compiler.Flags()
+        _Options.parse_as_flags(flags, {"nopython": True, **options})
+        contexts = _DESCRIPTOR.typing_context, _DESCRIPTOR.target_context
+        return compiler.compile_extra(*contexts, function, tuple(arguments), None, flags, {})
+
+
+@global_compiler_lock
+def compile_program(
+    entries: Sequence[Entry], describe: Callable[[Mapping[int, str]], bytes], options: Mapping[str, Any]
+) -> str:
+    """Compile functions to the module of a program.
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+        The entry points.
+    describe : callable
+        Given the statuses that the functions may return, with what they mean, gives the metadata.
+    options : mapping
+        ``fastmath`` and ``boundscheck``, as Numba has them.
+
+    Returns
+    -------
+    str
+        LLVM's intermediate representation.
+
+    Raises
+    ------
+    numba.core.errors.NumbaError
+        A function cannot be typed, or needs what there is not.
+    """
+    context = _DESCRIPTOR.target_context
+    library = context.codegen().create_library("program")
+    wrappers = context.codegen()._create_empty_module("entries")
+    with targets.target_override(_NAME):
+        for entry in entries:
+            made = _compile(entry.function, [one.type for one in entry.parameters], options, ours=entry.ours)
+            library.add_linking_library(made.library)
+            _wrap(context, wrappers, entry, made)
+    _count_nothing(wrappers)
+    library.add_ir_module(wrappers)
+    library.finalize()
+    module = library._final_module
+    public = {entry.symbol for entry in entries}
+    for function in module.functions:
+        if not function.is_declaration and function.name not in public:
+            function.linkage = "internal"
+    text = str(module)
+    codes = {code: says for code, says in _CallHelper.known.items() if f"i32 {code}" in text}
+    statuses = {-code: says for code, says in sorted(codes.items())}
+    if any(one.role == "out" for entry in entries for one in entry.parameters):
+        statuses[TOO_MANY] = "the function says that it wrote more records than there is room for"
+    raw = describe(statuses)
+    escaped = "".join(f"\\{byte:02x}" for byte in raw)
+    text += f'\n@nd_program_metadata = constant [{len(raw)} x i8] c"{escaped}", section ".nandarray.program", align 1\n'
+    return text
+
+
+def _count_nothing(module: Any) -> None:
+    """Define what counts references: nothing beside the data is ever freed."""
+    pointer = ir.IntType(8).as_pointer()
+    for name in ("NRT_incref", "NRT_decref"):
+        function = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer]), name)
+        ir.IRBuilder(function.append_basic_block()).ret_void()
+
+
+def _wrap(context: Any, module: Any, entry: Entry, made: Any) -> None:
+    """Write the entry point: arguments out of the argument block, results into it."""
+    function_type = context.call_conv.get_function_type(made.fndesc.restype, made.fndesc.argtypes)
+    callee = cgutils.get_or_insert_function(module, function_type, made.fndesc.llvm_func_name)
+    outer = ir.Function(module, ir.FunctionType(_I64, [_I64.as_pointer()]), entry.symbol)
+    builder = ir.IRBuilder(outer.append_basic_block("entry"))
+    block = _Block(context, builder, outer.args[0])
+    values = [block.value(one) for one in entry.parameters]
+    status, result = context.call_conv.call_function(builder, callee, made.fndesc.restype, made.fndesc.argtypes, values)
+    with builder.if_then(status.is_error, likely=False):
+        builder.ret(builder.neg(builder.sext(status.code, _I64)))
+    outs = [one for one in entry.parameters if one.role == "out"]
+    if outs:
+        block.set_used(outs, types.unliteral(made.signature.return_type), result)
+    builder.ret(ir.Constant(_I64, 0))
+
+
+class _Block:
+    """The argument block, while code that reads it is written."""
+
+    def __init__(self, context: Any, builder: Any, pointer: Any) -> None:
+        self.context, self.builder, self.pointer = context, builder, pointer
+
+    def _at(self, index: int) -> Any:
+        return self.builder.gep(self.pointer, [ir.Constant(_I64, index)])
+
+    def word(self, index: int) -> Any:
+        return self.builder.load(self._at(index))
+
+    def value(self, one: Parameter) -> Any:
+        """Give the LLVM value of an argument."""
+        if one.role in {"stream", "out-stream"}:
+            return self.context.get_dummy_value()
+        if one.role == "scalar":
+            return self._scalar(one)
+        if one.role == "extent":
+            return self.word(_INPUTS + _SHAPE + one.index)
+        if one.role in {"state", "other"}:
+            address = self.word(_STATE if one.role == "state" else _OTHER_STATE)
+            if one.dtype.names is not None:
+                return self.builder.inttoptr(address, self.context.get_value_type(one.type))
+            _, shape = one.dtype.subdtype or (one.dtype, (1,))
+            return self._array(one.type, address, [ir.Constant(_I64, extent) for extent in shape])
+        buffer = (_INPUTS if one.role == "block" else _OUTPUTS) + one.index * _BUFFER_WORDS
+        count = self.builder.udiv(self.word(buffer + 1), ir.Constant(_I64, one.dtype.itemsize))
+        _, shape = one.dtype.subdtype or (one.dtype, ())
+        return self._array(one.type, self.word(buffer), [count, *(ir.Constant(_I64, extent) for extent in shape)])
+
+    def _array(self, kind: Any, address: Any, shape: list[Any]) -> Any:
+        array = make_array(kind)(self.context, self.builder)
+        size = self.context.get_abi_sizeof(self.context.get_data_type(kind.dtype))
+        strides: list[Any] = []
+        step = ir.Constant(_I64, size)
+        for extent in reversed(shape):
+            strides.insert(0, step)
+            step = self.builder.mul(step, extent)
+        data = self.builder.inttoptr(address, array.data.type)
+        populate_array(array, data=data, shape=shape, strides=strides, itemsize=ir.Constant(_I64, size), meminfo=None)
+        return array._getvalue()
+
+    def _scalar(self, one: Parameter) -> Any:
+        raw = self.word(_SCALARS + one.index)
+        kind = self.context.get_value_type(one.type)
+        if isinstance(kind, ir.IntType):
+            return raw if kind.width == 64 else self.builder.trunc(raw, kind)  # noqa: PLR2004
+        if isinstance(kind, ir.DoubleType):
+            return self.builder.bitcast(raw, kind)
+        width = ir.IntType(8 * one.dtype.itemsize)
+        return self.builder.bitcast(self.builder.trunc(raw, width), kind)
+
+    def set_used(self, outs: list[Parameter], kind: Any, result: Any) -> None:
+        """Note how much was written: what the function returned, or all there is room for."""
+        counts: list[Any] = [None] * len(outs)
+        if isinstance(kind, types.Integer | types.Boolean):
+            counts[0] = self.context.cast(self.builder, result, kind, types.int64)
+        elif isinstance(kind, types.BaseTuple):
+            parts = cgutils.unpack_tuple(self.builder, result, len(kind))
+            each_kind: Any = kind
+            pairs = zip(parts, each_kind, strict=True)
+            counts = [self.context.cast(self.builder, part, each, types.int64) for part, each in pairs]
+        for one, count in zip(outs, counts, strict=True):
+            buffer = _OUTPUTS + one.index * _BUFFER_WORDS
+            used = self.word(buffer + 1)
+            if count is not None:
+                room = self.builder.udiv(used, ir.Constant(_I64, one.dtype.itemsize))
+                with self.builder.if_then(self.builder.icmp_unsigned(">", count, room), likely=False):
+                    self.builder.ret(ir.Constant(_I64, TOO_MANY))
+                used = self.builder.mul(count, ir.Constant(_I64, one.dtype.itemsize))
+            self.builder.store(used, self._at(buffer + 2))

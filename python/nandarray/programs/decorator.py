@@ -1,0 +1,119 @@
+"""``@nandarray.program``: a Python function becomes a :class:`nandarray.Program`.
+
+Options and their meaning are here; what a function becomes is :mod:`nandarray.programs.forms`
+and :mod:`nandarray.programs.compile.functions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nandarray.errors import InvalidError
+from nandarray.programs.forms import Form, block_form, map_form, reduce_form
+from nandarray.programs.program import PythonProgram
+
+__all__ = ["program"]
+
+
+class _ProgramDecorator:
+    """Make a program of a Python function.
+
+    Three ways, for functions over blocks, over single elements, and for reductions:
+
+    ``@nandarray.program``
+        The function takes blocks of arrays, or streams, told by annotations. It returns nothing if it fills its
+        outputs, or how many records it wrote to each.
+    ``@nandarray.program(inputs=..., output=...)``, ``@nandarray.program.filter(inputs=...)``
+        The function takes one element of each input and returns one element, or whether to keep it.
+    ``@nandarray.program.reduce(inputs=..., state=...)``
+        A class with functions ``init(state)``, ``step(state, x)`` or ``block(state, x)``, ``merge(state, other)`` and
+        ``result(state)``; ``init`` and ``result`` may be left out: a state starts as zeros, and is the result itself.
+
+    What a function may use is what Numba compiles without a heap: numbers, arrays that it is given, tuples, ``math``,
+    NumPy's functions of single numbers, ``sum``, ``min``, ``max`` of arrays, other functions under ``@numba.njit``.
+    Global names are constants. It is compiled when something of the program is first asked for.
+
+    Parameters
+    ----------
+    function : callable, optional
+        The function, if the decorator has no arguments.
+    inputs : dtype_like or list of dtype_like, optional
+        A dtype for each parameter that is an element of an array.
+    output : dtype_like, optional
+        The dtype of the output; what the function returns, if left out.
+    scalars : mapping, optional
+        Names of parameters that are numbers, given when the program runs, with their dtypes.
+    **settings
+        ``name``; ``bound``: for outputs the room they get, ``{"out": {"per_record": 8, "fixed": 64}}`` in bytes;
+        ``memory_bytes``; ``scratchpad_bytes``; ``fastmath`` (False: sums keep their order), as Numba has
+        it; ``boundscheck`` (True: an index out of range is an error; False: it is noticed only where it leaves the
+        program's memory, and a trusted program reads and writes the process's); ``trusted`` (False): whether it
+        may be executed as a part of this process, see :attr:`Program.trusted`.
+
+    Returns
+    -------
+    Program
+        Called, it is still the function.
+
+    Raises
+    ------
+    InvalidError
+        Annotations or options are wrong.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> @nandarray.program(inputs="float32")
+    ... def twice(x):
+    ...     return 2 * x
+    >>> twice
+    <nandarray.Program 'twice' from Python, not compiled yet>
+    >>> twice(1.5)
+    3.0
+    >>> twice.outputs[0]["dtype"], twice.metadata["entries"]
+    ('float64', ['nd_block'])
+    """
+
+    def __call__(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        inputs: Any = None,
+        output: Any = None,
+        scalars: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Any:
+        """Make a program of a function over blocks or streams, or, with ``inputs``, over single elements."""
+        if inputs is None:
+            if output is not None or scalars is not None:
+                raise InvalidError("output and scalars belong to functions over elements: give inputs as well")
+            return _decorate(function, lambda found: block_form(found, **settings))
+        return _decorate(function, lambda found: map_form("map", found, inputs, output, scalars, **settings))
+
+    def map(
+        self, *, inputs: Any, output: Any = None, scalars: Mapping[str, Any] | None = None, **settings: Any
+    ) -> Callable[[Callable[..., Any]], PythonProgram]:
+        """Make a program of a function that takes one element of each input and returns one."""
+        return lambda found: PythonProgram(map_form("map", found, inputs, output, scalars, **settings))
+
+    def filter(
+        self, *, inputs: Any, scalars: Mapping[str, Any] | None = None, **settings: Any
+    ) -> Callable[[Callable[..., Any]], PythonProgram]:
+        """Make a program of a function that says of one element whether to keep it (that of the first input)."""
+        return lambda found: PythonProgram(map_form("filter", found, inputs, None, scalars, **settings))
+
+    def reduce(
+        self, *, inputs: Any, state: Any, output: Any = None, scalars: Mapping[str, Any] | None = None, **settings: Any
+    ) -> Callable[[Any], PythonProgram]:
+        """Make a program of a class with ``init``, ``step`` or ``block``, ``merge`` and ``result``."""
+        return lambda found: PythonProgram(reduce_form(found, inputs, state, output, scalars, **settings))
+
+
+def _decorate(function: Callable[..., Any] | None, form: Callable[[Callable[..., Any]], Form]) -> Any:
+    if function is None:
+        return lambda found: PythonProgram(form(found))
+    return PythonProgram(form(function))
+
+
+program = _ProgramDecorator()

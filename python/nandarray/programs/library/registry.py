@@ -1,0 +1,428 @@
+"""The table of ready-made programs: for each its C file, and what it can be made for.
+
+A program is made for a dtype, a kind, and *parameters*: sizes that shape its records, so that they are constants to the
+compiler. What changes from run to run are scalars instead, and no business of this table. Nothing is compiled here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nandarray.errors import InvalidError
+from nandarray.programs.library import sizes as sizes
+
+__all__ = ["PROGRAMS", "Parameter", "ReadyMade"]
+
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+FLOATS = ("float32", "float64")
+NUMBERS = (*FLOATS, *INTEGERS)
+BOTH = ("block", "stream")
+BLOCK = ("block",)
+ASSASIN = "Zou, ASSASIN"
+VARVE = "Zou, VarVE"
+NDS = "NDS"
+CODEN = "CoDEN"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A size that a program is compiled for: an integer from ``least`` to ``most``, a multiple of ``step``."""
+
+    default: Any
+    least: int = 1
+    most: int = 1 << 16
+    step: int = 1
+    what: str = ""
+
+    def check(self, program: str, name: str, value: Any) -> Any:
+        """Give the value back, as an int; lists and text are checked where they are used."""
+        if not isinstance(self.default, int):
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise InvalidError(f"{program}: {name} is {value!r}; it is an integer")
+        if not self.least <= value <= self.most or value % self.step:
+            multiple = f" and a multiple of {self.step}" if self.step > 1 else ""
+            raise InvalidError(f"{program}: {name} is {value}; it is from {self.least} to {self.most}{multiple}")
+        return int(value)
+
+
+@dataclass(frozen=True)
+class ReadyMade:
+    """A program that can be made."""
+
+    source: str
+    summary: str
+    dtypes: tuple[str, ...] = ()
+    default: str = ""
+    kinds: tuple[str, ...] = BLOCK
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    defines: sizes.Defines = lambda _dtype, _values: {}
+    family: str = ""
+    twin: str = ""
+    twin_parameters: tuple[str, ...] = ()
+    by_task: bool = False
+    paper: str = ""
+    flags: tuple[str, ...] = ()
+
+
+_DISKS = {"disks": Parameter(4, 2, 8, what="inputs")}
+_DATA = {"disks": Parameter(4, 2, 8, what="data disks")}
+_BLOCK_BYTES = {"block_bytes": Parameter(4096, 8, 1 << 20, 8, "bytes of a block")}
+_ROW = {"row_bytes": Parameter(64, 1, 1 << 14, what="bytes of a row")}
+_UNSIGNED = ("uint8", "uint16", "uint32")
+_WIDTH = {"width": Parameter(5, 1, 32, what="bits of an element")}
+# Where Clang's vectors cost more than they gain in the native form (RISC-V has none here): words that have to
+# leave a vector again for each step, and loops whose body is a whole record.
+_WORDS_ALONE = ("-fno-slp-vectorize",)
+_RECORDS_ALONE = ("-fno-vectorize",)
+_ALL_FIELDS = ("int", "skip", "decimal2", "date", "float", "bytes8")
+
+
+def _statistic(source: str, summary: str, **more: Any) -> ReadyMade:
+    return ReadyMade(source, summary, NUMBERS, "float64", BOTH, family="statistics", paper=ASSASIN, **more)
+
+
+def _aes(mode: int, summary: str, twin: str) -> ReadyMade:
+    defines = {"MODE": mode}
+    return ReadyMade(
+        "aes128.c",
+        summary,
+        kinds=BOTH,
+        defines=lambda _d, _v: defines,
+        family="ciphers",
+        twin=twin,
+        paper=ASSASIN,
+        flags=_WORDS_ALONE,
+    )
+
+
+def _op(name: str, summary: str, *, inputs: int = 1) -> ReadyMade:
+    defines = {"OP": name, "ARITY": inputs}
+    return ReadyMade(
+        "elementwise.c",
+        summary,
+        FLOATS,
+        "float64",
+        defines=lambda _d, _v: defines,
+        family="elementwise",
+        twin=name,
+        paper=CODEN,
+    )
+
+
+PROGRAMS: dict[str, ReadyMade] = {
+    "sum": _statistic("sum.c", "the sum of all elements", twin="sum_", by_task=True),
+    "mean": _statistic("sum.c", "their mean", defines=lambda _d, _v: {"MEAN": 1}, twin="mean", by_task=True),
+    "minmax": _statistic("minmax.c", "the least and the greatest element", twin="minmax"),
+    "variance": _statistic("variance.c", "their variance", twin="variance", by_task=True),
+    "histogram": _statistic(
+        "histogram.c",
+        "how many elements are in each of equal bins",
+        parameters={"bins": Parameter(256, 1, 4095, what="bins")},
+        defines=sizes.histogram,
+        twin="histogram",
+        twin_parameters=("bins",),
+    ),
+    "filter": ReadyMade(
+        "filter.c",
+        "the elements from low to high",
+        NUMBERS,
+        "float64",
+        BOTH,
+        family="rows",
+        twin="filter_",
+        paper=ASSASIN,
+    ),
+    "filter_index": ReadyMade(
+        "filter.c",
+        "the numbers of the elements from low to high",
+        NUMBERS,
+        "float64",
+        BOTH,
+        defines=lambda _d, _v: {"WANT": 1},
+        family="rows",
+        twin="filter_index",
+        paper=ASSASIN,
+    ),
+    "filter_rows": ReadyMade(
+        "filter_rows.c",
+        "the rows with an element from low to high",
+        NUMBERS,
+        "int64",
+        BOTH,
+        {**_ROW, "offset": Parameter(0, 0, 1 << 14, what="where the element is in the row")},
+        sizes.filter_rows,
+        family="rows",
+        twin="filter_rows",
+        twin_parameters=("row_bytes", "offset", "dtype"),
+        paper=ASSASIN,
+    ),
+    "select": ReadyMade(
+        "select.c",
+        "some columns of each row",
+        kinds=BOTH,
+        parameters={**_ROW, "columns": Parameter(((0, 8),), what="(offset, bytes) of each column")},
+        defines=sizes.select_,
+        family="rows",
+        twin="select",
+        twin_parameters=("row_bytes", "columns"),
+        paper=ASSASIN,
+    ),
+    "parse": ReadyMade(
+        "parse.c",
+        "lines of delimited text as binary rows",
+        kinds=BOTH,
+        parameters={"fields": Parameter(_ALL_FIELDS, what="kinds of the fields")},
+        defines=sizes.parse_,
+        family="text",
+        twin="parse",
+        twin_parameters=("fields",),
+        paper=ASSASIN,
+    ),
+    "raid4_encode": ReadyMade(
+        "xor.c",
+        "the parity of data disks",
+        (),
+        "",
+        BOTH,
+        _DATA,
+        sizes.xor("raid4_encode"),
+        "coding",
+        "xor",
+        paper=ASSASIN,
+    ),
+    "raid4_rebuild": ReadyMade(
+        "xor.c",
+        "a lost disk from those left",
+        (),
+        "",
+        BOTH,
+        _DISKS,
+        sizes.xor("raid4_rebuild"),
+        "coding",
+        "xor",
+        paper=ASSASIN,
+    ),
+    "raid5_encode": ReadyMade(
+        "raid5.c",
+        "data on disks with a rotating parity",
+        parameters={
+            "disks": Parameter(4, 3, 8, what="disks, parity included"),
+            "chunk_bytes": Parameter(4096, 8, 1 << 20, 8, "bytes of a chunk"),
+        },
+        defines=sizes.raid5,
+        family="coding",
+        twin="raid5",
+        twin_parameters=("disks", "chunk_bytes"),
+        paper=VARVE,
+    ),
+    "raid5_rebuild": ReadyMade(
+        "xor.c",
+        "a lost disk from those left",
+        (),
+        "",
+        BOTH,
+        _DISKS,
+        sizes.xor("raid5_rebuild"),
+        "coding",
+        "xor",
+        paper=VARVE,
+    ),
+    "raid6_encode": ReadyMade(
+        "raid6.c",
+        "the parities P and Q of data disks",
+        (),
+        "",
+        BOTH,
+        _DATA,
+        sizes.disks,
+        "coding",
+        "raid6",
+        paper=ASSASIN,
+    ),
+    "raid6_rebuild": ReadyMade(
+        "raid6_rebuild.c",
+        "two lost disks from those left",
+        parameters=_DATA,
+        defines=sizes.disks,
+        family="coding",
+        twin="raid6_rebuild",
+        paper=ASSASIN,
+    ),
+    "aes128_encrypt": _aes(0, "AES-128 of each block of 16 bytes", "aes128_encrypt"),
+    "aes128_decrypt": _aes(1, "its inverse", "aes128_decrypt"),
+    "aes128_ctr": _aes(2, "AES-128 in counter mode; encrypts and decrypts", "aes128_ctr"),
+    "lz4_decompress": ReadyMade(
+        "lz4.c",
+        "blocks of LZ4, decompressed",
+        parameters={"expansion": Parameter(255, 1, 255, what="bytes out for a byte in, at most")},
+        defines=lambda _d, values: {"EXPANSION": values["expansion"]},
+        family="blocks",
+        twin="lz4_decompress",
+        paper=ASSASIN,
+    ),
+    "deduplicate": ReadyMade(
+        "deduplicate.c",
+        "a hash (XXH64) of each block",
+        parameters=_BLOCK_BYTES,
+        defines=sizes.blocks,
+        family="blocks",
+        twin="deduplicate",
+        twin_parameters=("block_bytes",),
+        paper=ASSASIN,
+    ),
+    "sha256": ReadyMade(
+        "sha256.c",
+        "SHA-256 of each block",
+        parameters=_BLOCK_BYTES,
+        defines=sizes.blocks,
+        family="blocks",
+        twin="sha256",
+        twin_parameters=("block_bytes",),
+        paper=ASSASIN,
+        flags=_WORDS_ALONE,
+    ),
+    "crc32c": ReadyMade(
+        "crc32c.c",
+        "CRC-32C of each block",
+        parameters=_BLOCK_BYTES,
+        defines=sizes.blocks,
+        family="blocks",
+        twin="crc32c",
+        twin_parameters=("block_bytes",),
+    ),
+    "replicate": ReadyMade(
+        "replicate.c",
+        "copies of the data",
+        kinds=BOTH,
+        parameters={"copies": Parameter(3, 1, 8, what="how many")},
+        defines=sizes.copies,
+        family="coding",
+        twin="replicate",
+        twin_parameters=("copies",),
+        paper=ASSASIN,
+    ),
+    "wal_replay": ReadyMade(
+        "wal_replay.c",
+        "pages brought up to date from a write-ahead log",
+        parameters={"page_bytes": Parameter(4096, 16, 1 << 20, 8, "bytes of a page")},
+        defines=lambda _d, values: {"PAGE_BYTES": values["page_bytes"]},
+        family="blocks",
+        twin="wal_replay",
+        twin_parameters=("page_bytes",),
+        paper=ASSASIN,
+    ),
+    "bitpack": ReadyMade(
+        "bitpack.c",
+        "the lowest bits of each element, packed",
+        _UNSIGNED,
+        "uint32",
+        BOTH,
+        _WIDTH,
+        lambda dtype, values: sizes.width(dtype, values, packs=True),
+        "packing",
+        "bitpack",
+        ("width",),
+        paper=VARVE,
+        flags=_RECORDS_ALONE,
+    ),
+    "bitunpack": ReadyMade(
+        "bitunpack.c",
+        "elements from packed bits",
+        _UNSIGNED,
+        "uint32",
+        BOTH,
+        _WIDTH,
+        lambda dtype, values: sizes.width(dtype, values, packs=False),
+        "packing",
+        "bitunpack",
+        ("width", "dtype"),
+        paper=VARVE,
+        flags=_RECORDS_ALONE,
+    ),
+    "kmeans_assign": ReadyMade(
+        "kmeans.c",
+        "the nearest centroid of each point",
+        FLOATS,
+        "float64",
+        parameters={"dims": Parameter(2, 1, 1 << 12, what="coordinates of a point")},
+        defines=sizes.kmeans,
+        family="algebra",
+        twin="kmeans_assign",
+        twin_parameters=("dims",),
+        paper=NDS,
+    ),
+    "bfs_scan": ReadyMade("bfs.c", "a level of a breadth-first search", family="graph", twin="bfs_scan", paper=NDS),
+    "pagerank_step": ReadyMade(
+        "pagerank.c", "what edges bring to vertices", family="graph", twin="pagerank_step", by_task=True, paper=NDS
+    ),
+    "matvec": ReadyMade(
+        "matvec.c",
+        "a matrix times a vector",
+        (*FLOATS, "int32", "int64"),
+        "float64",
+        parameters={"columns": Parameter(64, 1, 1 << 20, what="of the matrix")},
+        defines=sizes.matvec,
+        family="algebra",
+        twin="matvec",
+        twin_parameters=("columns",),
+        paper="FlashAbacus",
+    ),
+    "conv2d": ReadyMade(
+        "conv2d.c",
+        "images under a kernel",
+        (*FLOATS, "int32"),
+        "float64",
+        parameters={
+            "height": Parameter(64, 1, 1 << 14, what="of an image"),
+            "width": Parameter(64, 1, 1 << 14, what="of an image"),
+            "kernel_height": Parameter(3, 1, 64, what="of the kernel"),
+            "kernel_width": Parameter(3, 1, 64, what="of the kernel"),
+        },
+        defines=sizes.conv2d,
+        family="algebra",
+        twin="conv2d",
+        twin_parameters=("height", "width", "kernel_height", "kernel_width"),
+        paper="FlashAbacus",
+    ),
+    "network": ReadyMade(
+        "network.c",
+        "inference of a small convolutional network",
+        ("int32", "uint8"),
+        "int32",
+        parameters={
+            "side": Parameter(28, 4, 256, what="of an image"),
+            "filters": Parameter(32, 1, 256, what="of the convolution"),
+            "classes": Parameter(10, 1, 256, what="of the result"),
+        },
+        defines=sizes.network,
+        family="algebra",
+        twin="network",
+        twin_parameters=("side", "filters", "classes"),
+        paper=VARVE,
+    ),
+    "add": _op("add", "a + b", inputs=2),
+    "sub": _op("sub", "a - b", inputs=2),
+    "mult": _op("mult", "a * b", inputs=2),
+    "multi": _op("multi", "a * factor, a scalar"),
+    "scan": _op("scan", "a == b, 0 or 1", inputs=2),
+    "div": _op("div", "a / b", inputs=2),
+    "recip": _op("recip", "1 / a"),
+    "atan2": _op("atan2", "the angle of (b, a)", inputs=2),
+    "atan": _op("atan", "arc tangent"),
+    "cos": _op("cos", "cosine"),
+    "exp10": _op("exp10", "10 to the power of a"),
+    "exp2": _op("exp2", "2 to the power of a"),
+    "exp": _op("exp", "e to the power of a"),
+    "log10": _op("log10", "logarithm of base 10"),
+    "log2": _op("log2", "logarithm of base 2"),
+    "log": _op("log", "natural logarithm"),
+    "pow": _op("pow", "a to the power of b", inputs=2),
+    "rsqrt": _op("rsqrt", "1 / square root of a"),
+    "sin": _op("sin", "sine"),
+    "sqrt": _op("sqrt", "square root"),
+}

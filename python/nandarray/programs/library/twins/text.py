@@ -1,0 +1,114 @@
+"""Twin of ``parse``: lines of delimited text to rows of binary fields, with Python's own conversions."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nandarray.programs.library.sizes import row_dtype
+
+__all__ = ["parse"]
+
+Array = np.ndarray[Any, Any]
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+_FLOAT = re.compile(rb"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,4}))?")
+_DIGITS_MAX = 19
+_POWER_MAX = 22
+
+
+def _integer(sign: bytes, digits: bytes) -> int | None:
+    value = int(digits) * (-1 if sign == b"-" else 1)
+    return value if -(2**63) <= value < 2**63 else None
+
+
+def _decimal(text: bytes, places: int) -> int | None:
+    found = re.fullmatch(rb"([+-]?)(\d*)(?:\.(\d*))?" if places else rb"([+-]?)(\d*)()", text)
+    if found is None:
+        return None
+    sign, before, after = found.group(1), found.group(2), found.group(3) or b""
+    if not before + after or len(after) > places or len(before) + places > _DIGITS_MAX:
+        return None
+    return _integer(sign, before + after.ljust(places, b"0"))
+
+
+def _date(text: bytes) -> int | None:
+    if re.fullmatch(rb"\d{4}-\d\d-\d\d", text) is None:
+        return None
+    year, month, day = map(int, text.split(b"-"))
+    try:
+        # Python has no year 0; 2000 has the same calendar, 2000 years and five times 146097 days later.
+        if year == 0:
+            return datetime.date(2000, month, day).toordinal() - _EPOCH - 5 * 146097
+        return datetime.date(year, month, day).toordinal() - _EPOCH
+    except ValueError:
+        return None
+
+
+def _float(text: bytes) -> float | None:
+    found = _FLOAT.fullmatch(text)
+    if found is None:
+        return None
+    digits, after = found.group(2) + (found.group(3) or b""), len(found.group(3) or b"")
+    power = int(found.group(4) or 0) - after
+    if not digits or len(digits) > _DIGITS_MAX or int(digits) > 2**53:
+        return None
+    if int(digits) and abs(power) > _POWER_MAX:
+        return None
+    return float(text)
+
+
+def _field(text: bytes, kind: str) -> tuple[Any, bool]:
+    """Convert a field; the value, and whether it was well formed."""
+    name = kind.rstrip("0123456789")
+    size = int(kind[len(name) :] or 0)
+    if name == "bytes":
+        return text[:size], len(text) <= size
+    value: float | None
+    if name == "date":
+        value = _date(text)
+    elif name == "float":
+        value = _float(text)
+    else:
+        value = _decimal(text, size)
+    return (0, False) if value is None else (value, True)
+
+
+def parse(text: Array, delimiter: int = ord(","), *, fields: Sequence[str]) -> tuple[Array]:
+    r"""Parse lines.
+
+    Parameters
+    ----------
+    text : numpy.ndarray, uint8
+        Lines that end with ``\n`` or ``\r\n``; the last one may not.
+    delimiter : int
+        The byte between fields.
+    fields : sequence of str
+        What they are, as :func:`nandarray.programs.row_dtype` takes them.
+
+    Returns
+    -------
+    tuple of one numpy.ndarray
+        A row for each line that is not empty; its field ``bad`` has a bit for each field that was missing or malformed.
+    """
+    if delimiter in b"\n\r":
+        raise ValueError("a line's end cannot be the delimiter")
+    rows: list[tuple[Any, ...]] = []
+    for raw in text.tobytes().split(b"\n"):
+        line = raw.removeprefix(b"\r").removesuffix(b"\r")
+        if not line:
+            continue
+        parts = line.split(bytes([delimiter]))
+        bad, row = 0, []
+        for number, kind in enumerate(fields):
+            value, well = b"" if kind.startswith("bytes") else 0, False
+            if number < len(parts):
+                value, well = (0, True) if kind == "skip" else _field(parts[number], kind)
+            bad |= (not well) << number
+            if kind != "skip":
+                row.append(value)
+        rows.append((bad, *row))
+    return (np.array(rows, dtype=row_dtype(fields)),)

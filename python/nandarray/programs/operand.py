@@ -1,0 +1,48 @@
+"""The interface that programs need of arrays: the stored array behind an operand, and how it is seen.
+
+Arrays, views and fields of records are operands (:class:`nandarray.array.compute.Compute`); programs know no other of
+their properties.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["Operand", "Origin"]
+
+
+class Origin(NamedTuple):
+    """The stored array behind an operand.
+
+    Attributes
+    ----------
+    array : nandarray.Array
+        The array; its ``store`` runs programs.
+    view : list of int or None
+        The shape that the array is viewed under; None for its own.
+    field : tuple of str or None
+        Fields of the array's records; None for whole elements.
+    """
+
+    array: Any
+    view: list[int] | None = None
+    field: tuple[str, ...] | None = None
+
+
+class Operand:
+    """An array of a store, a view of one, or a field of its records."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of elements along each dimension."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        raise NotImplementedError
+
+    def _origin(self) -> Origin:
+        raise NotImplementedError

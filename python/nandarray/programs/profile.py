@@ -1,0 +1,195 @@
+"""Where a program's instructions go: counted by the interpreter, told by function, source line, class and block.
+
+:func:`profile` runs a program beside the data as :func:`nandarray.offload` does, on harts that count. What is counted
+are instructions: the same on every machine and however many cores there are. How long they take is not told here.
+Nothing is printed: ``nandarray program profile`` does that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nandarray import _nandarray
+from nandarray.programs.run import Offloaded, Progress, offload
+
+if TYPE_CHECKING:
+    from nandarray.programs.program import Program
+
+__all__ = ["BlockCount", "FunctionCount", "Instruction", "LineCount", "Profile", "profile"]
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An instruction that was executed.
+
+    Attributes
+    ----------
+    address : int
+        Its address.
+    text : str
+        As the disassembler writes it.
+    kind : str
+        Its class: integer, multiply, bits, load, store, atomic, branch, jump, float, stream or system.
+    times : int
+        How often it was executed.
+    """
+
+    address: int
+    text: str
+    kind: str
+    times: int
+
+
+@dataclass(frozen=True)
+class FunctionCount:
+    """Instructions that were executed in a function; what it inlined counts as its own."""
+
+    name: str
+    instructions: int
+
+
+@dataclass(frozen=True)
+class LineCount:
+    """Instructions that were executed for a line of source; ``text`` is the line, if the source is known."""
+
+    file: str
+    line: int
+    instructions: int
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class BlockCount:
+    """A block: instructions that are executed one after the other, up to one that may go elsewhere."""
+
+    address: int
+    function: str
+    length: int
+    times: int
+
+    @property
+    def instructions(self) -> int:
+        """Instructions executed in it, had it never been left early."""
+        return self.length * self.times
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What was counted of a run.
+
+    Attributes
+    ----------
+    instructions : tuple of Instruction
+        By address; only those that were executed.
+    blocks : tuple of BlockCount
+        By instructions executed in them, most first.
+    offloaded : Offloaded
+        What the program gave, and the account.
+    """
+
+    program: Program = field(repr=False)
+    instructions: tuple[Instruction, ...] = field(repr=False)
+    blocks: tuple[BlockCount, ...] = field(repr=False)
+    offloaded: Offloaded = field(repr=False)
+    total: int
+
+    @property
+    def functions(self) -> tuple[FunctionCount, ...]:
+        """Functions by instructions executed in them, most first."""
+        counts: Counter[str] = Counter()
+        for one in self.instructions:
+            counts[self.program.locate(one.address).symbol or "?"] += one.times
+        return tuple(FunctionCount(name, times) for name, times in _ordered(counts))
+
+    @property
+    def lines(self) -> tuple[LineCount, ...]:
+        """Lines of source by instructions executed for them, most first; empty if the program has no notes of lines."""
+        counts: Counter[tuple[str, int]] = Counter()
+        for one in self.instructions:
+            at = self.program.locate(one.address)
+            if at.file is not None and at.line:
+                counts[at.file, at.line] += one.times
+        texts = self._texts()
+        found = []
+        for (file, line), times in _ordered(counts):
+            text = texts.get(file, [])
+            found.append(LineCount(file, line, times, text[line - 1] if line <= len(text) else None))
+        return tuple(found)
+
+    @property
+    def classes(self) -> dict[str, int]:
+        """Instructions by class, most first."""
+        counts: Counter[str] = Counter()
+        for one in self.instructions:
+            counts[one.kind] += one.times
+        return dict(_ordered(counts))
+
+    def _texts(self) -> dict[str, list[str]]:
+        """Give the lines of the program's own source by the name of its file; of others nothing is known."""
+        source = self.program.source
+        if source is None or self.program.function is not None:
+            return {}
+        # The file is that which the entry points are in.
+        own = {self.program.locate(one.address).file for one in self.program.symbols if one.name.startswith("nd_")}
+        return {file: source.splitlines() for file in own if file is not None}
+
+
+def _ordered(counts: Counter[Any]) -> list[tuple[Any, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def profile(
+    program: Program,
+    inputs: Sequence[Any],
+    scalars: Mapping[str, Any] | None = None,
+    *,
+    instructions: int | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Profile:
+    """Run a program beside arrays of a store, and count its instructions.
+
+    Parameters
+    ----------
+    program : Program
+        What to run; it is interpreted.
+    inputs : sequence
+        As for :func:`nandarray.offload`.
+    scalars : mapping, optional
+        Numbers by name.
+    instructions : int, optional
+        The most of them in one call of the program.
+    threads : int, optional
+        Cores; all of the machine if left out. The counts do not depend on it.
+    progress : callable, optional
+        As for :func:`nandarray.offload`.
+
+    Returns
+    -------
+    Profile
+        Instructions by address, and what follows from that.
+
+    Raises
+    ------
+    InvalidError, ProgramError, ProgramFailedError
+        As :func:`nandarray.offload` does.
+    """
+    watch = _nandarray.Watch(profile=True)
+    done = offload(
+        program,
+        inputs,
+        scalars,
+        form="interpreted",
+        threads=threads,
+        instructions=instructions,
+        progress=progress,
+        _watch=watch,
+    )
+    counted, entered = watch.profile()
+    found = tuple(Instruction(address, text, kind, times) for address, kind, text, times in counted)
+    blocks = [BlockCount(at, program.locate(at).symbol or "?", length, times) for at, length, times in entered]
+    blocks.sort(key=lambda one: (-one.instructions, one.address))
+    return Profile(program, found, tuple(blocks), done, sum(one.times for one in found))

@@ -1,0 +1,510 @@
+"""Running programs beside the data: from arrays and numbers to one native command, and from its outputs to NumPy.
+
+:func:`offload` is what :meth:`nandarray.Array.offload` and :meth:`nandarray.Step.run` call. The native command fetches
+boxes task by task, runs the programs on all cores, and gives outputs in the order of the data. Here steps are put in
+order, and bytes become arrays. The run is in a thread of its own, so that Ctrl-C ends it and progress can be told.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nandarray import _nandarray
+from nandarray.errors import InvalidError, ProgramFailedError
+from nandarray.programs import abi, ports
+from nandarray.programs.compile import native as forms
+from nandarray.programs.ports import Box, Boxed
+from nandarray.programs.program import Program
+from nandarray.programs.step import FieldStep, Output, Step, in_order, source
+
+__all__ = ["Account", "Box", "Offloaded", "StepAccount", "Traffic", "offload", "shape_of", "watched"]
+
+TASK_BYTES = 1 << 20
+HOLD_BYTES = 1 << 30
+#: Of a run on a modelled device, as its report says it.
+ONE_A_CYCLE = "On the modelled device's cores an instruction takes one cycle of the described clock."
+_POLL_S = 0.05
+_STATUS = re.compile(r"returned (-\d+)$")
+_Array = np.ndarray[Any, Any]
+Progress = Callable[[int, int, int], object]
+
+
+@dataclass(frozen=True)
+class StepAccount:
+    """What one program of a run took.
+
+    Attributes
+    ----------
+    name : str
+        The program's.
+    tasks : int
+        Pieces that its inputs were cut into.
+    bytes_in : int
+        Of its inputs, wherever they came from.
+    bytes_out : int
+        Of its outputs, wherever they went to.
+    instructions : int
+        Executed by the cores; 0 in native form, where nobody counts them.
+    form : {"interpreted", "translated", "native"}
+        How the program was executed.
+    """
+
+    name: str
+    tasks: int
+    bytes_in: int
+    bytes_out: int
+    instructions: int
+    form: str
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes of a run, by where they came from and went to.
+
+    Attributes
+    ----------
+    from_store : int
+        Fetched from arrays of the store.
+    from_host : int
+        Given in memory.
+    between : int
+        From programs to programs.
+    to_store : int
+        Written to arrays of the store.
+    to_host : int
+        Given back.
+    """
+
+    from_store: int
+    from_host: int
+    between: int
+    to_store: int
+    to_host: int
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a run took.
+
+    Attributes
+    ----------
+    tasks : int
+        Pieces that the data was cut into.
+    bytes_in : int
+        Read from the store, or given; not what programs gave each other.
+    bytes_out : int
+        Given back, or written.
+    instructions : int
+        Executed by the cores; 0 in native form, where nobody counts them.
+    seconds : float
+        Of this machine.
+    form : {"interpreted", "translated", "native", "mixed"}
+        How the program was executed; of several their form, or ``"mixed"``.
+    steps : tuple of StepAccount
+        The same of each program, those first that gave inputs to others.
+    traffic : Traffic
+        The bytes by where they came from and went to.
+    notes : tuple of str
+        What a modelled device does not tell of the run; none under the wall clock.
+    """
+
+    tasks: int
+    bytes_in: int
+    bytes_out: int
+    instructions: int
+    seconds: float
+    form: str
+    steps: tuple[StepAccount, ...]
+    traffic: Traffic
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Offloaded:
+    """What a program gave.
+
+    Attributes
+    ----------
+    outputs : dict
+        NumPy arrays by the names of outputs; for an output that went into an array of the store, how many elements
+        were written.
+    account : Account
+        What it took.
+    """
+
+    outputs: dict[str, Any]
+    account: Account
+
+    @property
+    def result(self) -> Any:
+        """The only output, or all of them as a dictionary; None if the program has none."""
+        if len(self.outputs) == 1:
+            return next(iter(self.outputs.values()))
+        return self.outputs or None
+
+
+@dataclass(frozen=True)
+class _AskedStage:
+    """What the native command is told of a program; it reads these attributes."""
+
+    program: int
+    form: str
+    entries: tuple[int, ...] | None
+    inputs: list[Any]
+    scalars: list[int]
+    outputs: list[Any]
+    task_bytes: int
+    instructions: int | None
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the native command is asked for; it reads these attributes."""
+
+    stages: list[_AskedStage]
+    threads: int
+    hold_bytes: int
+
+
+def offload(
+    program: Program | Step | Output | Mapping[str, Step | Output],
+    inputs: Sequence[Any] | None = None,
+    scalars: Mapping[str, Any] | None = None,
+    *,
+    out: Any = None,
+    form: str | None = None,
+    threads: int | None = None,
+    task_bytes: int = TASK_BYTES,
+    instructions: int | None = None,
+    hold_bytes: int = HOLD_BYTES,
+    seconds: float | None = None,
+    progress: Progress | None = None,
+    _watch: _nandarray.Watch | None = None,
+) -> Offloaded:
+    """Run a program, or several that feed each other, beside arrays of a store.
+
+    Parameters
+    ----------
+    program : Program, Step, output of a step, or mapping of these by name
+        What to run. A :class:`Step` brings its inputs along, and the steps that it needs.
+    inputs : sequence, optional
+        For each input of a :class:`Program` an :class:`Array`, a :class:`View`, a :class:`Box` of one, a step, or
+        something in memory (``numpy.asarray``). One input or target at least is of a store. Elements come in C order.
+        What is in memory is borrowed, not copied, if it is contiguous: leave it as it is until the run has ended. If
+        another thread writes to it meanwhile, the values that programs see, and so results, are unspecified.
+    scalars : mapping, optional
+        Numbers by name; those left out have the program's defaults.
+    out : Array, View, Box or mapping of them by output, optional
+        Where outputs go instead of into memory. All of them are written when the run has come to its end, as one
+        command; until then, and if it fails, the arrays are as they were.
+    form : {"interpreted", "translated", "native"}, optional
+        How programs are executed: instruction by instruction; translated to this machine's instructions as they run; or
+        as a part of this process, for which they have to be :attr:`~Program.trusted`. If left out, native for each that
+        is, translated for each that is not. All give the same.
+    threads : int, optional
+        Cores; all of the machine if left out.
+    task_bytes : int
+        Bytes of the first input that a task should have.
+    instructions : int, optional
+        The most of them in one call of a program; it is ended with an error then. Not in native form.
+    hold_bytes : int
+        The most bytes held between programs where one cannot go on before another has more.
+    seconds : float, optional
+        The most time of this machine; the run is ended with an error then. One in native form ends between tasks.
+    progress : callable, optional
+        Called now and then with tasks done, tasks there are as far as is known yet, and bytes read.
+
+    Returns
+    -------
+    Offloaded
+        Outputs and account.
+
+    Raises
+    ------
+    InvalidError
+        Inputs or scalars do not fit the program.
+    ProgramError
+        The ELF cannot be run here.
+    ProgramFailedError
+        A program did what it may not do, or returned an error.
+    """
+    roots, wanted = _wanted(program, inputs, scalars)
+    targets = _targets(out, wanted)
+    common: dict[str, Any] = {"form": form, "task_bytes": task_bytes, "instructions": instructions}
+    if seconds is not None and not seconds > 0:
+        raise InvalidError(f"seconds is {seconds!r}; it is more than 0")
+    ports.at_least_one(threads=threads, hold_bytes=hold_bytes, task_bytes=task_bytes, instructions=instructions)
+    run = _Run(in_order(roots))
+    native = run.store(targets)
+    # A modelled device counts instructions, which nobody does in native form.
+    common["counted"] = native.clock is not None
+    watch = _watch or _nandarray.Watch()
+    numbers: dict[Program, int] = {}
+    try:
+        for step in run.steps:
+            if step.program not in numbers:
+                numbers[step.program] = native.load_program(step.program.elf, _metadata(step.program))
+        outputs = {(id(one.step), one.number): targets.get(name) for name, one in wanted.items()}
+        stages = [run.asked(step, numbers[step.program], outputs, common | step.settings) for step in run.steps]
+        asked = _Asked(stages, threads or os.cpu_count() or 1, hold_bytes)
+        begin = time.perf_counter()
+        given = watched(lambda: native.execute(asked, watch), watch, progress, seconds)
+        took = time.perf_counter() - begin
+    except ProgramFailedError as error:
+        raise _located(error, run.steps) from None
+    finally:
+        for number in numbers.values():
+            native.unload_program(number)
+    got = {}
+    for name, one in wanted.items():
+        value = given["stages"][run.places[id(one.step)]]["outputs"][one.number]
+        got[name] = value if name in targets else _shaped(value, one._port, run.shapes.get((id(one.step), one.number)))
+    steps = tuple(
+        StepAccount(
+            step.program.name, part["tasks"], part["bytes_in"], part["bytes_out"], part["instructions"], stage.form
+        )
+        for step, part, stage in zip(run.steps, given["stages"], stages, strict=True)
+    )
+    used = {one.form for one in steps}
+    tasks, bytes_in, bytes_out = given["tasks"], given["bytes_in"], given["bytes_out"]
+    from_host = sum(one.nbytes for stage in stages for one in stage.inputs if isinstance(one, np.ndarray))
+    to_store = sum(got[name] * wanted[name].dtype.itemsize for name in targets)
+    between = sum(one.bytes_in for one in steps) - bytes_in
+    traffic = Traffic(bytes_in - from_host, from_host, between, to_store, bytes_out - to_store)
+    used_form = used.pop() if len(used) == 1 else "mixed"
+    notes = (ONE_A_CYCLE,) if native.clock is not None else ()
+    account = Account(tasks, bytes_in, bytes_out, given["instructions"], took, used_form, steps, traffic, notes)
+    return Offloaded(got, account)
+
+
+@lru_cache(maxsize=64)
+def _metadata(program: Program) -> bytes:
+    """Write a program's metadata as the native command reads it."""
+    return json.dumps(program._metadata).encode()
+
+
+def shape_of(output: Output) -> tuple[int, ...] | None:
+    """Give the shape of an output that has an element for each one of an array, before it is run.
+
+    Parameters
+    ----------
+    output : Output
+        Of a step.
+
+    Returns
+    -------
+    tuple of int or None
+        None where how much comes is not known, or is not one element for each.
+    """
+    one: Any = output
+    while isinstance(one, Output):
+        if isinstance(one.step, FieldStep):
+            return one.step.shape
+        first, program = one.step.inputs[0], one.step.program
+        taken = first.dtype if isinstance(first, Output) else ports.dtype_of(first)
+        sizes = program.inputs[0]["record_bytes"], one.port["record_bytes"]
+        if sizes != (taken.itemsize, one.dtype.itemsize) or not abi.one_for_one(one.port):
+            return None
+        one = first
+    return tuple(Boxed(one).shape if ports.is_stored(one) else one.shape)
+
+
+class _Run:
+    """Steps in order, with what is known of their inputs."""
+
+    def __init__(self, steps: list[Step]) -> None:
+        self.steps = steps
+        self.places = {id(step): place for place, step in enumerate(steps)}
+        #: Shapes of outputs that have an element for each one of an array.
+        self.shapes: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._boxes: dict[int, list[Boxed | None]] = {}
+        for step in steps:
+            boxes = [Boxed(given) if ports.is_stored(given) else None for given in step.inputs]
+            self._boxes[id(step)] = boxes
+            first, box = step.inputs[0], boxes[0]
+            shape = tuple(box.shape) if box else None
+            if isinstance(first, Output):
+                shape = self.shapes.get((id(first.step), first.number))
+            elif isinstance(step, FieldStep):
+                shape = step.shape
+            taken = first.dtype if isinstance(first, Output) else ports.dtype_of(first)
+            record_bytes = step.program._metadata["inputs"][0]["record_bytes"]
+            for number, port in enumerate(step.program._metadata["outputs"]):
+                # Records of other lengths make other shapes, also where there are none.
+                item_bytes = abi.record(port["dtype"], port["name"]).itemsize
+                alike = (
+                    isinstance(step, FieldStep) or record_bytes * item_bytes == port["record_bytes"] * taken.itemsize
+                )
+                if shape is not None and alike and abi.one_for_one(port):
+                    self.shapes[id(step), number] = shape
+
+    def store(self, targets: Mapping[str, Boxed]) -> Any:
+        """Give the native store that has the arrays."""
+        for boxes in (*self._boxes.values(), targets.values()):
+            for box in boxes:
+                if box:
+                    return box.array.store._native
+        raise InvalidError("no input is an array of a store, nor is where outputs go; a program runs beside one")
+
+    def asked(
+        self, step: Step, number: int, outputs: Mapping[tuple[int, int], Boxed | None], settings: Mapping[str, Any]
+    ) -> _AskedStage:
+        """Give what the native command is told of a step."""
+        inputs: list[Any] = []
+        for given, box in zip(step.inputs, self._boxes[id(step)], strict=True):
+            if isinstance(given, Output):
+                inputs.append((self.places[id(given.step)], given.number))
+            else:
+                inputs.append(box.native() if box else _lent(given))
+        going: list[Any] = []
+        for output in range(len(step.program._metadata["outputs"])):
+            target = outputs.get((id(step), output))
+            going.append(target.native() if target else (id(step), output) in outputs)
+        most = settings["instructions"]
+        form, entries = forms.choose(step.program, settings["form"], counted=most is not None or settings["counted"])
+        return _AskedStage(number, form, entries, inputs, list(step._scalars), going, settings["task_bytes"], most)
+
+
+def _lent(given: _Array) -> _Array:
+    """Give an array's bytes where they lie: the native command borrows them for the run, and this keeps them."""
+    if given.nbytes == 0:
+        return np.empty(0, np.uint8)
+    return np.ascontiguousarray(given).reshape(-1).view(np.uint8)
+
+
+def _wanted(
+    program: Program | Step | Output | Mapping[str, Step | Output],
+    inputs: Sequence[Any] | None,
+    scalars: Mapping[str, Any] | None,
+) -> tuple[list[Step], dict[str, Output]]:
+    """Give the steps and the outputs that are asked for, these by name."""
+    if isinstance(program, Program):
+        program = Step(program, () if inputs is None else inputs, scalars)
+    elif (inputs is not None or scalars is not None) and isinstance(program, Step | Output | Mapping):
+        raise InvalidError("inputs and scalars belong to a program; a step has its own")
+    if isinstance(program, Step):
+        return [program], {one.name: one for one in program}
+    if isinstance(program, Output):
+        return [program.step], {program.name: program}
+    if not isinstance(program, Mapping) or not program:
+        raise InvalidError(f"{program!r} cannot be run; a program, a step, or steps by name can")
+    named = {str(name): source(step) for name, step in program.items()}
+    seen: dict[tuple[int, int], str] = {}
+    for name, one in named.items():
+        other = seen.setdefault((id(one.step), one.number), name)
+        if other != name:
+            raise InvalidError(f"{other!r} and {name!r} are the same output; ask for it once")
+    return [one.step for one in named.values()], named
+
+
+def _targets(out: Any, wanted: Mapping[str, Output]) -> dict[str, Boxed]:
+    if out is None:
+        return {}
+    if not isinstance(out, Mapping):
+        if len(wanted) != 1:
+            raise InvalidError(f"out is one array; there are {len(wanted)} outputs: give a mapping by their names")
+        out = dict.fromkeys(wanted, out)
+    unknown = sorted(set(out) - set(wanted))
+    if unknown:
+        raise InvalidError(f"there is no output {unknown[0]!r}; there is {', '.join(wanted) or 'none'}")
+    return {name: ports.target(given, wanted[name]._port) for name, given in out.items()}
+
+
+def _shaped(got: _Array, port: Mapping[str, Any], shape: Sequence[int] | None) -> Any:
+    """Give an output as an array: of its array's shape if it has an element for each of that one's."""
+    flat = got.view(abi.record(port["dtype"], port["name"]))
+    if port["phase"] == "end":
+        return flat[0] if port["bound"]["fixed"] == flat.dtype.itemsize and len(flat) == 1 else flat
+    if shape is not None and flat.size == np.prod(shape, dtype=object):
+        return flat.reshape(shape)
+    return flat
+
+
+def _located(error: ProgramFailedError, steps: Sequence[Step]) -> ProgramFailedError:
+    """Give the error with what the program's notes say of it: what a status means, the line where it failed."""
+    if error.stage is None:
+        return error
+    program = steps[error.stage].program
+    if error.pc is None:
+        status = _STATUS.search(str(error))
+        says = program._metadata["errors"].get(status.group(1)) if status else None
+        if says is None:
+            return error
+        made = ProgramFailedError(f"{error}: {says}")
+        made.task, made.stage = error.task, error.stage
+        return made
+    location = program.locate(error.pc if error.caller is None else error.caller)
+    line = "" if location.file is None else f" ({location.file}:{location.line})"
+    made = _again(f"{error}{line}", error)
+    made.location = location
+    return made
+
+
+def _again(text: str, error: ProgramFailedError) -> ProgramFailedError:
+    made = ProgramFailedError(text)
+    made.task, made.stage, made.pc, made.caller = error.task, error.stage, error.pc, error.caller
+    return made
+
+
+def watched(
+    run: Callable[[], Any], watch: _nandarray.Watch, progress: Progress | None, seconds: float | None = None
+) -> Any:
+    """Run in a thread; tell progress, and end the run when this thread is interrupted.
+
+    Parameters
+    ----------
+    run : callable
+        What is run; it looks at ``watch``.
+    watch : Watch
+        How far it is, and how it is ended.
+    progress : callable, optional
+        Called now and then with the state of ``watch``.
+    seconds : float, optional
+        How long it may take.
+
+    Returns
+    -------
+    object
+        What it gave; what it raised is raised here.
+    """
+    found: dict[str, Any] = {}
+    until = math.inf if seconds is None else time.monotonic() + seconds
+    late = False
+
+    def work() -> None:
+        try:
+            found["given"] = run()
+        except BaseException as error:  # noqa: BLE001 (it is raised again where it is waited for)
+            found["error"] = error
+
+    thread = threading.Thread(target=work, name="nandarray-offload")
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(max(0.0, min(_POLL_S, until - time.monotonic())) if not late else _POLL_S)
+            if not late and time.monotonic() >= until:
+                late = True
+                watch.cancel()
+            if progress is not None:
+                progress(*watch.state())
+    except BaseException:
+        watch.cancel()
+        thread.join()
+        raise
+    if "given" in found:
+        return found["given"]
+    error = found["error"]
+    if late and isinstance(error, ProgramFailedError):
+        raise _again(f"more than {seconds} s: {error}", error) from None
+    raise error

@@ -1,0 +1,271 @@
+"""Pipelines: programs whose outputs are other programs' inputs.
+
+A :class:`Step` is a program with its inputs, made by ``program.on(...)``. It is a value and does nothing until it is
+run; a step that is an input of another makes a tree of them, and one that is an input of several is still run once.
+Cycles cannot be, since a step is made of steps that are there. Running is done in :mod:`nandarray.programs.run`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nandarray.errors import InvalidError
+from nandarray.programs import abi, ports
+
+if TYPE_CHECKING:
+    from nandarray.programs.program import Program
+
+__all__ = ["FieldStep", "Output", "Step", "in_order", "source"]
+
+
+class Step:
+    """A program with its inputs, to be run beside the data.
+
+    Made by :meth:`nandarray.Program.on`. What it gives can be an input of another; ``step["name"]`` is one of several
+    outputs.
+
+    Parameters
+    ----------
+    program : Program
+        What is run.
+    inputs : sequence
+        For each of its inputs an :class:`~nandarray.Array`, a :class:`~nandarray.View`, a :class:`~nandarray.Box`,
+        another step or an output of one, or something in memory, which is read when the step is run.
+    scalars : mapping
+        Numbers by name.
+
+    Raises
+    ------
+    InvalidError
+        Inputs or scalars do not fit the program.
+    """
+
+    __slots__ = ("_inputs", "_program", "_scalars", "_settings")
+
+    def __init__(self, program: Program, inputs: Sequence[Any], scalars: Mapping[str, Any] | None = None) -> None:
+        metadata = program._metadata
+        pairs = zip(ports.counted(inputs, metadata), metadata["inputs"], strict=True)
+        self._program = program
+        self._inputs = tuple(_checked(given, port) for given, port in pairs)
+        self._scalars = tuple(ports.scalar_bits(scalars or {}, metadata))
+        self._settings: dict[str, Any] = {}
+
+    @property
+    def program(self) -> Program:
+        """The program."""
+        return self._program
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """What it was given: arrays, views, boxes, :class:`Output` of other steps, NumPy arrays."""
+        return self._inputs
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What :meth:`using` said."""
+        return dict(self._settings)
+
+    def using(self, *, form: str | None = None, task_bytes: int | None = None, instructions: int | None = None) -> Step:
+        """Give the same step with settings of its own, which count before those of the run.
+
+        Parameters
+        ----------
+        form : str, optional
+            How the program is executed: see :func:`nandarray.offload`.
+        task_bytes : int, optional
+            Bytes of the first input that a task should have.
+        instructions : int, optional
+            The most of them in one call of the program.
+
+        Returns
+        -------
+        Step
+            Another one: it is run beside this one, if both are.
+        """
+        ports.at_least_one(task_bytes=task_bytes, instructions=instructions)
+        made: Step = object.__new__(type(self))
+        made._program, made._inputs, made._scalars = self._program, self._inputs, self._scalars
+        given = {"form": form, "task_bytes": task_bytes, "instructions": instructions}
+        made._settings = self._settings | {name: value for name, value in given.items() if value is not None}
+        return made
+
+    def __getitem__(self, name: str) -> Output:
+        names = [port["name"] for port in self._program._metadata["outputs"]]
+        if name not in names:
+            raise InvalidError(
+                f"program {self._program.name} has no output {name!r}; it has {', '.join(names) or 'none'}"
+            )
+        return Output(self, names.index(name))
+
+    def __iter__(self) -> Iterator[Output]:
+        return iter([Output(self, number) for number in range(len(self._program._metadata["outputs"]))])
+
+    def run(self, **options: Any) -> Any:
+        """Run it, with all steps that it needs, and get what it gives.
+
+        Parameters
+        ----------
+        **options
+            As for :func:`nandarray.offload`: ``out``, ``threads``, ``progress``, ...
+
+        Returns
+        -------
+        array, scalar or dict
+            The output; a dictionary by name if there are several.
+        """
+        from nandarray.programs.run import offload
+
+        return offload(self, **options).result
+
+    def __repr__(self) -> str:
+        return f"<nandarray.Step {_called(self)}>"
+
+
+class FieldStep(Step):
+    """A step that takes a field out of records: the shape of what it gives is known."""
+
+    __slots__ = ("shape",)
+
+    shape: tuple[int, ...]
+
+
+class Output:
+    """An output of a :class:`Step`."""
+
+    __slots__ = ("_number", "_step")
+
+    def __init__(self, step: Step, number: int) -> None:
+        self._step = step
+        self._number = number
+
+    @property
+    def step(self) -> Step:
+        """The step."""
+        return self._step
+
+    @property
+    def number(self) -> int:
+        """Its place among the step's outputs."""
+        return self._number
+
+    @property
+    def port(self) -> Mapping[str, Any]:
+        """Its ``name``, ``dtype``, ``record_bytes``, ``phase`` and ``bound``."""
+        return copy.deepcopy(self._port)
+
+    @property
+    def _port(self) -> Mapping[str, Any]:
+        """The same, not a copy."""
+        port: Mapping[str, Any] = self._step.program._metadata["outputs"][self._number]
+        return port
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self._port["name"])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Its elements'."""
+        return abi.record(self._port["dtype"], self.name)
+
+    def run(self, **options: Any) -> Any:
+        """Run the step for this output alone; see :meth:`Step.run`."""
+        from nandarray.programs.run import offload
+
+        return offload(self, **options).result
+
+    def __repr__(self) -> str:
+        return f"<nandarray.Step {_called(self._step)}[{self.name!r}]>"
+
+
+def source(step: Step | Output) -> Output:
+    """Give the output that is meant: the only one of a step.
+
+    Parameters
+    ----------
+    step : Step or Output
+        What was given.
+
+    Returns
+    -------
+    Output
+        It.
+
+    Raises
+    ------
+    InvalidError
+        The step has none or several.
+    """
+    if isinstance(step, Output):
+        return step
+    found = list(step)
+    if len(found) != 1:
+        names = ", ".join(one.name for one in found)
+        says = f'several outputs ({names}): name one, step["{found[0].name}"]' if found else "no output"
+        raise InvalidError(f"program {step.program.name} has {says}")
+    return found[0]
+
+
+def in_order(roots: Sequence[Step]) -> list[Step]:
+    """Give steps and those that they need, each once, those first that give inputs to others.
+
+    Parameters
+    ----------
+    roots : sequence of Step
+        What is wanted.
+
+    Returns
+    -------
+    list of Step
+        All of them.
+    """
+    found: dict[int, Step] = {}
+    # Depth first, without recursion: a chain may be long.
+    stack: list[tuple[Step, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        step, expanded = stack.pop()
+        if id(step) in found:
+            continue
+        if expanded:
+            found[id(step)] = step
+            continue
+        stack.append((step, True))
+        stack += [(one.step, False) for one in reversed(step.inputs) if isinstance(one, Output)]
+    return list(found.values())
+
+
+def _checked(given: Any, port: Mapping[str, Any]) -> Any:
+    """Give an input as it is kept, if it fits the port; a field is the output of a step that takes it out."""
+    if ports.is_field(given):
+        from nandarray.programs.fields import field_step
+
+        given = field_step(given if isinstance(given, ports.Box) else ports.Box(given))
+    if isinstance(given, Step | Output):
+        output = source(given)
+        ports.matched(output.dtype, port, f" (output {output.name} of {output.step.program.name})")
+        return output
+    if ports.is_stored(given):
+        ports.matched(ports.Boxed(given).dtype, port)
+        return given
+    array = np.asarray(given)
+    ports.matched(array.dtype, port)
+    return array
+
+
+def _called(step: Step, depth: int = 3) -> str:
+    """Write a step as it would be called; deep ones end in dots."""
+    parts = []
+    for given in step.inputs:
+        if isinstance(given, Output):
+            inner = _called(given.step, depth - 1) if depth else "..."
+            several = len(given.step.program._metadata["outputs"]) > 1
+            parts.append(f"{inner}[{given.name!r}]" if several else inner)
+        else:
+            shape = ports.Boxed(given).shape if ports.is_stored(given) else given.shape
+            parts.append("x".join(map(str, shape)) or "()")
+    return f"{step.program.name}({', '.join(parts)})"

@@ -1,0 +1,128 @@
+"""Sizes and numbers as text: the one place that reads and writes them for the command line, notebooks and the lab."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from nandarray.errors import InvalidError
+
+__all__ = ["SIZES", "count", "format_number", "format_size", "parse_size", "scaled"]
+
+#: Bytes of each unit of size; the words of the command line are compared without regard to case.
+SIZES = {f"{prefix}B": 1000**power for power, prefix in enumerate(("", "k", "M", "G", "T"))}
+SIZES |= {f"{prefix}iB": 1024**power for power, prefix in enumerate(("K", "M", "G", "T"), 1)}
+_WORDS = {unit.lower(): factor for unit, factor in SIZES.items()}
+_WORDS |= {"": 1} | {prefix: 1024**power for power, prefix in enumerate("kmgt", 1)}
+_SIZE = re.compile(r"\s*(\d[\d_]*(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*")
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB")
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
+_DIGITS = 4
+_FIXED = (1e-4, 1e15)  # magnitudes that are written without an exponent
+
+
+def parse_size(value: object, what: str = "") -> int:
+    """Read a number of bytes.
+
+    Parameters
+    ----------
+    value : int or str
+        Such as ``4096``, ``"256MiB"``, ``"1.5 GB"`` or ``"2k"`` (2048).
+    what : str, optional
+        The name of the value, for the error.
+
+    Returns
+    -------
+    int
+        Bytes.
+
+    Raises
+    ------
+    InvalidError
+        The value is not a size in whole bytes.
+
+    Examples
+    --------
+    >>> from nandarray.units import parse_size
+    >>> parse_size("256MiB"), parse_size("1.5 GB"), parse_size(4096)
+    (268435456, 1500000000, 4096)
+    """
+    found = _SIZE.fullmatch(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    factor = _WORDS.get(found[2].lower()) if found else None
+    if found is not None and factor is not None:
+        digits = found[1].replace("_", "")
+        size = float(digits) * factor if "." in digits else int(digits) * factor
+        if size == int(size):
+            return int(size)
+    raise InvalidError(f"{what}{': ' if what else ''}{value!r} is not a size: write it like 4096, '256MiB' or '2 GB'")
+
+
+def format_size(size: float) -> str:
+    """Write a number of bytes with a binary unit, to about three digits.
+
+    Examples
+    --------
+    >>> from nandarray.units import format_size
+    >>> format_size(1536), format_size(1000), format_size(48 << 20), format_size(2**80)
+    ('1.5 KiB', '1000 B', '48 MiB', '1 YiB')
+    """
+    power = 0
+    if isinstance(size, int):  # exact, whatever the magnitude
+        power = min(max(0, (abs(size).bit_length() - 1) // 10), len(_BINARY) - 1)
+        if abs(size) >= 1024 ** len(_BINARY):
+            return f"2^{abs(size).bit_length() - 1} B"
+        size = size / 1024**power
+    while abs(size) >= 1024 and power < len(_BINARY) - 1:  # noqa: PLR2004
+        size, power = size / 1024, power + 1
+    text = f"{size:.0f}" if abs(size) >= 100 or not power else f"{size:.1f}".removesuffix(".0")  # noqa: PLR2004
+    return f"{text} {_BINARY[power]}"
+
+
+def scaled(number: float, unit: str) -> str:
+    """Write a number with three digits and a decimal prefix.
+
+    Examples
+    --------
+    >>> from nandarray.units import scaled
+    >>> scaled(1_923_456_789, "B/s"), scaled(0.00123, "J"), scaled(0, "W")
+    ('1.92 GB/s', '1.23 mJ', '0 W')
+    """
+    if number == 0:
+        return f"0 {unit}"
+    factor, prefix = next((p for p in _PREFIXES if abs(number) >= p[0]), _PREFIXES[-1])
+    return f"{number / factor:.3g} {prefix}{unit}"
+
+
+def format_number(value: Any) -> str:
+    """Write a value for a table: numbers to four digits, integers in full, a dash for None and NaN.
+
+    Examples
+    --------
+    >>> from nandarray.units import format_number
+    >>> format_number(1234567), format_number(0.0314159), format_number(2.0), format_number(6.02214e23)
+    ('1,234,567', '0.03142', '2', '6.022e+23')
+    >>> format_number(None), format_number(True), format_number("word")
+    ('-', 'yes', 'word')
+    """
+    if value is None or value != value:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not isinstance(value, float):
+        return str(value)
+    if math.isinf(value):
+        return "infinite" if value > 0 else "-infinite"
+    if value == 0:
+        return "0"
+    if not _FIXED[0] <= abs(value) < _FIXED[1]:
+        return f"{value:.{_DIGITS - 1}e}"
+    text = f"{value:,.{max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def count(number: int, thing: str) -> str:
+    """Write "1 array", "2 arrays"."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -4,13 +4,15 @@
 //! cargo run --release -p nandarray-uarch --example speed -- [REPEATS]
 //! ```
 //!
-//! The program is `nandarray-hart/tests/programs/mix.c` for RV64IM and RV32IM: list processing, matrices, a state machine
-//! and CRCs. Rows are medians of REPEATS runs (3 if left out), taken in turn. What it does not do: keep other programs from
-//! the machine; streams, and cores that share memory.
+//! The program is `nandarray-hart/tests/programs/mix.c` for RV64IM and RV32IM: list processing, matrices, a state
+//! machine and CRCs. Rows are medians of REPEATS runs (3 if left out), taken in turn. Not here: keep other
+//! programs from the machine; streams, and cores that share memory.
 
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 
-use nandarray_hart::{Extensions, Hart, Limits, Meter, Mode, Program, Rv32, Rv64, Stop, Streams, Unmetered, Xlen};
+use nandarray_hart::{
+    ElfProgram, Extensions, Hart, HartMode, Limits, Meter, Rv32, Rv64, Stop, Streams, Unmetered, Xlen,
+};
 use nandarray_uarch::{CoreDescription, TimedCore};
 
 /// User seconds of this process.
@@ -22,9 +24,9 @@ fn user_seconds() -> f64 {
 
 /// Runs a static Linux program that only writes and exits; user seconds, and the hart afterwards.
 fn run<X: Xlen, M: Meter>(elf: &[u8], meter: M) -> (f64, Hart<X, M>) {
-    let program = Program::from_elf(elf, Extensions::PROGRAM).expect("a program");
+    let program = ElfProgram::from_elf(elf, Extensions::PROGRAM).expect("a program");
     let mut loaded = program.load(1 << 20, None).expect("memory");
-    let mut hart = Hart::<X, M>::with_meter(Mode::Program, Extensions::PROGRAM, meter);
+    let mut hart = Hart::<X, M>::with_meter(HartMode::Program, Extensions::PROGRAM, meter);
     hart.call(program.entry, loaded.stack, &[]);
     let before = user_seconds();
     loop {

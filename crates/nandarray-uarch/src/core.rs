@@ -1,30 +1,30 @@
 //! A timed core: a meter that counts the ticks that a described core takes for what a hart executes.
 //!
 //! Blocks are worked out once and from then on cost an addition ([`crate::issue`]); accesses go through the caches
-//! ([`crate::hierarchy`]), and what they wait is added: a miss freezes the pipeline. Instructions in blocks that are left
-//! early, or cut short by a limit, are timed one by one.
+//! ([`crate::hierarchy`]), and what they wait is added: a miss freezes the pipeline. Instructions in blocks that are
+//! left early, or cut short by a limit, are timed one by one.
 //!
-//! Where memory is shared with others, an access that needs it pauses the hart: [`TimedCore::request`] has what it needs, and
-//! [`TimedCore::grant`] says until when it waits. Everything else of a core touches nobody else, so it may run ahead.
+//! Where memory is shared with others, an access that needs it pauses the hart: [`TimedCore::request`] has what it
+//! needs, and [`TimedCore::grant`] says until when it waits. All other work of a core is private, so it may run ahead.
 
 use std::ops::Range;
 
-use nandarray_hart::isa::Op;
-use nandarray_hart::{Block, DataAccess, Go, Meter, StreamAccess};
+use nandarray_hart::isa::Instruction;
+use nandarray_hart::{BasicBlock, DataAccess, Meter, MeterAnswer, StreamAccess};
 
 use crate::describe::{CoreDescription, DescribeError};
-use crate::hierarchy::{Hierarchy, LineRequest, Side, Stall};
-use crate::issue::{AT_REST, Breakdown, Summary, TimedOp, Timing};
+use crate::hierarchy::{CacheSide, Hierarchy, LineRequest, Stall};
+use crate::issue::{AT_REST, BlockSummary, BlockTimer, Breakdown, TimedOp};
 use crate::report::CoreReport;
-use crate::unit::Unit;
+use crate::unit::FunctionalUnit;
 
 /// A block as it was decoded, with its summaries.
 #[derive(Debug)]
 struct TimedBlock {
-    block: Block,
+    block: BasicBlock,
     ops: Vec<TimedOp>,
     /// Summaries by state, with the times that each was entered, and left by its taken branch.
-    known: Vec<(Summary, u64, u64)>,
+    known: Vec<(BlockSummary, u64, u64)>,
     /// The summary used last.
     last: usize,
     /// First byte of its code, and the one behind the last.
@@ -33,11 +33,11 @@ struct TimedBlock {
 
 /// The block that was entered last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Current {
+enum CurrentBlock {
     /// None yet, or one that is over.
     Nothing,
     /// A block with a number: its unit and summary.
-    Unit(u32, u32),
+    Numbered(u32, u32),
     /// Instructions timed one by one, with the ticks and the state of a taken branch.
     Single {
         /// State before them.
@@ -74,7 +74,7 @@ impl Frozen {
 /// The meter of a described core.
 #[derive(Debug)]
 pub struct TimedCore {
-    timing: Timing,
+    timing: BlockTimer,
     units: Vec<TimedBlock>,
     hierarchy: Hierarchy,
     scratchpad: Range<u64>,
@@ -82,10 +82,10 @@ pub struct TimedCore {
     /// Time at which the current block began, without what froze the pipeline since.
     began: u64,
     state: u32,
-    current: Current,
+    current: CurrentBlock,
     /// Ticks of instructions timed one by one, and of blocks that were dropped.
     settled: Breakdown,
-    settled_units: [u64; Unit::COUNT],
+    settled_units: [u64; FunctionalUnit::COUNT],
     frozen: Frozen,
     /// Memory has answered: the access is executed when the hart repeats it.
     granted: bool,
@@ -115,16 +115,16 @@ impl TimedCore {
 
     fn with(description: &CoreDescription, shared: bool) -> Self {
         Self {
-            timing: Timing::new(description),
+            timing: BlockTimer::new(description),
             units: Vec::new(),
             hierarchy: Hierarchy::new(description, shared),
             scratchpad: 0..0,
             now: 0,
             began: 0,
             state: AT_REST,
-            current: Current::Nothing,
+            current: CurrentBlock::Nothing,
             settled: Breakdown::default(),
-            settled_units: [0; Unit::COUNT],
+            settled_units: [0; FunctionalUnit::COUNT],
             frozen: Frozen::default(),
             granted: false,
             waits: None,
@@ -174,7 +174,7 @@ impl TimedCore {
         self.now = at;
     }
 
-    /// What came out so far.
+    /// The figures so far.
     pub fn report(&self) -> CoreReport {
         let (mut ticks, mut units) = (self.settled, self.settled_units);
         for unit in &self.units {
@@ -196,7 +196,7 @@ impl TimedCore {
         while at < code.end {
             // The line fetched last is the most recent one of its set: nothing changes.
             if at != self.fetched {
-                let stall = self.hierarchy.access(self.now, Side::Instruction, at, at, 1, false);
+                let stall = self.hierarchy.access(self.now, CacheSide::Instruction, at, at, 1, false);
                 self.fetched = at;
                 self.frozen.fetch.add(stall);
                 self.freeze(stall.total());
@@ -237,23 +237,23 @@ impl TimedCore {
         self.began = self.now;
         self.now += through.total();
         self.settled.add(&through, 1);
-        self.current = Current::Single { before, through, taken, taken_state };
+        self.current = CurrentBlock::Single { before, through, taken, taken_state };
     }
 
     /// Time at which instruction `index` of the current block is issued.
     fn issued_at(&self, index: u32) -> u64 {
         match self.current {
-            Current::Unit(unit, summary) => {
+            CurrentBlock::Numbered(unit, summary) => {
                 let (summary, ..) = &self.units[unit as usize].known[summary as usize];
                 self.began + u64::from(summary.issue_at[index as usize])
             }
-            Current::Nothing | Current::Single { .. } => self.now,
+            CurrentBlock::Nothing | CurrentBlock::Single { .. } => self.now,
         }
     }
 
     fn pc_of(&self, index: u32) -> u64 {
         match self.current {
-            Current::Unit(unit, _) => {
+            CurrentBlock::Numbered(unit, _) => {
                 let timed = &self.units[unit as usize];
                 // Blocks of four-byte instructions are the usual ones.
                 if timed.code.end - timed.code.start == 4 * timed.ops.len() as u64 {
@@ -262,13 +262,13 @@ impl TimedCore {
                     timed.block.address(index as usize)
                 }
             }
-            Current::Nothing | Current::Single { .. } => 0,
+            CurrentBlock::Nothing | CurrentBlock::Single { .. } => 0,
         }
     }
 }
 
 /// Adds the ticks and instructions of a block's entries.
-fn settle(timed: &TimedBlock, ticks: &mut Breakdown, units: &mut [u64; Unit::COUNT]) {
+fn settle(timed: &TimedBlock, ticks: &mut Breakdown, units: &mut [u64; FunctionalUnit::COUNT]) {
     for (summary, entered, taken) in &timed.known {
         ticks.add(&summary.through.ticks, entered - taken);
         ticks.add(&summary.taken.ticks, *taken);
@@ -284,7 +284,7 @@ impl Meter for TimedCore {
     const ACCESSES: bool = true;
     const STREAMS: bool = true;
 
-    fn decoded(&mut self, unit: u32, block: &Block) {
+    fn decoded(&mut self, unit: u32, block: &BasicBlock) {
         let ops = block.ops.iter().map(TimedOp::from).collect();
         let code = block.pc..block.pc + block.bytes();
         let timed = TimedBlock { block: block.clone(), ops, known: Vec::new(), last: 0, code };
@@ -292,8 +292,8 @@ impl Meter for TimedCore {
             Some(old) => {
                 let old = std::mem::replace(old, timed);
                 settle(&old, &mut self.settled, &mut self.settled_units);
-                if matches!(self.current, Current::Unit(number, _) if number == unit) {
-                    self.current = Current::Nothing;
+                if matches!(self.current, CurrentBlock::Numbered(number, _) if number == unit) {
+                    self.current = CurrentBlock::Nothing;
                 }
             }
             None => {
@@ -314,36 +314,36 @@ impl Meter for TimedCore {
         self.began = self.now;
         self.now += summary.through.ticks.total();
         self.state = summary.through.state;
-        self.current = Current::Unit(unit, at as u32);
+        self.current = CurrentBlock::Numbered(unit, at as u32);
     }
 
-    fn part(&mut self, block: &Block) {
+    fn part(&mut self, block: &BasicBlock) {
         self.fetch(block.pc..block.pc + block.bytes());
         self.step(block.ops.iter().map(TimedOp::from));
     }
 
-    fn left(&mut self, block: &Block, index: usize) {
+    fn left(&mut self, block: &BasicBlock, index: usize) {
         match self.current {
-            Current::Unit(unit, at) => {
+            CurrentBlock::Numbered(unit, at) => {
                 let (summary, entered, _) = &mut self.units[unit as usize].known[at as usize];
                 *entered -= 1;
                 self.now -= summary.through.ticks.total();
                 self.state = summary.state;
             }
-            Current::Single { before, through, .. } => {
+            CurrentBlock::Single { before, through, .. } => {
                 self.now -= through.total();
                 self.settled.subtract(&through);
                 for op in &block.ops {
-                    self.settled_units[Unit::of(op) as usize] -= 1;
+                    self.settled_units[FunctionalUnit::of(op) as usize] -= 1;
                 }
                 self.state = before;
             }
-            Current::Nothing => {}
+            CurrentBlock::Nothing => {}
         }
         self.step(block.ops[..index].iter().map(TimedOp::from));
     }
 
-    fn single(&mut self, _pc: u64, op: &Op) {
+    fn single(&mut self, _pc: u64, op: &Instruction) {
         self.step(std::iter::once(TimedOp::from(op)));
     }
 
@@ -353,57 +353,57 @@ impl Meter for TimedCore {
             return;
         }
         match self.current {
-            Current::Unit(unit, at) => {
+            CurrentBlock::Numbered(unit, at) => {
                 let (summary, _, left) = &mut self.units[unit as usize].known[at as usize];
                 *left += 1;
                 self.now = self.now - summary.through.ticks.total() + summary.taken.ticks.total();
                 self.state = summary.taken.state;
             }
-            Current::Single { through, taken, taken_state, .. } => {
+            CurrentBlock::Single { through, taken, taken_state, .. } => {
                 self.now = self.now - through.total() + taken.total();
                 self.settled.add(&taken, 1);
                 self.settled.subtract(&through);
                 self.state = taken_state;
             }
-            Current::Nothing => {}
+            CurrentBlock::Nothing => {}
         }
     }
 
     #[inline]
-    fn access(&mut self, index: u32, kind: DataAccess, address: u64, bytes: u32) -> Go {
+    fn access(&mut self, index: u32, kind: DataAccess, address: u64, bytes: u32) -> MeterAnswer {
         if self.granted {
             self.granted = false;
-            return Go::On;
+            return MeterAnswer::Proceed;
         }
         if self.scratchpad.contains(&address) {
             let ticks = u64::from(self.timing.description().t_scratchpad);
             self.frozen.scratchpad += ticks;
             self.freeze(ticks);
-            return Go::On;
+            return MeterAnswer::Proceed;
         }
         if !self.hierarchy.caches_data() {
-            return Go::On;
+            return MeterAnswer::Proceed;
         }
         let at = self.issued_at(index);
         let pc = self.pc_of(index);
         let write = kind != DataAccess::Load;
-        let stall = self.hierarchy.access(at, Side::Data, pc, address, u64::from(bytes), write);
+        let stall = self.hierarchy.access(at, CacheSide::Data, pc, address, u64::from(bytes), write);
         self.frozen.data.add(stall);
         self.freeze(stall.total());
         if let Some(since) = self.hierarchy.waits_since() {
             self.waits = Some(since);
-            return Go::Pause;
+            return MeterAnswer::Pause;
         }
-        Go::On
+        MeterAnswer::Proceed
     }
 
     #[inline]
-    fn stream(&mut self, _index: u32, kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> Go {
+    fn stream(&mut self, _index: u32, kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> MeterAnswer {
         if !matches!(kind, StreamAccess::Wait | StreamAccess::Register) {
             let ticks = u64::from(self.timing.description().t_stream);
             self.frozen.stream += ticks;
             self.freeze(ticks);
         }
-        Go::On
+        MeterAnswer::Proceed
     }
 }

@@ -1,12 +1,12 @@
 //! Descriptions of cores: every value with its key, checked when it is read.
 //!
-//! A description is TOML. Times are ticks of the core, `tick_ps` picoseconds each: a core whose caches or scratchpads take
-//! half cycles has two ticks a cycle. Nothing here knows a pipeline or a cache; [`CoreDescription::parse`] gives numbers
-//! that the other files may rely on.
+//! A description is TOML. Times are ticks of the core, `tick_ps` picoseconds each: a core whose caches or scratchpads
+//! take half cycles has two ticks a cycle. Nothing here knows a pipeline or a cache; [`CoreDescription::parse`] gives
+//! numbers that the other files may rely on.
 
 use serde::Deserialize;
 
-use crate::unit::Unit;
+use crate::unit::FunctionalUnit;
 
 /// A description that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +38,7 @@ fn range(key: &'static str, value: impl ToString, range: &'static str) -> Descri
     DescribeError::Range { key, value: value.to_string(), range }
 }
 
-/// How instructions are issued.
+/// The order in which instructions are issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Issue {
@@ -104,13 +104,13 @@ pub struct MemoryDescription {
     pub t_line: u32,
 }
 
-/// Latencies of units: ticks from an instruction's issue to its result.
+/// UnitLatencies of units: ticks from an instruction's issue to its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Latencies([u32; Unit::COUNT]);
+pub struct UnitLatencies([u32; FunctionalUnit::COUNT]);
 
-impl Latencies {
+impl UnitLatencies {
     /// The latency of a unit, in ticks.
-    pub fn of(&self, unit: Unit) -> u32 {
+    pub fn of(&self, unit: FunctionalUnit) -> u32 {
         self.0[unit as usize]
     }
 }
@@ -145,14 +145,14 @@ pub struct CoreDescription {
     pub cycle: u32,
     /// Instruction set, for example `rv32im`.
     pub isa: String,
-    /// How it issues instructions.
+    /// The order in which it issues instructions.
     pub issue: Issue,
     /// Instructions that it issues in a cycle, if it issues in order.
     pub width: u32,
     /// Ticks from the issue of each unit to its result.
-    pub latency: Latencies,
+    pub latency: UnitLatencies,
     /// Units that take no further instruction before their result is there.
-    pub unpipelined: Vec<Unit>,
+    pub unpipelined: Vec<FunctionalUnit>,
     /// Ticks that a taken branch or jump costs beyond its cycle.
     pub t_taken: u32,
     /// Ticks that a branch not taken costs beyond its cycle.
@@ -179,7 +179,7 @@ pub struct CoreDescription {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct WrittenCore {
     name: String,
     source: String,
     tick_ps: u64,
@@ -218,9 +218,9 @@ fn one() -> u32 {
 /// The largest latency that is taken: pipeline states stay small.
 const LATENCY_MAX: u32 = 4_096;
 
-fn unit(key: &str) -> Result<Unit, DescribeError> {
-    Unit::ALL.into_iter().find(|u| u.name() == key).ok_or_else(|| {
-        let known: Vec<_> = Unit::ALL.iter().map(|u| u.name()).collect();
+fn unit(key: &str) -> Result<FunctionalUnit, DescribeError> {
+    FunctionalUnit::ALL.into_iter().find(|u| u.name() == key).ok_or_else(|| {
+        let known: Vec<_> = FunctionalUnit::ALL.iter().map(|u| u.name()).collect();
         DescribeError::Syntax(format!("latency.{key}: no unit has this name; there are {}", known.join(", ")))
     })
 }
@@ -256,8 +256,8 @@ impl CoreDescription {
     /// # Errors
     /// [`DescribeError`]: the key, its value, and what is allowed.
     pub fn parse(text: &str) -> Result<Self, DescribeError> {
-        let written: Written = toml::from_str(text).map_err(|e| DescribeError::Syntax(e.to_string()))?;
-        let mut latency = Latencies([written.cycle; Unit::COUNT]);
+        let written: WrittenCore = toml::from_str(text).map_err(|e| DescribeError::Syntax(e.to_string()))?;
+        let mut latency = UnitLatencies([written.cycle; FunctionalUnit::COUNT]);
         for (key, &ticks) in &written.latency {
             if ticks == 0 || ticks > LATENCY_MAX {
                 return Err(range("latency", ticks, "1 to 4096 ticks are needed"));

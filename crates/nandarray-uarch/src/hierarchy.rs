@@ -1,11 +1,11 @@
 //! Caches of one core, their prefetchers, and the memory behind them.
 //!
-//! A miss stalls the core until its line is there; write-backs and prefetches occupy the memory's port and stall nobody. A
-//! line that a prefetch is still bringing stalls an access for the rest of its way. Memory is either the description's own,
-//! a port of a given latency and rate, or shared: then a request is left in [`Hierarchy::take_request`], the core pauses, and
-//! its owner says when the line is there.
+//! A miss stalls the core until its line is there; write-backs and prefetches occupy the memory's port and stall no
+//! access. A line that a prefetch is still bringing stalls an access for the rest of its way. Memory is either the
+//! description's own, a port of a given latency and rate, or shared: then a request is left in
+//! [`Hierarchy::take_request`], the core pauses, and its owner says when the line is there.
 
-use crate::cache::{Access, Cache, CacheCounts};
+use crate::cache::{CacheAccess, CacheTags, LineCounts};
 use crate::describe::{CoreDescription, MemoryDescription};
 use crate::prefetch::{Prefetcher, Suggestions, prefetcher};
 
@@ -66,7 +66,7 @@ pub struct MemoryCounts {
 }
 
 #[derive(Debug)]
-enum Backing {
+enum LineSource {
     /// Misses cost nothing further.
     Nothing,
     /// A port of its own.
@@ -75,9 +75,9 @@ enum Backing {
     Shared(LineRequest),
 }
 
-/// Which first-level cache an access goes through.
+/// The first-level cache that an access goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum CacheSide {
     /// Instructions.
     Instruction,
     /// Data.
@@ -87,9 +87,9 @@ pub enum Side {
 /// Caches and memory of one core.
 #[derive(Debug)]
 pub struct Hierarchy {
-    l1i: Option<Cache>,
-    l1d: Option<Cache>,
-    l2: Option<Cache>,
+    l1i: Option<CacheTags>,
+    l1d: Option<CacheTags>,
+    l2: Option<CacheTags>,
     t_l1i: u64,
     t_l1d: u64,
     t_l2: u64,
@@ -97,7 +97,7 @@ pub struct Hierarchy {
     t_code: u64,
     prefetch_l1d: Option<Box<dyn Prefetcher>>,
     prefetch_l2: Option<Box<dyn Prefetcher>>,
-    backing: Backing,
+    backing: LineSource,
     /// Prefetched lines on their way: line address and the tick at which each arrives.
     coming: Vec<(u64, u64)>,
     counts: MemoryCounts,
@@ -107,15 +107,15 @@ impl Hierarchy {
     /// Empty caches; memory is the description's own, or shared.
     pub fn new(d: &CoreDescription, shared: bool) -> Self {
         let backing = match (shared, d.memory) {
-            (true, _) => Backing::Shared(LineRequest::default()),
-            (false, Some(memory)) => Backing::Own { memory, free_at: 0 },
-            (false, None) => Backing::Nothing,
+            (true, _) => LineSource::Shared(LineRequest::default()),
+            (false, Some(memory)) => LineSource::Own { memory, free_at: 0 },
+            (false, None) => LineSource::Nothing,
         };
         let t_hit = |cache: &Option<crate::describe::CacheDescription>| cache.map_or(0, |c| u64::from(c.t_hit));
         Self {
-            l1i: d.l1i.as_ref().map(Cache::new),
-            l1d: d.l1d.as_ref().map(Cache::new),
-            l2: d.l2.as_ref().map(Cache::new),
+            l1i: d.l1i.as_ref().map(CacheTags::new),
+            l1d: d.l1d.as_ref().map(CacheTags::new),
+            l2: d.l2.as_ref().map(CacheTags::new),
             t_l1i: t_hit(&d.l1i),
             t_l1d: t_hit(&d.l1d),
             t_l2: t_hit(&d.l2),
@@ -135,12 +135,12 @@ impl Hierarchy {
 
     /// Bytes of a line of the instruction cache, if there is one.
     pub fn instruction_line_bytes(&self) -> Option<u64> {
-        self.l1i.as_ref().map(Cache::line_bytes)
+        self.l1i.as_ref().map(CacheTags::line_bytes)
     }
 
     /// Accesses and misses: instruction cache, data cache, second level.
-    pub fn counts(&self) -> [Option<CacheCounts>; 3] {
-        [&self.l1i, &self.l1d, &self.l2].map(|cache| cache.as_ref().map(Cache::counts))
+    pub fn counts(&self) -> [Option<LineCounts>; 3] {
+        [&self.l1i, &self.l1d, &self.l2].map(|cache| cache.as_ref().map(CacheTags::counts))
     }
 
     /// Lines that crossed the memory's port.
@@ -151,25 +151,25 @@ impl Hierarchy {
     /// The time since which the core waits for a line of shared memory, if it does.
     pub fn waits_since(&self) -> Option<u64> {
         match &self.backing {
-            Backing::Shared(request) => (!request.wanted.is_empty()).then_some(request.at),
-            Backing::Nothing | Backing::Own { .. } => None,
+            LineSource::Shared(request) => (!request.wanted.is_empty()).then_some(request.at),
+            LineSource::Nothing | LineSource::Own { .. } => None,
         }
     }
 
     /// The request that shared memory has to answer.
     pub fn take_request(&mut self) -> LineRequest {
         match &mut self.backing {
-            Backing::Shared(request) => std::mem::take(request),
-            Backing::Nothing | Backing::Own { .. } => LineRequest::default(),
+            LineSource::Shared(request) => std::mem::take(request),
+            LineSource::Nothing | LineSource::Own { .. } => LineRequest::default(),
         }
     }
 
     /// Accesses `bytes` bytes at an address at a time; the stall. An access that crosses lines waits for both.
     #[inline]
-    pub fn access(&mut self, now: u64, side: Side, pc: u64, address: u64, bytes: u64, write: bool) -> Stall {
+    pub fn access(&mut self, now: u64, side: CacheSide, pc: u64, address: u64, bytes: u64, write: bool) -> Stall {
         let first = match side {
-            Side::Instruction => &self.l1i,
-            Side::Data => &self.l1d,
+            CacheSide::Instruction => &self.l1i,
+            CacheSide::Data => &self.l1d,
         };
         let Some(cache) = first else { return Stall::default() };
         let line = cache.line_bytes();
@@ -183,18 +183,18 @@ impl Hierarchy {
         stall
     }
 
-    fn line(&mut self, now: u64, side: Side, pc: u64, address: u64, write: bool) -> Stall {
+    fn line(&mut self, now: u64, side: CacheSide, pc: u64, address: u64, write: bool) -> Stall {
         let (cache, t_hit) = match side {
-            Side::Instruction => (&mut self.l1i, self.t_l1i),
-            Side::Data => (&mut self.l1d, self.t_l1d),
+            CacheSide::Instruction => (&mut self.l1i, self.t_l1i),
+            CacheSide::Data => (&mut self.l1d, self.t_l1d),
         };
         let cache = cache.as_mut().expect("the side has a cache");
         let outcome = cache.access(address, write);
         let line_bytes = cache.line_bytes();
         let mut stall = Stall { l1: t_hit, ..Stall::default() };
-        if let Access::Miss { dirty } = outcome {
+        if let CacheAccess::Miss { dirty } = outcome {
             // Code is fetched without a pause: of shared memory its lines take what the description says.
-            let wait = side == Side::Data || !matches!(self.backing, Backing::Shared(_));
+            let wait = side == CacheSide::Data || !matches!(self.backing, LineSource::Shared(_));
             let before = self.counts.lines_prefetched;
             stall.add(self.fill(now + t_hit, pc, address, dirty, wait));
             if !wait && self.counts.lines_prefetched > before {
@@ -203,8 +203,8 @@ impl Hierarchy {
         } else if !self.coming.is_empty() {
             stall.memory += self.rest_of_the_way(now + t_hit, address, line_bytes);
         }
-        if side == Side::Data && self.prefetch_l1d.is_some() {
-            self.prefetch_data(now + stall.total(), pc, address, outcome != Access::Hit);
+        if side == CacheSide::Data && self.prefetch_l1d.is_some() {
+            self.prefetch_data(now + stall.total(), pc, address, outcome != CacheAccess::Hit);
         }
         stall
     }
@@ -219,7 +219,7 @@ impl Hierarchy {
         };
         let t_l2 = self.t_l2;
         if let Some(dirty) = dirty {
-            if let Access::Miss { dirty: Some(further) } = l2.access(dirty, true) {
+            if let CacheAccess::Miss { dirty: Some(further) } = l2.access(dirty, true) {
                 self.write_back(now, further);
             }
         }
@@ -228,9 +228,9 @@ impl Hierarchy {
         let line_bytes = l2.line_bytes();
         let mut stall = Stall { l2: t_l2, ..Stall::default() };
         match outcome {
-            Access::Hit if self.coming.is_empty() => {}
-            Access::Hit => stall.memory = self.rest_of_the_way(now + t_l2, address, line_bytes),
-            Access::Miss { dirty } => {
+            CacheAccess::Hit if self.coming.is_empty() => {}
+            CacheAccess::Hit => stall.memory = self.rest_of_the_way(now + t_l2, address, line_bytes),
+            CacheAccess::Miss { dirty } => {
                 if let Some(dirty) = dirty {
                     self.write_back(now + t_l2, dirty);
                 }
@@ -238,7 +238,7 @@ impl Hierarchy {
             }
         }
         if self.prefetch_l2.is_some() {
-            self.prefetch_l2(now + stall.total(), pc, address, outcome != Access::Hit);
+            self.prefetch_l2(now + stall.total(), pc, address, outcome != CacheAccess::Hit);
         }
         stall
     }
@@ -249,7 +249,7 @@ impl Hierarchy {
         for &wanted in suggestions.as_slice() {
             let cache = self.l1d.as_mut().expect("a prefetcher has a cache");
             let line = wanted & !(cache.line_bytes() - 1);
-            if let Some(Access::Miss { dirty }) = cache.prefetch(line) {
+            if let Some(CacheAccess::Miss { dirty }) = cache.prefetch(line) {
                 let stall = self.fill(now, pc, line, dirty, false);
                 if stall.total() > 0 {
                     self.coming.push((line, now + stall.total()));
@@ -264,7 +264,7 @@ impl Hierarchy {
         for &wanted in suggestions.as_slice() {
             let l2 = self.l2.as_mut().expect("a prefetcher has a cache");
             let line = wanted & !(l2.line_bytes() - 1);
-            if let Some(Access::Miss { dirty }) = l2.prefetch(line) {
+            if let Some(CacheAccess::Miss { dirty }) = l2.prefetch(line) {
                 if let Some(dirty) = dirty {
                     self.write_back(now, dirty);
                 }
@@ -291,13 +291,13 @@ impl Hierarchy {
             self.counts.lines_prefetched += 1;
         }
         match &mut self.backing {
-            Backing::Nothing => 0,
-            Backing::Own { memory, free_at } => {
+            LineSource::Nothing => 0,
+            LineSource::Own { memory, free_at } => {
                 let start = now.max(*free_at);
                 *free_at = start + u64::from(memory.t_line);
                 start + u64::from(memory.t_access) - now
             }
-            Backing::Shared(request) => {
+            LineSource::Shared(request) => {
                 request.at = now;
                 if wait {
                     assert!(request.wanted.len() < 2, "an access reaches two lines at most, {:x?}", request.wanted);
@@ -313,9 +313,9 @@ impl Hierarchy {
     fn write_back(&mut self, now: u64, line: u64) {
         self.counts.lines_written += 1;
         match &mut self.backing {
-            Backing::Nothing => {}
-            Backing::Own { memory, free_at } => *free_at = now.max(*free_at) + u64::from(memory.t_line),
-            Backing::Shared(request) => {
+            LineSource::Nothing => {}
+            LineSource::Own { memory, free_at } => *free_at = now.max(*free_at) + u64::from(memory.t_line),
+            LineSource::Shared(request) => {
                 request.at = now;
                 request.write_backs.push(line);
             }

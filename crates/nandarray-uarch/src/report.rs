@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use crate::cache::CacheCounts;
+use crate::cache::LineCounts;
 use crate::core::Frozen;
 use crate::describe::CoreDescription;
 use crate::hierarchy::MemoryCounts;
 use crate::issue::Breakdown;
-use crate::unit::Unit;
+use crate::unit::FunctionalUnit;
 
-/// What a core did, in its ticks.
+/// The figures of a core, in its ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoreReport {
     /// The core's name.
@@ -24,10 +24,10 @@ pub struct CoreReport {
     pub pipeline: Breakdown,
     /// Ticks for which the pipeline was frozen, by reason.
     pub frozen: Frozen,
-    /// Instructions by unit, in the order of [`Unit::ALL`].
-    pub instructions_by_unit: [u64; Unit::COUNT],
+    /// Instructions by unit, in the order of [`FunctionalUnit::ALL`].
+    pub instructions_by_unit: [u64; FunctionalUnit::COUNT],
     /// Instruction cache, data cache, second level; none where the core has none.
-    pub caches: [Option<CacheCounts>; 3],
+    pub caches: [Option<LineCounts>; 3],
     /// Lines that crossed the memory's port.
     pub memory: MemoryCounts,
 }
@@ -38,8 +38,8 @@ impl CoreReport {
         ticks: u64,
         pipeline: Breakdown,
         frozen: Frozen,
-        instructions_by_unit: [u64; Unit::COUNT],
-        caches: [Option<CacheCounts>; 3],
+        instructions_by_unit: [u64; FunctionalUnit::COUNT],
+        caches: [Option<LineCounts>; 3],
         memory: MemoryCounts,
     ) -> Self {
         assert_eq!(pipeline.total() + frozen.total(), ticks, "every tick of {} has one reason", d.name);

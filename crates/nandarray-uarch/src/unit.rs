@@ -4,12 +4,12 @@
 //! Memory latencies beyond the first level are the caches' business.
 
 use nandarray_hart::Class;
-use nandarray_hart::isa::{Code, Format, Op};
+use nandarray_hart::isa::{Code, Format, Instruction};
 
 /// A kind of functional unit, as far as latencies differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Unit {
+pub enum FunctionalUnit {
     /// Integer addition, logic, shifts, comparison, bit manipulation.
     Alu,
     /// Integer multiplication.
@@ -56,7 +56,7 @@ pub enum Unit {
     System,
 }
 
-impl Unit {
+impl FunctionalUnit {
     /// Number of units.
     pub const COUNT: usize = 22;
 
@@ -115,7 +115,7 @@ impl Unit {
     }
 
     /// The unit that executes an instruction.
-    pub fn of(op: &Op) -> Self {
+    pub fn of(op: &Instruction) -> Self {
         use Code::*;
         match op.class() {
             Class::Integer | Class::Bits => Self::Alu,
@@ -141,8 +141,8 @@ impl Unit {
                 FmaddD | FmsubD | FnmsubD | FnmaddD => Self::DoubleFused,
                 FdivD => Self::DoubleDivide,
                 FsqrtD => Self::DoubleSqrt,
-                FcvtWS | FcvtWuS | FcvtLS | FcvtLuS | FcvtSW | FcvtSWu | FcvtSL | FcvtSLu | FcvtSD | FcvtDS | FcvtWD
-                | FcvtWuD | FcvtLD | FcvtLuD | FcvtDW | FcvtDWu | FcvtDL | FcvtDLu => Self::Convert,
+                FcvtWS | FcvtWuS | FcvtLS | FcvtLuS | FcvtSW | FcvtSWu | FcvtSL | FcvtSLu | FcvtSD | FcvtDS
+                | FcvtWD | FcvtWuD | FcvtLD | FcvtLuD | FcvtDW | FcvtDWu | FcvtDL | FcvtDLu => Self::Convert,
                 _ => Self::FloatMove,
             },
         }
@@ -168,7 +168,7 @@ impl Operands {
     }
 
     /// The operands of an instruction.
-    pub fn of(op: &Op) -> Self {
+    pub fn of(op: &Instruction) -> Self {
         use Format::*;
         let (x1, x2, xd) = (op.rs1, op.rs2, Some(op.rd));
         let (f1, f2, f3, fd) = (op.rs1 + 32, op.rs2 + 32, op.rs3 + 32, Some(op.rd + 32));
@@ -203,32 +203,32 @@ mod tests {
     use super::*;
     use nandarray_hart::isa::assemble;
 
-    fn op(text: &str) -> Op {
+    fn op(text: &str) -> Instruction {
         assemble(text, 64).unwrap_or_else(|e| panic!("{text}: {e}"))
     }
 
     #[test]
     fn units_are_listed_in_order_with_distinct_names() {
-        for (i, unit) in Unit::ALL.into_iter().enumerate() {
+        for (i, unit) in FunctionalUnit::ALL.into_iter().enumerate() {
             assert_eq!(unit as usize, i, "{unit:?}");
         }
-        let names: std::collections::BTreeSet<_> = Unit::ALL.iter().map(|u| u.name()).collect();
-        assert_eq!(names.len(), Unit::COUNT);
+        let names: std::collections::BTreeSet<_> = FunctionalUnit::ALL.iter().map(|u| u.name()).collect();
+        assert_eq!(names.len(), FunctionalUnit::COUNT);
     }
 
     #[test]
     fn instructions_go_to_their_units() {
         for (text, unit) in [
-            ("add a0, a1, a2", Unit::Alu),
-            ("mulhu a0, a1, a2", Unit::Multiply),
-            ("remw a0, a1, a2", Unit::Divide),
-            ("flw fa0, 0(a1)", Unit::Load),
-            ("fsqrt.d fa0, fa1, dyn", Unit::DoubleSqrt),
-            ("fmadd.s fa0, fa1, fa2, fa3, dyn", Unit::FloatFused),
-            ("feq.s a0, fa1, fa2", Unit::FloatMove),
-            ("fcvt.d.w fa0, a1", Unit::Convert),
+            ("add a0, a1, a2", FunctionalUnit::Alu),
+            ("mulhu a0, a1, a2", FunctionalUnit::Multiply),
+            ("remw a0, a1, a2", FunctionalUnit::Divide),
+            ("flw fa0, 0(a1)", FunctionalUnit::Load),
+            ("fsqrt.d fa0, fa1, dyn", FunctionalUnit::DoubleSqrt),
+            ("fmadd.s fa0, fa1, fa2, fa3, dyn", FunctionalUnit::FloatFused),
+            ("feq.s a0, fa1, fa2", FunctionalUnit::FloatMove),
+            ("fcvt.d.w fa0, a1", FunctionalUnit::Convert),
         ] {
-            assert_eq!(Unit::of(&op(text)), unit, "{text}");
+            assert_eq!(FunctionalUnit::of(&op(text)), unit, "{text}");
         }
     }
 

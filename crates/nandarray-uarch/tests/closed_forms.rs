@@ -137,8 +137,8 @@ fn a_port_of_memory_bounds_writing() {
 #[test]
 fn a_loop_of_a_vliw_core_runs_at_its_interval() {
     let d = bare("c66x");
-    // Per iteration: two loads, one product and one sum in floating point, three integer operations, one branch. A product
-    // and a sum that feed the next iteration's sum: RecMII is the sum's latency of three cycles.
+    // Per iteration: two loads, one product and one sum in floating point, three integer operations, one branch. A
+    // product and a sum that feed the next iteration's sum: RecMII is the sum's latency of three cycles.
     let iteration = |n: u32| {
         vec![
             format!("addi t0, zero, {n}"),

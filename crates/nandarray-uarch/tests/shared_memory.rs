@@ -3,7 +3,7 @@
 mod common;
 
 use common::{CODE, DATA, DATA_BYTES, assemble, memory};
-use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Rv64, Stop, Streams};
+use nandarray_hart::{Extensions, Hart, HartMode, Limits, Memory, Rv64, Stop, Streams};
 use nandarray_uarch::{CoreDescription, PrefetchKind, TimedCore};
 
 const T_ACCESS: u64 = 60;
@@ -20,9 +20,16 @@ struct One {
 
 impl One {
     fn new(d: &CoreDescription) -> Self {
-        let lines = ["lui t3, 64", "add t1, a0, t3", "ld t2, 0(a0)", "addi a0, a0, 64", "bltu a0, t1, . - 8", "jalr zero, 0(ra)"];
+        let lines = [
+            "lui t3, 64",
+            "add t1, a0, t3",
+            "ld t2, 0(a0)",
+            "addi a0, a0, 64",
+            "bltu a0, t1, . - 8",
+            "jalr zero, 0(ra)",
+        ];
         let code = assemble(&lines.map(str::to_owned));
-        let mut hart = Hart::<Rv64, _>::with_meter(Mode::Program, Extensions::PROGRAM, TimedCore::shared(d));
+        let mut hart = Hart::<Rv64, _>::with_meter(HartMode::Program, Extensions::PROGRAM, TimedCore::shared(d));
         hart.call(CODE, DATA + DATA_BYTES, &[DATA]);
         Self { hart, memory: memory(&code), at: None, over: false }
     }
@@ -46,7 +53,7 @@ fn together(count: usize, d: &CoreDescription) -> (u64, Vec<u64>) {
     let mut cores: Vec<One> = (0..count).map(|_| One::new(d)).collect();
     cores.iter_mut().for_each(One::go_on);
     let mut free = 0u64;
-    // In order of time, then of number: whoever is first has its line brought.
+    // In order of time, then of number: the first request has its line brought.
     while let Some(next) = (0..count).filter(|&i| cores[i].at.is_some()).min_by_key(|&i| (cores[i].at, i)) {
         let at = cores[next].at.take().expect("it waits");
         let start = at.max(free);

@@ -1,35 +1,35 @@
-//! Promise: blocks worked out once take what their instructions take one by one, however a run is cut, and no program can
-//! tell its timing.
+//! Promise: blocks worked out once take what their instructions take one by one, however a run is cut, and no program
+//! can tell its timing.
 
 mod common;
 
 use common::{bare, run};
-use nandarray_hart::isa::Op;
-use nandarray_hart::{Block, Meter};
-use nandarray_uarch::{CoreDescription, Issue, Operands, TimedCore, Unit};
+use nandarray_hart::isa::Instruction;
+use nandarray_hart::{BasicBlock, Meter};
+use nandarray_uarch::{CoreDescription, FunctionalUnit, Issue, Operands, TimedCore};
 use proptest::prelude::*;
 
 /// All instructions that were executed, and whether a branch was taken.
 #[derive(Debug, Default)]
-struct Trace(Vec<(Op, bool)>);
+struct Trace(Vec<(Instruction, bool)>);
 
 impl Meter for Trace {
     const BLOCKS: bool = true;
     const BRANCHES: bool = true;
 
-    fn decoded(&mut self, unit: u32, block: &Block) {
+    fn decoded(&mut self, unit: u32, block: &BasicBlock) {
         let _ = (unit, block);
     }
-    fn part(&mut self, block: &Block) {
+    fn part(&mut self, block: &BasicBlock) {
         self.0.extend(block.ops.iter().map(|&op| (op, false)));
     }
     fn enter(&mut self, _unit: u32) {
         panic!("one instruction a run is never a block with a number");
     }
-    fn left(&mut self, block: &Block, index: usize) {
+    fn left(&mut self, block: &BasicBlock, index: usize) {
         self.0.truncate(self.0.len() - (block.ops.len() - index));
     }
-    fn single(&mut self, _pc: u64, op: &Op) {
+    fn single(&mut self, _pc: u64, op: &Instruction) {
         self.0.push((*op, false));
     }
     fn branch(&mut self, taken: bool) {
@@ -38,26 +38,26 @@ impl Meter for Trace {
 }
 
 /// Ticks of a trace by absolute times: no states, no blocks.
-fn slowly(trace: &[(Op, bool)], d: &CoreDescription) -> u64 {
+fn slowly(trace: &[(Instruction, bool)], d: &CoreDescription) -> u64 {
     let cycle = u64::from(d.cycle);
     if d.issue == Issue::Blocking {
-        let ticks = |&(op, taken): &(Op, bool)| {
-            let unit = Unit::of(&op);
+        let ticks = |&(op, taken): &(Instruction, bool)| {
+            let unit = FunctionalUnit::of(&op);
             let more = match (unit, taken) {
-                (Unit::Branch, true) => d.t_taken.max(d.t_not_taken),
-                (Unit::Branch, false) => d.t_not_taken,
+                (FunctionalUnit::Branch, true) => d.t_taken.max(d.t_not_taken),
+                (FunctionalUnit::Branch, false) => d.t_not_taken,
                 _ => 0,
             };
             u64::from(d.latency.of(unit) + more)
         };
         return trace.iter().map(ticks).sum();
     }
-    let (mut ready, mut free) = ([0u64; 64], [0u64; Unit::COUNT]);
+    let (mut ready, mut free) = ([0u64; 64], [0u64; FunctionalUnit::COUNT]);
     let (mut at, mut in_cycle, mut memory) = (0u64, 0u32, false);
     for &(op, taken) in trace {
-        let (unit, operands) = (Unit::of(&op), Operands::of(&op));
+        let (unit, operands) = (FunctionalUnit::of(&op), Operands::of(&op));
         let latency = u64::from(d.latency.of(unit));
-        let access = matches!(unit, Unit::Load | Unit::Store | Unit::Atomic);
+        let access = matches!(unit, FunctionalUnit::Load | FunctionalUnit::Store | FunctionalUnit::Atomic);
         loop {
             let full = in_cycle == d.width || access && memory && in_cycle > 0;
             let waits = operands.sources().iter().any(|&r| ready[r as usize] > at)
@@ -78,9 +78,9 @@ fn slowly(trace: &[(Op, bool)], d: &CoreDescription) -> u64 {
         in_cycle += 1;
         memory |= access;
         let ends = match unit {
-            Unit::Jump => Some(latency.max(cycle)),
-            Unit::Branch if taken => Some(cycle + u64::from(d.t_taken.max(d.t_not_taken))),
-            Unit::Branch if d.t_not_taken > 0 => Some(cycle + u64::from(d.t_not_taken)),
+            FunctionalUnit::Jump => Some(latency.max(cycle)),
+            FunctionalUnit::Branch if taken => Some(cycle + u64::from(d.t_taken.max(d.t_not_taken))),
+            FunctionalUnit::Branch if d.t_not_taken > 0 => Some(cycle + u64::from(d.t_not_taken)),
             _ => None,
         };
         if let Some(ticks) = ends {

@@ -7,7 +7,7 @@ use crate::describe::{CacheDescription, Replacement};
 
 /// Accesses and misses of one cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheCounts {
+pub struct LineCounts {
     /// Reads.
     pub reads: u64,
     /// Reads that missed.
@@ -22,7 +22,7 @@ pub struct CacheCounts {
     pub prefetches: u64,
 }
 
-impl CacheCounts {
+impl LineCounts {
     /// Reads and writes that missed.
     pub fn misses(&self) -> u64 {
         self.read_misses + self.write_misses
@@ -31,7 +31,7 @@ impl CacheCounts {
 
 /// The result of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum CacheAccess {
     /// The line was there.
     Hit,
     /// It was not, and is now; `dirty` is the address of a dirty line that had to leave for it.
@@ -47,17 +47,17 @@ const LINE: u64 = DIRTY - 1;
 
 /// A cache.
 #[derive(Clone, Debug)]
-pub struct Cache {
+pub struct CacheTags {
     tags: Vec<u64>,
     ways: usize,
     line_shift: u32,
     set_mask: u64,
     replacement: Replacement,
     lfsr: u32,
-    counts: CacheCounts,
+    counts: LineCounts,
 }
 
-impl Cache {
+impl CacheTags {
     /// An empty cache.
     pub fn new(d: &CacheDescription) -> Self {
         let sets = d.sets();
@@ -69,12 +69,12 @@ impl Cache {
             set_mask: sets - 1,
             replacement: d.replacement,
             lfsr: 1,
-            counts: CacheCounts::default(),
+            counts: LineCounts::default(),
         }
     }
 
     /// Accesses and misses so far.
-    pub fn counts(&self) -> CacheCounts {
+    pub fn counts(&self) -> LineCounts {
         self.counts
     }
 
@@ -97,7 +97,7 @@ impl Cache {
 
     /// Accesses the line of an address.
     #[inline]
-    pub fn access(&mut self, address: u64, write: bool) -> Access {
+    pub fn access(&mut self, address: u64, write: bool) -> CacheAccess {
         let line = address >> self.line_shift;
         debug_assert!(line <= LINE, "address {address:#x} has no room for a tag");
         let (wanted, dirty) = (VALID | line, if write { DIRTY } else { 0 });
@@ -110,30 +110,30 @@ impl Cache {
         let set = self.set(line);
         if set[0] & !DIRTY == wanted {
             set[0] |= dirty;
-            return Access::Hit;
+            return CacheAccess::Hit;
         }
         if let Some(way) = set[1..].iter().position(|tag| tag & !DIRTY == wanted) {
             set[way + 1] |= dirty;
             if lru {
                 set[..=way + 1].rotate_right(1);
             }
-            return Access::Hit;
+            return CacheAccess::Hit;
         }
         if write {
             self.counts.write_misses += 1;
         } else {
             self.counts.read_misses += 1;
         }
-        Access::Miss { dirty: self.fill(line, dirty) }
+        CacheAccess::Miss { dirty: self.fill(line, dirty) }
     }
 
     /// Brings the line of an address without an access: a prefetch. Nothing if it is there already.
-    pub fn prefetch(&mut self, address: u64) -> Option<Access> {
+    pub fn prefetch(&mut self, address: u64) -> Option<CacheAccess> {
         if self.contains(address) {
             return None;
         }
         self.counts.prefetches += 1;
-        Some(Access::Miss { dirty: self.fill(address >> self.line_shift, 0) })
+        Some(CacheAccess::Miss { dirty: self.fill(address >> self.line_shift, 0) })
     }
 
     fn fill(&mut self, line: u64, dirty: u64) -> Option<u64> {
@@ -164,8 +164,8 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    fn cache(size_bytes: u64, ways: u32, line_bytes: u32) -> Cache {
-        Cache::new(&CacheDescription { size_bytes, ways, line_bytes, t_hit: 0, replacement: Replacement::Lru })
+    fn cache(size_bytes: u64, ways: u32, line_bytes: u32) -> CacheTags {
+        CacheTags::new(&CacheDescription { size_bytes, ways, line_bytes, t_hit: 0, replacement: Replacement::Lru })
     }
 
     /// Sets as queues of lines, most recent first: slow and plain.
@@ -175,17 +175,17 @@ mod tests {
     }
 
     impl Model {
-        fn access(&mut self, line: u64, write: bool) -> Access {
+        fn access(&mut self, line: u64, write: bool) -> CacheAccess {
             let at = line as usize % self.sets.len();
             let set = &mut self.sets[at];
             if let Some(i) = set.iter().position(|&(l, _)| l == line) {
                 let (l, d) = set.remove(i).unwrap();
                 set.push_front((l, d | write));
-                return Access::Hit;
+                return CacheAccess::Hit;
             }
             let gone = if set.len() == self.ways { set.pop_back() } else { None };
             set.push_front((line, write));
-            Access::Miss { dirty: gone.filter(|&(_, d)| d).map(|(l, _)| l * 64) }
+            CacheAccess::Miss { dirty: gone.filter(|&(_, d)| d).map(|(l, _)| l * 64) }
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
     fn a_prefetched_line_is_hit() {
         let mut cache = cache(4_096, 4, 64);
         assert!(cache.prefetch(640).is_some() && cache.prefetch(641).is_none());
-        assert_eq!(cache.access(700, false), Access::Hit);
+        assert_eq!(cache.access(700, false), CacheAccess::Hit);
         assert_eq!(cache.counts().prefetches, 1);
     }
 }

@@ -1,27 +1,27 @@
 //! Static timing: the ticks of a block of instructions from a pipeline's state to its state behind the block.
 //!
-//! A state is what the pipeline still waits for at a block's first instruction: registers and units that are busy for some
-//! more ticks, and slots used in the current cycle. States are interned, so that a block's summary from a state is worked
-//! out once. A miss freezes the pipeline: time passes and the state stays, so sums over blocks are exact. The blocking and
-//! the in-order core are `scoreboard`; the VLIW core, whose blocks are re-scheduled, is `vliw`.
+//! A state is what the pipeline still waits for at a block's first instruction: registers and units that are busy for
+//! some more ticks, and slots used in the current cycle. States are interned, so that a block's summary from a state is
+//! worked out once. A miss freezes the pipeline: time passes and the state stays, so sums over blocks are exact. The
+//! blocking and the in-order core are `scoreboard`; the VLIW core, whose blocks are re-scheduled, is `vliw`.
 
 mod scoreboard;
 mod vliw;
 
 use std::collections::HashMap;
 
-use nandarray_hart::Block;
-use nandarray_hart::isa::{Format, Op};
+use nandarray_hart::BasicBlock;
+use nandarray_hart::isa::{Format, Instruction};
 
 use crate::describe::{CoreDescription, Issue};
-use crate::unit::{Operands, Unit};
+use crate::unit::{FunctionalUnit, Operands};
 pub use scoreboard::Scoreboard;
 
 /// An instruction as far as timing goes.
 #[derive(Clone, Copy, Debug)]
 pub struct TimedOp {
     /// The unit that executes it.
-    pub unit: Unit,
+    pub unit: FunctionalUnit,
     /// Registers that it reads and writes.
     pub operands: Operands,
     /// Whether it is a conditional branch.
@@ -30,14 +30,14 @@ pub struct TimedOp {
     pub address: Option<(u8, i32)>,
 }
 
-impl From<&Op> for TimedOp {
-    fn from(op: &Op) -> Self {
-        let unit = Unit::of(op);
+impl From<&Instruction> for TimedOp {
+    fn from(op: &Instruction) -> Self {
+        let unit = FunctionalUnit::of(op);
         Self {
             unit,
             operands: Operands::of(op),
             conditional: op.row().format == Format::Branch,
-            address: matches!(unit, Unit::Load | Unit::Store).then_some((op.rs1, op.imm)),
+            address: matches!(unit, FunctionalUnit::Load | FunctionalUnit::Store).then_some((op.rs1, op.imm)),
         }
     }
 }
@@ -84,7 +84,7 @@ impl Breakdown {
 
 /// One way out of a block: by its end, or by its taken branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exit {
+pub struct BlockExit {
     /// Ticks by reason.
     pub ticks: Breakdown,
     /// Number of the state behind it.
@@ -93,20 +93,20 @@ pub struct Exit {
 
 /// A block from one state.
 #[derive(Clone, Debug)]
-pub struct Summary {
+pub struct BlockSummary {
     /// Its number of the state before it.
     pub state: u32,
     /// The way out if a conditional branch at its end is not taken, or if there is none.
-    pub through: Exit,
+    pub through: BlockExit,
     /// The way out by a conditional branch that is taken.
-    pub taken: Exit,
+    pub taken: BlockExit,
     /// Ticks from the block's beginning to the issue of each instruction.
     pub issue_at: Box<[u32]>,
 }
 
 /// A pipeline's state between two blocks, in ticks from now on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct State {
+pub struct PipelineState {
     /// Registers that are not ready, by number.
     registers: Vec<(u8, u32)>,
     /// Units that take nothing yet.
@@ -122,16 +122,16 @@ pub const AT_REST: u32 = 0;
 
 /// States and summaries of one core.
 #[derive(Debug)]
-pub struct Timing {
+pub struct BlockTimer {
     description: CoreDescription,
-    states: Vec<State>,
-    numbers: HashMap<State, u32>,
+    states: Vec<PipelineState>,
+    numbers: HashMap<PipelineState, u32>,
 }
 
-impl Timing {
+impl BlockTimer {
     /// No block known, one state.
     pub fn new(description: &CoreDescription) -> Self {
-        let rest = State::default();
+        let rest = PipelineState::default();
         Self { description: description.clone(), states: vec![rest.clone()], numbers: HashMap::from([(rest, AT_REST)]) }
     }
 
@@ -145,7 +145,7 @@ impl Timing {
         self.states.len()
     }
 
-    fn number(&mut self, state: State) -> u32 {
+    fn number(&mut self, state: PipelineState) -> u32 {
         if let Some(&number) = self.numbers.get(&state) {
             return number;
         }
@@ -161,12 +161,12 @@ impl Timing {
     }
 
     /// The number of a pipeline's state.
-    pub fn keep(&mut self, state: State) -> u32 {
+    pub fn keep(&mut self, state: PipelineState) -> u32 {
         self.number(state)
     }
 
     /// Works out a block from a state.
-    pub fn summary(&mut self, block: &Block, ops: &[TimedOp], state: u32) -> Summary {
+    pub fn summary(&mut self, block: &BasicBlock, ops: &[TimedOp], state: u32) -> BlockSummary {
         assert_eq!(block.ops.len(), ops.len(), "the block's own instructions");
         if self.description.issue == Issue::Vliw {
             return vliw::summary(self, block, ops, state);
@@ -176,7 +176,7 @@ impl Timing {
         let through = (board.ticks(), board.state());
         board.take_branch();
         let taken = (board.ticks(), board.state());
-        let mut exit = |(ticks, state)| Exit { ticks, state: self.number(state) };
-        Summary { state, through: exit(through), taken: exit(taken), issue_at }
+        let mut exit = |(ticks, state)| BlockExit { ticks, state: self.number(state) };
+        BlockSummary { state, through: exit(through), taken: exit(taken), issue_at }
     }
 }

@@ -1,12 +1,12 @@
 //! A scoreboard: instruction by instruction, when each is issued, and why it waited.
 //!
-//! In order: an instruction is issued when its operands and its unit are ready and the cycle has a slot; a cycle takes as
-//! many instructions as the core is wide, and one memory access. Results are forwarded after their unit's latency. The
-//! blocking core has no overlap: an instruction is issued when the one before it is over.
+//! In order: an instruction is issued when its operands and its unit are ready and the cycle has a slot; a cycle takes
+//! as many instructions as the core is wide, and one memory access. Results are forwarded after their unit's latency.
+//! The blocking core has no overlap: an instruction is issued when the one before it is over.
 
-use super::{Breakdown, State, TimedOp};
+use super::{Breakdown, PipelineState, TimedOp};
 use crate::describe::{CoreDescription, Issue};
-use crate::unit::{REGISTERS, Unit};
+use crate::unit::{FunctionalUnit, REGISTERS};
 
 /// A pipeline while it issues the instructions of a block. Times are ticks from the block's beginning.
 #[derive(Clone, Debug)]
@@ -17,19 +17,19 @@ pub struct Scoreboard<'d> {
     slots: u32,
     memory: bool,
     ready: [u64; REGISTERS],
-    free: [u64; Unit::COUNT],
+    free: [u64; FunctionalUnit::COUNT],
     ticks: Breakdown,
 }
 
 impl<'d> Scoreboard<'d> {
-    pub(super) fn new(description: &'d CoreDescription, state: &State) -> Self {
+    pub(super) fn new(description: &'d CoreDescription, state: &PipelineState) -> Self {
         let mut board = Self {
             description,
             now: 0,
             slots: state.slots,
             memory: state.memory,
             ready: [0; REGISTERS],
-            free: [0; Unit::COUNT],
+            free: [0; FunctionalUnit::COUNT],
             ticks: Breakdown::default(),
         };
         for &(register, ticks) in &state.registers {
@@ -61,7 +61,7 @@ impl<'d> Scoreboard<'d> {
         let (at, latency) = (self.now, u64::from(d.latency.of(op.unit)));
         let cycle = u64::from(d.cycle).min(latency);
         self.ticks.issue += cycle;
-        if matches!(op.unit, Unit::Branch | Unit::Jump) {
+        if matches!(op.unit, FunctionalUnit::Branch | FunctionalUnit::Jump) {
             self.ticks.branch += latency - cycle;
         } else {
             self.ticks.structural += latency - cycle;
@@ -77,7 +77,7 @@ impl<'d> Scoreboard<'d> {
     fn issue_in_order(&mut self, op: &TimedOp) -> u64 {
         let d = self.description;
         let cycle = u64::from(d.cycle);
-        let access = matches!(op.unit, Unit::Load | Unit::Store | Unit::Atomic);
+        let access = matches!(op.unit, FunctionalUnit::Load | FunctionalUnit::Store | FunctionalUnit::Atomic);
         if self.slots > 0 && (self.slots == d.width || access && self.memory) {
             self.next_cycle();
         }
@@ -110,8 +110,8 @@ impl<'d> Scoreboard<'d> {
         self.slots += 1;
         self.memory |= access;
         match op.unit {
-            Unit::Jump => self.redirect(latency.saturating_sub(cycle)),
-            Unit::Branch => {
+            FunctionalUnit::Jump => self.redirect(latency.saturating_sub(cycle)),
+            FunctionalUnit::Branch => {
                 if d.t_not_taken > 0 {
                     self.redirect(u64::from(d.t_not_taken));
                 }
@@ -127,7 +127,7 @@ impl<'d> Scoreboard<'d> {
         (self.slots, self.memory) = (0, false);
     }
 
-    /// Nothing more is issued in this cycle, nor for so many ticks behind it.
+    /// Nothing more is issued in this cycle, nor for a number of ticks behind it.
     fn redirect(&mut self, ticks: u64) {
         if self.slots > 0 {
             self.next_cycle();
@@ -149,12 +149,12 @@ impl<'d> Scoreboard<'d> {
     }
 
     /// The state behind what was issued.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> PipelineState {
         let later = |times: &[u64]| -> Vec<(u8, u32)> {
             let left = |&(_, &time): &(usize, &u64)| time > self.now;
             times.iter().enumerate().filter(left).map(|(i, time)| (i as u8, (time - self.now) as u32)).collect()
         };
-        State {
+        PipelineState {
             registers: later(&self.ready),
             units: later(&self.free),
             slots: self.slots,

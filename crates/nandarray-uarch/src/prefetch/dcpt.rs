@@ -1,9 +1,9 @@
 //! Delta-correlating prediction tables (Grannaes, Jahre, Natvig: "Storage Efficient Hardware Prefetching using
 //! Delta-Correlating Prediction Tables", JILP 2011).
 //!
-//! An entry an instruction: its last address, the last address prefetched for it, and a ring of the distances between its
-//! addresses. The last two distances are searched in the ring from the newest on; where they occur, the distances that
-//! followed them are applied to the address in turn. Addresses at or before the last one prefetched are left out.
+//! An entry an instruction: its last address, the last address prefetched for it, and a ring of the distances between
+//! its addresses. The last two distances are searched in the ring from the newest on; where they occur, the distances
+//! that followed them are applied to the address in turn. Addresses at or before the last one prefetched are left out.
 
 use super::{Prefetcher, Suggestions};
 
@@ -35,7 +35,7 @@ pub struct Dcpt {
 }
 
 impl Dcpt {
-    /// A prefetcher for lines of so many bytes.
+    /// A prefetcher for lines of `line_bytes` bytes.
     pub fn new(line_bytes: u64) -> Self {
         assert!(line_bytes.is_power_of_two(), "{line_bytes} bytes a line");
         Self { entries: Vec::new(), hints: vec![0; 1_024], line_shift: line_bytes.trailing_zeros(), clock: 0 }
@@ -130,8 +130,10 @@ mod tests {
             if lines.last().is_some_and(|&l| l != line) || lines.is_empty() {
                 lines.push(line);
                 let all: Vec<i64> = lines.windows(2).map(|w| w[1] as i64 - w[0] as i64).collect();
-                let kept: Vec<i64> =
-                    all[all.len().saturating_sub(16)..].iter().map(|&d| if d.abs() > 2_047 && d != -2_048 { 0 } else { d }).collect();
+                let kept: Vec<i64> = all[all.len().saturating_sub(16)..]
+                    .iter()
+                    .map(|&d| if d.abs() > 2_047 && d != -2_048 { 0 } else { d })
+                    .collect();
                 let n = kept.len();
                 if n >= 3 && kept[n - 1] != 0 && kept[n - 2] != 0 {
                     for i in (0..n - 2).rev() {

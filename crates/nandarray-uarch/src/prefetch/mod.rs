@@ -44,7 +44,7 @@ pub trait Prefetcher: std::fmt::Debug + Send {
     fn access(&mut self, pc: u64, address: u64, missed: bool, suggestions: &mut Suggestions);
 }
 
-/// A prefetcher of a kind, for lines of so many bytes.
+/// A prefetcher of a kind, for lines of `line_bytes` bytes.
 pub fn prefetcher(kind: PrefetchKind, line_bytes: u64) -> Option<Box<dyn Prefetcher>> {
     match kind {
         PrefetchKind::None => None,

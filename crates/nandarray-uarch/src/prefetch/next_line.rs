@@ -9,7 +9,7 @@ pub struct NextLine {
 }
 
 impl NextLine {
-    /// A prefetcher for lines of so many bytes.
+    /// A prefetcher for lines of `line_bytes` bytes.
     pub fn new(line_bytes: u64) -> Self {
         Self { line_bytes }
     }

@@ -25,7 +25,7 @@ pub struct Stride {
 }
 
 impl Stride {
-    /// A prefetcher for lines of so many bytes.
+    /// A prefetcher for lines of `line_bytes` bytes.
     pub fn new(line_bytes: u64) -> Self {
         Self { table: vec![StrideEntry::default(); ENTRIES], line_bytes }
     }
@@ -50,7 +50,8 @@ impl Prefetcher for Stride {
         }
         if entry.confidence == CONFIDENCE {
             // A stride within a line leads to the next line at once.
-            let step = if stride.unsigned_abs() < self.line_bytes { self.line_bytes as i64 * stride.signum() } else { stride };
+            let step =
+                if stride.unsigned_abs() < self.line_bytes { self.line_bytes as i64 * stride.signum() } else { stride };
             for ahead in 1..=DEGREE as i64 {
                 suggestions.push(address.wrapping_add_signed(step * ahead));
             }

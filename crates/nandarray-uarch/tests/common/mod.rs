@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "every test takes what it needs")]
 
-use nandarray_hart::{Extensions, Hart, Limits, Memory, Meter, Mode, Rv64, Stop, Streams, isa};
+use nandarray_hart::{Extensions, Hart, HartMode, Limits, Memory, Meter, Rv64, Stop, Streams, isa};
 use nandarray_uarch::{CoreDescription, CoreReport, TimedCore};
 
 /// Addresses of code, data and stack.
@@ -30,7 +30,7 @@ pub(crate) fn memory(code: &[u8]) -> Memory<'static> {
 pub(crate) fn run<M: Meter>(lines: &[String], meter: M, chunk: Option<u64>) -> Hart<Rv64, M> {
     let code = assemble(lines);
     let mut memory = memory(&code);
-    let mut hart = Hart::<Rv64, M>::with_meter(Mode::Program, Extensions::PROGRAM, meter);
+    let mut hart = Hart::<Rv64, M>::with_meter(HartMode::Program, Extensions::PROGRAM, meter);
     hart.call(CODE, DATA + DATA_BYTES, &[DATA]);
     loop {
         match hart.run(&mut memory, &mut Streams::none(), Limits { instructions: chunk, stop: None }) {

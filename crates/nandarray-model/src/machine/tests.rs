@@ -8,6 +8,7 @@ use std::rc::Rc;
 use proptest::prelude::*;
 
 use nandarray::file_format::Ppa;
+use nandarray::policy::GcPolicy;
 
 use super::{Machine, PlatformPart, RequestEnded, RequestStatus, SpaceJobDone, SpaceJobId, SpaceJobKind};
 use crate::describe::{self, Description, GcPolicy};

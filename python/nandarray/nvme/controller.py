@@ -1,7 +1,7 @@
 r"""NVMe: typed commands for a store, as a host that speaks NVMe submits them.
 
-A command becomes the 64-byte submission entry that any host would send, and :meth:`Controller.submit` returns
-the content of the 16-byte completion entry. A namespace is the one-dimensional array ``ns/<nsid>`` of logical blocks; the
+A command becomes the 64-byte submission entry that any host would send, and :meth:`Controller.submit` returns the
+content of the 16-byte completion entry. A namespace is the one-dimensional array ``ns/<nsid>`` of logical blocks; the
 N-D commands of the NDS paper open views of any array and move one sub-block by one command. Formats, opcodes and status
 codes: ``docs/reference/nvme.md``.
 

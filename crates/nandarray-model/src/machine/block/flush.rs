@@ -45,7 +45,11 @@ impl Flushes {
     /// Begins a flush; `ticket` stands for the dirty pages of the cache.
     pub(super) fn begin(&mut self, io: u32, ticket: Option<FlushTicket>) {
         assert!(self.waiting.iter().all(|flush| flush.io != io), "flush {io} begins twice");
-        self.waiting.push_back(PendingFlush { io, stage: FlushStage::Draining(ticket), status: RequestStatus::Success });
+        self.waiting.push_back(PendingFlush {
+            io,
+            stage: FlushStage::Draining(ticket),
+            status: RequestStatus::Success,
+        });
     }
 
     /// Whether a flush needs the cache to drain.

@@ -1,6 +1,6 @@
 //! Promise: the source keeps the shape that it was given: arrows between modules only point down, every file opens with
-//! what it is, and nothing reads a clock, the environment or the machine's chance. How it is looked for is
-//! `crates/tidy.rs`'.
+//! what it is, and nothing reads a clock, the environment or the machine's chance. The checks are those of
+//! `crates/tidy.rs`.
 
 #[path = "../../tidy.rs"]
 mod tidy;

@@ -1,6 +1,6 @@
-//! Promise: many commands can be in flight on a modelled device. What they see of each other is what their order says,
-//! what they take is what so many in flight take, one history gives one trace, and power lost meanwhile loses nothing
-//! that a flush promised.
+//! Promise: many commands can be in flight on a modelled device. They see each other's effects as their order says,
+//! take the time that such a number in flight takes, one history gives one trace, and lost power loses nothing that a
+//! flush promised.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use nandarray::{
 };
 use nandarray_model::Ps;
 use nandarray_model::describe::{self, Description};
-use nandarray_model::store::{self, Bytes, Clock, IN_FLIGHT_MAX, power::WriteLog};
+use nandarray_model::store::{self, Backing, Clock, IN_FLIGHT_MAX, power::WriteLog};
 use parking_lot::Mutex;
 
 type Slot = Arc<Mutex<Option<Result<()>>>>;
@@ -56,7 +56,7 @@ fn boxed(start: &[u64], count: &[u64]) -> OwnedTarget {
 impl Modelled {
     fn open(description: &Description) -> Self {
         let options = Options::default();
-        let (device, clock) = store::open(&Bytes::Memory, Mode::Append, &options, description, None).unwrap();
+        let (device, clock) = store::open(&Backing::Memory, Mode::Append, &options, description, None).unwrap();
         Self { device: Arc::new(device), clock, order: Arc::default() }
     }
 
@@ -136,7 +136,7 @@ fn a_read_sees_writes_before_it_and_none_behind_it() {
     let order = store.delivered();
     let at = |n| order.iter().position(|&o| o == n).unwrap();
     assert!(at(1) < at(2) && at(2) < at(3), "{order:?}");
-    assert!(at(4) < at(2), "what touches other blocks waits for nobody: {order:?}");
+    assert!(at(4) < at(2), "a command on other blocks does not wait: {order:?}");
     store.device.close().unwrap();
 }
 
@@ -165,7 +165,7 @@ fn flush_resize_and_delete_have_their_places_in_the_order() {
     store.device.close().unwrap();
 }
 
-/// Modelled time of 512 reads of a page, so many in flight: by commands in flight, and by a batch.
+/// Modelled time of 512 reads of a page, `depth` in flight: by commands in flight, and by a batch.
 fn times(depth: usize) -> (Ps, Ps) {
     let place = |i: u64| i * 37 % 1024;
     let store = Modelled::open(&device(&[]));
@@ -238,7 +238,7 @@ fn one_history_gives_one_trace() {
     assert_eq!(run(false), run(true));
 }
 
-/// Every read gives what a sequence of the commands in the order in which they were given gives; seeds printed on
+/// Every read gives the result of executing the commands one by one, in order of submission; seeds printed on
 /// failure.
 #[test]
 fn commands_in_flight_give_what_one_after_the_other_gives() {
@@ -278,7 +278,7 @@ fn what_ends_may_give_more() {
     let a = rows(&store);
     let store = Arc::new(store);
     let kept: Arc<Mutex<Vec<Flown>>> = Arc::default();
-    // A chain of reads, each given by the delivery of the one before.
+    // A chain of reads, each submitted by the delivery of the one before.
     fn next(store: &Arc<Modelled>, kept: &Arc<Mutex<Vec<Flown>>>, a: SpaceId, left: u64) {
         if left == 0 {
             return;
@@ -384,15 +384,15 @@ fn a_store_without_a_clock_executes_what_is_submitted() {
 
 const SIDE: u64 = 48;
 
-/// Runs writes of whole blocks and flushes, eight in flight; the power fails after so many events. Gives what survives,
-/// and for each block the values that it had, with how many of them a flush had promised.
+/// Runs writes of whole blocks and flushes, eight in flight; the power fails after `fail_after` events. Returns the
+/// medium that survives, and for each block its values so far, with how many of them a flush had promised.
 fn until_power_fails(seed: u64, fail_after: u64) -> (Option<nandarray::SparseMedia>, Vec<(Vec<u32>, usize)>, u64) {
     let small = [("geometry.blocks", "40"), ("ftl.over_provisioning", "40 %"), ("ftl.gc_urgent_blocks", "1")];
     let description = describe::preset_with("tiny", &small).unwrap();
     let writes = Arc::new(Mutex::new(WriteLog::default()));
     let options = Options { seed, ..Options::default() };
     let (device, clock) =
-        store::open_logged(&Bytes::Memory, Mode::Append, &options, &description, None, Some(writes.clone())).unwrap();
+        store::open_logged(&Backing::Memory, Mode::Append, &options, &description, None, Some(writes.clone())).unwrap();
     let store = Modelled { device: Arc::new(device), clock, order: Arc::default() };
     let a = store.create("a", &[SIDE, SIDE], &[16, 16]);
     store.device.execute(command::Flush).unwrap();

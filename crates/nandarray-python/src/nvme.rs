@@ -1,7 +1,8 @@
 //! The door of hosts that speak NVMe: entries in, entries out.
 //!
-//! A command comes as the 64 bytes that any host would submit (`nvme_commands` makes them of Python's). A store that was
-//! refreshed has another device, which gets a controller of its own: views end, as they do when a controller is reset.
+//! A command comes as the 64 bytes that any host would submit (`nvme_commands` makes them of Python's). A store that
+//! was refreshed has another device, which gets a controller of its own: views end, as they do when a controller is
+//! reset.
 
 use std::sync::Arc;
 

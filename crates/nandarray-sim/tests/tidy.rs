@@ -1,7 +1,7 @@
 //! Promise: the kernel stays small and stands on nothing of the project.
 //!
 //! Arrows between modules only point down; every file opens with what it is; nothing reads a clock, the environment or
-//! the machine's chance. How it is looked for is `crates/tidy.rs`'.
+//! the machine's chance. `crates/tidy.rs` has the checks.
 
 #[path = "../../tidy.rs"]
 mod tidy;

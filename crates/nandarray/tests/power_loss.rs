@@ -17,6 +17,7 @@ use common::disk::Disk;
 use common::*;
 use fastrand::Rng;
 use nandarray::file_format::Layout;
+use nandarray::policy::GcPolicy;
 use nandarray::{Device, Error, FaultMedia, Finding, Geometry, Media, Mode, Options, Result, command};
 
 /// A workload, and what the store is made with.
@@ -468,7 +469,7 @@ fn drawn(seed: u64) -> Workload {
         geometry,
         capacity_segments: rng.bool().then_some(segments),
         placement: ["nds", "log"][rng.usize(..2)],
-        victim: ["greedy", "d-choices", "cost-benefit", "round-robin"][rng.usize(..4)],
+        victim: GcPolicy::NAMES[rng.usize(..GcPolicy::NAMES.len())],
         write_buffer_bytes: [0, 2000, 64 << 20][rng.usize(..3)],
         steps: Steps::Drawn(numbers, Taste { array_bytes, ..Taste::SMALL }),
     }

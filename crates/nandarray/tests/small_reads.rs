@@ -141,11 +141,11 @@ fn what_lies_in_place_takes_the_short_way() {
     }
     let space = open_space(&device, &name).unwrap();
     let short = |part: &Part| {
-        space.trust.looked(true);
-        let before = space.trust.left();
+        space.access.residency.probed(true);
+        let before = space.access.residency.left();
         assert!(read(&device, &name, part).unwrap() == take(&model[&name], &part.elements(&shape)));
         // The general way looks, and more is trusted then.
-        space.trust.left() + 1 == before
+        space.access.residency.left() + 1 == before
     };
     let row = Part::boxed(&[7, 0], &[1, 500]);
     assert!(!short(&row), "its pages were not verified yet");

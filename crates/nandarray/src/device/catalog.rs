@@ -158,10 +158,10 @@ impl Device {
     pub(super) fn empty_space(&self, space: &Space, inner: &mut Inner) -> Vec<Run> {
         let mut dead = Vec::new();
         inner.index().for_each(&mut |_, map| dead.extend(map.runs()));
-        for at in inner.gathered.keys() {
-            self.account_buffered(space.gathers(inner, at), (0, 0));
+        for at in inner.write_buffer.keys() {
+            self.account_buffered(space.buffered(inner, at), (0, 0));
         }
-        inner.gathered.clear();
+        inner.write_buffer.clear();
         *inner.index_mut() = Index::new(space.shape.block.len());
         assert!(!inner.deleted, "space {} is deleted once", space.id);
         inner.deleted = true;
@@ -204,7 +204,7 @@ impl Device {
             ("segment_bytes", geometry.segment_bytes()),
             ("segments", usage.segments),
             ("segments_free", usage.free),
-            ("segments_waiting", usage.dying),
+            ("segments_waiting", usage.pending_free),
             ("segments_metadata", usage.chain),
             ("segments_bad", usage.bad),
             ("pages_live", usage.live_pages),
@@ -233,7 +233,7 @@ impl Device {
             ("pages_live", pages),
             ("runs", runs),
             ("bytes_stored", pages * space.shape.page as u64),
-            ("bytes_gathered", inner.gathered.values().map(|g| g.bytes() as u64).sum()),
+            ("bytes_gathered", inner.write_buffer.values().map(|g| g.bytes() as u64).sum()),
             ("block_bytes", space.shape.bytes as u64),
         ])
     }

@@ -227,7 +227,7 @@ impl Device {
             }
             if space.coded() && bad.len() == before && space.codec().is_ok() {
                 let whole: Range<usize> = 0..space.shape.bytes;
-                if let Err(e) = reader.decode(&at.into(), map, std::slice::from_ref(&whole), &mut scratch) {
+                if let Err(e) = reader.decode(at, map, std::slice::from_ref(&whole), &mut scratch) {
                     report.add(Some(&name), e.to_string());
                 }
             }

@@ -1,7 +1,7 @@
 //! Defragmentation: blocks whose pages lie apart are written again as a whole, by a command of its own a block.
 //!
 //! A block that was written in parts (slabs that end within it, parts overwritten since) has its pages in as many
-//! places. In memory that costs little (`stl/fragments.rs`); a disk is read once a place. Compaction brings such
+//! places. In memory that costs little (`stl/read/split.rs`); a disk is read once a place. Compaction brings such
 //! blocks together before it packs segments. Units in the write buffer stay there; coded blocks are written whole in
 //! any case.
 //!

@@ -10,12 +10,11 @@ use crate::error::{Error, Result, Shape};
 use crate::media::EXTENT_BYTES;
 use crate::sched::BlockBox;
 use crate::sim::count;
-use crate::stl::plan::{Axis, BlockAt, Plan, Selection};
+use crate::stl::plan::{Axis, BlockAt, Plan, Selection, StridedBox};
+use crate::stl::prefetch::readahead::ElementBox;
 use crate::stl::read::{BufferMut, Reader};
-use crate::stl::sequence::Extent;
-use crate::stl::small::SmallBox;
 use crate::stl::space::{Inner, Space, SpaceId};
-use crate::stl::translate::{ViewBox, check_view, translate};
+use crate::stl::translate::{check_view, translate};
 use crate::stl::work::{Work, Workers};
 use crate::stl::write::{Applied, Source, Staged, Successor, Writer, apply};
 
@@ -87,8 +86,8 @@ impl Planner<'_> {
     }
 
     /// The work of a box of the space, or of a view of it.
-    fn of_box(&self, wanted: &ViewBox<'_>, view: Option<&[u64]>, each: EachWork<'_>) -> Result<()> {
-        let &ViewBox { start, step, count, strides } = wanted;
+    fn of_box(&self, wanted: &StridedBox<'_>, view: Option<&[u64]>, each: EachWork<'_>) -> Result<()> {
+        let &StridedBox { start, step, count, strides } = wanted;
         let n = view.map_or(self.shape.len(), <[u64]>::len);
         if [start.len(), step.len(), count.len(), strides.len()] != [n; 4] {
             return Err(Error::invalid(format!(
@@ -115,7 +114,7 @@ impl Planner<'_> {
         &self,
         starts: &[u64],
         stride: isize,
-        one: &ViewBox<'_>,
+        one: &StridedBox<'_>,
         within: &[u64],
         each: EachWork<'_>,
     ) -> Result<()> {
@@ -130,7 +129,7 @@ impl Planner<'_> {
         };
         let mut batch = PlanBatch { planner: self, plans: Vec::new(), bytes: 0 };
         for (i, start) in boxes.filter(|(i, start)| last.get(start).is_none_or(|last| last == i)) {
-            translate(self.shape, within, &ViewBox { start, ..*one }, &mut |mut s| {
+            translate(self.shape, within, &StridedBox { start, ..*one }, &mut |mut s| {
                 s.offset += i as isize * stride;
                 batch.add(&s, each)
             })?;
@@ -185,10 +184,10 @@ fn for_work(space: &Space, shape: &[u64], target: &Target<'_>, at_once: usize, e
             planner.single(Selection::contiguous(&vec![0; n], &vec![1; n], planner.item()), each)
         }
         Target::Box { start, step, count, strides, view } => {
-            planner.of_box(&ViewBox { start, step, count, strides }, view, each)
+            planner.of_box(&StridedBox { start, step, count, strides }, view, each)
         }
         Target::Boxes { starts, step, count, strides, stride, view } => {
-            let one = ViewBox { start: &[], step, count, strides };
+            let one = StridedBox { start: &[], step, count, strides };
             planner.of_boxes(starts, stride, &one, view.unwrap_or(shape), each)
         }
         Target::Outer { axes, strides } => {
@@ -228,7 +227,7 @@ pub(super) fn blocks_of(space: &Space, shape: &[u64], target: &Target<'_>) -> Re
 }
 
 /// The box of a target, if it is one of the space's own shape, and not empty.
-fn boxed<'a>(shape: &[u64], target: &'a Target<'_>) -> Option<SmallBox<'a>> {
+fn boxed<'a>(shape: &[u64], target: &'a Target<'_>) -> Option<StridedBox<'a>> {
     let &Target::Box { start, step, count, strides, view } = target else { return None };
     if view.is_some_and(|v| v != shape) || [start.len(), step.len(), count.len(), strides.len()] != [shape.len(); 4] {
         return None;
@@ -238,13 +237,13 @@ fn boxed<'a>(shape: &[u64], target: &'a Target<'_>) -> Option<SmallBox<'a>> {
         (step[i] > 0 && last < shape[i]).then_some(())
     };
     (0..shape.len()).try_for_each(within)?;
-    Some(SmallBox { start, step, count, strides })
+    Some(StridedBox { start, step, count, strides })
 }
 
-fn extent(shape: &[u64], target: &Target<'_>) -> Option<Extent> {
-    let SmallBox { start, step, count, .. } = boxed(shape, target)?;
+fn extent(shape: &[u64], target: &Target<'_>) -> Option<ElementBox> {
+    let StridedBox { start, step, count, .. } = boxed(shape, target)?;
     let whole = step.iter().all(|&step| step == 1);
-    whole.then(|| Extent { start: SmallVec::from_slice(start), count: SmallVec::from_slice(count) })
+    whole.then(|| ElementBox { start: SmallVec::from_slice(start), count: SmallVec::from_slice(count) })
 }
 
 /// The prediction of the next read, where boxes of the space's own shape follow one another.
@@ -253,7 +252,7 @@ fn predicted(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> 
     let item = space.shape.item_bytes as u64;
     // Blocks are written one behind the other along the last dimension, mostly; coded ones take any number of pages.
     let together = if space.coded() { 1 } else { (EXTENT_BYTES / space.shape.bytes as u64).max(1) };
-    let next = space.sequence.next(now, shape, &space.shape.block, together, item)?;
+    let next = space.access.reads.next(now, shape, &space.shape.block, together, item)?;
     let selection = Selection::contiguous(&next.start, &next.count, item);
     Some(Work::plans(vec![Plan::new(&selection, &space.shape.block, item)]))
 }
@@ -270,7 +269,7 @@ unsafe fn small(reader: &Reader<'_>, target: &Target<'_>, out: BufferMut) -> Opt
             let bytes = || count.iter().product::<u64>() * item;
             if let Some(view) = view.filter(|v| *v != shape.as_slice()) {
                 let fits = [start.len(), step.len(), count.len(), strides.len()] == [view.len(); 4];
-                let wanted = SmallBox { start, step, count, strides };
+                let wanted = StridedBox { start, step, count, strides };
                 // SAFETY: the caller's promise.
                 return (fits && !count.contains(&0) && unsafe { reader.small_of_view(view, &wanted, out) })
                     .then(bytes);
@@ -303,7 +302,7 @@ impl Device {
             Ok(())
         })?;
         let [(work, total)] = works.as_slice() else { return Ok(()) };
-        let Some(bytes) = reader.lend(work, predicted.as_ref(), *total)? else { return Ok(()) };
+        let Some(bytes) = reader.borrow(work, predicted.as_ref(), *total)? else { return Ok(()) };
         count(&self.counters.reads, 1);
         count(&self.counters.bytes_read, *total);
         f(bytes);
@@ -320,7 +319,7 @@ impl Device {
         let space = self.space(id)?;
         let inner = space.read()?;
         let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: true };
-        for_work(&space, &inner.record.shape, target, SELECTIONS_AT_ONCE, &mut |work, _| reader.locate(&work))
+        for_work(&space, &inner.record.shape, target, SELECTIONS_AT_ONCE, &mut |work, _| reader.announce(&work))
     }
 
     /// The second half: moves the bytes. The caller holds the blocks since they were located.
@@ -379,7 +378,7 @@ impl Device {
         if now != shape && (view || now.iter().zip(&shape).any(|(now, before)| now < before)) {
             return Err(was_cut(&shape));
         }
-        let axis = extent(&now, target).and_then(|written| space.successive.next(written));
+        let axis = extent(&now, target).and_then(|written| space.access.appends.next(written));
         let successive = axis.map(|axis| Successor { axis, end: now[axis] });
         self.write_work(&space, &now, &work, (bytes, successive), source, None)?;
         drop(range);
@@ -434,10 +433,10 @@ impl Device {
         let mut ops = Vec::with_capacity(staged.len());
         let mut dead = Vec::new();
         for one in staged {
-            let before = space.gathers(inner, &one.at);
+            let before = space.buffered(inner, &one.at);
             let at = one.at.clone();
             let applied = apply(inner, one);
-            self.account_buffered(before, space.gathers(inner, &at));
+            self.account_buffered(before, space.buffered(inner, &at));
             self.ftl.adopt(&applied.runs);
             if !applied.runs.is_empty() || !applied.dead.is_empty() {
                 let Applied { seq, ref at, ref gone, ref runs, .. } = applied;
@@ -517,7 +516,7 @@ impl Device {
                 all.push(BlockAt::from_slice(at));
             }
         });
-        let gathering = inner.gathered.keys().filter(|at| inner.index().get(at).is_none() && wanted(at));
+        let gathering = inner.write_buffer.keys().filter(|at| inner.index().get(at).is_none() && wanted(at));
         all.extend(gathering.cloned());
         all.sort_unstable();
         Ok(all)

@@ -70,9 +70,10 @@ pub use transaction::TransactionId;
 
 use crate::error::{Error, Holder, Result};
 use crate::flash::Geometry;
+use crate::ftl::policy::wear_levelling::WearLevelling;
 use crate::ftl::{Ftl, Verify};
 use crate::media::Media;
-use crate::media::file::{Access, FileMedia};
+use crate::media::file::{FileAccess, FileMedia};
 use crate::sim::panics::caught;
 use crate::sim::process::{Inside, ProcessScope};
 use crate::sim::{Counters, Moves, Order, Probe, Purpose};
@@ -129,6 +130,8 @@ pub struct Options {
     pub placement: Option<String>,
     /// Victim policy by name; `None` keeps the store's, or takes `greedy`.
     pub victim: Option<String>,
+    /// Wear levelling; none by default, since an SSD below the file levels its own.
+    pub wear_levelling: WearLevelling,
     /// When pages are compared with their checksum.
     pub verify: Verify,
     /// Whether files are mapped for reading.
@@ -166,6 +169,7 @@ impl Default for Options {
             capacity_bytes: None,
             placement: None,
             victim: None,
+            wear_levelling: WearLevelling::default(),
             verify: Verify::Once,
             map: true,
             threads: None,
@@ -273,10 +277,10 @@ impl Device {
     ) -> Result<Self> {
         options.validate()?;
         let access = match mode {
-            Mode::Read => Access::Read,
-            Mode::ReadWrite => Access::Write,
-            Mode::Append | Mode::Truncate => Access::Create,
-            Mode::Exclusive => Access::CreateNew,
+            Mode::Read => FileAccess::Read,
+            Mode::ReadWrite => FileAccess::Write,
+            Mode::Append | Mode::Truncate => FileAccess::Create,
+            Mode::Exclusive => FileAccess::CreateNew,
         };
         let media = FileMedia::open(path, access, options.map)?;
         if mode == Mode::Truncate && !media.is_empty() {

@@ -55,7 +55,7 @@ impl Device {
             };
             let _reclaim = self.reclaim.lock();
             let usage = self.ftl.usage();
-            let state = (usage.free, usage.garbage_pages, usage.dying);
+            let state = (usage.free, usage.garbage_pages, usage.pending_free);
             if last == Some(state) {
                 if std::mem::replace(&mut journal_is_short, true) {
                     return Err(full);

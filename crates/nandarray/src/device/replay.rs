@@ -112,7 +112,7 @@ pub(super) fn replay_all(
         let body: RecordBody = postcard::from_bytes(&record.payload)
             .map_err(|e| Error::corrupt(format!("journal record {} cannot be read: {e}", record.lsn)))?;
         if record.lsn > durable {
-            replay.ftl.with_segments(Segments::be_unsure);
+            replay.ftl.with_segments(Segments::expect_uncertain);
             if !replay.pages_arrived(&body)? {
                 break;
             }
@@ -130,7 +130,7 @@ pub(super) fn replay_all(
     let mut dropped = Dropped { first, durable: damaged, ..Dropped::default() };
     dropped.last = there.fold(if damaged { known } else { 0 }, u64::max);
     if damaged {
-        replay.ftl.with_segments(Segments::be_unsure);
+        replay.ftl.with_segments(Segments::expect_uncertain);
         (dropped.pages_taken, dropped.pages_lost) = replay.roll_forward()?;
     }
     dropped.name_arrays(records[applied as usize..].iter().chain(behind).map(|r| &r.payload[..]), &replay.catalog);

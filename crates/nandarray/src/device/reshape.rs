@@ -10,8 +10,8 @@ use super::Device;
 use crate::error::{Error, Result, Shape};
 use crate::sim::count;
 use crate::stl::plan::{Plan, Selection};
+use crate::stl::prefetch::readahead::ElementBox;
 use crate::stl::read::{BufferMut, Reader};
-use crate::stl::sequence::Extent;
 use crate::stl::space::{Space, SpaceId};
 use crate::stl::work::Work;
 use crate::stl::write::{Source, Staged, Successor, Writer};
@@ -61,9 +61,9 @@ impl Device {
             self.apply(&space, vec![], Some(&to))?;
         } else {
             let work = Work::plans(vec![Plan::new(&selection, &space.shape.block, item)]);
-            let appended = Extent { start: SmallVec::from_slice(&start), count: SmallVec::from_slice(counts) };
+            let appended = ElementBox { start: SmallVec::from_slice(&start), count: SmallVec::from_slice(counts) };
             // The next append may lie beyond the present end.
-            let successive = space.successive.next(appended).map(|axis| Successor { axis, end: u64::MAX });
+            let successive = space.access.appends.next(appended).map(|axis| Successor { axis, end: u64::MAX });
             self.write_work(&space, &to, &work, (bytes, successive), source, Some(&to))?;
         }
         drop(range);

@@ -38,7 +38,7 @@ impl Staging {
         }
         let range = device.hold(space, blocks)?;
         // Buffered units of these blocks become pages first: the staged pages are newer by their number, too.
-        if !space.read()?.gathered.is_empty() {
+        if !space.read()?.write_buffer.is_empty() {
             device.commit(false)?;
         }
         let shape = space.read()?.record.shape.clone();

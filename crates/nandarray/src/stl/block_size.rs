@@ -1,4 +1,4 @@
-//! How large a building block is: equations 1 to 4 of the NDS paper (section 4.1), and what they leave open.
+//! The size of a building block: equations 1 to 4 of the NDS paper (section 4.1), and two cases that they leave open.
 //!
 //! The equations give equal power-of-two sides over one, two or three dimensions so that a block covers every channel
 //! (and, in three dimensions, every bank). They leave open two things.
@@ -28,8 +28,8 @@ const SMALL_BLOCK_COST_MAX: u64 = 64;
 /// Blocks that an array may have whatever their size: 64 MiB with pages of 4 KiB.
 const SMALL_BLOCKS_MAX: u64 = 1 << 14;
 
-/// What the last side has at the least in four and more dimensions, in bytes, if its dimension and the block are as
-/// long: a line of the processor's caches. What is shorter costs as much to fetch and more to copy.
+/// The least bytes of the last side in four and more dimensions, if its dimension and the block are as long: a line of
+/// the processor's caches. A shorter side costs as much to fetch and more to copy.
 const RUN_BYTES_MIN: u64 = 64;
 
 /// The shape of the building block for a space of this shape and element size (bytes).
@@ -59,6 +59,7 @@ fn equal(elements: u64, caps: &[u64]) -> Vec<u64> {
             None => sides[0] *= 2,
         }
     }
+    debug_assert!(sides.iter().all(|side| side.is_power_of_two()), "{sides:?}");
     sides
 }
 
@@ -77,6 +78,7 @@ fn balanced(elements: u64, caps: &[u64], item_bytes: u64) -> Vec<u64> {
             None => sides[0] *= 2,
         }
     }
+    debug_assert_eq!(sides.iter().product::<u64>(), elements, "{sides:?}");
     sides
 }
 
@@ -105,8 +107,8 @@ pub fn check_override(geometry: &Geometry, shape: &[u64], item_bytes: u64, block
     let blocks = shape.iter().zip(block).fold(1u64, |n, (&d, &b)| n.saturating_mul(d.div_ceil(b)));
     if blocks > SMALL_BLOCKS_MAX && bytes.saturating_mul(SMALL_BLOCK_COST_MAX) < page {
         return Err(Error::invalid(format!(
-            "building block {} has {bytes} bytes, and takes a page of {page} bytes on its own: the {blocks} of this array would take \
-             {} times what they hold; give larger sides, or none for {}",
+            "building block {} has {bytes} bytes, and takes a page of {page} bytes on its own: the {blocks} of this \
+             array would take {} times what they hold; give larger sides, or none for {}",
             Shape(block),
             page / bytes,
             Shape(&building_block(geometry, shape, item_bytes))

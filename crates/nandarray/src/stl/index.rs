@@ -1,4 +1,4 @@
-//! Where the building blocks of a space are: a tree with one level per dimension (NDS paper, section 4.2, figure 6).
+//! The index of a space's building blocks: a tree with one level per dimension (NDS paper, section 4.2, figure 6).
 //!
 //! The root level is the slowest-varying dimension; a node maps a block coordinate along its dimension to the next
 //! level's node, a leaf to the [`BlockMap`] of a building block: the list of its access units' physical pages. Nodes
@@ -68,6 +68,7 @@ impl BlockMap {
     /// The single run that covers these units, if there is one.
     #[inline]
     pub fn covering(&self, units: std::ops::Range<u32>) -> Option<Run> {
+        debug_assert!(!units.is_empty(), "units {units:?}");
         match self {
             Self::One(packed) => {
                 let run = Self::one(*packed);
@@ -210,6 +211,7 @@ impl Builder {
             return false;
         }
         self.last = Some(last);
+        debug_assert_eq!(at.len(), self.index.dimensions, "coordinates of a block");
         let number = last / CHUNK;
         if self.chunk.as_ref().is_none_or(|(n, _)| *n != number) {
             self.end_chunk();
@@ -251,14 +253,14 @@ pub struct Index {
     blocks: u64,
 }
 
-/// The way to the blocks that were asked for last: neighbours share most of it.
+/// The path to the block that was looked up last: neighbours share most of it.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor<'a> {
     /// Nodes from the root on, each below the one before at the coordinate beside it in `at`; ends where a node is not
     /// there.
     path: SmallVec<[&'a Node; 5]>,
     at: SmallVec<[u64; 4]>,
-    /// The chunk of the leaf that was looked at last, by its number.
+    /// The chunk of the leaf that was used last, by its number.
     chunk: Option<(u64, &'a Chunk<BlockMap>)>,
 }
 
@@ -322,6 +324,7 @@ impl Index {
 
     /// The leaf at these coordinates, made with all nodes on the way where it is not there.
     fn leaf_mut(&mut self, outer: &[u64]) -> &mut Sparse<BlockMap> {
+        debug_assert_eq!(outer.len() + 1, self.dimensions, "coordinates of a leaf");
         let mut node = &mut self.root;
         for (level, &coordinate) in outer.iter().enumerate() {
             let Node::Inner(children) = node else { unreachable!("levels end at the last dimension") };
@@ -428,7 +431,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_map(ops in prop::collection::vec((prop::collection::vec(prop_oneof![0u64..5, Just(u64::MAX), Just(1 << 40)], 3), any::<bool>(), 1u64..1000), 0..200)) {
+        fn agrees_with_a_map(
+            ops in prop::collection::vec(
+                (
+                    prop::collection::vec(prop_oneof![0u64..5, Just(u64::MAX), Just(1 << 40)], 3),
+                    any::<bool>(),
+                    1u64..1000,
+                ),
+                0..200,
+            ),
+        ) {
             let mut index = Index::new(3);
             let mut model: BTreeMap<Vec<u64>, u64> = BTreeMap::new();
             for (at, put, ppa) in ops {
@@ -441,7 +453,8 @@ mod tests {
             let mut builder = Builder::new(3);
             for (at, ppa) in &model {
                 prop_assert!(builder.push(at, BlockMap::from_runs(vec![run(0, 4, *ppa)]).unwrap()));
-                prop_assert!(!builder.push(at, BlockMap::from_runs(vec![run(0, 4, *ppa)]).unwrap()), "twice is refused");
+                let again = BlockMap::from_runs(vec![run(0, 4, *ppa)]).unwrap();
+                prop_assert!(!builder.push(at, again), "twice is refused");
             }
             let built = builder.finish();
             prop_assert_eq!(built.blocks(), index.blocks());

@@ -1,10 +1,10 @@
-//! Which building blocks a command touches, and which elements of each: the space translator's second half.
+//! Cutting a selection at the edges of building blocks: the space translator's second half.
 //!
-//! A [`Selection`] says, per dimension of the space, a range with a step or a list of coordinates, and where the
-//! elements lie in the caller's buffer (byte strides). [`Plan::new`] cuts every dimension at the building blocks' edges
-//! into [`Group`]s; the blocks touched are the product of the groups, numbered so that the last dimension runs fastest.
-//! For one block the groups give the loops of a copy; nothing is materialised per block, so a plan costs what its
-//! dimensions cost.
+//! A [`Selection`] names, per dimension of the space, a range with a step or a list of coordinates, and the byte
+//! strides of the elements in the caller's buffer. A [`Plan`] cuts every dimension at the building blocks' edges into
+//! [`AxisGroup`]s; the blocks touched are the product of the groups, numbered so that the last dimension runs fastest.
+//! The groups of a range are computed when they are needed, so that a plan of ranges costs a few words a dimension and
+//! allocates nothing; those of a list are sorted once. For one block the groups give the loops of a copy.
 //!
 //! Bounds are checked here, once, for everything below that trusts pointers.
 
@@ -16,6 +16,22 @@ use crate::error::{Error, Result, Shape};
 /// A building block's coordinate, in blocks.
 pub type BlockAt = SmallVec<[u64; 4]>;
 
+/// The loops of a copy, one a dimension.
+pub type Loops<'a> = SmallVec<[Loop<'a>; 6]>;
+
+/// A box of elements, of a space or of a view, and the places of its elements in the caller's buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct StridedBox<'a> {
+    /// First coordinate, one a dimension.
+    pub start: &'a [u64],
+    /// Distance between elements, at least 1.
+    pub step: &'a [u64],
+    /// Number of elements.
+    pub count: &'a [u64],
+    /// Byte strides in the buffer.
+    pub strides: &'a [isize],
+}
+
 /// The elements wanted along one dimension.
 #[derive(Clone, Debug)]
 pub enum Axis {
@@ -25,7 +41,7 @@ pub enum Axis {
         start: u64,
         /// Distance, at least 1.
         step: u64,
-        /// How many.
+        /// Number of coordinates.
         count: u64,
     },
     /// These coordinates in this order; repeats are allowed, and of repeats that are written the last wins.
@@ -33,7 +49,7 @@ pub enum Axis {
 }
 
 impl Axis {
-    /// How many elements are wanted.
+    /// Number of elements.
     pub fn count(&self) -> u64 {
         match self {
             Self::Range { count, .. } => *count,
@@ -42,7 +58,7 @@ impl Axis {
     }
 }
 
-/// Elements of a space and where they lie in a buffer.
+/// Elements of a space and their places in a buffer.
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// One axis a dimension of the space.
@@ -99,7 +115,7 @@ impl Selection {
         Ok(())
     }
 
-    /// Checks that a plan of it fits in memory: along each dimension it is a list of the blocks touched.
+    /// Checks that the selection touches no more building blocks along a dimension than one command takes.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the number of blocks.
@@ -111,9 +127,10 @@ impl Selection {
                 }
                 Axis::List(list) => list.len() as u64,
             };
-            if blocks > BLOCKS_MOST {
+            if blocks > BLOCKS_MAX {
                 return Err(Error::invalid(format!(
-                    "the selection touches {blocks} building blocks along axis {axis}; one command takes {BLOCKS_MOST} at most"
+                    "the selection touches {blocks} building blocks along axis {axis}; one command takes \
+                     {BLOCKS_MAX} at most"
                 )));
             }
         }
@@ -122,42 +139,76 @@ impl Selection {
 }
 
 /// Building blocks that a selection may touch along one dimension: of the usual size they are 16 TiB.
-const BLOCKS_MOST: u64 = 1 << 26;
+const BLOCKS_MAX: u64 = 1 << 26;
+
+/// Length of a building block along one dimension. Most are powers of two, and a division takes as long as an access
+/// to a cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Side {
+    length: u64,
+    shift: Option<u32>,
+}
+
+impl Side {
+    #[inline]
+    pub(super) fn new(length: u64) -> Self {
+        debug_assert!(length > 0, "a block has elements");
+        Self { length, shift: length.is_power_of_two().then(|| length.trailing_zeros()) }
+    }
+
+    /// The block of a coordinate, and the coordinate within the block.
+    #[inline]
+    pub(super) fn split(self, coordinate: u64) -> (u64, u64) {
+        let block = match self.shift {
+            Some(shift) => coordinate >> shift,
+            None => coordinate / self.length,
+        };
+        (block, coordinate - block * self.length)
+    }
+}
 
 /// The part of a dimension's elements that lies in one building block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Group {
+pub(super) struct AxisGroup {
     /// The block's coordinate along the dimension.
     pub(super) block: u64,
     /// The first entry of the dimension's table (lists only).
     first: usize,
-    /// Elements.
+    /// Number of elements.
     pub(super) count: usize,
-    /// What it adds to the task's offset in the block, and to that in the buffer: 0 of a list, whose table has them.
+    /// Offset of the first element in the block, in bytes; 0 for a list, whose table has the offsets.
     pub(super) in_block: usize,
+    /// Its offset in the buffer, likewise.
     pub(super) in_buffer: isize,
-    /// From there, the least and the largest offset in the block.
+    /// The least and the largest offset in the block, counted from `in_block`.
     pub(super) reach: (usize, usize),
 }
 
 /// One dimension of a plan.
 #[derive(Debug)]
-pub(super) struct AxisPlan {
-    pub(super) groups: Vec<Group>,
-    /// The step of a range; 0 for a list.
-    step: u64,
-    /// (offset in the block, offset in the buffer) in bytes, of a list.
-    table: Vec<(isize, isize)>,
-    stride_block: isize,
-    stride_buffer: isize,
+pub(super) enum AxisPlan {
+    /// Coordinates at a step; groups are computed.
+    Range {
+        start: u64,
+        step: u64,
+        count: u64,
+        side: Side,
+        /// The block of the first coordinate, and the number of blocks that have one.
+        first_block: u64,
+        groups: u64,
+        stride_block: usize,
+        stride_buffer: isize,
+    },
+    /// Any coordinates, in groups by block; (offset in the block, offset in the buffer) in bytes.
+    List { groups: Vec<AxisGroup>, table: Vec<(isize, isize)> },
 }
 
 /// A selection cut at the edges of building blocks.
 #[derive(Debug)]
 pub struct Plan {
-    pub(super) axes: Vec<AxisPlan>,
+    pub(super) axes: SmallVec<[AxisPlan; 4]>,
     /// The dimension of the buffer's rows: the last one along which more than one element is wanted.
-    row: usize,
+    pub(super) row: usize,
     tasks: u64,
     pub(super) offset: isize,
 }
@@ -175,48 +226,60 @@ impl Plan {
     /// Cuts a selection, which was checked against the space's shape, at blocks of this shape.
     pub fn new(selection: &Selection, block: &[u64], item_bytes: u64) -> Self {
         let strides = block_strides(block, item_bytes);
-        let axes: Vec<AxisPlan> = selection
-            .axes
-            .iter()
-            .enumerate()
-            .map(|(i, axis)| AxisPlan::new(axis, block[i], strides[i] as isize, selection.strides[i]))
-            .collect();
-        let tasks = axes.iter().map(|a| a.groups.len() as u64).product();
-        let row = (0..axes.len()).rev().find(|&i| selection.axes[i].count() > 1).unwrap_or(0);
-        Self { axes, row, tasks, offset: selection.offset }
+        let cut = |(i, axis): (usize, &Axis)| match axis {
+            &Axis::Range { start, step, count } => {
+                AxisPlan::range((start, step, count), block[i], strides[i] as usize, selection.strides[i])
+            }
+            Axis::List(list) => AxisPlan::list(list, block[i], strides[i] as usize, selection.strides[i]),
+        };
+        Self::of_axes(selection.axes.iter().enumerate().map(cut).collect(), selection.offset)
     }
 
-    /// How many building blocks are touched.
+    /// Cuts a box, which lies within the space, at blocks of this shape and these byte strides.
+    #[inline]
+    pub(super) fn of_box(wanted: &StridedBox<'_>, block: &[u64], strides: &[u64]) -> Self {
+        let &StridedBox { start, step, count, strides: in_buffer } = wanted;
+        let cut = |i| AxisPlan::range((start[i], step[i], count[i]), block[i], strides[i] as usize, in_buffer[i]);
+        Self::of_axes((0..start.len()).map(cut).collect(), 0)
+    }
+
+    #[inline]
+    fn of_axes(axes: SmallVec<[AxisPlan; 4]>, offset: isize) -> Self {
+        let tasks = axes.iter().map(AxisPlan::groups).product();
+        let row = (0..axes.len()).rev().find(|&i| axes[i].count() > 1).unwrap_or(0);
+        Self { axes, row, tasks, offset }
+    }
+
+    /// Number of building blocks that are touched.
     pub fn tasks(&self) -> u64 {
         self.tasks
     }
 
-    /// How many tasks in order are neighbours along the buffer's rows, and the elements of a row.
+    /// Number of successive tasks that are neighbours along the buffer's rows, and the elements of a row.
     pub fn row(&self) -> (u64, u64) {
-        let Some(AxisPlan { groups, .. }) = self.axes.get(self.row) else { return (1, 1) };
-        (groups.len() as u64, groups.iter().map(|g| g.count as u64).sum())
+        self.axes.get(self.row).map_or((1, 1), |axis| (axis.groups(), axis.count()))
     }
 
     /// The first and last block coordinate along each dimension: a box around every block touched.
     pub fn bounds(&self) -> Vec<(u64, u64)> {
-        let of = |a: &AxisPlan| {
-            let low = a.groups.iter().map(|g| g.block).min().unwrap_or(0);
-            (low, a.groups.iter().map(|g| g.block).max().unwrap_or(0))
+        let of = |axis: &AxisPlan| match axis.groups() {
+            0 => (0, 0),
+            n => (axis.group(0).block, axis.group(n - 1).block),
         };
         self.axes.iter().map(of).collect()
     }
 
     /// The part of the selection in the `index`-th block.
     pub fn task(&self, mut index: u64) -> Task<'_> {
-        debug_assert!(index < self.tasks);
+        assert!(index < self.tasks, "task {index} of {}", self.tasks);
         let mut at: BlockAt = SmallVec::from_elem(0, self.axes.len());
-        let mut loops: SmallVec<[Loop<'_>; 6]> = SmallVec::from_elem(Loop::Table(&[]), self.axes.len());
+        let mut loops = Loops::from_elem(Loop::Table(&[]), self.axes.len());
         let (mut in_block, mut in_buffer) = (0, self.offset);
         for (i, axis) in self.axes.iter().enumerate().rev() {
-            let group = &axis.groups[(index % axis.groups.len() as u64) as usize];
-            index /= axis.groups.len() as u64;
+            let group = axis.group(index % axis.groups());
+            index /= axis.groups();
             at[i] = group.block;
-            loops[i] = axis.steps(group);
+            loops[i] = axis.steps(&group);
             in_block += group.in_block;
             in_buffer += group.in_buffer;
         }
@@ -225,72 +288,110 @@ impl Plan {
 }
 
 impl AxisPlan {
-    /// The loop over a group's elements.
-    pub(super) fn steps(&self, group: &Group) -> Loop<'_> {
-        if self.step == 0 {
-            return Loop::Table(&self.table[group.first..group.first + group.count]);
+    #[inline]
+    fn range((start, step, count): (u64, u64, u64), side: u64, stride_block: usize, stride_buffer: isize) -> Self {
+        let side = Side::new(side);
+        let (first_block, inside) = side.split(start);
+        let groups = match count {
+            0 => 0,
+            // A step longer than a block leaves blocks out; each of the others has one element.
+            _ if step > side.length => count,
+            _ => side.split(inside + (count - 1) * step).0 + 1,
+        };
+        Self::Range { start, step, count, side, first_block, groups, stride_block, stride_buffer }
+    }
+
+    fn list(list: &[u64], side: u64, stride_block: usize, stride_buffer: isize) -> Self {
+        let mut order: Vec<usize> = (0..list.len()).collect();
+        order.sort_by_key(|&i| list[i] / side); // stable: of repeats the last stays last
+        let mut groups: Vec<AxisGroup> = Vec::new();
+        let mut table = Vec::with_capacity(list.len());
+        for &i in &order {
+            let (block, offset) = (list[i] / side, (list[i] % side) as usize * stride_block);
+            match groups.last_mut() {
+                Some(g) if g.block == block => {
+                    g.count += 1;
+                    g.reach = (g.reach.0.min(offset), g.reach.1.max(offset));
+                }
+                _ => {
+                    let (first, reach) = (table.len(), (offset, offset));
+                    groups.push(AxisGroup { block, first, count: 1, in_block: 0, in_buffer: 0, reach });
+                }
+            }
+            table.push((offset as isize, i as isize * stride_buffer));
         }
-        // A step may be longer than what addresses reach, where only one element lies in a block.
-        let from = (self.step as isize).wrapping_mul(self.stride_block);
-        Loop::Affine { n: group.count, from, to: self.stride_buffer }
+        debug_assert!(groups.is_sorted_by(|a, b| a.block < b.block), "each block has one group");
+        Self::List { groups, table }
+    }
+
+    /// Number of blocks that have elements.
+    #[inline]
+    pub(super) fn groups(&self) -> u64 {
+        match self {
+            Self::Range { groups, .. } => *groups,
+            Self::List { groups, .. } => groups.len() as u64,
+        }
+    }
+
+    fn count(&self) -> u64 {
+        match self {
+            Self::Range { count, .. } => *count,
+            Self::List { table, .. } => table.len() as u64,
+        }
+    }
+
+    /// The elements in the `i`-th of these blocks.
+    #[inline]
+    pub(super) fn group(&self, i: u64) -> AxisGroup {
+        let (start, step, count, side, first_block, stride_block, stride_buffer) = match *self {
+            Self::List { ref groups, .. } => return groups[i as usize],
+            Self::Range { start, step, count, side, first_block, stride_block, stride_buffer, .. } => {
+                (start, step, count, side, first_block, stride_block, stride_buffer)
+            }
+        };
+        // The number of the group's first element, its block, and its place in the block.
+        let (first, block, inside) = if i == 0 {
+            (0, first_block, start - first_block * side.length)
+        } else if step > side.length {
+            let (block, inside) = side.split(start + i * step);
+            (i, block, inside)
+        } else {
+            let block = first_block + i;
+            let before = block * side.length - start;
+            let first = if step == 1 { before } else { before.div_ceil(step) };
+            (first, block, first * step - before)
+        };
+        debug_assert!(first < count && inside < side.length, "element {first} of {count} at {inside} of a block");
+        // Elements from here on that lie in this block: the last one is below the block's end.
+        let room = side.length - inside;
+        let fit = if step == 1 { room } else { (room - 1) / step + 1 };
+        let n = fit.min(count - first);
+        AxisGroup {
+            block,
+            first: 0,
+            count: n as usize,
+            in_block: inside as usize * stride_block,
+            in_buffer: first as isize * stride_buffer,
+            // A step may be longer than what addresses reach, where only one element lies in a block.
+            reach: (0, if n == 1 { 0 } else { (n - 1) as usize * step as usize * stride_block }),
+        }
+    }
+
+    /// The loop over a group's elements.
+    #[inline]
+    pub(super) fn steps(&self, group: &AxisGroup) -> Loop<'_> {
+        match self {
+            Self::List { table, .. } => Loop::Table(&table[group.first..group.first + group.count]),
+            Self::Range { step, stride_block, stride_buffer, .. } => {
+                let from = (*step as isize).wrapping_mul(*stride_block as isize);
+                Loop::Affine { n: group.count, from, to: *stride_buffer }
+            }
+        }
     }
 
     /// Whether the loops over two groups are the same.
-    pub(super) fn alike(&self, a: &Group, b: &Group) -> bool {
-        self.step > 0 && a.count == b.count
-    }
-
-    fn new(axis: &Axis, side: u64, stride_block: isize, stride_buffer: isize) -> Self {
-        match axis {
-            &Axis::Range { start, step, count } => {
-                let blocks = count.saturating_sub(1).saturating_mul(step) / side + 2;
-                let mut groups = Vec::with_capacity(blocks.min(count).min(BLOCKS_MOST) as usize);
-                let (mut wanted, mut block, mut first) = (0, start / side, start % side);
-                while wanted < count {
-                    // Elements from `first` on that lie in this block: the last one is below the block's end.
-                    let fit = if step == 1 { side - first } else { (side - first - 1) / step + 1 };
-                    let n = fit.min(count - wanted);
-                    let reach = (n - 1) as usize * step as usize * stride_block as usize;
-                    groups.push(Group {
-                        block,
-                        first: 0,
-                        count: n as usize,
-                        in_block: first as usize * stride_block as usize,
-                        in_buffer: wanted as isize * stride_buffer,
-                        reach: (0, reach),
-                    });
-                    wanted += n;
-                    if step == 1 {
-                        (block, first) = (block + 1, 0);
-                    } else if wanted < count {
-                        let at = start + wanted * step;
-                        (block, first) = (at / side, at % side);
-                    }
-                }
-                Self { groups, step, table: Vec::new(), stride_block, stride_buffer }
-            }
-            Axis::List(list) => {
-                let mut order: Vec<usize> = (0..list.len()).collect();
-                order.sort_by_key(|&i| list[i] / side); // stable: of repeats the last stays last
-                let mut groups: Vec<Group> = Vec::new();
-                let mut table = Vec::with_capacity(list.len());
-                for &i in &order {
-                    let (block, offset) = (list[i] / side, (list[i] % side) as usize * stride_block as usize);
-                    match groups.last_mut() {
-                        Some(g) if g.block == block => {
-                            g.count += 1;
-                            g.reach = (g.reach.0.min(offset), g.reach.1.max(offset));
-                        }
-                        _ => {
-                            let (first, reach) = (table.len(), (offset, offset));
-                            groups.push(Group { block, first, count: 1, in_block: 0, in_buffer: 0, reach });
-                        }
-                    }
-                    table.push((offset as isize, i as isize * stride_buffer));
-                }
-                Self { groups, step: 0, table, stride_block, stride_buffer }
-            }
-        }
+    pub(super) fn alike(&self, a: &AxisGroup, b: &AxisGroup) -> bool {
+        matches!(self, Self::Range { .. }) && a.count == b.count
     }
 }
 
@@ -300,8 +401,8 @@ pub struct Task<'a> {
     /// The block.
     pub at: BlockAt,
     /// Loops from block (source side) to buffer (destination side), one a dimension, not merged.
-    pub loops: SmallVec<[Loop<'a>; 6]>,
-    /// Which of the loops goes along the buffer's rows.
+    pub loops: Loops<'a>,
+    /// The loop, by its number, that goes along the buffer's rows.
     pub row: usize,
     /// Byte offset of the first element in the block.
     pub in_block: usize,
@@ -317,7 +418,7 @@ impl Task<'_> {
     }
 
     /// The same loops seen from the buffer (source side) to the block.
-    pub fn reversed<'t>(&self, tables: &'t mut Vec<Vec<(isize, isize)>>) -> SmallVec<[Loop<'t>; 6]> {
+    pub fn reversed<'t>(&self, tables: &'t mut Vec<Vec<(isize, isize)>>) -> Loops<'t> {
         tables.clear();
         for l in &self.loops {
             if let Loop::Table(pairs) = l {
@@ -334,7 +435,7 @@ impl Task<'_> {
             .collect()
     }
 
-    /// In how many contiguous pieces the task moves how many bytes.
+    /// Number of contiguous pieces that the task moves, and of their bytes.
     pub fn moves(&self, item_bytes: usize) -> (u64, u64) {
         let mut loops = self.loops.clone();
         let (left, run) = merge(&mut loops, item_bytes);
@@ -464,7 +565,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_element_once_at_its_place(axes in prop::collection::vec(axis(), 1..4), sides in prop::collection::vec(1u64..9, 3)) {
+        fn every_element_once_at_its_place(
+            axes in prop::collection::vec(axis(), 1..4),
+            sides in prop::collection::vec(1u64..9, 3),
+        ) {
             let block = &sides[..axes.len()];
             let strides: Vec<isize> = (0..axes.len()).map(|i| [10_000, 100, 1][i]).collect();
             let selection = Selection { axes: axes.clone(), strides: strides.clone(), offset: 5 };

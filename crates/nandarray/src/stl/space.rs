@@ -1,13 +1,13 @@
-//! A space: what it is (its record), where its building blocks are (its index), and what gathers in memory.
+//! A space: its record, its index of building blocks, and its write buffer.
 //!
-//! Writes smaller than an access unit gather here (NDS paper, section 4.4): as whole units of plain spaces, as whole
-//! decoded building blocks of compressed or encrypted ones. Gathered content hides what the index maps; it becomes
-//! pages when a unit is full or a flush asks.
+//! Writes smaller than an access unit are buffered (NDS paper, section 4.4): as whole units of plain spaces, as whole
+//! decoded building blocks of compressed or encrypted ones. Buffered content hides the pages that the index maps; it
+//! becomes pages when a unit is full or at a flush.
 //!
-//! One lock guards index and gathered units: readers hold it shared while they copy, a write holds it only while it is
+//! One lock guards index and write buffer: readers hold it shared while they copy, a write holds it only while it is
 //! applied. Order of locks: range, then space, then log.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -17,9 +17,8 @@ use smallvec::SmallVec;
 use super::block_size::{BLOCK_BYTES_MAX, DIMENSIONS_MAX, UNITS_MAX};
 use super::index::Index;
 use super::plan::{BlockAt, block_strides};
-use super::rent::Rent;
-use super::sequence::{Sequence, Successive};
-use super::small::Trust;
+use super::prefetch::AccessHistory;
+pub use super::write::buffer::BufferedBlock;
 use crate::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing, KeyCheck, SALT_BYTES};
 use crate::error::{Error, Result, Shape};
 use crate::flash::{Owner, Run};
@@ -46,16 +45,17 @@ pub fn check_item_bytes(bytes: u32) -> Result<()> {
     Err(Error::invalid(format!("elements of {bytes} bytes; they have 1 to {ITEM_BYTES_MAX}")))
 }
 
-/// How an encrypted space tells a right key.
+/// The means to recognise the key of an encrypted space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Encryption {
-    /// Drawn when the space was made.
+    /// Salt of the key, drawn when the space was created.
     pub salt: [u8; SALT_BYTES],
     /// [`KeyCheck`] of the key with this salt.
     pub check: Vec<u8>,
 }
 
-/// What a space is: everything but its data. Kept in the checkpoint's directory and in the journal.
+/// A space without its data: name, shape, element type, coding, attributes. Kept in the checkpoint's directory and in
+/// the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceRecord {
     /// Its number.
@@ -64,7 +64,7 @@ pub struct SpaceRecord {
     pub name: String,
     /// Elements along each dimension, slowest-varying first. A scalar has one dimension of size 1 here.
     pub shape: Vec<u64>,
-    /// Whether the space was made without dimensions.
+    /// Whether the space was created without dimensions.
     pub scalar: bool,
     /// Bytes of an element.
     pub item_bytes: u32,
@@ -83,7 +83,7 @@ pub struct SpaceRecord {
 }
 
 impl SpaceRecord {
-    /// The shape as it was asked for: a scalar's is empty.
+    /// The shape as it was requested: a scalar's is empty.
     pub fn shape(&self) -> &[u64] {
         if self.scalar { &[] } else { &self.shape }
     }
@@ -93,7 +93,7 @@ impl SpaceRecord {
         if self.scalar { &[] } else { &self.block }
     }
 
-    /// Checks a record: one made from a user's words, or read from a medium.
+    /// Checks a record, whether it was made for a new space or read from a medium.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the numbers.
@@ -148,35 +148,7 @@ pub struct BlockShape {
     pub fill: Vec<u8>,
 }
 
-/// One unit that gathers.
-#[derive(Debug)]
-pub struct GatheredUnit {
-    /// The whole unit's bytes.
-    pub bytes: Box<[u8]>,
-    /// Bytes written to it since it gathers; what was written twice counts twice.
-    pub written: u64,
-}
-
-/// What gathers of one building block.
-#[derive(Debug)]
-pub enum Gathered {
-    /// Units of a plain block.
-    Units(BTreeMap<u32, GatheredUnit>),
-    /// A whole block, decoded, of a coded space.
-    Block(Box<[u8]>),
-}
-
-impl Gathered {
-    /// Bytes held.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Self::Units(units) => units.values().map(|u| u.bytes.len()).sum(),
-            Self::Block(bytes) => bytes.len(),
-        }
-    }
-}
-
-/// Where an index is kept until somebody needs it.
+/// The stored form of an index, until a command needs it.
 pub trait StoredIndex: Send + Sync + std::fmt::Debug {
     /// Reads it.
     fn load(&self) -> Result<Index>;
@@ -189,21 +161,21 @@ pub trait StoredIndex: Send + Sync + std::fmt::Debug {
 /// A space's index.
 #[derive(Debug)]
 pub enum IndexState {
-    /// Nobody has touched the space since the store was opened.
+    /// Stored: no command has touched the space since the store was opened.
     Stored(Arc<dyn StoredIndex>),
     /// In memory.
     Loaded(Index),
 }
 
-/// What changes in a space.
+/// The state of a space, under its lock.
 #[derive(Debug)]
 pub struct Inner {
-    /// What the space is at present.
+    /// The present record.
     pub record: SpaceRecord,
-    /// Where its blocks are.
+    /// The index of its blocks.
     pub index: IndexState,
-    /// What gathers in memory.
-    pub gathered: HashMap<BlockAt, Gathered>,
+    /// Parts of blocks that wait in memory.
+    pub write_buffer: HashMap<BlockAt, BufferedBlock>,
     /// Whether the space was deleted: handles to it are stale.
     pub deleted: bool,
 }
@@ -242,14 +214,8 @@ pub struct Space {
     pub shape: BlockShape,
     /// Orders writes that share blocks.
     pub ranges: RangeLock,
-    /// The scan that reads of it follow.
-    pub sequence: Sequence,
-    /// The boxes that are written one after the other.
-    pub successive: Successive,
-    /// Whether verified pages are taken to be in memory.
-    pub trust: Trust,
-    /// What small cold reads have cost.
-    pub rent: Rent,
+    /// The accesses to it, which predict the next ones.
+    pub access: AccessHistory,
     spec: Option<CodecSpec>,
     encryption: Option<Encryption>,
     codec: OnceLock<Codec>,
@@ -260,7 +226,7 @@ impl Space {
     /// A space from its record.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a record that [`SpaceRecord::check`] refuses or a compression that nobody knows.
+    /// [`Error::Invalid`] for a record that [`SpaceRecord::check`] refuses or an unknown compression.
     pub fn new(record: SpaceRecord, index: IndexState, page_bytes: u32, framing: Framing) -> Result<Arc<Self>> {
         record.check(page_bytes)?;
         let item = u64::from(record.item_bytes);
@@ -274,6 +240,7 @@ impl Space {
             page: page_bytes as usize,
             fill: record.fill.clone(),
         };
+        assert!(shape.units > 0 && shape.bytes <= shape.units as usize * shape.page, "units of a block: {shape:?}");
         let compression = match &record.compression {
             Some(text) => Some(text.parse::<Compression>().map_err(|e| Error::invalid(e.to_string()))?),
             None => None,
@@ -290,14 +257,11 @@ impl Space {
             id: record.id,
             shape,
             ranges: RangeLock::default(),
-            sequence: Sequence::default(),
-            successive: Successive::default(),
-            trust: Trust::default(),
-            rent: Rent::default(),
+            access: AccessHistory::default(),
             spec: (!spec.is_identity()).then_some(spec),
             encryption: record.encryption.clone(),
             codec: OnceLock::new(),
-            inner: RwLock::new(Inner { record, index, gathered: HashMap::new(), deleted: false }),
+            inner: RwLock::new(Inner { record, index, write_buffer: HashMap::new(), deleted: false }),
         };
         if let Some(spec) = space.spec.filter(|s| !s.encrypted) {
             let codec = Codec::new(spec, None).map_err(|e| Error::invalid(e.to_string()))?;
@@ -306,7 +270,7 @@ impl Space {
         Ok(Arc::new(space))
     }
 
-    /// What a coded space's blocks are encoded by.
+    /// The codec of the space's blocks; `None` if they are stored as they are.
     pub fn spec(&self) -> Option<&CodecSpec> {
         self.spec.as_ref()
     }
@@ -330,7 +294,7 @@ impl Space {
     }
 
     fn wrong_key(&self, what: &str) -> Error {
-        // Recursive: whoever asks for the codec may hold the space for reading.
+        // Recursive: the caller may hold the space for reading.
         Error::WrongKey { name: self.inner.read_recursive().record.name.clone(), what: what.to_owned() }
     }
 
@@ -373,7 +337,7 @@ impl Space {
     /// The space for reading, with its index loaded.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the space was deleted; whatever loading the index fails with.
+    /// [`Error::Closed`] if the space was deleted; the errors of loading the index.
     pub fn read(&self) -> Result<RwLockReadGuard<'_, Inner>> {
         let inner = self.inner.read();
         Self::alive(&inner)?;
@@ -395,6 +359,7 @@ impl Space {
         let mut inner = self.inner.write();
         Self::alive(&inner)?;
         inner.load()?;
+        debug_assert!(matches!(inner.index, IndexState::Loaded(_)), "the index is loaded under the lock");
         Ok(inner)
     }
 
@@ -416,7 +381,7 @@ impl Space {
         }
     }
 
-    /// Which block within its space a payload is of, for the codec.
+    /// The number of a payload's block within its space, for the codec.
     pub fn context_key(at: &[u64]) -> SmallVec<[u8; 32]> {
         at.iter().flat_map(|c| c.to_le_bytes()).collect()
     }
@@ -426,12 +391,12 @@ impl Space {
         BlockContext { space_id: u64::from(self.id), block_key: key }
     }
 
-    /// What gathers of a block: bytes, and the most pages that they become.
-    pub fn gathers(&self, inner: &Inner, at: &BlockAt) -> (usize, u64) {
-        match inner.gathered.get(at) {
+    /// The buffered part of a block: bytes, and the most pages that they become.
+    pub fn buffered(&self, inner: &Inner, at: &BlockAt) -> (usize, u64) {
+        match inner.write_buffer.get(at) {
             None => (0, 0),
-            Some(some @ Gathered::Units(units)) => (some.bytes(), units.len() as u64),
-            Some(some @ Gathered::Block(_)) => (some.bytes(), self.coded_pages_max()),
+            Some(some @ BufferedBlock::Units(units)) => (some.bytes(), units.len() as u64),
+            Some(some @ BufferedBlock::Block(_)) => (some.bytes(), self.coded_pages_max()),
         }
     }
 
@@ -498,6 +463,7 @@ pub fn unpack(key: &[u8; 10], dimensions: usize) -> Option<BlockAt> {
         }
         at.push(value);
     }
+    debug_assert_eq!(at.len(), dimensions, "coordinates of a key");
     key[used..].iter().all(|&b| b == 0).then_some(at)
 }
 

@@ -12,42 +12,29 @@
 //!
 //! No data is touched here. Offsets of the flat path are 128-bit; the refined path never multiplies out the volume.
 
-use super::plan::{Axis, Selection};
+use super::plan::{Axis, Selection, StridedBox};
 use crate::error::{Error, Result};
-
-/// A box of a view and where its elements lie in the caller's buffer.
-#[derive(Clone, Debug)]
-pub struct ViewBox<'a> {
-    /// First coordinate, one a dimension of the view.
-    pub start: &'a [u64],
-    /// Distance between elements, at least 1.
-    pub step: &'a [u64],
-    /// Elements.
-    pub count: &'a [u64],
-    /// Byte strides in the buffer.
-    pub strides: &'a [isize],
-}
 
 /// One factor of a range: `count` values from `start`, and the buffer stride between them.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct FactorRange {
     start: u64,
     step: u64,
     count: u64,
     stride: isize,
 }
 
-/// A product of spans over some factors, and the buffer offset of its first element.
-type Piece = (Vec<Span>, isize);
+/// A product of ranges over some factors, and the buffer offset of its first element.
+type FactorBox = (Vec<FactorRange>, isize);
 
 /// Calls `each` with selections of the space that together are the view's box; stops at the first error.
 ///
 /// # Errors
-/// [`Error::VolumeMismatch`], [`Error::OutOfRange`], or whatever `each` fails with.
+/// [`Error::VolumeMismatch`], [`Error::OutOfRange`], or the error of `each`.
 pub fn translate(
     space: &[u64],
     view: &[u64],
-    wanted: &ViewBox<'_>,
+    wanted: &StridedBox<'_>,
     each: &mut dyn FnMut(Selection) -> Result<()>,
 ) -> Result<()> {
     assert_eq!(wanted.start.len(), view.len());
@@ -97,7 +84,7 @@ pub fn check_view(space: &[u64], view: &[u64]) -> Result<()> {
     let zero = vec![0; view.len()];
     let one = vec![1; view.len()];
     let strides = vec![0; view.len()];
-    translate(space, view, &ViewBox { start: &zero, step: &one, count: &zero, strides: &strides }, &mut |_| Ok(()))?;
+    translate(space, view, &StridedBox { start: &zero, step: &one, count: &zero, strides: &strides }, &mut |_| Ok(()))?;
     // A view equal in shape or empty in selection passes above; what is left is the volume.
     match refine(space, view) {
         Refined::Differ => Err(Error::VolumeMismatch { space: space.to_vec(), view: view.to_vec() }),
@@ -155,7 +142,7 @@ fn refine(space: &[u64], view: &[u64]) -> Refined {
 /// Cuts the range `start..start + count` over mixed-radix `sizes` (slowest first) into products of spans: the part
 /// before the first whole turn of the inner factors, the whole turns, and the part behind. `stride` is per unit of the
 /// range.
-fn cut(sizes: &[u64], start: u128, count: u128, stride: isize, offset: isize, out: &mut Vec<Piece>) {
+fn cut(sizes: &[u64], start: u128, count: u128, stride: isize, offset: isize, out: &mut Vec<FactorBox>) {
     if count == 0 {
         return;
     }
@@ -167,14 +154,14 @@ fn cut(sizes: &[u64], start: u128, count: u128, stride: isize, offset: isize, ou
     let turn: u128 = inner.iter().map(|&s| u128::from(s)).product();
     let (first, in_first) = (start / turn, start % turn);
     let (last, in_last) = ((start + count) / turn, (start + count) % turn);
-    let span = |value: u128, n: u128| Span {
+    let span = |value: u128, n: u128| FactorRange {
         start: value as u64,
         step: 1,
         count: n as u64,
         stride: if n > 1 { stride.wrapping_mul(turn as isize) } else { 0 },
     };
     debug_assert!(first < u128::from(outer));
-    let mut with = |lead: Span, start: u128, count: u128, offset: isize| {
+    let mut with = |lead: FactorRange, start: u128, count: u128, offset: isize| {
         let mut parts = Vec::new();
         cut(inner, start, count, stride, offset, &mut parts);
         for (mut spans, at) in parts {
@@ -204,11 +191,11 @@ fn cut(sizes: &[u64], start: u128, count: u128, stride: isize, offset: isize, ou
 fn refined_boxes(
     factors: &[Factor],
     dimensions: usize,
-    wanted: &ViewBox<'_>,
+    wanted: &StridedBox<'_>,
     each: &mut dyn FnMut(Selection) -> Result<()>,
 ) -> Result<()> {
     // Per dimension of the view, its pieces over its own factors; dimensions of size 1 have none and need none.
-    let mut per_view: Vec<Vec<Piece>> = Vec::new();
+    let mut per_view: Vec<Vec<FactorBox>> = Vec::new();
     for dim in 0..wanted.start.len() {
         let sizes: Vec<u64> = factors.iter().filter(|f| f.view == dim).map(|f| f.size).collect();
         let (start, step, count) = (wanted.start[dim], wanted.step[dim], wanted.count[dim]);
@@ -217,7 +204,7 @@ fn refined_boxes(
         if sizes.is_empty() {
             continue;
         } else if sizes.len() == 1 {
-            pieces.push((vec![Span { start, step, count, stride }], 0));
+            pieces.push((vec![FactorRange { start, step, count, stride }], 0));
         } else if step == 1 {
             cut(&sizes, start.into(), count.into(), stride, 0, &mut pieces);
         } else {
@@ -254,7 +241,7 @@ fn refined_boxes(
 /// From spans over all factors to selections of the space.
 fn space_boxes(
     factors: &[Factor],
-    spans: &[Span],
+    spans: &[FactorRange],
     dimensions: usize,
     offset: isize,
     each: &mut dyn FnMut(Selection) -> Result<()>,
@@ -263,7 +250,7 @@ fn space_boxes(
     let mut axes = vec![Axis::Range { start: 0, step: 1, count: 1 }; dimensions];
     let mut strides = vec![0isize; dimensions];
     // Factors that are walked one value at a time: (dimension, unit of the dimension, span).
-    let mut walked: Vec<(usize, u64, Span)> = Vec::new();
+    let mut walked: Vec<(usize, u64, FactorRange)> = Vec::new();
     for dim in 0..dimensions {
         let own: Vec<usize> = (0..factors.len()).filter(|&i| factors[i].space == dim).collect();
         if own.is_empty() {
@@ -290,10 +277,10 @@ fn space_boxes(
     }
 }
 
-/// Which of a dimension's parts (fastest first) is the axis: the widest, so that selections are few; of equal ones the
-/// fastest, so that each stays within few blocks. Along the last dimension the fastest may be a run, and is taken
-/// before a wider part if a selection costs no more than 16 elements that lie alone.
-fn axis_of(parts: &[(u64, Span)], last: bool) -> usize {
+/// Number of the part of a dimension (fastest first) that is the axis: the widest, so that selections are few; of equal
+/// ones the fastest, so that each stays within few blocks. Along the last dimension the fastest may be a run, and is
+/// taken before a wider part if a selection costs no more than 16 elements that lie alone.
+fn axis_of(parts: &[(u64, FactorRange)], last: bool) -> usize {
     let count = |i: usize| parts[i].1.count;
     let widest = (0..parts.len()).rev().max_by_key(|&i| count(i)).expect("a dimension has a part");
     let (wide, run) = (count(widest), count(0));
@@ -303,8 +290,8 @@ fn axis_of(parts: &[(u64, Span)], last: bool) -> usize {
 
 /// Joins neighbouring factors of one dimension (slowest first) where their spans continue one another both in the space
 /// and in the buffer; gives (unit within the dimension, span).
-fn joined(own: &[(u64, Span)]) -> Vec<(u64, Span)> {
-    let mut parts: Vec<(u64, u64, Span)> = Vec::new(); // unit, size, span; fastest first
+fn joined(own: &[(u64, FactorRange)]) -> Vec<(u64, FactorRange)> {
+    let mut parts: Vec<(u64, u64, FactorRange)> = Vec::new(); // unit, size, span; fastest first
     let mut unit = 1;
     for &(size, span) in own.iter().rev() {
         let joins = parts.last().is_some_and(|&(_, inner_size, inner)| {
@@ -328,7 +315,7 @@ fn joined(own: &[(u64, Span)]) -> Vec<(u64, Span)> {
 fn flat_boxes(
     space: &[u64],
     view: &[u64],
-    wanted: &ViewBox<'_>,
+    wanted: &StridedBox<'_>,
     each: &mut dyn FnMut(Selection) -> Result<()>,
 ) -> Result<()> {
     if wanted.count.contains(&0) {
@@ -380,7 +367,7 @@ mod tests {
         }
         let mut got = Vec::new();
         let mut boxes = 0;
-        translate(space, view, &ViewBox { start, step, count, strides: &strides }, &mut |s| {
+        translate(space, view, &StridedBox { start, step, count, strides: &strides }, &mut |s| {
             s.check(space)?;
             boxes += 1;
             let mut at = vec![(0u128, s.offset)];

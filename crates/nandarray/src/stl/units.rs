@@ -12,10 +12,12 @@ impl UnitSet {
     pub fn clear(&mut self, units: u32) {
         self.0.clear();
         self.0.resize(units.div_ceil(64) as usize, 0);
+        debug_assert!(self.0.iter().all(|&word| word == 0), "the set is empty");
     }
 
     /// Adds a range.
     pub fn add(&mut self, range: Range<u32>) {
+        debug_assert!(range.end as usize <= self.0.len() * 64, "units {range:?} of {}", self.0.len() * 64);
         let mut at = range.start;
         while at < range.end {
             let bit = at % 64;
@@ -75,7 +77,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_set(ranges in prop::collection::vec((0u32..300, 0u32..100), 0..8), around in (0u32..300, 0u32..200)) {
+        fn agrees_with_a_set(
+            ranges in prop::collection::vec((0u32..300, 0u32..100), 0..8),
+            around in (0u32..300, 0u32..200),
+        ) {
             let mut set = UnitSet::default();
             set.clear(400);
             let mut model = std::collections::BTreeSet::new();

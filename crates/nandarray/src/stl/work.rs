@@ -1,4 +1,4 @@
-//! The pieces of a read or write: for every building block touched, the elements wanted of it.
+//! The tasks of a read or write: for every building block touched, the elements wanted of it.
 //!
 //! Work comes from one plan, from many (a view), or from single elements; below here all are blocks with loops. Tasks
 //! are taken from a shared counter in order, by the calling thread and its helpers, so that what is read ahead is what
@@ -18,10 +18,10 @@ use super::plan::{BlockAt, Plan, Task};
 use crate::error::{Error, Result};
 use crate::sim::process::Home;
 
-/// Bytes that a helper should have to do for the trouble of waking it.
+/// Bytes of work that are worth waking a helper for.
 const BYTES_A_HELPER: u64 = 384 << 10;
 
-/// What a command has to do.
+/// The work of a command.
 #[derive(Debug)]
 pub enum Work {
     /// Selections, each cut at blocks; `ends[i]` is the number of tasks of plans `0..=i`.
@@ -44,13 +44,14 @@ impl Work {
     /// Work from plans.
     pub fn plans(plans: Vec<Plan>) -> Self {
         let mut sum = 0;
-        let ends = plans
+        let ends: Vec<u64> = plans
             .iter()
             .map(|p| {
                 sum += p.tasks();
                 sum
             })
             .collect();
+        assert!(ends.is_sorted(), "running sums: {ends:?}");
         Self::Plans { plans, ends }
     }
 
@@ -82,10 +83,11 @@ impl Work {
                 _ => blocks.push((at, pairs.len())),
             }
         }
+        debug_assert_eq!(pairs.len() * n, coordinates.len(), "each point once");
         Ok(Self::Points { blocks, pairs })
     }
 
-    /// How many tasks there are.
+    /// Number of tasks.
     pub fn len(&self) -> u64 {
         match self {
             Self::Plans { ends, .. } => ends.last().copied().unwrap_or(0),
@@ -93,15 +95,15 @@ impl Work {
         }
     }
 
-    /// How many tasks in order are assembled together, because they give to the same rows of the buffer.
+    /// Number of successive tasks that are assembled together, because they give to the same rows of the buffer.
     pub fn row_tasks(&self, item_bytes: usize) -> u64 {
         match self {
             Self::Plans { plans, .. } if plans.len() == 1 => {
                 let (tasks, elements) = plans[0].row();
                 // A row's pieces, as many as are joined.
                 let pieces =
-                    (tasks * super::assemble::ROW_BYTES as u64).div_ceil((elements * item_bytes as u64).max(1));
-                tasks.min(pieces).clamp(1, super::assemble::MAX_PIECES as u64)
+                    (tasks * super::copy::assemble::ROW_BYTES as u64).div_ceil((elements * item_bytes as u64).max(1));
+                tasks.min(pieces).clamp(1, super::copy::assemble::MAX_PIECES as u64)
             }
             _ => 1,
         }
@@ -115,17 +117,17 @@ impl Work {
                 plans[plan].task(index - if plan == 0 { 0 } else { ends[plan - 1] })
             }
             Self::Points { blocks, pairs } => {
-                let index = index as usize;
-                let start = if index == 0 { 0 } else { blocks[index - 1].1 };
-                let (at, end) = &blocks[index];
-                Task {
-                    at: at.clone(),
-                    loops: smallvec![Loop::Table(&pairs[start..*end])],
-                    row: 0,
-                    in_block: 0,
-                    in_buffer: 0,
-                }
+                let (at, pairs) = points_of(blocks, pairs, index);
+                Task { at: at.clone(), loops: smallvec![Loop::Table(pairs)], row: 0, in_block: 0, in_buffer: 0 }
             }
+        }
+    }
+
+    /// The `index`-th block of single elements, with the offsets of its elements in the block and in the buffer.
+    pub(super) fn block_of_points(&self, index: u64) -> (&BlockAt, &[(isize, isize)]) {
+        match self {
+            Self::Points { blocks, pairs } => points_of(blocks, pairs, index),
+            Self::Plans { .. } => unreachable!("plans are no single elements"),
         }
     }
 
@@ -145,6 +147,7 @@ impl Work {
             }
             order[place].push(i);
         }
+        debug_assert_eq!(order.iter().map(SmallVec::len).sum::<usize>() as u64, self.len(), "each task once");
         order
     }
 
@@ -163,11 +166,23 @@ impl Work {
     }
 }
 
-/// Threads that help the one that gives a command.
+fn points_of<'w>(
+    blocks: &'w [(BlockAt, usize)],
+    pairs: &'w [(isize, isize)],
+    index: u64,
+) -> (&'w BlockAt, &'w [(isize, isize)]) {
+    let index = index as usize;
+    let start = if index == 0 { 0 } else { blocks[index - 1].1 };
+    let (at, end) = &blocks[index];
+    assert!(start < *end && *end <= pairs.len(), "points {start}..{end} of {}", pairs.len());
+    (at, &pairs[start..*end])
+}
+
+/// Threads that help the one that submits a command.
 #[derive(Debug)]
 pub struct Workers {
     pool: ManuallyDrop<Option<ThreadPool>>,
-    /// The process that the pool's threads are of: one forked from it has the pool, and none of them.
+    /// The process that the pool's threads belong to: a process forked from it has the pool, but none of the threads.
     home: Home,
 }
 
@@ -175,7 +190,7 @@ pub struct Workers {
 pub const THREADS_MAX: usize = 1024;
 
 impl Workers {
-    /// Whether so many threads may be asked for.
+    /// Checks a number of threads.
     ///
     /// # Errors
     /// [`Error::Invalid`].
@@ -186,7 +201,7 @@ impl Workers {
         Err(Error::invalid(format!("{threads} threads; there are 1 to {THREADS_MAX}")))
     }
 
-    /// So many threads together with the caller's, which works, too.
+    /// Starts helpers: `threads` in all, with the caller's, which works, too.
     ///
     /// # Errors
     /// [`Error::Invalid`] if they cannot be started.
@@ -204,7 +219,7 @@ impl Workers {
         Ok(Self { pool: ManuallyDrop::new(pool), home: Home::here() })
     }
 
-    /// Nobody but the caller.
+    /// No helper: the caller works alone.
     pub fn alone() -> Self {
         Self { pool: ManuallyDrop::new(None), home: Home::here() }
     }
@@ -217,7 +232,7 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         if self.home.is_here() {
-            // SAFETY: once, and nobody looks at it any more.
+            // SAFETY: once, and nothing uses it any more.
             unsafe { ManuallyDrop::drop(&mut self.pool) }
         }
         // Ending threads that are in another process would wait for locks that they hold there.
@@ -246,7 +261,8 @@ fn by_block(coordinates: &[u64], shape: &[u64], block: &[u64]) -> Vec<usize> {
 
 /// Runs `each` for ranges that cover all numbers below `count`, in order as far as threads go, on the calling thread
 /// and the pool's; ranges begin at multiples of `together` and have `least` numbers or more, if there is enough for all
-/// threads. `each` gets a place to keep what it wants between calls. The first error stops the rest and is returned.
+/// threads. `each` gets a state that lasts between its calls on a thread. The first error stops the rest and is
+/// returned.
 pub fn run<T: Default>(
     workers: &Workers,
     count: u64,
@@ -255,6 +271,7 @@ pub fn run<T: Default>(
     least: u64,
     each: &(dyn Fn(Range<u64>, &mut T) -> Result<()> + Sync),
 ) -> Result<()> {
+    assert!(together > 0, "ranges begin at multiples of it");
     let helpers = (bytes / BYTES_A_HELPER).min(count.saturating_sub(1)).min(workers.helpers());
     let (Some(pool), 1.., true) = (&*workers.pool, helpers, workers.home.is_here()) else {
         return each(0..count, &mut T::default());
@@ -266,11 +283,11 @@ pub fn run<T: Default>(
     let next = AtomicU64::new(0);
     let failed: Mutex<Option<Error>> = Mutex::new(None);
     let worker = || {
-        let mut kept = T::default();
+        let mut state = T::default();
         loop {
             let start = next.fetch_add(grain, Ordering::Relaxed);
             let range = start.min(count)..count.min(start.saturating_add(grain));
-            if let Err(e) = each(range, &mut kept) {
+            if let Err(e) = each(range, &mut state) {
                 failed.lock().get_or_insert(e);
                 next.store(count, Ordering::Relaxed);
                 return;

@@ -80,7 +80,7 @@ impl Device {
                     suspects.push(segment);
                 }
                 _ => {
-                    self.ftl.acquit(&suspects);
+                    self.ftl.unretire(&suspects);
                     return Err(e);
                 }
             }
@@ -194,7 +194,7 @@ impl Device {
         let dead = log.begin_generation(superblock, slot, checkpoint.segments().to_vec(), journal);
         let lsn = log.last_lsn();
         let _ = self.allocate_journal(log, 0);
-        self.keep_back(log);
+        self.reserve_segments(log);
         self.ftl.set_next_lsn(log.next_lsn);
         let stream = Arc::new(CheckpointStream { media: self.ftl.media().clone(), chain: Mutex::new(checkpoint) });
         for (space, place) in places {
@@ -207,7 +207,7 @@ impl Device {
             }
         }
         self.ftl.with_segments(|s| s.release_chain(&dead, lsn));
-        self.ftl.bury(log.confirmed_durable_lsn)
+        self.ftl.free_durable(log.confirmed_durable_lsn)
     }
 
     /// Begins a new journal and releases both generations before it: both superblocks are equal then, as in a new
@@ -225,7 +225,7 @@ impl Device {
         self.sync()?;
         let dead = std::mem::take(&mut log.previous);
         self.ftl.with_segments(|s| s.release_chain(&dead, log.last_lsn()));
-        self.keep_back(&log);
-        self.ftl.bury(log.confirmed_durable_lsn)
+        self.reserve_segments(&log);
+        self.ftl.free_durable(log.confirmed_durable_lsn)
     }
 }

@@ -23,7 +23,7 @@ use crate::ftl::superblock::Superblock;
 use crate::sim::count;
 use crate::stl::copy::is_fill;
 use crate::stl::plan::BlockAt;
-use crate::stl::space::{Gathered, Inner, Space};
+use crate::stl::space::{BufferedBlock, Inner, Space};
 use crate::stl::write::{Gone, Staged, Writer, apply};
 
 /// A shorter journal is kept when the store is closed: replaying it costs less than a checkpoint.
@@ -51,8 +51,8 @@ impl Device {
     /// or many changes are pending; reclaims if that is due. The next flush, and the next command that adds anything,
     /// try a failed commit again first, and raise its error.
     pub(in crate::device) fn after_write(&self) {
-        let gathered = self.buffered_bytes.load(Ordering::Relaxed);
-        let due = gathered == 0 || gathered > self.write_buffer_bytes || self.log.lock().pending.len() > PENDING_MAX;
+        let buffered = self.buffered_bytes.load(Ordering::Relaxed);
+        let due = buffered == 0 || buffered > self.write_buffer_bytes || self.log.lock().pending.len() > PENDING_MAX;
         let done = if due { self.commit(false) } else { Ok(()) };
         if done.is_err() {
             self.behind.store(true, Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl Device {
         if self.behind.load(Ordering::Relaxed) {
             self.commit_with_room(false)?;
         }
-        self.ftl.hold_spare()?;
+        self.ftl.allocate_spare()?;
         self.hold_journal(0)
     }
 
@@ -102,7 +102,7 @@ impl Device {
     /// Records which records are durable, so that pages that died in them may be reused, and nothing else: it takes no
     /// more room than a record without changes. Returns whether a segment became free.
     fn free_dying(&self) -> Result<bool> {
-        let waiting = || self.ftl.with_segments(|s| s.dying());
+        let waiting = || self.ftl.with_segments(|s| s.pending_free());
         let before = waiting();
         if before == 0 {
             return Ok(false);
@@ -115,7 +115,7 @@ impl Device {
                 self.whole()?;
                 let mut log = self.log.lock();
                 // Changes that are still pending get a later record number, so segments that die by them die later.
-                self.ftl.with_segments(|s| s.die_later(log.next_lsn));
+                self.ftl.with_segments(|s| s.postpone_frees(log.next_lsn));
                 let body = RecordBody { seq: self.seq.load(Ordering::Relaxed), ops: vec![] };
                 self.append_record(&mut log, &body)?;
                 log.last_lsn()
@@ -136,7 +136,7 @@ impl Device {
         self.commit_with_room(true)?;
         let waits = {
             let durable = self.log.lock().durable_lsn;
-            self.ftl.with_segments(|s| s.has_dead_before(durable))
+            self.ftl.with_segments(|s| s.has_frees_by(durable))
         };
         if waits { self.commit_record(true, true) } else { Ok(()) }
     }
@@ -183,7 +183,7 @@ impl Device {
     }
 
     /// Reserves, in flash management, the segments that journals and checkpoints may need beyond those that they have.
-    pub(in crate::device) fn keep_back(&self, log: &Log) {
+    pub(in crate::device) fn reserve_segments(&self, log: &Log) {
         let segments = |bytes: u64| bytes.div_ceil(self.geometry().segment_data_bytes() - 32);
         // A checkpoint holds what the last one and the journal since then hold: arrays twice, blocks once.
         let journal_bytes = if self.capacity_bytes == 0 { log.at } else { log.at.max(self.journal_due(log)) };
@@ -199,7 +199,7 @@ impl Device {
                 next.max((3 * checkpoint + 2 * journal + 1).saturating_sub(log.metadata_segments() as u64))
             }
         };
-        self.ftl.keep_back(most);
+        self.ftl.reserve_segments(most);
     }
 
     pub(in crate::device) fn barrier(&self, lsn: u64) -> Result<()> {
@@ -207,7 +207,7 @@ impl Device {
         let mut log = self.log.lock();
         log.note_durable(lsn);
         self.mark_durable(&mut log);
-        self.ftl.bury(log.confirmed_durable_lsn)
+        self.ftl.free_durable(log.confirmed_durable_lsn)
     }
 
     /// Writes the number of the newest durable record to a mark, without making the mark durable. Called behind a
@@ -249,18 +249,18 @@ impl Device {
         }
         let seq = self.next_seq();
         for space in self.spaces() {
-            if space.peek().gathered.is_empty() {
+            if space.peek().write_buffer.is_empty() {
                 continue;
             }
             let mut inner = space.write()?;
-            let mut blocks: Vec<BlockAt> = inner.gathered.keys().cloned().collect();
+            let mut blocks: Vec<BlockAt> = inner.write_buffer.keys().cloned().collect();
             blocks.sort_unstable();
             for at in blocks {
-                let staged = self.stage_gathered(&space, &inner, &at, seq)?;
-                let before = space.gathers(&inner, &at);
+                let staged = self.stage_buffered(&space, &inner, &at, seq)?;
+                let before = space.buffered(&inner, &at);
                 let applied = apply(&mut inner, staged);
                 // Units of a plain block have left the buffer by themselves; a coded block leaves it here.
-                inner.gathered.remove(&at);
+                inner.write_buffer.remove(&at);
                 self.account_buffered(before, (0, 0));
                 self.ftl.adopt(&applied.runs);
                 let mut log = self.log.lock();
@@ -283,27 +283,27 @@ impl Device {
         self.ftl.promise(before.1, after.1);
     }
 
-    fn stage_gathered(&self, space: &Space, inner: &Inner, at: &BlockAt, seq: u64) -> Result<Staged> {
+    fn stage_buffered(&self, space: &Space, inner: &Inner, at: &BlockAt, seq: u64) -> Result<Staged> {
         let shape = &space.shape;
         let writer =
             Writer { ftl: &self.ftl, space, seq, extent: &inner.record.shape, bytes: 0, over: None, successive: None };
         let mut staged = Staged::releasing(at.clone(), seq);
-        match &inner.gathered[at] {
-            Gathered::Block(block) => {
+        match &inner.write_buffer[at] {
+            BufferedBlock::Block(block) => {
                 if !is_fill(block, &shape.fill, 0) {
                     staged.runs = writer.append_coded(at, block)?;
                 }
             }
-            Gathered::Units(units) => {
+            BufferedBlock::Units(units) => {
                 let last = units.keys().next_back().map_or(0, |u| u + 1);
                 let mut block = vec![0; last as usize * shape.page];
                 let (mut append, mut gone) = (Vec::new(), Vec::new());
-                for (&unit, gathered) in units {
+                for (&unit, buffered) in units {
                     let here = unit as usize * shape.page;
                     let data = shape.bytes.min(here + shape.page) - here;
                     gone.push(unit..unit + 1);
-                    if !is_fill(&gathered.bytes[..data], &shape.fill, here) {
-                        block[here..here + shape.page].copy_from_slice(&gathered.bytes);
+                    if !is_fill(&buffered.bytes[..data], &shape.fill, here) {
+                        block[here..here + shape.page].copy_from_slice(&buffered.bytes);
                         append.push(unit);
                     }
                 }
@@ -347,7 +347,7 @@ impl Device {
         let (bytes, crc) = journal::encode(log.next_lsn, chain.start().nonce, log.durable_lsn, log.last_crc, &payload);
         let written = loop {
             match self.put(&mut chain, SegmentKind::Journal, log.at, &bytes) {
-                Err(e) if self.ftl.give_up_spare(&e) => {}
+                Err(e) if self.ftl.release_spare(&e) => {}
                 written => break written,
             }
         };
@@ -356,7 +356,7 @@ impl Device {
         log.note_record(bytes.len() as u64, crc);
         // Without room nothing is added until there is some (`ready`).
         let _ = self.allocate_journal(log, 0);
-        self.keep_back(log);
+        self.reserve_segments(log);
         self.ftl.set_next_lsn(log.next_lsn);
         count(&self.counters.journal_bytes, bytes.len() as u64);
         Ok(())

@@ -1,0 +1,311 @@
+//! Doubts about floating-point results: settled one by one, or for a run of instructions at once.
+//!
+//! A result is the host's if some conditions hold ([`FloatCondition`]). Instructions one after the other that can all
+//! be executed again (no stores, no streams) are emitted twice. The first copy takes the host's results as they are,
+//! and tests at its end whether all conditions hold; most follow from others, since results of operands that are not
+//! finite are not finite either. If one fails, or the flag "inexact" is not set yet where it may be needed, the second
+//! copy, out of the way, executes the same instructions from the first on, each with its own conditions. The operations
+//! themselves are in `float`.
+
+use std::collections::{HashMap, HashSet};
+
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{Block, InstBuilder, MemFlagsData, Value, types};
+use cranelift_frontend::Variable;
+use nandarray_hart::isa::{Code, Format, Instruction};
+
+use super::Emit;
+use crate::registers::{self, writes_single};
+
+/// Cost of translating a speculative instruction, relative to another one.
+const SPECULATIVE_WEIGHT: u64 = 8;
+/// Doubtful instructions that are worth two copies.
+const WORTH: usize = 2;
+
+/// A condition under which a result is right but for being inexact.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FloatCondition {
+    /// A number, not infinite.
+    Finite(Value),
+    /// The same, and in magnitude beyond the smallest normal number.
+    Normal(Value),
+    /// Neither is a NaN.
+    Numbers(Value, Value),
+    /// The first is no NaN; the second is the same number in double precision.
+    Widened(Value, Value),
+    /// No condition: the second is the first one's integral part, or an end of the integers' range.
+    Cut(Value, Value),
+    /// A number whose magnitude is below this.
+    Below(Value, f64),
+    /// This is true.
+    Holds(Value),
+    /// No condition: if all others of the instruction hold, these are finite.
+    From([Value; 3]),
+}
+
+/// The conditions of an instruction, which decide whether two copies are worth it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Speculation {
+    /// Nothing: it has no conditions.
+    None,
+    /// Its conditions.
+    Exact,
+    /// Its conditions, and whether it is inexact.
+    Inexact,
+    /// It cannot be executed again, or is always a call.
+    Never,
+}
+
+fn speculation(op: &Instruction, fma: bool) -> Speculation {
+    use Code::*;
+    let nearest = |yes| if yes && matches!(op.rm, 0 | 7) { Speculation::Inexact } else { Speculation::Never };
+    match op.row().format {
+        Format::Store | Format::FloatStore | Format::StreamLoad | Format::StreamStore | Format::StreamRead => {
+            return Speculation::Never;
+        }
+        Format::Csr | Format::CsrImmediate => return Speculation::Never,
+        Format::FloatLoad => return Speculation::None,
+        format if !format.float() => return Speculation::None,
+        _ => {}
+    }
+    match op.code {
+        FaddS | FaddD | FsubS | FsubD | FmulS | FmulD | FdivS | FdivD | FsqrtS | FsqrtD | FcvtSD => nearest(true),
+        FmaddS | FmsubS | FnmsubS | FnmaddS | FmaddD | FmsubD | FnmsubD | FnmaddD => nearest(fma),
+        FsgnjS | FsgnjnS | FsgnjxS | FsgnjD | FsgnjnD | FsgnjxD | FmvXW | FmvXD | FmvWX | FmvDX => Speculation::None,
+        FminS | FmaxS | FminD | FmaxD | FeqS | FltS | FleS | FeqD | FltD | FleD | FcvtDS => Speculation::Exact,
+        FcvtDW | FcvtDWu if !writes_single(op) => Speculation::None,
+        FcvtSW | FcvtSWu | FcvtDL | FcvtDLu | FcvtSL | FcvtSLu => Speculation::Exact,
+        FcvtWS | FcvtWuS | FcvtLS | FcvtLuS | FcvtWD | FcvtWuD | FcvtLD | FcvtLuD if op.rm == 1 => Speculation::Inexact,
+        _ => Speculation::Never,
+    }
+}
+
+/// Cost of translating an instruction, relative to one that is not speculative.
+pub(crate) fn weight(op: &Instruction) -> u64 {
+    if matches!(speculation(op, true), Speculation::Exact | Speculation::Inexact) { SPECULATIVE_WEIGHT } else { 1 }
+}
+
+/// Cuts instructions into runs: the length of each, and whether it is worth two copies.
+pub(super) fn runs(ops: &[Instruction], fma: bool) -> Vec<(usize, bool)> {
+    let kinds: Vec<Speculation> = ops.iter().map(|op| speculation(op, fma)).collect();
+    let mut runs = Vec::new();
+    let mut plain = 0;
+    let mut at = 0;
+    while at < ops.len() {
+        let end = (at..ops.len()).find(|i| kinds[*i] == Speculation::Never).unwrap_or(ops.len());
+        let speculative = |i: &usize| matches!(kinds[*i], Speculation::Exact | Speculation::Inexact);
+        let (first, last) = ((at..end).find(speculative), (at..end).rev().find(speculative));
+        if let (Some(first), Some(last), true) = (first, last, (at..end).filter(speculative).count() >= WORTH) {
+            plain += first - at;
+            if plain > 0 {
+                runs.push((plain, false));
+            }
+            runs.push((last + 1 - first, true));
+            plain = end - (last + 1);
+        } else {
+            plain += end - at;
+        }
+        plain += usize::from(end < ops.len());
+        at = end + 1;
+    }
+    if plain > 0 {
+        runs.push((plain, false));
+    }
+    runs
+}
+
+impl<'e> Emit<'e, '_> {
+    /// Notes conditions, if they are collected for the end of a run.
+    pub(super) fn collects(&mut self, conditions: &[FloatCondition]) -> bool {
+        let Some(collected) = &mut self.conditions else { return false };
+        collected.extend_from_slice(conditions);
+        true
+    }
+
+    fn is_single(&self, value: Value) -> bool {
+        self.b.func.dfg.value_type(value) == types::F32
+    }
+
+    fn least(&self, value: Value) -> f64 {
+        if self.is_single(value) { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE }
+    }
+
+    /// Whether a condition holds; nothing if it is none.
+    fn holds(&mut self, condition: FloatCondition) -> Option<Value> {
+        Some(match condition {
+            FloatCondition::Finite(value) => self.below(self.is_single(value), value, f64::INFINITY),
+            FloatCondition::Normal(value) => {
+                let least = self.least(value);
+                self.between(self.is_single(value), value, least, f64::INFINITY)
+            }
+            FloatCondition::Numbers(a, b) => self.b.ins().fcmp(FloatCC::Ordered, a, b),
+            FloatCondition::Widened(from, _) => self.b.ins().fcmp(FloatCC::Ordered, from, from),
+            FloatCondition::Below(value, high) => self.below(self.is_single(value), value, high),
+            FloatCondition::Holds(value) => value,
+            FloatCondition::From(..) | FloatCondition::Cut(..) => return None,
+        })
+    }
+
+    /// Whether all conditions hold.
+    pub(super) fn certain(&mut self, conditions: &[FloatCondition]) -> Value {
+        let mut all = None;
+        for one in conditions {
+            if let Some(holds) = self.holds(*one) {
+                all = Some(all.map_or(holds, |all| self.b.ins().band(all, holds)));
+            }
+        }
+        all.unwrap_or_else(|| self.b.ins().iconst(types::I8, 1))
+    }
+
+    /// Emits the jump to the second copy unless all collected conditions hold.
+    fn settle(&mut self, conditions: &[FloatCondition], slow: Block) {
+        // Values that are finite if all other conditions hold, and values that must be below a power of two.
+        let mut finite = HashSet::new();
+        let mut bounds = HashMap::new();
+        let mut cuts = HashMap::new();
+        for one in conditions {
+            match one {
+                FloatCondition::From(these) => finite.extend(these),
+                FloatCondition::Normal(value) => drop(finite.insert(*value)),
+                FloatCondition::Cut(value, cut) => drop(cuts.insert(*value, *cut)),
+                FloatCondition::Below(value, high) => {
+                    finite.insert(*value);
+                    bounds.entry(*value).and_modify(|b: &mut f64| *b = b.min(*high)).or_insert(*high);
+                }
+                _ => {}
+            }
+        }
+        // The sum of finite numbers is finite or very large; that of others is not.
+        let mut sums: [Option<Value>; 2] = [None, None];
+        for one in conditions {
+            if let FloatCondition::Finite(value) = *one {
+                if finite.insert(value) {
+                    let sum = &mut sums[usize::from(self.is_single(value))];
+                    *sum = Some(sum.map_or(value, |sum| self.b.ins().fadd(sum, value)));
+                }
+            }
+        }
+        for sum in sums.into_iter().flatten() {
+            let holds = self.below(self.is_single(sum), sum, f64::INFINITY);
+            self.or_else(holds, slow);
+        }
+        let mut asked = HashSet::new();
+        for one in conditions {
+            let holds = match *one {
+                FloatCondition::Normal(value) | FloatCondition::Below(value, _) => {
+                    if !asked.insert((value, value)) {
+                        continue;
+                    }
+                    let normal = conditions.iter().any(|d| matches!(d, FloatCondition::Normal(v) if *v == value));
+                    let high = bounds.get(&value).copied().unwrap_or(f64::INFINITY);
+                    if let Some(cut) = cuts.get(&value) {
+                        self.small(*cut, slow, |e| e.exponent(value, normal, high));
+                        continue;
+                    }
+                    self.exponent(value, normal, high)
+                }
+                FloatCondition::Widened(from, to) => {
+                    if finite.contains(&from) || finite.contains(&to) || !asked.insert((from, from)) {
+                        continue;
+                    }
+                    self.b.ins().fcmp(FloatCC::Ordered, from, from)
+                }
+                FloatCondition::Numbers(a, b) => {
+                    let pair = match (finite.contains(&a), finite.contains(&b)) {
+                        (true, true) => continue,
+                        (true, false) => (b, b),
+                        (false, true) => (a, a),
+                        _ => (a, b),
+                    };
+                    if !asked.insert(pair) {
+                        continue;
+                    }
+                    self.b.ins().fcmp(FloatCC::Ordered, pair.0, pair.1)
+                }
+                FloatCondition::Holds(value) => value,
+                FloatCondition::Finite(_) | FloatCondition::From(_) | FloatCondition::Cut(..) => continue,
+            };
+            self.or_else(holds, slow);
+        }
+    }
+
+    /// Whether a number's magnitude is below a power of two (or finite), and at least twice the smallest normal number
+    /// if it is to be `normal`: by its exponent, which needs no constants in registers.
+    fn exponent(&mut self, value: Value, normal: bool, high: f64) -> Value {
+        let (int, fraction, ones) =
+            if self.is_single(value) { (types::I32, 23, 0xff) } else { (types::I64, 52, 0x7ff) };
+        let end = if high.is_finite() { (high.to_bits() >> 52) as i64 - 1023 + (ones >> 1) } else { ones };
+        let bits = self.b.ins().bitcast(int, MemFlagsData::new(), value);
+        let bits = self.b.ins().ushr_imm_u(bits, fraction);
+        let exponent = self.b.ins().band_imm_u(bits, ones);
+        let least = if normal { 2 } else { 0 };
+        let exponent = self.b.ins().iadd_imm_s(exponent, -least);
+        self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, exponent, end - least)
+    }
+
+    /// Go on here if an integral part is from 1 to 2^30: its number is normal then, and small enough for any integer.
+    /// If it is not, go on here if the number has a condition that holds, at `slow` if not.
+    fn small(&mut self, cut: Value, slow: Block, holds: impl FnOnce(&mut Self) -> Value) {
+        let less = self.b.ins().iadd_imm_s(cut, -1);
+        let small = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, less, (1 << 30) - 1);
+        let (on, ask) = (self.block(), self.cold_block());
+        self.b.ins().brif(small, on, &[], ask, &[]);
+        self.b.seal_block(ask);
+        self.b.switch_to_block(ask);
+        let holds = holds(self);
+        self.b.ins().brif(holds, on, &[], slow, &[]);
+        self.b.seal_block(on);
+        self.b.switch_to_block(on);
+    }
+
+    /// Go on here if a condition holds, at `other` if not.
+    pub(super) fn or_else(&mut self, holds: Value, other: Block) {
+        let on = self.block();
+        self.b.ins().brif(holds, on, &[], other, &[]);
+        self.b.seal_block(on);
+        self.b.switch_to_block(on);
+    }
+
+    /// Emit instructions in two copies.
+    pub(super) fn twice(&mut self, ops: &'e [Instruction]) {
+        let (slow, join) = (self.cold_block(), self.block());
+        let before = (self.index, self.pc, self.dirty, self.single, self.ranges.len());
+        let written = ops.iter().fold(0, |set, op| set | registers::writes(op));
+        let mut registers: Vec<Variable> = Vec::new();
+        for r in 0..32 {
+            if written >> r & 1 != 0 {
+                registers.push(self.x[r]);
+            }
+            if written >> (32 + r) & 1 != 0 {
+                registers.extend([self.d[r], self.s[r]]);
+            }
+        }
+        let values: Vec<Value> = registers.iter().map(|r| self.b.use_var(*r)).collect();
+        if ops.iter().any(|op| speculation(op, self.target.fma) == Speculation::Inexact) {
+            let stands = self.inexact_stands();
+            self.or_else(stands, slow);
+        }
+        (self.conditions, self.escape) = (Some(Vec::new()), Some(slow));
+        self.once(ops);
+        let conditions = self.conditions.take().unwrap_or_default();
+        self.settle(&conditions, slow);
+        self.escape = None;
+        self.b.ins().jump(join, &[]);
+        let after = (self.index, self.pc, self.dirty, self.single);
+        self.b.seal_block(slow);
+        self.b.switch_to_block(slow);
+        for (register, value) in registers.iter().zip(values) {
+            self.b.def_var(*register, value);
+        }
+        (self.index, self.pc, self.dirty, self.single) = (before.0, before.1, before.2, before.3);
+        self.ranges.truncate(before.4);
+        self.cold = true;
+        self.once(ops);
+        self.cold = false;
+        debug_assert_eq!(after, (self.index, self.pc, self.dirty, self.single));
+        self.b.ins().jump(join, &[]);
+        self.ranges.truncate(before.4);
+        self.b.seal_block(join);
+        self.b.switch_to_block(join);
+    }
+}

@@ -1,0 +1,378 @@
+//! Assembly of large reads: rows of the destination put together from neighbouring building blocks.
+//!
+//! A block of three or four dimensions has short rows (64 to 256 bytes); the destination's are longer, and follow one
+//! another. So tasks whose blocks are neighbours along the destination's rows become a [`RowGroup`]: *pieces*, one a
+//! block, moved by the same loops. For every step of the outer loops all rows of the innermost one are put together
+//! piece by piece ([`rows`]), while the rows of the next step, or of the next group, are prefetched. The row's
+//! dimension is the last one along which more than one element is wanted: a piece may be single elements at a stride.
+//!
+//! Where the destination is larger than a cache, rows may be put together in a staging buffer in the innermost cache,
+//! and leave it past the caches as whole lines ([`stream`]): where the processor reads the destination before it is
+//! overwritten, that costs a third of the memory's bandwidth. A smaller destination is written in place; the program
+//! that reads the array will use it next.
+
+use smallvec::SmallVec;
+
+use super::rows::{self, RowPiece, Rows};
+use super::{Loop, copy_streaming, merge, stream};
+
+/// The most loops around a row.
+const MAX_OUTER: usize = 8;
+/// The most pieces of a row.
+pub const MAX_PIECES: usize = 64;
+/// A row of this length gets no further piece: every piece is a page on its way, and nothing is gained by more of them.
+pub const ROW_BYTES: usize = 8 << 10;
+/// Rows of one block that are at least this long are copied four at a time ([`stream`]): their ends do not matter.
+const ALONE_BYTES: usize = 4 << 10;
+/// Commands of at least this many bytes are written past the caches, where that gains anything ([`stream::gains`]):
+/// more than one core's share of a cache that cores have in common.
+const PAST_BYTES: u64 = 24 << 20;
+/// Bytes of rows that are put together before they are streamed.
+const STAGE_BYTES: usize = 16 << 10;
+
+/// A loop around a row: steps and byte strides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowLoop {
+    /// Steps.
+    pub n: usize,
+    /// Stride in the block.
+    pub from: isize,
+    /// Stride in the destination.
+    pub to: isize,
+}
+
+/// Neighbouring blocks, moved by the same loops.
+#[derive(Debug, Default)]
+struct RowGroup {
+    outer: SmallVec<[RowLoop; MAX_OUTER]>,
+    pieces: SmallVec<[RowPiece; 16]>,
+    to: Option<*mut u8>,
+    row_bytes: usize,
+}
+
+/// The groups of one thread's tasks.
+pub struct Assembler {
+    item_bytes: usize,
+    /// Complete; copied when the next one is, whose lines are prefetched meanwhile.
+    ready: RowGroup,
+    building: RowGroup,
+    stage: Option<Box<StagingBuffer>>,
+}
+
+/// Rows on their way past the caches. Lines of the stage are lines of the destination: a row begins as far behind a
+/// line's start here as there.
+#[repr(align(64))]
+struct StagingBuffer([u8; STAGE_BYTES + stream::LINE]);
+
+impl Assembler {
+    /// For a command of `bytes`, elements of `item_bytes`.
+    pub fn new(item_bytes: usize, bytes: u64) -> Self {
+        Self::past_caches(item_bytes, bytes >= PAST_BYTES && stream::gains())
+    }
+
+    /// Whether rows go to their places as they are, not past the caches.
+    pub fn is_in_place(&self) -> bool {
+        self.stage.is_none()
+    }
+
+    fn past_caches(item_bytes: usize, past: bool) -> Self {
+        let stage = past.then(|| Box::new(StagingBuffer([0; STAGE_BYTES + stream::LINE])));
+        Self { item_bytes, ready: RowGroup::default(), building: RowGroup::default(), stage }
+    }
+
+    /// Adds a task's loops, or those of a part of it, of which `row` goes along the buffer's rows. A task that cannot
+    /// join the group begins another.
+    ///
+    /// # Safety
+    /// `from` must be readable and `to` writable along the loops until [`Self::finish`].
+    pub unsafe fn add(&mut self, loops: &[Loop<'_>], row: usize, from: *const u8, to: *mut u8) {
+        let Some((outer, piece)) = split_row(loops, row, self.item_bytes, from) else {
+            let mut loops: SmallVec<[Loop<'_>; 6]> = SmallVec::from_slice(loops);
+            let (left, run) = merge(&mut loops, self.item_bytes);
+            // SAFETY: the caller's promise.
+            return unsafe { copy_streaming(&loops[..left], run, from, to) };
+        };
+        let group = &self.building;
+        let joins = group.to.is_some_and(|first| first.wrapping_add(group.row_bytes) == to)
+            && group.row_bytes < ROW_BYTES
+            && group.pieces.len() < MAX_PIECES
+            && group.outer == outer;
+        if !joins {
+            // SAFETY: the promise of the calls before.
+            unsafe { self.advance() };
+            self.building = RowGroup { outer, to: Some(to), ..RowGroup::default() };
+        }
+        debug_assert!(piece.len() > 0, "a piece has bytes");
+        self.building.row_bytes += piece.len();
+        self.building.pieces.push(piece);
+    }
+
+    /// Copies the group that is ready, and makes the one that was built ready.
+    ///
+    /// # Safety
+    /// The promises of [`Self::add`].
+    unsafe fn advance(&mut self) {
+        debug_assert!(self.building.pieces.len() <= MAX_PIECES, "{} pieces", self.building.pieces.len());
+        let next = std::mem::take(&mut self.building);
+        let group = std::mem::replace(&mut self.ready, next);
+        // SAFETY: the promises of the additions.
+        unsafe { copy(&group, &self.ready, self.stage.as_deref_mut()) };
+    }
+
+    /// Copies everything that was added; all threads see it then.
+    ///
+    /// # Safety
+    /// The promises of [`Self::add`].
+    pub unsafe fn finish(&mut self) {
+        // SAFETY: as above.
+        unsafe {
+            self.advance();
+            self.advance();
+        }
+        debug_assert!(self.ready.to.is_none() && self.building.to.is_none(), "a group was left");
+        stream::fence();
+    }
+}
+
+/// Splits a task's loops into those around its rows and the piece of each row, if the destination's rows are
+/// contiguous.
+pub fn split_row(
+    loops: &[Loop<'_>],
+    row: usize,
+    item_bytes: usize,
+    from: *const u8,
+) -> Option<(SmallVec<[RowLoop; MAX_OUTER]>, RowPiece)> {
+    let mut outer = SmallVec::new();
+    let mut piece = None;
+    for (i, l) in loops.iter().enumerate() {
+        match *l {
+            Loop::Affine { n, from: step, to } if i == row => {
+                let item = item_bytes as isize;
+                if n > 1 && to != item {
+                    return None;
+                }
+                let (items, bytes) = if n == 1 || step == item { (1, n * item_bytes) } else { (n, item_bytes) };
+                piece = Some(RowPiece { from, items, step, bytes });
+            }
+            Loop::Affine { n: 1, .. } => {}
+            Loop::Affine { n, from, to } => outer.push(RowLoop { n, from, to }),
+            Loop::Table(_) => return None,
+        }
+    }
+    debug_assert!(piece.is_some() || loops.len() <= row, "loop {row} of {} goes along the rows", loops.len());
+    piece.filter(|_| outer.len() <= MAX_OUTER).map(|piece| (outer, piece))
+}
+
+/// Copies a group, prefetching lines of the next one at the end.
+///
+/// # Safety
+/// The promises of [`Assembler::add`] for the group.
+unsafe fn copy(group: &RowGroup, next: &RowGroup, stage: Option<&mut StagingBuffer>) {
+    let Some(to) = group.to else { return };
+    if let [RowPiece { from, items: 1, bytes, .. }] = group.pieces[..] {
+        let affine = |l: &RowLoop| Loop::Affine { n: l.n, from: l.from, to: l.to };
+        let mut loops: SmallVec<[Loop<'_>; MAX_OUTER]> = group.outer.iter().map(affine).collect();
+        let (left, run) = merge(&mut loops, bytes);
+        if run >= ALONE_BYTES {
+            // SAFETY: the caller's promise.
+            return unsafe { copy_streaming(&loops[..left], run, from, to) };
+        }
+    }
+    let (inner, outer) =
+        group.outer.split_last().map_or((RowLoop { n: 1, from: 0, to: 0 }, &[][..]), |(l, outer)| (*l, outer));
+    let next_step = next.outer.last().map_or(0, |l| l.from);
+    let row = group.row_bytes;
+    let mut stage = stage.filter(|_| row <= STAGE_BYTES);
+    // Number of rows that are put together at a time.
+    let together = if stage.is_some() { STAGE_BYTES / row } else { inner.n };
+    let mut walk = LoopWalk::default();
+    loop {
+        let here = walk;
+        let more = walk.step(outer);
+        for first in (0..inner.n).step_by(together) {
+            let n = together.min(inner.n - first);
+            let skip = first as isize;
+            let to = to.wrapping_offset(here.to + skip * inner.to);
+            let (mut into, to_step) = match &mut stage {
+                Some(stage) => (stage.0.as_mut_ptr().wrapping_add(to as usize % stream::LINE), row as isize),
+                None => (to, inner.to),
+            };
+            for (i, piece) in group.pieces.iter().enumerate() {
+                let from = piece.from.wrapping_offset(here.from + skip * inner.from);
+                let (ahead, ahead_step) = match next.pieces.get(i) {
+                    _ if more => (piece.from.wrapping_offset(walk.from + skip * inner.from), inner.from),
+                    Some(next) => (next.from.wrapping_offset(skip * next_step), next_step),
+                    None => (from, inner.from),
+                };
+                let rows =
+                    Rows { n, from, from_step: inner.from, to: into, to_step, next: ahead, next_step: ahead_step };
+                // SAFETY: the caller's promise; the stage has room for these rows.
+                unsafe { rows::copy(&rows, piece) };
+                into = into.wrapping_add(piece.len());
+            }
+            if let Some(stage) = &stage {
+                // SAFETY: the rows belong at `to`; there is a stage only where the instructions are available.
+                unsafe { stream::emit(&stage.0, n, row, inner.to, to) };
+            }
+        }
+        if !more {
+            return;
+        }
+    }
+}
+
+/// A place in nested loops, as byte offsets.
+#[derive(Clone, Copy, Default)]
+struct LoopWalk {
+    at: [usize; MAX_OUTER],
+    from: isize,
+    to: isize,
+}
+
+impl LoopWalk {
+    /// Goes on; `false` behind the last step, and the place is the first again then.
+    fn step(&mut self, outer: &[RowLoop]) -> bool {
+        for (at, l) in self.at.iter_mut().zip(outer).rev() {
+            *at += 1;
+            self.from += l.from;
+            self.to += l.to;
+            if *at < l.n {
+                return true;
+            }
+            *at = 0;
+            self.from -= l.n as isize * l.from;
+            self.to -= l.n as isize * l.to;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::stl::plan::{Plan, Selection};
+
+    const UNTOUCHED: u8 = 0xa5;
+
+    /// Reads the box `start + [0, count)` of an array in blocks into a buffer with `gap` bytes between the rows of
+    /// every dimension but the last, `at` bytes behind a line's start; every byte of the buffer is looked at.
+    fn check(
+        shape: &[u64],
+        block: &[u64],
+        start: &[u64],
+        count: &[u64],
+        item: usize,
+        (gap, at): (usize, usize),
+        past: bool,
+    ) {
+        let sides: Vec<u64> = shape.iter().zip(block).map(|(s, b)| s.div_ceil(*b)).collect();
+        let block_elements: u64 = block.iter().product();
+        let value = |element: u64, byte: usize| (element * 7 + byte as u64 * 3 + (element >> 8)) as u8;
+        // The blocks, one after the other.
+        let source: Vec<u8> = (0..sides.iter().product::<u64>() * block_elements)
+            .flat_map(|e| (0..item).map(move |b| value(e, b)))
+            .collect();
+        let mut strides = vec![0isize; count.len()];
+        let mut stride = item;
+        for i in (0..count.len()).rev() {
+            strides[i] = stride as isize;
+            stride = stride * count[i] as usize + gap;
+        }
+        // Beginning at the start of a line, so that `at` is the distance from it.
+        let mut buffer = vec![UNTOUCHED; stride + 3 * stream::LINE];
+        let first = buffer.as_ptr().align_offset(stream::LINE) + at;
+        let mut expected = buffer.clone();
+        for i in 0..count.iter().product::<u64>() {
+            let (mut rest, mut number, mut inside, mut place) = (i, 0, 0, first);
+            let mut coordinate = vec![0; count.len()];
+            for d in (0..count.len()).rev() {
+                coordinate[d] = start[d] + rest % count[d];
+                place += (rest % count[d]) as usize * strides[d] as usize;
+                rest /= count[d];
+            }
+            for d in 0..count.len() {
+                number = number * sides[d] + coordinate[d] / block[d];
+                inside = inside * block[d] + coordinate[d] % block[d];
+            }
+            (0..item).for_each(|b| expected[place + b] = value(number * block_elements + inside, b));
+        }
+        let selection = Selection { strides, ..Selection::contiguous(start, count, item as u64) };
+        let plan = Plan::new(&selection, block, item as u64);
+        let mut assembler = Assembler::past_caches(item, past && stream::available());
+        let to = buffer[first..].as_mut_ptr();
+        for task in (0..plan.tasks()).map(|i| plan.task(i)) {
+            let number = task.at.iter().zip(&sides).fold(0, |number, (at, side)| number * side + at);
+            let from = (number * block_elements) as usize * item + task.in_block;
+            // SAFETY: the elements lie within both vectors, which live until `finish`.
+            unsafe { assembler.add(&task.loops, task.row, source[from..].as_ptr(), to.offset(task.in_buffer)) };
+        }
+        // SAFETY: as above.
+        unsafe { assembler.finish() };
+        let wrong = buffer.iter().zip(&expected).position(|(a, b)| a != b);
+        assert_eq!(
+            wrong, None,
+            "{start:?} + {count:?} of {shape:?} in {block:?}, {item} bytes, gap {gap}, at {at}, {past}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_box_arrives_and_nothing_beside_it_is_touched(
+            axes in prop::collection::vec((1u64..9, 1u64..5, 0.0f64..1.0, 0.0f64..1.0), 1..5),
+            item in prop::sample::select(vec![1usize, 2, 3, 4, 8, 12, 16, 24]),
+            gap in prop::sample::select(vec![0usize, 1, 48, 64]),
+            at in 0usize..64,
+            past in any::<bool>(),
+        ) {
+            let block: Vec<u64> = axes.iter().map(|a| a.0).collect();
+            let shape: Vec<u64> = axes.iter().map(|a| a.0 * a.1).collect();
+            let start: Vec<u64> = axes.iter().zip(&shape).map(|(a, &s)| ((s as f64 * a.2) as u64).min(s - 1)).collect();
+            let count: Vec<u64> =
+                (0..axes.len()).map(|i| (((shape[i] - start[i]) as f64 * axes[i].3) as u64).max(1)).collect();
+            check(&shape, &block, &start, &count, item, (gap, at), past);
+        }
+    }
+
+    #[test]
+    fn the_shapes_of_the_benchmark_arrive() {
+        for past in [false, true] {
+            for at in [0, 16] {
+                let shape = [48; 3];
+                check(&shape, &[16; 3], &[5, 0, 0], &[7, 48, 48], 4, (0, at), past);
+                check(&shape, &[16; 3], &[0, 5, 0], &[48, 7, 48], 4, (0, at), past);
+                check(&shape, &[16; 3], &[0, 0, 11], &[48, 48, 7], 4, (0, at), past);
+                check(&shape, &[16; 3], &[3; 3], &[40; 3], 4, (0, at), past);
+                // Single elements at a stride, of a dimension further out.
+                check(&[32; 4], &[16; 4], &[0, 0, 0, 9], &[32, 32, 32, 1], 4, (0, at), past);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_arrive_on_both_sides_of_every_limit() {
+        for past in [false, true] {
+            // A row of one block that is copied alone, and one byte less.
+            for row in [ALONE_BYTES as u64 - 1, ALONE_BYTES as u64, ALONE_BYTES as u64 + 1] {
+                check(&[6, 5000], &[3, 5000], &[1, 7], &[5, row], 1, (3, 9), past);
+            }
+            // Pieces as many as are joined, and more; the last one short.
+            for pieces in [MAX_PIECES as u64 - 1, MAX_PIECES as u64, MAX_PIECES as u64 + 1] {
+                check(&[4, 400], &[2, 5], &[0, 2], &[4, pieces * 5], 1, (0, 17), past);
+            }
+            // As long as is joined, and longer than the stage.
+            for row in [ROW_BYTES as u64, ROW_BYTES as u64 + 1, STAGE_BYTES as u64, STAGE_BYTES as u64 + 1] {
+                check(&[4, 20_000], &[2, 3_000], &[0, 5], &[4, row], 1, (0, 63), past);
+            }
+            // Two pieces that are longer than the stage.
+            check(&[4, 40_000], &[2, 20_000], &[0, 1], &[4, 39_000], 1, (0, 1), past);
+        }
+    }
+
+    #[test]
+    fn what_a_cache_holds_is_written_in_place() {
+        assert!(Assembler::new(4, PAST_BYTES - 1).stage.is_none());
+        assert_eq!(Assembler::new(4, PAST_BYTES).stage.is_some(), stream::gains());
+    }
+}

@@ -1,0 +1,139 @@
+//! Residency sampling: a few pages of a request stand for all, for the question whether they are in memory. Each probe
+//! of a page is a system call.
+//!
+//! Boxes that are read one after the other overlap, so that a part of a box was read with another: of a building block
+//! its first planes, say, or its last ones. Of opposite corners of a box one lies outside every other box that does not
+//! hold all of it; two others together may have both. So the sample is the first page of the first task, the last one
+//! of the last task, and of the task in the middle its first page, or all of its pages where the command is large.
+//!
+//! A probe costs as much as a small read, so that small reads go without for a number of commands
+//! ([`ResidencyBackoff`]). The caller names the property to test.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::flash::Run;
+use crate::stl::index::BlockMap;
+use crate::stl::plan::Task;
+use crate::stl::read::{Reader, WorkerState};
+use crate::stl::work::Work;
+
+/// The most commands after a probe that found everything in memory, before the next probe.
+const SKIPPED_MAX: u32 = 31;
+
+/// Number of further commands for which a space's verified pages are taken to be in memory.
+///
+/// A probe that finds its whole sample lets twice as many commands skip as the one before; one that misses a page lets
+/// none. Two threads may count one command as one: the number is a guess anyway.
+#[derive(Debug, Default)]
+pub struct ResidencyBackoff {
+    left: AtomicU32,
+    granted: AtomicU32,
+}
+
+impl ResidencyBackoff {
+    /// Whether this command may skip the probe.
+    pub fn skip_probe(&self) -> bool {
+        let left = self.left.load(Relaxed);
+        if left > 0 {
+            self.left.store(left - 1, Relaxed);
+        }
+        left > 0
+    }
+
+    /// Number of commands that may still skip it.
+    pub fn left(&self) -> u32 {
+        self.left.load(Relaxed)
+    }
+
+    /// Takes note of a probe.
+    pub fn probed(&self, all_resident: bool) {
+        let granted = if all_resident { (self.granted.load(Relaxed) * 2 + 1).min(SKIPPED_MAX) } else { 0 };
+        debug_assert!(granted <= SKIPPED_MAX, "{granted} commands");
+        self.granted.store(granted, Relaxed);
+        self.left.store(granted, Relaxed);
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Whether something holds for some of the sampled pages of a work; `closely` samples all of the task in the
+    /// middle.
+    pub(super) fn any_sampled_page(
+        &self,
+        work: &Work,
+        closely: bool,
+        state: &mut WorkerState<'a>,
+        holds: &mut dyn FnMut(Run) -> bool,
+    ) -> bool {
+        let Some(end) = work.len().checked_sub(1) else { return false };
+        // Both ends of a single task are sampled; its first page comes once where that is its last.
+        let first = self.page(work, 0, false, state);
+        if first.is_some_and(&mut *holds) {
+            return true;
+        }
+        let last = self.page(work, end, true, state).filter(|last| first.is_none_or(|first| first.ppa != last.ppa));
+        if last.is_some_and(&mut *holds) {
+            return true;
+        }
+        let middle = work.len() / 2;
+        if closely {
+            let task = work.task(middle);
+            let map = state.cursor.get(self.inner.index(), &task.at);
+            return map.is_some_and(|map| self.any_run(&task, map, state, holds));
+        }
+        middle != 0 && middle != end && self.page(work, middle, false, state).is_some_and(holds)
+    }
+
+    /// The first or the last page that a task wants, if its block has any.
+    fn page(&self, work: &Work, index: u64, last: bool, state: &mut WorkerState<'a>) -> Option<Run> {
+        let task = work.task(index);
+        let map = state.cursor.get(self.inner.index(), &task.at)?;
+        let span = task.span(self.space.shape.item_bytes);
+        let unit = ((if last { span.end - 1 } else { span.start }) / self.space.shape.page) as u32;
+        // Coded blocks have fewer pages, others holes.
+        let run = map.next_run(unit).or_else(|| map.runs().last())?;
+        let unit = unit.clamp(run.unit, run.end() - 1);
+        Some(Run { unit, count: 1, ppa: run.page_of(unit) })
+    }
+
+    /// Whether it holds for some run of the pages that a task wants.
+    fn any_run(
+        &self,
+        task: &Task<'_>,
+        map: &BlockMap,
+        state: &mut WorkerState<'a>,
+        holds: &mut dyn FnMut(Run) -> bool,
+    ) -> bool {
+        if self.space.coded() {
+            return map.runs().any(holds);
+        }
+        self.touched(task, &mut state.units);
+        state.units.ranges().any(|wanted| {
+            let of = |run: Run| {
+                let (start, end) = (run.unit.max(wanted.start), run.end().min(wanted.end));
+                (start < end).then(|| Run { unit: start, count: end - start, ppa: run.page_of(start) })
+            };
+            map.runs().filter_map(of).any(&mut *holds)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_skip_twice_as_many_probes_after_each_that_found_all_and_none_after_one_that_missed() {
+        let backoff = ResidencyBackoff::default();
+        let skipped = || std::iter::from_fn(|| backoff.skip_probe().then_some(())).count();
+        assert_eq!(skipped(), 0, "nothing was probed yet");
+        for expected in [1, 3, 7, 15, 31, 31] {
+            backoff.probed(true);
+            assert_eq!(skipped(), expected);
+        }
+        backoff.probed(true);
+        backoff.probed(false);
+        assert_eq!(skipped(), 0);
+        backoff.probed(true);
+        assert_eq!(skipped(), 1);
+    }
+}

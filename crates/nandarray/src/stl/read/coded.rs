@@ -1,0 +1,154 @@
+//! Compressed and encrypted blocks: only the frames that hold wanted bytes are fetched, verified and decoded.
+//!
+//! A coded block is decoded into a thread's scratch block, and the elements are copied from there. On a medium that
+//! shows its bytes the payload is decoded where it lies; otherwise its pages are fetched first. A block in the write
+//! buffer is decoded already.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::locate::{BlockContent, Mapped};
+use super::{Reader, WorkerState, copy_task, with_payload, with_scratch};
+use crate::codec::FrameTable;
+use crate::error::{Error, Result, Shape};
+use crate::flash::{Owner, Run};
+use crate::stl::index::BlockMap;
+use crate::stl::plan::Task;
+use crate::stl::space::{BufferedBlock, Space};
+use crate::stl::units::UnitSet;
+
+impl<'a> Reader<'a> {
+    /// Reads a task of a coded block that was written.
+    ///
+    /// # Safety
+    /// `to` must be writable along the task's loops.
+    pub(super) unsafe fn read_coded(
+        &self,
+        task: &Task<'_>,
+        content: &BlockContent<'_>,
+        state: &WorkerState<'_>,
+        to: *mut u8,
+    ) -> Result<()> {
+        let shape = &self.space.shape;
+        if let Some(BufferedBlock::Block(block)) = content.buffered {
+            // SAFETY: the buffered block is whole; the destination by the caller's promise.
+            unsafe { copy_task(task, shape.item_bytes, state.large, block[task.in_block..].as_ptr(), to) };
+            return Ok(());
+        }
+        let map = content.map.expect("a coded block is buffered or mapped here");
+        with_scratch(shape.bytes, |scratch| {
+            let wanted = self.wanted_of_coded(task)?;
+            self.decode(&task.at, map, &wanted, scratch)?;
+            // SAFETY: the scratch is a whole block; the destination by the caller's promise.
+            unsafe { copy_task(task, shape.item_bytes, state.large, scratch[task.in_block..].as_ptr(), to) };
+            Ok(())
+        })
+    }
+
+    /// The byte ranges of a coded block that a task touches: in order, apart.
+    pub(super) fn wanted_of_coded(&self, task: &Task<'_>) -> Result<SmallVec<[Range<usize>; 8]>> {
+        let shape = &self.space.shape;
+        let mut wanted: SmallVec<[Range<usize>; 8]> = SmallVec::new();
+        let frame_bytes = self.space.codec()?.spec().frame_bytes();
+        task.touch(shape.item_bytes, frame_bytes, &mut |bytes| wanted.push(bytes));
+        // Lists and points come in any order.
+        wanted.sort_unstable_by_key(|r| r.start);
+        wanted.dedup_by(|next, last| {
+            let joins = next.start <= last.end + shape.page;
+            if joins {
+                last.end = last.end.max(next.end);
+            }
+            joins
+        });
+        Ok(wanted)
+    }
+
+    pub(super) fn without_holes(&self, at: &[u64], map: &BlockMap) -> Result<()> {
+        let in_order = map.runs().scan(0, |next, r| (r.unit == *next).then(|| *next = r.end())).count();
+        if in_order != map.runs().count() { Err(self.damaged(at, "its payload has holes")) } else { Ok(()) }
+    }
+
+    /// Decodes the frames of a coded block that hold these byte ranges (in order, apart), into a block-sized buffer.
+    pub fn decode(&self, at: &[u64], map: &BlockMap, wanted: &[Range<usize>], block: &mut [u8]) -> Result<()> {
+        assert!(block.len() >= self.space.shape.bytes, "a buffer of {} bytes", block.len());
+        let page = self.space.shape.page;
+        let pages = map.pages() as u32;
+        self.without_holes(at, map)?;
+        if let Some(run) = map.covering(0..pages) {
+            if let Some(payload) = self.ftl.view(run.ppa, pages) {
+                let payload = Mapped { run: Run { unit: 0, count: pages, ppa: run.page_of(0) }, bytes: payload };
+                let mut bring = |units: Range<u32>| self.verify(at, &payload.part(units)).map(|()| payload.bytes);
+                return self.decode_payload(at, payload.bytes.len(), &mut bring, wanted, block);
+            }
+        }
+        with_payload(pages as usize * page, |payload| {
+            let mut fetched = UnitSet::default();
+            fetched.clear(pages);
+            let len = payload.len();
+            let mut bring = |units: Range<u32>| {
+                for unit in units.clone().filter(|&u| !fetched.has(u)) {
+                    self.fetch_unit(at, map, unit, payload)?;
+                }
+                fetched.add(units);
+                // SAFETY: the buffer outlives the decoding below, which looks at it between these calls only.
+                Ok(unsafe { std::slice::from_raw_parts(payload.as_ptr(), len) })
+            };
+            self.decode_payload(at, len, &mut bring, wanted, block)
+        })
+    }
+
+    /// Fetches a page of a coded block to its place in a payload-sized buffer.
+    pub(super) fn fetch_unit(&self, at: &[u64], map: &BlockMap, unit: u32, payload: &mut [u8]) -> Result<()> {
+        let page = self.space.shape.page;
+        let run = Run { unit, count: 1, ppa: map.page_of(unit).expect("a payload without holes") };
+        let owner = Owner { unit: unit as u16, ..self.space.owner(at) };
+        let bytes = &mut payload[unit as usize * page..][..page];
+        self.ftl.fetch(run, owner, bytes).map_err(|e| self.bad_page(at, e))
+    }
+
+    /// The units of a payload of `len` bytes that hold these bytes.
+    pub(super) fn payload_units(&self, at: &[u64], bytes: &Range<usize>, len: usize) -> Result<Range<u32>> {
+        let page = self.space.shape.page;
+        if bytes.end > len {
+            return Err(self.damaged(at, "its payload is longer than its pages"));
+        }
+        Ok((bytes.start / page) as u32..bytes.end.div_ceil(page) as u32)
+    }
+
+    /// Decodes from a payload whose units `bring` fetches and verifies.
+    fn decode_payload<'p>(
+        &self,
+        at: &[u64],
+        len: usize,
+        bring: &mut dyn FnMut(Range<u32>) -> Result<&'p [u8]>,
+        wanted: &[Range<usize>],
+        block: &mut [u8],
+    ) -> Result<()> {
+        let codec = self.space.codec()?;
+        let damaged = |what: String| self.damaged(at, &what);
+        let mut bring = |bytes: Range<usize>| bring(self.payload_units(at, &bytes, len)?);
+        let key = Space::context_key(at);
+        let payload = bring(0..codec.head_bytes())?;
+        let table: FrameTable =
+            codec.frame_table(payload, self.space.context(&key)).map_err(|e| damaged(e.to_string()))?;
+        let mut done = 0;
+        for raw in wanted {
+            // Ranges come in order: a frame that an earlier range brought is not decoded again.
+            let raw = raw.start.max(done.min(raw.end - 1))..raw.end;
+            let frames = table.frames(raw.clone()).map_err(|e| damaged(e.to_string()))?;
+            if table.raw_range(frames.clone()).end <= done {
+                continue;
+            }
+            let payload = bring(table.payload_range(frames))?;
+            let got = codec.decode_frames(&table, payload, 0, raw, block).map_err(|e| damaged(e.to_string()))?;
+            done = got.end;
+        }
+        Ok(())
+    }
+
+    pub(super) fn damaged(&self, at: &[u64], what: &str) -> Error {
+        let block = Shape(at);
+        Error::corrupt(format!("array {:?}, building block {block}: {what}", self.inner.record.name))
+    }
+}

@@ -1,0 +1,91 @@
+//! The first half of a read in flight: the pages that hold the elements that are wanted.
+//!
+//! A walk over the building blocks of the work asks the index where each block's touched units are, and announces the
+//! pages to the medium ([`Ftl::locate`](crate::ftl::Ftl::locate)) in the order and in the pieces in which
+//! [`Reader::read`] fetches them on a medium that shows nothing in place. No element is moved. Of a compressed block
+//! the head is read, since it lists the frames that are wanted. The caller holds the blocks until the second half.
+
+use super::locate::Located;
+use super::{Reader, WorkerState, with_payload};
+use crate::error::Result;
+use crate::flash::Run;
+use crate::stl::index::BlockMap;
+use crate::stl::plan::Task;
+use crate::stl::space::{BufferedBlock, Space};
+use crate::stl::units::UnitSet;
+use crate::stl::work::Work;
+
+impl<'a> Reader<'a> {
+    /// Announces all pages that the work reads to the medium, and all blocks that it moves to the probe.
+    ///
+    /// # Errors
+    /// The errors of a compressed block whose head cannot be read.
+    pub fn announce(&self, work: &Work) -> Result<()> {
+        let mut state = WorkerState::default();
+        for i in 0..work.len() {
+            let task = work.task(i);
+            self.announce_task(&task, &mut state)?;
+            self.report_moves(|| task);
+        }
+        Ok(())
+    }
+
+    fn announce_task(&self, task: &Task<'_>, state: &mut WorkerState<'a>) -> Result<()> {
+        let content = self.content(&task.at, &mut state.cursor);
+        let Some(map) = content.map else { return Ok(()) };
+        if self.space.coded() {
+            return match content.buffered {
+                Some(BufferedBlock::Block(_)) => Ok(()),
+                _ => self.announce_coded(task, map),
+            };
+        }
+        self.touched(task, &mut state.units);
+        for units in state.units.ranges() {
+            self.for_each_place(&content, units, &mut |_, located| {
+                if let Located::Absent(run) = located {
+                    self.ftl.locate(run);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn announce_coded(&self, task: &Task<'_>, map: &BlockMap) -> Result<()> {
+        let (at, page, pages) = (&task.at, self.space.shape.page, map.pages() as u32);
+        self.without_holes(at, map)?;
+        let codec = self.space.codec()?;
+        let wanted = self.wanted_of_coded(task)?;
+        with_payload(pages as usize * page, |payload| {
+            let len = payload.len();
+            let mut announced = UnitSet::default();
+            announced.clear(pages);
+            let head = self.payload_units(at, &(0..codec.head_bytes()), len)?;
+            for unit in head.clone() {
+                self.fetch_unit(at, map, unit, payload)?;
+            }
+            assert!(!head.is_empty() && head.end <= pages, "a head in units {head:?} of {pages}");
+            announced.add(head);
+            let key = Space::context_key(at);
+            let table = codec.frame_table(payload, self.space.context(&key));
+            let table = table.map_err(|e| self.damaged(at, &e.to_string()))?;
+            let mut done = 0;
+            for raw in &wanted {
+                let raw = raw.start.max(done.min(raw.end - 1))..raw.end;
+                let frames = table.frames(raw).map_err(|e| self.damaged(at, &e.to_string()))?;
+                let end = table.raw_range(frames.clone()).end;
+                if end <= done {
+                    continue;
+                }
+                let units = self.payload_units(at, &table.payload_range(frames), len)?;
+                for unit in units.clone().filter(|&unit| !announced.has(unit)) {
+                    let ppa = map.page_of(unit).expect("a payload without holes");
+                    self.ftl.locate(Run { unit, count: 1, ppa });
+                }
+                announced.add(units);
+                done = end;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,325 @@
+//! Reading: from building blocks to the caller's buffer, each byte copied once (NDS paper, section 4.4, assembly).
+//!
+//! Every read has three stages. A *walk* ([`walk`]) goes through the building blocks of a plan. Each block's bytes are
+//! *located* ([`locate`]): in pages that the medium shows, in the write buffer, nowhere (fill), or in pages to be
+//! fetched; pages are compared with their checksums the first time. A *mover* ([`mover`]) copies located pieces while
+//! the lines of later ones are on their way: block by block below 4 MiB, row by row above.
+//!
+//! Variations, each of which is worth its lines in a figure that its head names: [`small`] runs the stages without a
+//! list of work, [`points`] moves single elements, [`split`] cuts tasks of blocks whose pages lie apart,
+//! [`verify_copy`] compares and copies a large read's new pages in turns. Media that show nothing in place, as those
+//! under the modelled clock, and coded blocks ([`coded`]) go by a thread's scratch block. [`borrow`] hands out bytes
+//! where they lie; [`in_flight`] only names the pages of a read.
+//!
+//! The space's lock is held by the caller for the whole command, so that a read sees every write whole or not at all.
+
+mod borrow;
+mod coded;
+mod in_flight;
+mod locate;
+mod mover;
+mod points;
+mod small;
+mod split;
+mod verify_copy;
+mod walk;
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+pub use self::locate::BlockContent;
+use self::mover::Mover;
+use self::walk::BlockWalk;
+use super::copy::{Loop, copy, copy_streaming, fill, merge};
+use super::index::Cursor;
+use super::plan::{Plan, Task};
+use super::prefetch::Prefetcher;
+use super::space::{Inner, Space};
+use super::units::UnitSet;
+use super::work::{Work, Workers, run};
+use crate::error::Result;
+use crate::ftl::Ftl;
+use crate::sim::Probe;
+
+/// A command that reads at least this much is assembled row by row and, where it can be, streamed past the caches:
+/// twice the size of a core's own cache.
+pub(super) const LARGE_BYTES: u64 = 4 << 20;
+
+/// Tasks of a large read that a thread takes at least: while one is copied, the lines of the next are prefetched.
+const LARGE_TASKS_MIN: u64 = 8;
+
+/// Scratch memory that a thread keeps between commands, at most.
+const SCRATCH_KEPT_BYTES: usize = 8 << 20;
+
+/// The caller's buffer, by the place of element (0, 0, ...) of the selection.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferMut(*mut u8);
+
+impl BufferMut {
+    /// Lends a buffer to one read command.
+    ///
+    /// # Safety
+    /// Every element that the command's target reaches from here must be writable memory that nothing else uses until
+    /// the command is done.
+    pub unsafe fn from_raw(first: *mut u8) -> Self {
+        Self(first)
+    }
+
+    /// # Safety
+    /// The offset must be one that the command's target reaches.
+    unsafe fn at(&self, offset: isize) -> *mut u8 {
+        // SAFETY: the caller's promise, and that of `from_raw`.
+        unsafe { self.0.offset(offset) }
+    }
+}
+
+// SAFETY: tasks of one command write disjoint elements, and the caller lends the buffer for the length of the command.
+unsafe impl Send for BufferMut {}
+// SAFETY: as above.
+unsafe impl Sync for BufferMut {}
+
+/// State of a thread that lasts from one block of a command to the next.
+#[derive(Default)]
+pub struct WorkerState<'a> {
+    /// Whether the command is a large one.
+    large: bool,
+    /// The way to the block that was looked up last.
+    pub(super) cursor: Cursor<'a>,
+    /// The units that a task touches.
+    pub(super) units: UnitSet,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static PAYLOAD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A block's worth of scratch memory, padded to whole units; kept by the thread unless it is large.
+pub fn with_scratch<T>(bytes: usize, f: impl FnOnce(&mut [u8]) -> T) -> T {
+    with_buffer(&SCRATCH, bytes, f)
+}
+
+/// A second one, for a coded block's payload.
+fn with_payload<T>(bytes: usize, f: impl FnOnce(&mut [u8]) -> T) -> T {
+    with_buffer(&PAYLOAD, bytes, f)
+}
+
+fn with_buffer<T>(
+    buffer: &'static std::thread::LocalKey<RefCell<Vec<u8>>>,
+    bytes: usize,
+    f: impl FnOnce(&mut [u8]) -> T,
+) -> T {
+    // Taken out while in use, so that nothing below can meet it borrowed.
+    let mut scratch = buffer.take();
+    if scratch.len() < bytes {
+        scratch.resize(bytes, 0);
+    }
+    let got = f(&mut scratch[..bytes]);
+    if scratch.len() <= SCRATCH_KEPT_BYTES {
+        buffer.set(scratch);
+    }
+    got
+}
+
+/// Reads of one space under its lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    /// Flash management.
+    pub ftl: &'a Ftl,
+    /// The space.
+    pub space: &'a Space,
+    /// Its state, locked.
+    pub inner: &'a Inner,
+    /// Whether the probe, if there is one, is notified of moves.
+    pub watched: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn probe(&self) -> Option<&'a dyn Probe> {
+        if self.watched { self.ftl.probe() } else { None }
+    }
+
+    /// Notifies the probe of a task that was moved. Follows the task's reads, which belong to it.
+    fn report_moves<'t>(&self, task: impl FnOnce() -> Task<'t>) {
+        if let Some(probe) = self.probe() {
+            let (runs, bytes) = task().moves(self.space.shape.item_bytes);
+            debug_assert!(runs > 0, "a task moves something");
+            probe.moved(runs, bytes);
+        }
+    }
+
+    /// Does the work; `predicted` is the work of commands that will probably follow.
+    ///
+    /// # Safety
+    /// Every element that the work reaches in the buffer must be writable memory that nothing else uses meanwhile.
+    pub unsafe fn read(
+        &self,
+        workers: &Workers,
+        work: &Work,
+        predicted: Option<&Work>,
+        bytes: u64,
+        out: BufferMut,
+    ) -> Result<()> {
+        let prefetcher = Prefetcher::new(self, work, predicted, bytes);
+        let (item, large) = (self.space.shape.item_bytes, bytes >= LARGE_BYTES);
+        let row_tasks = if large { work.row_tasks(item) } else { 1 };
+        let least = if large { LARGE_TASKS_MIN } else { 1 };
+        run(workers, work.len(), self.cost(work, bytes), row_tasks, least, &|range, state: &mut WorkerState<'a>| {
+            state.large = large;
+            let mut mover = if large { Mover::rows(item, bytes, row_tasks) } else { Mover::ring(item) };
+            // SAFETY: the caller's promise about the buffer; the space's lock holds the bytes to be moved.
+            unsafe {
+                match work {
+                    Work::Plans { plans, ends } => {
+                        let mut next = range.start;
+                        while next < range.end {
+                            let number = ends.partition_point(|&end| end <= next);
+                            let (plan, end) = (&plans[number], ends[number].min(range.end));
+                            let first = ends[number] - plan.tasks();
+                            self.read_plan((plan, first), next..end, &prefetcher, state, out, &mut mover)?;
+                            next = end;
+                        }
+                    }
+                    Work::Points { .. } => self.read_points(work, range, &prefetcher, state, out, &mut mover)?,
+                }
+                mover.finish();
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads tasks of a plan, whose first one is task number `first` of the command.
+    ///
+    /// # Safety
+    /// The tasks' elements in the buffer must be writable until the mover has finished.
+    unsafe fn read_plan<'p>(
+        &self,
+        (plan, first): (&'p Plan, u64),
+        tasks: Range<u64>,
+        prefetcher: &Prefetcher<'a, '_>,
+        state: &mut WorkerState<'a>,
+        out: BufferMut,
+        mover: &mut Mover<'p>,
+    ) -> Result<()> {
+        let (item, page) = (self.space.shape.item_bytes, self.space.shape.page);
+        assert!(first <= tasks.start && tasks.end - first <= plan.tasks(), "tasks {tasks:?} of a plan from {first} on");
+        let mut walk = BlockWalk::new(plan, tasks.start - first);
+        // Whether the mover's loops are those of the walk, and whether the last task was compared while it was copied.
+        let (mut has_loops, mut verified) = (false, false);
+        for index in tasks.clone() {
+            prefetcher.advance(index, state);
+            has_loops &= !walk.loops_changed;
+            if verified && index + 1 < tasks.end {
+                self.fault_in_next(&plan.task(index + 1 - first), state);
+            }
+            verified = false;
+            let content = self.content(&walk.at, &mut state.cursor);
+            let mapped = self.mapped(&content, &walk.span(item));
+            // SAFETY: the caller's promise about the buffer covers the task's elements.
+            unsafe {
+                if let Some(mapped) = mapped.filter(|mapped| self.is_verified(mapped.run)) {
+                    if !has_loops {
+                        mover.set_loops(walk.loops(), walk.row());
+                        has_loops = true;
+                    }
+                    mover.push(mapped.at(walk.in_block, page), out.at(walk.in_buffer));
+                } else {
+                    verified = self.read_task(&walk.task(), state, out, mover)?;
+                    has_loops = false;
+                }
+                mover.end_task(index);
+            }
+            self.report_moves(|| walk.task());
+            walk.step();
+        }
+        Ok(())
+    }
+
+    /// Reads a task that is not one run of verified pages: new pages, fill, pages that lie apart, buffered units,
+    /// coded blocks, media that show nothing. `true` if its pages were compared while they were copied.
+    ///
+    /// # Safety
+    /// The task's elements in the buffer must be writable until the mover has finished.
+    unsafe fn read_task<'t>(
+        &self,
+        task: &Task<'t>,
+        state: &mut WorkerState<'a>,
+        out: BufferMut,
+        mover: &mut Mover<'t>,
+    ) -> Result<bool> {
+        let shape = &self.space.shape;
+        let content = self.content(&task.at, &mut state.cursor);
+        // SAFETY: the caller's promise, here and below.
+        let to = unsafe { out.at(task.in_buffer) };
+        if let Some(mapped) = self.mapped(&content, &self.span(task)) {
+            // SAFETY: as above.
+            if mover.verifies_while_copying() && unsafe { self.verify_copy(task, &mapped, &mut state.units, out)? } {
+                return Ok(true);
+            }
+            self.verify_task(task, &mapped, &mut state.units)?;
+            mover.set_loops(task.loops.clone(), task.row);
+            // SAFETY: as above; the space's lock holds the pages.
+            unsafe { mover.push(mapped.at(task.in_block, shape.page), to) };
+            return Ok(false);
+        }
+        if content.is_absent() {
+            // SAFETY: as above.
+            unsafe { fill(&task.loops, &shape.fill, to) };
+            return Ok(false);
+        }
+        if self.space.coded() {
+            // SAFETY: as above.
+            unsafe { self.read_coded(task, &content, state, to)? };
+            return Ok(false);
+        }
+        // SAFETY: as above.
+        if unsafe { self.split(task, &content, to, mover)? } {
+            return Ok(false);
+        }
+        self.touched(task, &mut state.units);
+        debug_assert!(task.in_block < shape.bytes, "offset {} of a block of {}", task.in_block, shape.bytes);
+        with_scratch(shape.units as usize * shape.page, |scratch| {
+            for units in state.units.ranges() {
+                self.load(&task.at, &content, units, scratch)?;
+            }
+            // SAFETY: the scratch is a whole block; the destination as above.
+            unsafe { copy_task(task, shape.item_bytes, state.large, scratch[task.in_block..].as_ptr(), to) };
+            Ok(false)
+        })
+    }
+
+    /// Bytes of the block from the task's first element, or the block's start where tables count from there, to behind
+    /// its last one.
+    fn span(&self, task: &Task<'_>) -> Range<usize> {
+        task.in_block..task.span(self.space.shape.item_bytes).end
+    }
+
+    /// Bytes that the work moves through a core, for sharing it out: coded blocks are decoded by frames, and an element
+    /// that lies alone costs a cache line.
+    fn cost(&self, work: &Work, bytes: u64) -> u64 {
+        let shape = &self.space.shape;
+        if work.len() == 0 {
+            return 0;
+        }
+        if let Some(spec) = self.space.spec() {
+            let span = work.task(0).span(shape.item_bytes).len().max(spec.frame_bytes()).min(shape.bytes);
+            return bytes.max(work.len() * span as u64) * spec.weight();
+        }
+        let alone = match work.task(0).loops.last() {
+            Some(&Loop::Affine { n, from, .. }) => n == 1 || from != shape.item_bytes as isize,
+            _ => true,
+        };
+        if alone { bytes.max(bytes / shape.item_bytes as u64 * 64) } else { bytes }
+    }
+}
+
+/// Copies a task from a whole block.
+///
+/// # Safety
+/// `from` must be readable and `to` writable along the task's loops.
+unsafe fn copy_task(task: &Task<'_>, item_bytes: usize, large: bool, from: *const u8, to: *mut u8) {
+    let mut loops = task.loops.clone();
+    let (left, run) = merge(&mut loops, item_bytes);
+    // SAFETY: the caller's promise.
+    unsafe { if large { copy_streaming(&loops[..left], run, from, to) } else { copy(&loops[..left], run, from, to) } }
+}

@@ -1,0 +1,376 @@
+//! Third stage of a read: located pieces of blocks are copied while the lines of later ones are on their way.
+//!
+//! A read below 4 MiB moves a kilobyte or less of each of many blocks, so that finding the blocks costs as much as
+//! copying. Its pieces wait in a ring of [`PIECES_MAX`]: the lines of later pieces are prefetched before each is
+//! copied, and loops are merged only where they differ from those of the piece before. A larger read is assembled row
+//! by row from pieces of neighbouring blocks ([`Assembler`]); pieces of blocks whose pages lie apart are put in the
+//! order of the destination first.
+//!
+//! All pages were verified before their piece came here. Nothing is located here.
+
+use smallvec::SmallVec;
+
+use crate::stl::copy::assemble::Assembler;
+use crate::stl::copy::stream::{LINE, prefetch_line};
+use crate::stl::copy::{Loop, copy, merge};
+use crate::stl::plan::Loops;
+
+/// Pieces that wait for their copy: the processor walks page tables for many at once if they are prefetched together.
+const PIECES_MAX: usize = 32;
+
+/// Number of pieces between the one that is copied and the one whose lines are prefetched.
+const DISTANCE: usize = 3;
+
+/// The most lines of a piece that are prefetched: about as many as a core can have on their way.
+const LINES_MAX: usize = 32;
+
+/// Size of the pages that the processor's address cache knows.
+const PAGE: usize = 4096;
+
+/// Pages of a piece, and of all that wait, of which a line is prefetched at most.
+const PAGES_OF_PIECE_MAX: usize = 32;
+const PAGES_MAX: usize = 256;
+
+/// Pieces of a large read that wait for those of neighbouring blocks, at most.
+const WAITING_MAX: usize = 4096;
+
+/// The addresses of a piece, and its shape by number.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    shape: u32,
+    from: *const u8,
+    to: *mut u8,
+}
+
+/// The copy loops that several pieces have in common, and the lines to prefetch for one of them.
+#[derive(Debug)]
+struct CopyShape<'p> {
+    /// Merged: `loops[..left]` around `run` bytes.
+    loops: Loops<'p>,
+    left: usize,
+    run: usize,
+    /// Prefetched: `rows` of `bytes` that lie side by side, or nearly, `step` apart.
+    bytes: usize,
+    rows: usize,
+    step: isize,
+    /// Pages of the address cache that the piece lies in, counted at most once a row.
+    pages: usize,
+}
+
+impl<'p> CopyShape<'p> {
+    fn new(mut loops: Loops<'p>, item_bytes: usize) -> Self {
+        let (left, run) = merge(&mut loops, item_bytes);
+        let (mut bytes, mut rows, mut step) = (run, 1, 0);
+        for l in loops[..left].iter().rev() {
+            match *l {
+                Loop::Affine { n, from, .. } if rows == 1 && from as usize <= bytes + LINE => {
+                    bytes += (n - 1) * from as usize
+                }
+                Loop::Affine { n, from, .. } if rows == 1 => (rows, step) = (n, from),
+                _ => break,
+            }
+        }
+        let mut pages = 1;
+        let mut reach = run;
+        for l in &loops[..left] {
+            let Loop::Affine { n, from, .. } = *l else { break };
+            pages *= n;
+            reach += (n - 1) * from as usize;
+        }
+        pages = pages.min(reach.div_ceil(PAGE)).min(PAGES_OF_PIECE_MAX);
+        // Single elements at strides: the processor itself has as many on their way. Prefetched, they would meet in a
+        // few sets of its first cache.
+        if bytes <= LINE && rows > LINES_MAX {
+            rows = 0;
+        }
+        bytes = bytes.min(LINES_MAX * LINE);
+        rows = rows.min((LINES_MAX * LINE / bytes).max(1));
+        Self { loops, left, run, bytes, rows, step, pages }
+    }
+
+    /// Prefetches the first lines.
+    #[inline]
+    fn prefetch(&self, from: *const u8) {
+        if let [Loop::Table(pairs), ..] = self.loops[..self.left] {
+            pairs.iter().take(LINES_MAX).for_each(|&(at, _)| prefetch_line(from.wrapping_offset(at)));
+            return;
+        }
+        for row in 0..self.rows as isize {
+            let first = from.wrapping_offset(row * self.step);
+            (0..self.bytes).step_by(LINE).for_each(|at| prefetch_line(first.wrapping_add(at)));
+            if !self.bytes.is_multiple_of(LINE) {
+                // It may begin in the middle of a line.
+                prefetch_line(first.wrapping_add(self.bytes - 1));
+            }
+        }
+    }
+
+    /// # Safety
+    /// `from` must be readable and `to` writable along the loops.
+    #[inline]
+    unsafe fn copy(&self, from: *const u8, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { copy(&self.loops[..self.left], self.run, from, to) };
+    }
+}
+
+/// Pieces of a read below 4 MiB.
+#[derive(Debug)]
+pub(super) struct PieceRing<'p> {
+    item_bytes: usize,
+    /// The shapes of the pieces that wait; the last one is that of the pieces to come.
+    shapes: SmallVec<[CopyShape<'p>; 2]>,
+    pieces: SmallVec<[Piece; PIECES_MAX]>,
+}
+
+impl<'p> PieceRing<'p> {
+    pub(super) fn new(item_bytes: usize) -> Self {
+        Self { item_bytes, shapes: SmallVec::new(), pieces: SmallVec::new() }
+    }
+
+    /// Sets the loops of the pieces to come.
+    #[inline]
+    pub(super) fn set_loops(&mut self, loops: Loops<'p>) {
+        debug_assert!(self.pieces.len() < PIECES_MAX, "the ring is full");
+        self.shapes.push(CopyShape::new(loops, self.item_bytes));
+    }
+
+    /// Adds a piece; copies all that wait when they are many.
+    ///
+    /// # Safety
+    /// `from` must be readable and `to` writable along the loops until [`Self::finish`].
+    #[inline]
+    pub(super) unsafe fn push(&mut self, from: *const u8, to: *mut u8) {
+        debug_assert!(!self.shapes.is_empty(), "a piece has loops");
+        self.pieces.push(Piece { shape: self.shapes.len() as u32 - 1, from, to });
+        if self.pieces.len() == PIECES_MAX {
+            // SAFETY: the promises of the calls that added them.
+            unsafe { self.finish() };
+        }
+    }
+
+    /// Copies all pieces that wait, in order.
+    ///
+    /// # Safety
+    /// The promises of [`Self::push`].
+    pub(super) unsafe fn finish(&mut self) {
+        if self.pieces.len() > 1 || self.shapes.iter().any(|shape| shape.pages > 2) {
+            self.prefetch_pages();
+        }
+        let shape = |piece: &Piece| &self.shapes[piece.shape as usize];
+        if self.pieces.len() > 1 {
+            self.pieces.iter().take(DISTANCE).for_each(|piece| shape(piece).prefetch(piece.from));
+        }
+        for (i, piece) in self.pieces.iter().enumerate() {
+            if let Some(later) = self.pieces.get(i + DISTANCE) {
+                shape(later).prefetch(later.from);
+            }
+            // SAFETY: the promise of the call that added it.
+            unsafe { shape(piece).copy(piece.from, piece.to) };
+        }
+        self.pieces.clear();
+        let used = self.shapes.len().saturating_sub(1);
+        self.shapes.drain(..used);
+    }
+
+    /// Prefetches a line of each page, so that the processor finds the pages' addresses at the same time.
+    fn prefetch_pages(&self) {
+        let mut left = PAGES_MAX;
+        for piece in &self.pieces {
+            let pages = self.shapes[piece.shape as usize].pages.min(left);
+            (0..pages).for_each(|page| prefetch_line(piece.from.wrapping_add(page * PAGE)));
+            left -= pages;
+        }
+    }
+}
+
+/// Pieces of a read of 4 MiB and more.
+pub(super) struct RowMover<'p> {
+    assembler: Assembler,
+    /// Loops and row of the pieces that wait; the last ones are those of the pieces to come.
+    shapes: Vec<(Loops<'p>, usize)>,
+    waiting: Vec<Piece>,
+    /// Tasks that give to the same rows.
+    row_tasks: u64,
+}
+
+impl RowMover<'_> {
+    /// Adds the pieces that wait in the order of the destination: pieces of neighbouring blocks make rows.
+    ///
+    /// # Safety
+    /// The promises of [`Mover::push`].
+    unsafe fn assemble(&mut self) {
+        debug_assert!(self.waiting.is_empty() || !self.shapes.is_empty(), "pieces have loops");
+        self.waiting.sort_unstable_by_key(|piece| piece.to as usize);
+        for piece in self.waiting.drain(..) {
+            let (loops, row) = &self.shapes[piece.shape as usize];
+            // SAFETY: the caller's promise.
+            unsafe { self.assembler.add(loops, *row, piece.from, piece.to) };
+        }
+        let used = self.shapes.len().saturating_sub(1);
+        self.shapes.drain(..used);
+    }
+}
+
+/// Moves a thread's pieces.
+pub(super) enum Mover<'p> {
+    /// Block by block.
+    Ring(PieceRing<'p>),
+    /// Row by row.
+    Rows(Box<RowMover<'p>>),
+}
+
+impl<'p> Mover<'p> {
+    /// For a read below 4 MiB of elements of this size.
+    pub(super) fn ring(item_bytes: usize) -> Self {
+        Self::Ring(PieceRing::new(item_bytes))
+    }
+
+    /// For a larger read of `bytes`, of which `row_tasks` give to the same rows.
+    pub(super) fn rows(item_bytes: usize, bytes: u64, row_tasks: u64) -> Self {
+        assert!(row_tasks > 0, "a task gives to rows");
+        let assembler = Assembler::new(item_bytes, bytes);
+        Self::Rows(Box::new(RowMover { assembler, shapes: vec![], waiting: vec![], row_tasks }))
+    }
+
+    /// Whether rows are assembled in their places, so that pages may be compared and copied a few at a time.
+    pub(super) fn verifies_while_copying(&self) -> bool {
+        matches!(self, Self::Rows(rows) if rows.assembler.is_in_place())
+    }
+
+    /// Sets the loops of the pieces to come, and the one of them that goes along the buffer's rows.
+    #[inline]
+    pub(super) fn set_loops(&mut self, loops: Loops<'p>, row: usize) {
+        match self {
+            Self::Ring(ring) => ring.set_loops(loops),
+            Self::Rows(rows) => {
+                if rows.waiting.is_empty() {
+                    rows.shapes.clear();
+                }
+                rows.shapes.push((loops, row));
+            }
+        }
+    }
+
+    /// Adds a piece.
+    ///
+    /// # Safety
+    /// `from` must be readable and `to` writable along the loops until [`Self::finish`].
+    #[inline]
+    pub(super) unsafe fn push(&mut self, from: *const u8, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Self::Ring(ring) => ring.push(from, to),
+                Self::Rows(rows) => {
+                    let (loops, row) = rows.shapes.last().expect("a piece has loops");
+                    rows.assembler.add(loops, *row, from, to);
+                }
+            }
+        }
+    }
+
+    /// Adds a piece of a block whose pages lie apart; its neighbours in the row come from other blocks.
+    ///
+    /// # Safety
+    /// As for [`Self::push`].
+    pub(super) unsafe fn push_apart(&mut self, from: *const u8, to: *mut u8) {
+        match self {
+            // SAFETY: the caller's promise.
+            Self::Ring(ring) => unsafe { ring.push(from, to) },
+            Self::Rows(rows) => {
+                debug_assert!(!rows.shapes.is_empty(), "a piece has loops");
+                rows.waiting.push(Piece { shape: rows.shapes.len() as u32 - 1, from, to });
+            }
+        }
+    }
+
+    /// Takes note that the command's `index`-th task is complete.
+    ///
+    /// # Safety
+    /// The promises of [`Self::push`].
+    pub(super) unsafe fn end_task(&mut self, index: u64) {
+        if let Self::Rows(rows) = self {
+            if !rows.waiting.is_empty()
+                && ((index + 1).is_multiple_of(rows.row_tasks) || rows.waiting.len() >= WAITING_MAX)
+            {
+                // SAFETY: the caller's promise.
+                unsafe { rows.assemble() };
+            }
+        }
+    }
+
+    /// Copies all that was added; it is there for every thread then.
+    ///
+    /// # Safety
+    /// The promises of [`Self::push`].
+    pub(super) unsafe fn finish(&mut self) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Self::Ring(ring) => ring.finish(),
+                Self::Rows(rows) => {
+                    rows.assemble();
+                    rows.assembler.finish();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Moves `n` pieces of changing loops by a ring; every byte of the destination is looked at.
+    fn check(n: usize, every: usize) {
+        let source: Vec<u8> = (0..n * 64).map(|i| (i * 31 % 251) as u8).collect();
+        let (mut got, mut expected) = (vec![0u8; n * 32], vec![0u8; n * 32]);
+        let pairs = [(5isize, 0isize), (1, 4), (60, 8)];
+        let mut ring = PieceRing::new(4);
+        for i in 0..n {
+            if i % every == 0 {
+                let loops: Loops<'_> = match i / every % 3 {
+                    0 => SmallVec::from_slice(&[Loop::Affine { n: 8, from: 4, to: 4 }]),
+                    1 => SmallVec::from_slice(&[
+                        Loop::Affine { n: 2, from: 32, to: 16 },
+                        Loop::Affine { n: 3, from: 8, to: 4 },
+                    ]),
+                    _ => SmallVec::from_slice(&[Loop::Table(&pairs)]),
+                };
+                ring.set_loops(loops);
+            }
+            let offsets: Vec<(usize, usize)> = match i / every % 3 {
+                0 => (0..8).map(|k| (k * 4, k * 4)).collect(),
+                1 => (0..6).map(|k| (k / 3 * 32 + k % 3 * 8, k / 3 * 16 + k % 3 * 4)).collect(),
+                _ => pairs.iter().map(|&(from, to)| (from as usize, to as usize)).collect(),
+            };
+            for (from, to) in offsets {
+                expected[i * 32 + to..][..4].copy_from_slice(&source[i * 64 + from..][..4]);
+            }
+            // SAFETY: the loops reach 64 bytes of the source and 32 of the destination.
+            unsafe { ring.push(source[i * 64..].as_ptr(), got[i * 32..].as_mut_ptr()) };
+        }
+        // SAFETY: as above.
+        unsafe { ring.finish() };
+        assert!(got == expected, "{n} pieces, other loops after {every}");
+        assert!(ring.pieces.is_empty() && ring.shapes.len() <= 1);
+    }
+
+    #[test]
+    fn pieces_arrive_on_both_sides_of_the_rings_size_and_with_changing_loops() {
+        for n in [1, 2, DISTANCE, PIECES_MAX - 1, PIECES_MAX, PIECES_MAX + 1, 3 * PIECES_MAX + 5] {
+            for every in [1, 2, 7, 1000] {
+                check(n, every);
+            }
+        }
+    }
+
+    #[test]
+    fn single_elements_at_strides_are_left_to_the_processor() {
+        let shape = |n, from| CopyShape::new(SmallVec::from_slice(&[Loop::Affine { n, from, to: 4 }]), 4);
+        assert_eq!(shape(LINES_MAX + 1, 1024).rows, 0);
+        assert_eq!(shape(LINES_MAX, 1024).rows, LINES_MAX);
+        assert_eq!((shape(100, 8).rows, shape(100, 8).bytes), (1, 4 + 99 * 8));
+    }
+}

@@ -1,0 +1,234 @@
+//! Blocks whose content lies apart: a task is split where its stretches end, and every piece is moved from where it
+//! lies.
+//!
+//! A block that was written in parts (slabs that end within it, elements overwritten since) is several runs of pages,
+//! with units in the write buffer and holes between. Bringing the touched pages together in a scratch block first would
+//! copy 16 times the bytes that are wanted, where rows of 256 bytes are wanted of pages of 4 KiB. So the loops of a
+//! task are split instead: along the outermost loop as many steps as lie in one stretch (a run, a buffered unit, a
+//! hole), and further in only for a step that lies in two.
+//!
+//! Needs a medium that shows its bytes in place; without one, a read goes by the scratch block. Coded blocks are
+//! decoded elsewhere.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::Reader;
+use super::locate::{BlockContent, Located, Mapped};
+use super::mover::Mover;
+use crate::error::Result;
+use crate::stl::copy::{Loop, fill};
+use crate::stl::plan::{Loops, Task, span, touch_loops};
+
+/// Steps of a piece's first loop that stand for all.
+const ALL: usize = usize::MAX;
+
+/// Splits one task.
+struct TaskSplitter<'s, 'a, 't> {
+    reader: &'s Reader<'a>,
+    task: &'s Task<'t>,
+    content: &'s BlockContent<'a>,
+    /// Bytes from the first to the last element that the loops from a level on reach.
+    reach: SmallVec<[usize; 8]>,
+    /// The stretch at hand: bytes of the block that lie side by side, and their place.
+    stretch: (Range<usize>, Located<'a>),
+    /// Destination of the task's first element.
+    to: *mut u8,
+    mover: &'s mut Mover<'t>,
+    /// Level and steps of the loops that the mover has.
+    loops: Option<(usize, usize)>,
+}
+
+impl<'a> Reader<'a> {
+    /// Splits a plain block's task into pieces and adds them to the mover; `false` if the medium does not show all
+    /// bytes. Some pieces may have been added then.
+    ///
+    /// # Safety
+    /// `to` must be writable along the task's loops until the mover has finished.
+    pub(super) unsafe fn split<'t>(
+        &self,
+        task: &Task<'t>,
+        content: &BlockContent<'a>,
+        to: *mut u8,
+        mover: &mut Mover<'t>,
+    ) -> Result<bool> {
+        let item = self.space.shape.item_bytes;
+        let reach = (0..=task.loops.len()).map(|level| span(&task.loops[level..]).1 + item).collect();
+        let stretch = (0..0, Located::Fill);
+        let mut splitter = TaskSplitter { reader: self, task, content, reach, stretch, to, mover, loops: None };
+        // SAFETY: the caller's promise.
+        unsafe { splitter.split(0, task.in_block, 0) }
+    }
+}
+
+impl<'t> TaskSplitter<'_, '_, 't> {
+    /// Splits the loops from `level` on, whose first element is at `in_block`; `false` if the medium does not show
+    /// their bytes.
+    ///
+    /// # Safety
+    /// As for [`Reader::split`].
+    unsafe fn split(&mut self, level: usize, in_block: usize, in_buffer: isize) -> Result<bool> {
+        if !self.find_stretch(in_block) {
+            return Ok(false);
+        }
+        if in_block + self.reach[level] <= self.stretch.0.end {
+            // SAFETY: the caller's promise.
+            unsafe { self.add(level, ALL, in_block, in_buffer)? };
+            return Ok(true);
+        }
+        match self.task.loops.get(level) {
+            // SAFETY: as above.
+            None => unsafe { self.straddle(in_block, in_buffer) },
+            Some(&Loop::Affine { n, from, to }) => {
+                let inner = self.reach[level + 1];
+                let mut i = 0;
+                while i < n {
+                    let (here, there) = (in_block + i * from as usize, in_buffer + i as isize * to);
+                    if !self.find_stretch(here) {
+                        return Ok(false);
+                    }
+                    let end = self.stretch.0.end;
+                    if here + inner <= end {
+                        let steps = (n - i).min((end - inner - here) / (from as usize).max(1) + 1);
+                        // SAFETY: as above.
+                        unsafe { self.add(level, steps, here, there)? };
+                        i += steps;
+                    } else {
+                        // SAFETY: as above.
+                        if unsafe { !self.split(level + 1, here, there)? } {
+                            return Ok(false);
+                        }
+                        i += 1;
+                    }
+                }
+                Ok(true)
+            }
+            Some(&Loop::Table(pairs)) => {
+                for &(from, to) in pairs {
+                    // SAFETY: as above.
+                    if unsafe { !self.split(level + 1, in_block + from as usize, in_buffer + to)? } {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Goes to the stretch that this byte lies in; `false` if its pages have to be fetched.
+    fn find_stretch(&mut self, byte: usize) -> bool {
+        if !self.stretch.0.contains(&byte) {
+            let shape = &self.reader.space.shape;
+            let unit = (byte / shape.page) as u32;
+            let (units, located) = self.reader.locate(self.content, unit, shape.units);
+            self.stretch = (units.start as usize * shape.page..units.end as usize * shape.page, located);
+            assert!(self.stretch.0.contains(&byte), "byte {byte} of a stretch of {:?}", self.stretch.0);
+        }
+        !matches!(self.stretch.1, Located::Absent(_))
+    }
+
+    /// The loops from `level` on, `steps` steps of the first: as many as the task's, those around them of one step.
+    fn loops(&self, level: usize, steps: usize) -> Loops<'t> {
+        let loops = &self.task.loops;
+        let mut own = Loops::from_elem(Loop::Affine { n: 1, from: 0, to: 0 }, level.min(loops.len()));
+        own.extend_from_slice(&loops[own.len()..]);
+        if let (Some(Loop::Affine { n, .. }), false) = (own.get_mut(level), steps == ALL) {
+            *n = steps;
+        }
+        own
+    }
+
+    /// Adds a piece that lies in the stretch at hand; fills one that was never written.
+    ///
+    /// # Safety
+    /// As for [`Reader::split`].
+    unsafe fn add(&mut self, level: usize, steps: usize, in_block: usize, in_buffer: isize) -> Result<()> {
+        let to = self.to.wrapping_offset(in_buffer);
+        let skip = in_block - self.stretch.0.start;
+        let from = match self.stretch.1 {
+            Located::Fill => {
+                let loops = self.loops(level, steps);
+                // SAFETY: the caller's promise.
+                unsafe { fill(&loops, &self.reader.space.shape.fill, to) };
+                return Ok(());
+            }
+            Located::Buffered(bytes) => bytes[skip..].as_ptr(),
+            Located::Mapped(mapped) => {
+                self.verify(level, steps, &mapped, in_block)?;
+                mapped.bytes[skip..].as_ptr()
+            }
+            Located::Absent(run) => unreachable!("the pages of {run:?} are not shown"),
+        };
+        // Most pieces of a task have the same loops.
+        if self.loops != Some((level, steps)) {
+            self.loops = Some((level, steps));
+            self.mover.set_loops(self.loops(level, steps), self.task.row);
+        }
+        // SAFETY: the caller's promise; the piece lies within the stretch.
+        unsafe { self.mover.push_apart(from, to) };
+        Ok(())
+    }
+
+    /// Compares the pages of a run that hold a piece's elements, where they were not compared before.
+    fn verify(&self, level: usize, steps: usize, mapped: &Mapped<'_>, in_block: usize) -> Result<()> {
+        let shape = &self.reader.space.shape;
+        let end = match (self.task.loops.get(level), steps) {
+            (Some(&Loop::Affine { from, .. }), steps @ 1..ALL) => {
+                in_block + (steps - 1) * from as usize + self.reach[level + 1]
+            }
+            _ => in_block + self.reach[level],
+        };
+        let units = (in_block / shape.page) as u32..end.div_ceil(shape.page) as u32;
+        if self.reader.is_verified(mapped.part(units).run) {
+            return Ok(());
+        }
+        let mut verified = Ok(());
+        touch_loops(&self.loops(level, steps), in_block, shape.item_bytes, shape.page, &mut |bytes| {
+            if verified.is_ok() {
+                verified = self.verify_bytes(mapped, bytes);
+            }
+        });
+        verified
+    }
+
+    /// Compares the pages of these bytes of the block.
+    fn verify_bytes(&self, mapped: &Mapped<'_>, bytes: Range<usize>) -> Result<()> {
+        let page = self.reader.space.shape.page;
+        // Touched bytes may reach into the next stretch, where gaps are small.
+        let start = ((bytes.start / page) as u32).max(mapped.run.unit);
+        let end = (bytes.end.div_ceil(page) as u32).min(mapped.run.end());
+        if start < end { self.reader.verify(&self.task.at, &mapped.part(start..end)) } else { Ok(()) }
+    }
+
+    /// Copies an element that begins in the stretch at hand and ends in another.
+    ///
+    /// # Safety
+    /// As for [`Reader::split`].
+    unsafe fn straddle(&mut self, in_block: usize, in_buffer: isize) -> Result<bool> {
+        let item = self.reader.space.shape.item_bytes;
+        let mut done = 0;
+        while done < item {
+            let here = in_block + done;
+            if !self.find_stretch(here) {
+                return Ok(false);
+            }
+            let part = (item - done).min(self.stretch.0.end - here);
+            let to = self.to.wrapping_offset(in_buffer).wrapping_add(done);
+            let skip = here - self.stretch.0.start;
+            let from = match self.stretch.1 {
+                Located::Fill => &self.reader.space.shape.fill[done..],
+                Located::Buffered(bytes) => &bytes[skip..],
+                Located::Mapped(mapped) => {
+                    self.verify_bytes(&mapped, here..here + part)?;
+                    &mapped.bytes[skip..]
+                }
+                Located::Absent(run) => unreachable!("the pages of {run:?} are not shown"),
+            };
+            // SAFETY: the element's place is the caller's promise.
+            unsafe { std::ptr::copy_nonoverlapping(from[..part].as_ptr(), to, part) };
+            done += part;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,123 @@
+//! Coverage of a write: the units of a block that its tasks replace wholly, and the bytes that they write of each.
+//!
+//! A unit that is covered needs none of its old content. Only one box at a time is looked at unit by unit; several
+//! boxes of one command are disjoint, and either cover the block or are taken to cover no unit.
+
+use smallvec::SmallVec;
+
+use super::Writer;
+use crate::stl::copy::Loop;
+use crate::stl::plan::Task;
+use crate::stl::space::BlockShape;
+use crate::stl::units::UnitSet;
+
+/// The part of a block that a write covers.
+pub(super) struct Covered {
+    /// Whether that is all of the block.
+    pub(super) whole: bool,
+    /// The units.
+    pub(super) units: UnitSet,
+}
+
+impl Writer<'_> {
+    /// The units that the tasks cover wholly; elements outside the space count as covered.
+    pub(super) fn covered(&self, tasks: &[Task<'_>], valid: &[u64]) -> Covered {
+        let shape = &self.space.shape;
+        let mut covered = Covered { whole: false, units: UnitSet::default() };
+        covered.units.clear(shape.units);
+        let elements = |t: &Task<'_>| -> Option<u64> {
+            t.loops.iter().try_fold(1u64, |n, l| match l {
+                Loop::Affine { n: m, .. } => Some(n * *m as u64),
+                Loop::Table(_) => None, // may repeat
+            })
+        };
+        // Boxes of one command are disjoint, so counting is enough.
+        let total = tasks.iter().try_fold(0, |sum, t| Some(sum + elements(t)?));
+        covered.whole = total == Some(valid.iter().product());
+        debug_assert!(total <= Some(valid.iter().product()), "{total:?} elements of {valid:?}");
+        if let ([task], false) = (tasks, covered.whole) {
+            self.covered_units(task, valid, &mut covered.units);
+        }
+        covered
+    }
+
+    fn covered_units(&self, task: &Task<'_>, valid: &[u64], units: &mut UnitSet) {
+        let shape = &self.space.shape;
+        let n = shape.block.len();
+        let mut sides: SmallVec<[(u64, u64); 4]> = SmallVec::new(); // (first, end) a dimension
+        let mut rest = task.in_block as u64;
+        for i in 0..n {
+            let Loop::Affine { n: count, from, .. } = task.loops[i] else { return };
+            let first = rest / shape.strides[i];
+            rest %= shape.strides[i];
+            if count > 1 && from as u64 != shape.strides[i] {
+                return; // a step leaves gaps
+            }
+            let end = first + count as u64;
+            sides.push((first, if end == valid[i] { shape.block[i] } else { end }));
+        }
+        // The longest contiguous run: whole dimensions from the last on, and a range of the one before.
+        let mut k = n - 1;
+        while k > 0 && sides[k] == (0, shape.block[k]) {
+            k -= 1;
+        }
+        let run = (sides[k].1 - sides[k].0) * shape.strides[k];
+        if run < shape.page as u64 {
+            return;
+        }
+        let mut at: SmallVec<[u64; 4]> = sides[..k].iter().map(|s| s.0).collect();
+        loop {
+            let start = at.iter().zip(&shape.strides).map(|(a, s)| a * s).sum::<u64>() + sides[k].0 * shape.strides[k];
+            let (page, end) = (shape.page as u64, start + run);
+            // The block's last unit may be short; its end counts as a unit's end.
+            let last = if end == shape.bytes as u64 { end.div_ceil(page) } else { end / page };
+            let first = start.div_ceil(page);
+            if first < last {
+                units.add(first as u32..last as u32);
+            }
+            let Some(i) = (0..k).rev().find(|&i| at[i] + 1 < sides[i].1) else { return };
+            at[i] += 1;
+            for j in i + 1..k {
+                at[j] = sides[j].0;
+            }
+        }
+    }
+}
+
+/// Number of bytes of each unit of a block that the tasks write; bytes that are written twice count twice.
+pub(super) fn written(tasks: &[Task<'_>], shape: &BlockShape) -> Vec<u64> {
+    let mut units = vec![0; shape.units as usize];
+    for task in tasks {
+        let mut run = shape.item_bytes;
+        let mut left = task.loops.len();
+        while let Some(&Loop::Affine { n, from, .. }) = left.checked_sub(1).map(|i| &task.loops[i]) {
+            if n != 1 && from != run as isize {
+                break;
+            }
+            run *= n;
+            left -= 1;
+        }
+        count_runs(&task.loops[..left], task.in_block, run, shape.page, &mut units);
+    }
+    units
+}
+
+/// Counts runs of `run` bytes, the first at `at`, unit by unit.
+fn count_runs(loops: &[Loop<'_>], at: usize, run: usize, page: usize, units: &mut [u64]) {
+    match loops {
+        [] => {
+            let (mut at, end) = (at, at + run);
+            while at < end {
+                let next = (at / page + 1) * page;
+                units[at / page] += (end.min(next) - at) as u64;
+                at = next;
+            }
+        }
+        [Loop::Affine { n, from, .. }, rest @ ..] => {
+            (0..*n).for_each(|i| count_runs(rest, at + i * *from as usize, run, page, units));
+        }
+        [Loop::Table(pairs), rest @ ..] => {
+            pairs.iter().for_each(|&(from, _)| count_runs(rest, at + from as usize, run, page, units));
+        }
+    }
+}

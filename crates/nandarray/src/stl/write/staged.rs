@@ -1,0 +1,179 @@
+//! Staged writes: the changes of one block, and how they are applied to a space's index and write buffer.
+//!
+//! Nothing here can fail: staging has written the pages, applying only names them. The space's lock is held by the
+//! caller.
+
+use std::ops::Range;
+
+use super::buffer::{BufferedBlock, BufferedUnit};
+use crate::flash::Run;
+use crate::stl::index::BlockMap;
+use crate::stl::plan::BlockAt;
+use crate::stl::space::Inner;
+
+/// The units of a block that lose their former content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// All: the block is replaced.
+    All,
+    /// These ranges.
+    Units(Vec<Range<u32>>),
+}
+
+impl Gone {
+    /// Whether it includes a unit.
+    pub fn has(&self, unit: u32) -> bool {
+        match self {
+            Self::All => true,
+            Self::Units(ranges) => ranges.iter().any(|r| r.contains(&unit)),
+        }
+    }
+
+    /// The units that either includes.
+    fn and(self, other: Self) -> Self {
+        let (Self::Units(mut all), Self::Units(more)) = (self, other) else { return Self::All };
+        all.extend(more);
+        all.sort_unstable_by_key(|r| r.start);
+        all.dedup_by(|next, last| {
+            let joins = next.start <= last.end;
+            if joins {
+                last.end = last.end.max(next.end);
+            }
+            joins
+        });
+        debug_assert!(all.windows(2).all(|w| w[0].end < w[1].start), "units in order, apart: {all:?}");
+        Self::Units(all)
+    }
+}
+
+/// A write's changes of one block, staged.
+#[derive(Debug)]
+pub struct Staged {
+    /// The block.
+    pub at: BlockAt,
+    /// Number of the command, which its pages carry.
+    pub seq: u64,
+    /// Units replaced.
+    pub gone: Gone,
+    /// Their new pages; units of `gone` without one are fill.
+    pub runs: Vec<Run>,
+    /// Units that go to the write buffer.
+    pub buffer: Vec<(u32, BufferedUnit)>,
+    /// A decoded block that goes to the write buffer.
+    pub buffer_block: Option<Box<[u8]>>,
+}
+
+/// Bytes that a run of pages, or of units that are gone, takes in a journal record, about.
+pub const RUN_JOURNAL_BYTES: u64 = 12;
+
+impl Staged {
+    /// Bytes that it takes in a journal record, about.
+    pub fn journal_bytes(&self) -> u64 {
+        let gone = match &self.gone {
+            Gone::All => 1,
+            Gone::Units(units) => units.len(),
+        };
+        32 + 10 * self.at.len() as u64 + RUN_JOURNAL_BYTES * (gone + self.runs.len() + self.buffer.len()) as u64
+    }
+
+    /// A block that loses all its content.
+    pub fn releasing(at: BlockAt, seq: u64) -> Self {
+        Self { at, seq, gone: Gone::All, runs: vec![], buffer: vec![], buffer_block: None }
+    }
+}
+
+/// The changes that applying a staged block made: for the journal.
+#[derive(Debug)]
+pub struct Applied {
+    /// The block.
+    pub at: BlockAt,
+    /// Number of the command.
+    pub seq: u64,
+    /// Units replaced.
+    pub gone: Gone,
+    /// Their new pages.
+    pub runs: Vec<Run>,
+    /// Pages that lost their last use.
+    pub dead: Vec<Run>,
+}
+
+/// Joins two stagings of one block by one command; returns the pages of the first that the second superseded, too.
+pub fn overlay(before: Option<Staged>, after: Staged) -> (Staged, Vec<Run>) {
+    let Some(before) = before else { return (after, vec![]) };
+    assert_eq!(before.at, after.at, "the block that was staged twice");
+    let Some(map) = BlockMap::from_runs(before.runs) else {
+        let gone = before.gone.and(after.gone);
+        return (Staged { gone, ..after }, vec![]);
+    };
+    let dropped = lost(&map, &after.gone);
+    let both = BlockMap::replaced(Some(&map), |u| after.gone.has(u), &after.runs);
+    let runs = both.iter().flat_map(BlockMap::runs).collect();
+    (Staged { gone: before.gone.and(after.gone), runs, ..after }, dropped)
+}
+
+/// Applies one staged block to a space's state.
+pub fn apply(inner: &mut Inner, staged: Staged) -> Applied {
+    let Staged { at, seq, gone, runs, buffer, buffer_block } = staged;
+    assert!(buffer.is_empty() || buffer_block.is_none(), "block {at:?} is buffered by units and as a whole");
+    debug_assert!(
+        runs.iter().all(|run| gone.has(run.unit) && gone.has(run.end() - 1)),
+        "new pages replace others: {runs:?}"
+    );
+    match inner.write_buffer.get_mut(&at) {
+        Some(BufferedBlock::Units(units)) => {
+            units.retain(|unit, _| !gone.has(*unit));
+            if units.is_empty() {
+                inner.write_buffer.remove(&at);
+            }
+        }
+        Some(BufferedBlock::Block(_)) if gone == Gone::All => {
+            inner.write_buffer.remove(&at);
+        }
+        _ => {}
+    }
+    if let Some(block) = buffer_block {
+        inner.write_buffer.insert(at.clone(), BufferedBlock::Block(block));
+    }
+    if !buffer.is_empty() {
+        let entry = inner.write_buffer.entry(at.clone()).or_insert_with(|| BufferedBlock::Units(Default::default()));
+        let BufferedBlock::Units(units) = entry else { unreachable!("plain spaces buffer units") };
+        for (unit, mut new) in buffer {
+            new.written += units.get(&unit).map_or(0, |old| old.written);
+            units.insert(unit, new);
+        }
+    }
+    let dead = remap(inner, &at, &gone, &runs);
+    Applied { at, seq, gone, runs, dead }
+}
+
+/// Changes a block's pages; returns the pages that it lost.
+pub fn remap(inner: &mut Inner, at: &[u64], gone: &Gone, runs: &[Run]) -> Vec<Run> {
+    if *gone == Gone::Units(vec![]) && runs.is_empty() {
+        return vec![];
+    }
+    let index = inner.index_mut();
+    let old = index.get(at);
+    let dead = old.map_or(vec![], |map| lost(map, gone));
+    let new = BlockMap::replaced(old, |u| gone.has(u), runs);
+    index.set(at, new);
+    dead
+}
+
+/// The runs of a map that `gone` takes.
+fn lost(map: &BlockMap, gone: &Gone) -> Vec<Run> {
+    let mut dead = Vec::new();
+    for run in map.runs() {
+        match gone {
+            Gone::All => dead.push(run),
+            Gone::Units(ranges) => {
+                for r in ranges {
+                    let (start, end) = (r.start.max(run.unit), r.end.min(run.end()));
+                    if start < end {
+                        dead.push(Run { unit: start, count: end - start, ppa: run.page_of(start) });
+                    }
+                }
+            }
+        }
+    }
+    dead
+}

@@ -11,7 +11,7 @@ use nandarray::file_format::Ppa;
 use nandarray::policy::GcPolicy;
 
 use super::{Machine, PlatformPart, RequestEnded, RequestStatus, SpaceJobDone, SpaceJobId, SpaceJobKind};
-use crate::describe::{self, Description, GcPolicy};
+use crate::describe::{self, Description};
 use crate::flash::fault::{BitErrors, DeadDie, SlowDie};
 use crate::flash::{Cells, NandCells, OpCause, OpKind, PageAddress, Verdict};
 use crate::flash_trace::{BlockOps, ExtentOp, FlashTrace, StoreLayout};

@@ -9,7 +9,7 @@ lint counts as one test. It is also written to ``target/test-summary.txt``. Its 
     python tests/run.py            # everything
     python tests/run.py pytest     # one step
 
-It neither builds the native module (``make setup-test``) nor measures speed (``make bench``).
+``make setup-test`` builds the native module, ``make bench`` measures speed.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def run(step: Step) -> tuple[Counts, list[str]]:
 
 
 def closing(step: Step, lines: list[str]) -> list[str]:
-    """Return the closing lines of the step's own runner."""
+    """The last lines of the step's own runner."""
     if step.count is of_cargo:
         return [line for line in lines if line.startswith("test result")]
     if step.count is of_pytest:
@@ -130,7 +130,7 @@ def closing(step: Step, lines: list[str]) -> list[str]:
 
 
 def main(only: list[str]) -> int:
-    """Run the chosen steps; return the exit status."""
+    """Run the chosen steps, all by default; return the exit status."""
     chosen = [step for step in steps() if not only or step.name.startswith(tuple(only))]
     total, summary = Counts(), []
     for step in chosen:

@@ -329,8 +329,8 @@ fn a_store_with_room_is_never_full() {
     }
 }
 
-/// Difference between the highest and the lowest erase count, after a third of a store was written once and a tenth of it
-/// 200 times.
+/// Difference between the highest and the lowest erase count, after a third of a store was written once and a tenth of
+/// it 200 times.
 fn spread_of_erases(wear_levelling: WearLevelling) -> u64 {
     let options = Options { wear_levelling, ..store(32, "log", "greedy") };
     let device = open(Arc::new(MemoryMedia::default()), Mode::Append, &options).unwrap();

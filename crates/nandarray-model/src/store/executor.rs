@@ -384,8 +384,8 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
         let trace = self.clock().recorder.take();
         let external = read?;
         let inputs = on.job.inputs();
-        let of_host = |input: &InputLocation| if let InputLocation::Host(bytes) = input { *bytes } else { 0 };
-        let host: u64 = inputs.iter().map(of_host).sum();
+        let host: u64 =
+            inputs.iter().map(|input| if let InputLocation::Host(bytes) = input { *bytes } else { 0 }).sum();
         on.blocks.clone_from(&trace.blocks);
         on.arrived = vec![false; trace.blocks.len()];
         on.inputs = arriving(&inputs, &trace.blocks);

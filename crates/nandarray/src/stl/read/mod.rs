@@ -257,9 +257,11 @@ impl<'a> Reader<'a> {
                 return Ok(true);
             }
             self.verify_task(task, &mapped, &mut state.units)?;
-            mover.set_loops(task.loops.clone(), task.row);
             // SAFETY: as above; the space's lock holds the pages.
-            unsafe { mover.push(mapped.at(task.in_block, shape.page), to) };
+            unsafe {
+                mover.set_loops(task.loops.clone(), task.row);
+                mover.push(mapped.at(task.in_block, shape.page), to);
+            }
             return Ok(false);
         }
         if content.is_absent() {
